@@ -1,6 +1,6 @@
-"""The command line, called within the test: what `python -m gangline` prints and its exit code.
+"""Calls the command line within the test, and returns its output and exit code.
 
-What starts, interrupts or closes a process of its own is a matter of `subprocess`.
+Tests that start, interrupt or close a separate process use `subprocess`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from gangline.cli.app import main
 
 
 class Done(NamedTuple):
-    """What a command left behind."""
+    """The output and the exit code of a command."""
 
     returncode: int
     stdout: str
@@ -25,10 +25,10 @@ class Done(NamedTuple):
 
 
 def gangline(*arguments: str, cwd: Path | None = None) -> Done:
-    """Run a command, in another folder where one is given."""
+    """Run a command, in another folder if one is given."""
     out, err = io.StringIO(), io.StringIO()
     with (
-        patch.object(sys, "argv", ["gangline", *arguments]),  # what a page says that it shows
+        patch.object(sys, "argv", ["gangline", *arguments]),  # the arguments that a page shows
         chdir(cwd or Path()),
         redirect_stdout(out),
         redirect_stderr(err),

@@ -1,4 +1,4 @@
-"""What all tests share: the public data, if there, and how hard property tests try."""
+"""What all tests share: the public data, if present, and the effort of property tests."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import snapshots
 ROOT = Path(__file__).resolve().parent.parent
 
 HOW_HARD = {
-    # examples of each property, and whether other ones are drawn each time
+    # the examples of each property, and whether each run draws new ones
     "brief": (20, False),  # `make test`
     "full": (50, False),  # `make check`
     "deep": (int(os.environ.get("GANGLINE_EXAMPLES", "2000")), True),
@@ -31,7 +31,7 @@ for name, (examples, changing) in HOW_HARD.items():
 PROFILE = os.environ.get("HYPOTHESIS_PROFILE", "brief")
 settings.load_profile(PROFILE)
 
-# A shell that starts the tests in the background has them, and all that they start, ignore Ctrl-C.
+# A shell that starts the tests in the background makes them and their children ignore Ctrl-C.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
@@ -41,7 +41,7 @@ collect_ignore = [] if os.environ.get("GANGLINE_CHROMIUM") else ["browser"]
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_configure(config: pytest.Config) -> None:
-    """Let deep tests take their time: thousands of worlds are no hang."""
+    """Allow deep tests more time, because thousands of worlds do not mean a hang."""
     if PROFILE == "deep" and config.getoption("timeout", None) is None:
         config.option.timeout = 0
 
@@ -53,7 +53,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.fixture
 def snapshot(request: pytest.FixtureRequest) -> snapshots.Snapshot:
-    """Return what holds a text against the kept one: see tests/snapshots.py."""
+    """Return the function that compares a text with its snapshot; see tests/snapshots.py."""
     update = request.config.getoption("--update-snapshots")
     given = {"tmp_path": "FOLDER", "shared": "SHARED"}
     folders = {
@@ -65,7 +65,7 @@ def snapshot(request: pytest.FixtureRequest) -> snapshots.Snapshot:
 
 
 def find_shared() -> Path | None:
-    """Return the folder of public traces and peers' results, wherever it lies."""
+    """Return the folder of public traces and of peers' results."""
     named = os.environ.get("GANGLINE_SHARED")
     places = [Path(named)] if named else [ROOT.parent / "shared", ROOT / "shared"]
     return next((place for place in places if (place / "traces").is_dir()), None)
@@ -83,7 +83,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session")
 def shared() -> Path:
-    """Folder of public traces (`traces/`) and of peers' results (`peers/`)."""
+    """Return the folder of public traces (`traces/`) and of peers' results (`peers/`)."""
     found = find_shared()
     assert found is not None, "tests that use this fixture carry the mark `shared`"
     return found

@@ -1,4 +1,4 @@
-"""Logs of clusters that never were: simulated under a policy, with the noise of a real log."""
+"""Makes logs of invented clusters: simulated under a policy, with the noise of a real log."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def log_of(
     run_noise: float = 0.1,
     delay_s: float = 30.0,
 ) -> pa.Table:
-    """Return what the log of a cluster under a policy would hold.
+    """Return the log of a cluster under a policy.
 
     Run times differ from what the scheduler was told by a log-normal factor, and each start comes
     later than it was decided by an exponential delay.

@@ -1,6 +1,6 @@
-"""Reports, notebooks and the docs in a real browser: nothing fails, nothing is fetched.
+"""Opens reports, notebooks and the docs in a real browser: nothing fails, and nothing is fetched.
 
-Run by `make browser` (`scripts/browser.py`), which finds Chromium; other runs do not collect it.
+`make browser` (`scripts/browser.py`) finds Chromium and runs these tests; other runs skip them.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ RANGES = """() => plots.filter((plot) => plot.linked)
 
 @dataclass
 class Open:
-    """A page and everything it complained about or asked for."""
+    """A page, with its errors and its requests."""
 
     page: Page
     errors: list[str] = field(default_factory=list)
@@ -50,7 +50,7 @@ def browser() -> Iterator[Browser]:
     with sync_playwright() as playwright:
         started = playwright.chromium.launch(
             executable_path=os.environ["GANGLINE_CHROMIUM"],
-            # As root, which a gate may be, Chromium refuses to start in its sandbox.
+            # Chromium refuses to start in its sandbox for root, and the gate may run as root.
             chromium_sandbox=os.geteuid() != 0,
         )
         yield started
@@ -78,7 +78,7 @@ def visit(browser: Browser) -> Iterator[Callable[..., Open]]:
             "requestfailed", lambda request: found.failures.update({request.url: request.failure})
         )
         found.page.goto(path.as_uri())
-        # Two frames, so that all that was asked to be drawn is drawn.
+        # After two frames all requested drawing is done.
         found.page.evaluate(
             "() => new Promise((f) => requestAnimationFrame(() => requestAnimationFrame(f)))"
         )
@@ -91,9 +91,9 @@ def visit(browser: Browser) -> Iterator[Callable[..., Open]]:
 
 @pytest.fixture(scope="session")
 def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """One page of each kind."""
+    """Return one page of each kind."""
     folder = tmp_path_factory.mktemp("pages")
-    # Loaded enough that no two policies fare alike, or their lines would cover each other.
+    # The load is high enough that policies differ, because equal lines would cover each other.
     cluster = gl.Cluster.homogeneous(servers=4, gpus=4)
     trace = gl.synth.philly(jobs=600, seed=1, max_gpus=8, cluster_gpus=16, load=1.6)
     runs = [
@@ -185,7 +185,7 @@ def test_nothing_fails_and_nothing_is_fetched(
 
 
 def test_a_page_of_eight_policies_is_small_and_opens_at_once(visit: Any, tmp_path: Path) -> None:
-    """Its size does not grow with the jobs: lines are thinned, tables and stories are short."""
+    """The size does not grow with the jobs, because lines are thinned and tables are short."""
     trace = gl.synth.philly(jobs=3000, seed=1, max_gpus=8, cluster_gpus=32, load=1.2)
     names = [*POLICIES, "fifo-skip", "easy", "yarn-cs"]
     runs = gl.compare(gl.Cluster.homogeneous(servers=8, gpus=4), trace, names, segments=True)
@@ -220,7 +220,7 @@ def test_every_chart_is_drawn_with_every_policy(
 
 
 def test_shares_of_time_by_gpu_type_are_bars_in_line(visit: Any, pages: dict[str, Path]) -> None:
-    """Bars of one column begin at one place, and end where their share is."""
+    """Bars of a column begin at the same place and end at their share."""
     table = visit(pages["mixed"]).page.locator("table", has_text="Time on fast")
     heads = [head.strip() for head in table.locator("thead th button").all_text_contents()]
     column = heads.index("Time on slow") + 1
@@ -243,7 +243,7 @@ def test_a_story_stands_below_its_job_on_a_phone(visit: Any, pages: dict[str, Pa
 
 
 def test_values_are_shown_under_the_pointer(visit: Any, pages: dict[str, Path]) -> None:
-    """Half way down the axis of shares, at the median of srtf: its share is a half there."""
+    """The pointer is halfway down the axis, at the median of srtf, whose share is a half."""
     seen = visit(pages["several"])
     page = seen.page
     chart = page.locator("svg[aria-label='Time to finish']")
@@ -273,7 +273,7 @@ def test_values_are_shown_under_the_pointer(visit: Any, pages: dict[str, Path]) 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_what_distance_cost_is_drawn(visit: Any, pages: dict[str, Path], scheme: str) -> None:
-    """Bars and matrix have a size, numbers of the matrix stand out from their cells."""
+    """Bars and the matrix have a size, and numbers of the matrix are readable in their cells."""
     page = visit(pages["distant"], scheme=scheme).page
     section = page.query_selector("section[aria-labelledby=network]")
     pictures = section.query_selector_all(".chart.still svg")
@@ -284,7 +284,7 @@ def test_what_distance_cost_is_drawn(visit: Any, pages: dict[str, Path], scheme:
     parts = [rect.bounding_box()["width"] for rect in bars.query_selector_all("rect")]
     assert len(parts) > 2
     assert max(parts) > 100
-    # a cell where three quarters are lost is painted more than one where a tenth is
+    # a cell with a loss of three quarters is darker than one with a loss of a tenth
     cells = matrix.query_selector_all("rect")
     depths = [float(cell.get_attribute("fill-opacity")) for cell in cells]
     assert min(depths) < 0.1 < 0.5 < max(depths)
@@ -316,7 +316,7 @@ def test_a_heading_sorts_up_then_down(visit: Any, pages: dict[str, Path]) -> Non
     head.locator("button").click()
     assert values() == sorted(before)
     assert head.get_attribute("aria-sort") == "ascending"
-    head.locator("button").press("Enter")  # by keyboard as well
+    head.locator("button").press("Enter")  # the keyboard works, too
     assert values() == sorted(before, reverse=True)
     assert head.get_attribute("aria-sort") == "descending"
     name = section.locator("thead th", has_text="Policy")
@@ -368,7 +368,7 @@ def test_a_policy_is_switched_off_everywhere(visit: Any, pages: dict[str, Path])
     button = page.locator(".key button", has_text="srtf")
     tag = button.get_attribute("data-policy")
     lines, others = page.locator(f".chart .{tag}"), page.locator(".chart .p0")
-    assert lines.count() >= 10  # a line and a name in every chart
+    assert lines.count() >= 10  # every chart has a line and a name
     button.click()
     assert not any(lines.nth(i).is_visible() for i in range(lines.count()))
     assert button.get_attribute("aria-pressed") == "false"
@@ -400,7 +400,7 @@ def test_hostile_names_are_shown_and_do_nothing(visit: Any, pages: dict[str, Pat
     # A character that turns the direction of writing is shown as an escape.
     seen = EVIL.replace("\u202e", "\\u202e")
     assert shown == [f"{seen}fifo", f"{seen}sjf"]
-    for chart in page.locator("svg.plot").all():  # the values under the pointer name them as well
+    for chart in page.locator("svg.plot").all():  # the values under the pointer also have the names
         chart.hover()
         assert "</script>" in page.locator(".tip").inner_text()
     assert page.evaluate("typeof owned") == "undefined"
@@ -413,7 +413,7 @@ def test_hostile_names_are_shown_and_do_nothing(visit: Any, pages: dict[str, Pat
 def test_nothing_in_the_page_may_run_but_its_own_scripts(
     visit: Any, pages: dict[str, Path], tmp_path: Path
 ) -> None:
-    # Even if a text did get through, the page's policy stops it: two lines of defence.
+    # If a text were not escaped, the page's content policy would still stop it.
     text = pages["one"].read_text("utf-8")
     broken = tmp_path / "broken.html"
     image = "<img src='https://example.invalid/x.png' onerror=\"owned='yes'\">"
@@ -422,7 +422,8 @@ def test_nothing_in_the_page_may_run_but_its_own_scripts(
     seen = visit(broken)
     assert seen.page.evaluate("typeof owned") == "undefined"
     assert any("Content Security Policy" in error for error in seen.errors)
-    assert seen.failures == {"https://example.invalid/x.png": "csp"}  # stopped, not merely lost
+    # the request was blocked, it did not merely fail
+    assert seen.failures == {"https://example.invalid/x.png": "csp"}
 
 
 def test_notebooks_show_hostile_names_as_text(visit: Any, tmp_path: Path) -> None:
@@ -466,7 +467,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_every_page_of_the_docs_fits_a_phone(browser: Browser, site: Path) -> None:
-    """Only tables and code scroll sideways, in their own frames, and no column is a word wide."""
+    """Only tables and code scroll sideways, in their own frames; columns are wide enough."""
     squeezed = """() => [...document.querySelectorAll("article .table-wrapper td")]
         .map((cell) => [cell, cell.getBoundingClientRect()])
         .filter(([cell, box]) => box.height > 10 * box.width && cell.textContent.length > 40)

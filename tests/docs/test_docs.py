@@ -1,4 +1,4 @@
-"""Every example of the documentation runs: Python sessions, programs, commands, cluster files.
+"""Runs every example of the documentation: Python sessions, programs, commands, cluster files.
 
 In Markdown, `pycon` blocks are sessions whose output must match, `python` blocks without a file
 name are programs, `console` blocks are commands that must end with exit code 0, and `toml` blocks

@@ -1,4 +1,4 @@
-"""Every public object is in the index of the documentation, and has an example that runs."""
+"""Checks that every public object is in the index of the docs and has an example that runs."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def modules() -> Iterator[tuple[str, ModuleType]]:
 
 
 def public() -> dict[str, Any]:
-    """Return every public object by its public name; what `gl` itself offers has its name there."""
+    """Return every public object by its public name, which is that in `gl` if it is there."""
     found: dict[str, Any] = {}
     for name in gl.__all__:
         value = getattr(gl, name)

@@ -1,9 +1,9 @@
-"""What the documentation compares is worth comparing.
+"""Checks that the comparisons in the documentation are meaningful.
 
 A comparison that a page shows keeps GPUs busy and tells its policies apart; one that is meant to be
 idle says so, with its reason, in a comment `<!-- idle: REASON -->` before the block, or `# idle:
-REASON` in a session. The page of each policy shows a world in which it works and one in which it
-does not, of those in `scripts/worlds.toml`.
+REASON` in a session. The page of each policy shows a world of `scripts/worlds.toml` in which it is
+best in its measure, and one in which it is not.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-USED = 0.4  # ours: share of the GPU time in use under some policy
-APART = 0.05  # ours: relative difference of two mean JCTs
+USED = 0.4  # The share of the GPU time in use under some policy; our own choice.
+APART = 0.05  # The relative difference of two mean JCTs; our own choice.
 IDLE = re.compile(r"<!-- idle: [^>]{20,} -->\n(?=```)")
 IDLE_HERE = re.compile(r"# idle: .{15,}")
 
 
 def too_alike(rows: list[dict[str, Any]]) -> str:
-    """Say what is wrong with a world whose policies came to these means; "" if nothing is."""
+    """Return the fault of a world whose policies have these means; "" if there is none."""
     used = max(row["gpu_utilization"] for row in rows)
     times = [row["jct_mean_s"] for row in rows]
     apart = max(times) / min(times) - 1.0
@@ -92,7 +92,7 @@ def test_commands_compare_what_differs(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     write_files(page, tmp_path)
-    run_commands(page, tmp_path)  # what it compares may be the outcome of other commands
+    run_commands(page, tmp_path)  # a comparison may need the results of other commands
     for line, words in compared(page):
         keep = [word for word in words[1:] if word not in ("--segments",)]
         for option in ("--out", "--html"):

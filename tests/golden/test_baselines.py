@@ -1,8 +1,8 @@
-"""Goldens A, B and C of the baselines, on the public 60-job trace.
+"""Goldens A, B and C of the baselines on the public 60-job trace.
 
 A: finish times of the public Tiresias simulator, 60 of 60 jobs in each run. B: averages that two
 independent exact models agreed on before the engine existed. C: FIFO and skipping under the yarn
-rule. The slow simulator is held against the engine in `tests/parity`.
+rule. `tests/parity` compares the slow simulator with the engine.
 """
 
 from __future__ import annotations
@@ -134,7 +134,7 @@ def simulate(
 
 
 def averages(result: gl.Result) -> tuple[float, float]:
-    """Return mean completion time and makespan (the first arrival is at 0), from the rows."""
+    """Return the mean completion time and the makespan of the rows (the first arrival is at 0)."""
     rows = result.jobs.to_pylist()
     jct = sum(nanos(row["jct_s"]) or 0 for row in rows) / 60e9
     return round(jct, 4), max(row["finish_s"] for row in rows)

@@ -1,4 +1,4 @@
-"""The event log of policies on a small world where they are pressed: queues, preemptions, failures.
+"""Freezes the event log of policies in a small contended world with preemptions and failures.
 
 Times are whole seconds and the world is small, so that a person can redo the head of each log. The
 whole run is checked against the slow simulator first; `GANGLINE_UPDATE_GOLDENS=1` rewrites them.
@@ -42,7 +42,7 @@ PREEMPTIVE = [entry["name"] for entry in _core.registry() if entry["stops"] != "
 
 
 def world(*, share: bool) -> dict[str, Any]:
-    """Eight GPUs on four servers of two types in two racks; 24 jobs that ask for nearly all.
+    """Return eight GPUs on four servers of two types in two racks, and 24 jobs for them.
 
     Every 3 s a job, in turn of 1, 2, 1, 4, 1 and 2 GPUs, in turn of 7, 20, 3, 11, 40, 5 and 16 s
     on type A; type B is twice as fast. Servers 1, 2 and 3 fail in turn. A restart costs 2 s.
@@ -96,7 +96,7 @@ def test_golden_log_under_contention(policy: str) -> None:
     outcome = run_reference(case, policy, params)
     result = run_engine(case, policy, params)
     assert_same(result, outcome)
-    # The world does what it is for.
+    # The world contains queues, preemptions and failures.
     assert (outcome.preemptions > 0) == (policy in PREEMPTIVE)
     assert "failed" in result.segments.column("end_reason").to_pylist()
     assert any(result.segments.column("co_runner").to_pylist()) == (policy == "toy-share")
@@ -108,7 +108,7 @@ def test_golden_log_under_contention(policy: str) -> None:
 
 
 def test_the_head_of_srtf_by_hand() -> None:
-    """What a person finds: type B is asked first, j04 yields, the failure throws j01 back."""
+    """By hand: type B comes first, j04 makes way, and the failure evicts j01."""
     head = (FOLDER / "srtf.txt").read_text(encoding="utf-8").splitlines()[1:]
     assert head[: len(SRTF_BY_HAND)] == SRTF_BY_HAND
 
@@ -127,17 +127,17 @@ SRTF_BY_HAND = [
     "18.000000000 start j06 2:1",
     "21.000000000 start j07 3:0 3:1",
     "24.500000000 finish j07",
-    "24.500000000 start j08 3:0",  # had to wait: j04 has 16 s left, it needs 20
+    "24.500000000 start j08 3:0",  # it had to wait, because j04 has 16 s left and it needs 20
     "25.000000000 stop j03",  # server 1 fails; all its work is lost, and 4 GPUs of B are not free
     "26.000000000 finish j06",
-    "26.000000000 move j04 0:0",  # 12 s left, j03 has 11 and takes type B
+    "26.000000000 move j04 0:0",  # it has 12 s left; j03 has 11 and takes type B
     "26.000000000 move j08 0:1",
     "26.000000000 start j03 2:0 2:1 3:0 3:1",
 ]
 
 
 def test_the_head_of_gandiva_by_hand() -> None:
-    """What a person finds: sizes keep to their servers, j08 shares for half a second."""
+    """By hand: gang sizes keep to their servers, and j08 shares for half a second."""
     head = (FOLDER / "gandiva.txt").read_text(encoding="utf-8").splitlines()[1:]
     assert head[: len(GANDIVA_BY_HAND)] == GANDIVA_BY_HAND
 
@@ -155,14 +155,14 @@ GANDIVA_BY_HAND = [
     "17.500000000 finish j05",
     "18.000000000 start j06 2:1",  # the server that j04's size has claimed
     "21.000000000 start j07 3:0 3:1",
-    "24.500000000 finish j07",  # at 24 j08 joined j04, whose turn would end at 29
-    "24.500000000 start j08 3:0",  # and now it has GPUs of its own
+    "24.500000000 finish j07",  # at 24 s j08 joined j04, whose turn would end at 29 s
+    "24.500000000 start j08 3:0",  # now it has its own GPUs
     "25.000000000 stop j03",  # server 1 fails; four GPUs of a type are nowhere free
     "26.000000000 finish j06",
-    "30.000000000 start j10 2:1",  # j09 asks for four, too
+    "30.000000000 start j10 2:1",  # j09 also asks for four
     "32.000000000 finish j04",
     "33.000000000 stop j10",  # server 2 fails
-    "33.000000000 start j10 3:1",  # beside j08, of its size
+    "33.000000000 start j10 3:1",  # next to j08, which has the same size
     "33.000000000 start j11 0:0 0:1",
 ]
 

@@ -1,8 +1,8 @@
-"""The public Gavel simulator's own results, job by job, from its trace and its rates.
+"""Compares runs with the public Gavel simulator's results, job by job, on its trace and rates.
 
-12 GPUs of each of three types on servers of their own, seed 0. Means and percentiles come from an
-independent model of its timing; jobs from the public run. Optima of max-min are not unique, so that
-policy is compared by averages.
+The cluster has 12 GPUs of each of three types, one on each server; the seed is 0. Means and
+percentiles come from an independent model of its timing; jobs from the public run. Optima of
+max-min are not unique, so that policy is compared by averages.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.shared
 
 TABLE = "traces/tables/gavel/simulation_throughputs.json.gz"
-# mean, p50, p95 of completion times; makespan; rounds with work; solves with jobs; jobs 0 to 5
+# mean, p50 and p95 of completion times; makespan; rounds with work; solves with jobs; jobs 0 to 5
 FIFO_PERF: dict[str, tuple[tuple[float, ...], tuple[int, int], tuple[float, ...]]] = {
     "cont": (
         (72362.383, 21238.546, 400858.070, 657183.406),
@@ -54,7 +54,7 @@ PUBLIC_MAKESPAN = {
     (100, 3): (511570.8, 748639.5),
     (100, 4): (574117.4, 730119.3),
 }
-# The same for the max-min variant that knows no rates: mean completion time and makespan.
+# The mean completion time and makespan of the max-min variant without rates.
 PUBLIC_BLIND_LAS = {
     (50, 0): (109739.2, 1038850.7),
     (100, 0): (123775.6, 1063429.3),
@@ -116,7 +116,7 @@ def test_fifo_perf_is_that_of_the_public_run(shared: Path, kind: str) -> None:
     counters = result.spec["counters"]
     assert (counters["rounds"], counters["solves"]) == counts
     public = rows(shared / f"peers/gavel/perjob_{kind}_multi_n50_s0_fifo_perf.csv")
-    # the public file has six digits; 1e-3 was asked for
+    # the public file has six digits; the required tolerance was 1e-3
     assert jct == pytest.approx([float(row["jct_s"]) for row in public], abs=2e-6)
 
 
@@ -132,7 +132,7 @@ def test_max_min_is_near_the_public_run(shared: Path, kind: str) -> None:
 def test_static_makespan_is_not_longer_than_the_public_one(
     shared: Path, jobs: int, seed: int
 ) -> None:
-    """Within 1 % or shorter, and never below what no schedule can beat."""
+    """It is within 1 % or shorter, and never below the lower bound of all schedules."""
     trace = gl.read_trace(f"synth:gavel?jobs={jobs}&seed={seed}&lam=0&table={shared / TABLE}")
     ours, blind = (
         gl.simulate(lab(shared), trace, policy).summary["makespan_s"]
@@ -146,7 +146,7 @@ def test_static_makespan_is_not_longer_than_the_public_one(
 
 @pytest.mark.parametrize(("jobs", "seed"), PUBLIC_BLIND_LAS)
 def test_max_min_without_rates_is_near_the_public_run(shared: Path, jobs: int, seed: int) -> None:
-    """With the public timing; without it no worse, as types are not shuffled."""
+    """Without the public timing the result is no worse, because types are not shuffled."""
     trace = gl.read_trace(f"synth:gavel?jobs={jobs}&seed={seed}&lam=0&table={shared / TABLE}")
     mean, makespan = PUBLIC_BLIND_LAS[jobs, seed]
     timed = gl.simulate(lab(shared), trace, "gavel-las-agnostic", params={"compat": True})
@@ -158,7 +158,7 @@ def test_max_min_without_rates_is_near_the_public_run(shared: Path, jobs: int, s
 
 
 def shortest(shared: Path, trace: gl.Trace) -> float:
-    """Makespan of the best constant shares from 0 on: no schedule is shorter."""
+    """Return the makespan of the best constant shares, which is a lower bound of all schedules."""
     table = json.loads(gzip.decompress((shared / TABLE).read_bytes()))
     columns = [trace.table[name].to_pylist() for name in ("model", "gpus", "iterations")]
     rates = [

@@ -1,4 +1,4 @@
-"""The event log of every policy on one small trace: its hash and a head that people can read.
+"""Freezes the event log of every policy on one small trace: its hash and a readable head.
 
 The files in `logs/` are written by the slow simulator's events and the engine's hash;
 `GANGLINE_UPDATE_GOLDENS=1` rewrites them. Each test checks the whole run against the slow
@@ -23,7 +23,7 @@ POLICIES = sorted(gl.policies.registry)
 
 
 def small_world() -> dict[str, Any]:
-    """Forty jobs of the Philly shape on two racks of two types, with a failure and overheads."""
+    """Return forty Philly-like jobs on two racks of two types, with a failure and overheads."""
     trace = gl.synth.philly(
         jobs=40, seed=11, max_gpus=8, rate_per_h=60.0, max_duration_s=7200.0, users=4
     )
@@ -76,7 +76,7 @@ def test_golden_log(policy: str) -> None:
     world = small_world()
     params = TABLES[policy](world) if policy in TABLES else {}
     outcome = run_reference(world, policy, params)
-    # the slow simulator asks pollux in every round; which of them may be skipped the engine knows
+    # the slow simulator asks pollux in every round; the engine knows which rounds it may skip
     result = run_engine(world, policy, params, skip_rounds=policy != "pollux")
     assert_same(result, outcome)
     lines = [

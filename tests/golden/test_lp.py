@@ -1,4 +1,4 @@
-"""Objectives of the LP policies: goldens A to D, and 20 instances solved by public code.
+"""Checks objectives of the LP policies: goldens A to D, and 20 instances solved by public code.
 
 A, B and the 20 instances: values of the public policies (by another solver), and of exact single
 programs where the public ones only approximate. C and D: models written before the library.
@@ -141,7 +141,7 @@ def test_public_levels_and_closed_forms(shared: Path) -> None:
         assert shares.tolist() == wanted["fifo_perf_allocation"], instance["instance"]
 
 
-# Two jobs may swap queues at equal cost there: the same numbers start, not the same jobs.
+# Two jobs can swap queues at equal cost, so the numbers of starts agree, but not the jobs.
 ALLOX_TIES = {16}
 
 

@@ -1,4 +1,4 @@
-"""Published and hand-computed numbers of the network model, by the engine and by the reference."""
+"""Checks published and hand-computed numbers of the network model, in engine and reference."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def world(servers_per_rack: int, **keys: Any) -> gl.Cluster:
 
 
 def raws(label: str, shapes: list[str], servers_per_rack: int, **keys: Any) -> list[float]:
-    """The closed form by the engine; the reference gives the same to the last bit."""
+    """Return the closed form by the engine, after checking that the reference has the same bits."""
     cluster = world(servers_per_rack, **keys)
     core = network.to_core(cluster, [label])
     assert core is not None
@@ -98,7 +98,7 @@ def test_a_fast_network() -> None:
 
 
 def test_trend_of_the_published_backend() -> None:
-    """Same order of models; where the form can be compared, within 0.01."""
+    """Models have the same order, and comparable values agree within 0.01."""
     backend = {row.split()[0]: list(map(float, row.split()[1:])) for row in TREND.split("\n")[1:-1]}
     ours = {label: raws(label, ["8r", "8n"], 8, preset="dally-2024") for label in backend}
     comparable = [label for label in backend if label != "ResNet50"]
@@ -121,7 +121,7 @@ MEASURED = [
 
 
 def gavel_rows(path: Path) -> list[dict[str, Any]]:
-    """Rows of the public throughput file: consolidated, and spread over servers."""
+    """Return rows of the public throughput file: consolidated and spread over servers."""
     rows = []
     for kind, jobs in json.loads(gzip.decompress(path.read_bytes())).items():
         name, _, spread = kind.partition("_")

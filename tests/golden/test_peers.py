@@ -1,4 +1,4 @@
-"""What docs/comparison.md says of the public simulators is what runs of today come to."""
+"""Checks that present runs give the numbers of docs/comparison.md on public simulators."""
 
 from __future__ import annotations
 

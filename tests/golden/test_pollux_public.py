@@ -1,4 +1,4 @@
-"""Completion times that the public simulator of Pollux printed for its workload 6, job by job.
+"""Compares runs with the completion times that Pollux's public simulator gives for workload 6.
 
 `pollux_public.csv` holds them for its Tiresias and its Pollux: `simulator/results-jobload` of
 petuum/adaptdl at de25dcc (Apache-2.0); its README states the means. That simulator works in ticks
@@ -56,7 +56,7 @@ def test_the_times_have_the_means_that_were_published() -> None:
 
 
 def epochs_s(profile: PolluxProfile, gpus: int, batch: int) -> list[float]:
-    """Seconds of each epoch as that simulator has them: by the gradients of the epoch."""
+    """Return the seconds of each epoch in that simulator, by the gradients of the epoch."""
     samples, extra = profile.passes(gpus, batch)
     smallest, largest = profile.batch_range
     samples = min(samples, largest // (gpus * (extra + 1)))
@@ -83,7 +83,7 @@ def epochs_s(profile: PolluxProfile, gpus: int, batch: int) -> list[float]:
 
 
 def training_s(epochs: list[float]) -> float:
-    """Seconds of a training that is never stopped: what is left of an epoch is rounded."""
+    """Return the seconds of a training without stops; the rest of an epoch is rounded."""
     spent, left = 0.0, TICK_S - COSTS["first_start_s"]
     for epoch in epochs:
         rest = epoch
@@ -130,7 +130,7 @@ def cluster(shared: Path) -> gl.Cluster:
 
 
 class PublicTiresias(gl.Policy):
-    """Two queues in order of entry; gangs go to the emptiest servers; asked at ticks alone."""
+    """Two queues in order of entry; gangs go to the emptiest servers at ticks only."""
 
     wake_on = ()
     round_s = TICK_S
@@ -154,7 +154,7 @@ class PublicTiresias(gl.Policy):
         return self.place(view, gangs)
 
     def enqueue(self, gangs: dict[int, int]) -> None:
-        """New jobs join the first queue; those with enough service join the second."""
+        """Put new jobs into the first queue, and those with enough service into the second."""
         first, second = self.queues
         for queue in self.queues:
             queue[:] = [job for job in queue if job in gangs]
@@ -207,7 +207,7 @@ def mean(times: dict[str, float]) -> float:
 
 
 def of_application(times: dict[str, float]) -> dict[str, float]:
-    """Mean time by application."""
+    """Return the mean time by application."""
     found = {}
     for name in EPOCHS:
         own = [seconds for job, seconds in times.items() if job.startswith(name)]
@@ -218,18 +218,19 @@ def of_application(times: dict[str, float]) -> dict[str, float]:
 def test_its_tiresias_on_our_engine_gives_its_times(
     run: Callable[..., dict[str, float]], workload: gl.Trace
 ) -> None:
-    """To the second, until a job whose pace depends on its servers ends in another tick there."""
+    """Times agree to the second until a job on other servers ends in another tick."""
     ours = run("public")
     theirs = {job: row["tiresias"] for job, row in published().items()}
     ratios = np.array([ours[job] / theirs[job] for job in theirs])
     is_same = np.array([abs(ours[job] - theirs[job]) < 1.5 for job in theirs])
     assert is_same.sum() >= 105
-    first = list(theirs).index("bert-64")  # its GPUs lie on three servers: faster, by their table
+    # its GPUs are on three servers, which their table gives as faster
+    first = list(theirs).index("bert-64")
     odd = [job for job, same in zip(theirs, is_same, strict=True) if not same][:2]
     assert is_same[:first].sum() == first - 1
     assert odd == ["imagenet-18", "bert-64"], "the former is stopped five times within epochs"
     assert mean(ours) == pytest.approx(mean(theirs), rel=0.001)
-    # what docs/policies/pollux.md says: how many times follow from arrival and duration alone
+    # docs/policies/pollux.md says how many times follow from arrival and duration alone
     jobs = {row["job_id"]: row for row in workload.table.to_pylist()}
     alone = {
         job: -row["arrival_s"] % TICK_S + COSTS["first_start_s"] + row["duration_s"]
@@ -241,7 +242,7 @@ def test_its_tiresias_on_our_engine_gives_its_times(
 
 
 def test_our_tiresias_has_the_same_jobs_wait(run: Callable[..., dict[str, float]]) -> None:
-    """Without ticks no GPU idles until the next one, and small jobs fill what gangs leave free."""
+    """Without ticks no GPU waits for the next tick, and small jobs use free GPUs."""
     theirs = {job: row["tiresias"] for job, row in published().items()}
     ours = run("tiresias")
     assert 0.85 < mean(ours) / mean(theirs) < 1.0

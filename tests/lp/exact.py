@@ -1,8 +1,8 @@
-"""Water filling from the text, in numbers of 150 digits: a full tableau, a row for each sentence.
+"""Computes water filling from its description with 150 digits, by a full simplex tableau.
 
 Levels rise together, in proportion to weights per GPU of the gang. A row with a multiplier is
 tight in every plan that reaches the level: its job stays there, the others go on from the tableau
-as it stands. Shares nothing with what it checks.
+as it stands. This module shares no code with what it checks.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ from decimal import Decimal
 import numpy as np
 
 DIGITS, NOTHING = 150, Decimal("1e-80")
-PATIENCE = 30  # steps without progress; then the first column that gains enters, which cannot cycle
+# after this many steps without progress, the first column that gains enters, which cannot cycle
+PATIENCE = 30
 
 
 class Tableau:
@@ -63,7 +64,7 @@ def levels(
     kind: np.ndarray | None = None,
     pair_rates: np.ndarray | None = None,
 ) -> np.ndarray:
-    """Normalised rates of all jobs; with `pair_rates`, two jobs of one gang size may share GPUs."""
+    """Return normalised rates of all jobs; with `pair_rates`, equal gangs may share GPUs."""
     beside = None
     if kind is not None and pair_rates is not None:
         beside = pair_rates[np.ix_(kind.astype(int), kind.astype(int))]

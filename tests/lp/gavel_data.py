@@ -31,7 +31,7 @@ Key = tuple[str, int]
 
 
 def table(shared: Path) -> dict[str, dict[Key, dict[Any, Any]]]:
-    """Rates by GPU type, key and partner (`null` alone)."""
+    """Return the rates by GPU type, key and partner (`null` means alone)."""
     path = shared / "traces" / "tables" / "gavel" / "simulation_throughputs.json.gz"
     with gzip.open(path, "rt", encoding="utf-8") as file:
         raw = json.load(file)
@@ -48,7 +48,7 @@ def table(shared: Path) -> dict[str, dict[Key, dict[Any, Any]]]:
 
 
 def generated(seed: int, many: int) -> list[Key]:
-    """Model and gang size of each job of the public generator; all arrive at 0."""
+    """Return model and gang size of each job of the public generator; all arrive at 0."""
     draw = random.Random(seed + 2)
     jobs = []
     for _ in range(many):
@@ -64,7 +64,7 @@ def generated(seed: int, many: int) -> list[Key]:
 
 
 def jobs_of(rates: dict[str, dict[Key, dict[Any, Any]]], keys: list[Key], gpus: float) -> Jobs:
-    """All jobs with weight 1 on that many GPUs of each type."""
+    """Return all jobs with weight 1 on that many GPUs of each type."""
     many = len(keys)
     return Jobs(
         np.array([[rates[gpu][key][None] for gpu in TYPES] for key in keys]),
@@ -79,7 +79,7 @@ def jobs_of(rates: dict[str, dict[Key, dict[Any, Any]]], keys: list[Key], gpus: 
 def pair_table(
     rates: dict[str, dict[Key, dict[Any, Any]]], keys: list[Key]
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Row of each job, and rates of every two rows: [a, b, type] is a's rate beside b."""
+    """Return the row of each job and the rates of all pairs: [a, b, type] is a's rate next to b."""
     kinds = sorted(set(keys))
     pairs = np.zeros((len(kinds), len(kinds), len(TYPES)))
     for i, a in enumerate(kinds):

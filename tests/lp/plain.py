@@ -1,6 +1,6 @@
-"""Plain models of the policies: one dense row per sentence, no classes, no scaling, no tricks.
+"""Models the policies as plain dense LPs without classes or scaling, to check the allocations.
 
-The oracle of the allocations. It shares nothing with them but the library that solves.
+It shares only the solver library with the tested code.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Plain:
 
 @dataclass(frozen=True)
 class Jobs:
-    """Arguments of `gl.lp.solve`, as plain lists."""
+    """The arguments of `gl.lp.solve` as plain lists."""
 
     rates: np.ndarray
     scale: np.ndarray
@@ -114,11 +114,11 @@ class Shares(Plain):
             self.row(time[m], -np.inf, 1.0)
 
     def times(self, m: int, factor: float) -> dict[int, float]:
-        """Terms of factor x the rate of job m."""
+        """Return the terms of factor x the rate of job m."""
         return {column: rate * factor for column, rate in self.rate[m].items()}
 
     def worth(self, value: np.ndarray) -> dict[int, float]:
-        """Terms of the sum over jobs and types of value x rate; shape (jobs, types)."""
+        """Return the terms of the sum over jobs and types of value x rate; shape (jobs, types)."""
         cost: dict[int, float] = {}
         for m, terms in enumerate(self.rate):
             for column, rate in terms.items():
@@ -128,7 +128,7 @@ class Shares(Plain):
 
 
 def maxmin(jobs: Jobs, measure: np.ndarray, pairs: np.ndarray | None = None) -> float:
-    """Largest z with measure x rate >= z for all."""
+    """Return the largest z with measure x rate >= z for all jobs."""
     model = Shares(jobs, pairs)
     z = model.variable("z")
     for m in range(len(jobs.scale)):
@@ -143,7 +143,7 @@ def las(jobs: Jobs, pairs: np.ndarray | None = None) -> float:
 def blind(
     jobs: Jobs, rate: np.ndarray, pairs: np.ndarray | None = None
 ) -> tuple[Jobs, np.ndarray | None]:
-    """What an agnostic variant sees: the job's one rate wherever it runs, what pairs keep of it."""
+    """Return what an agnostic variant sees: one rate of each job, and the factors of pairs."""
     usable = jobs.rates > 0
     same = dataclasses.replace(jobs, rates=usable * rate[:, None])
     if pairs is None:
@@ -157,13 +157,13 @@ def makespan(jobs: Jobs, pairs: np.ndarray | None = None) -> float:
 
 
 def total(jobs: Jobs, value: np.ndarray, pairs: np.ndarray | None = None) -> float:
-    """Most of the sum of value x rate."""
+    """Return the maximum of the sum of value x rate."""
     model = Shares(jobs, pairs)
     return model.solve(model.worth(np.broadcast_to(value, jobs.rates.shape)))[0]
 
 
 def rho(jobs: Jobs, pairs: np.ndarray | None = None) -> float:
-    """Finish-time fairness by halving an interval of rho."""
+    """Return the finish-time fairness by bisection of rho."""
     iso = (jobs.rates * jobs.isolated()).sum(axis=1)
     fair = jobs.remaining / iso
     low = float(np.max(jobs.age_s / fair))
@@ -185,7 +185,7 @@ class Entities:
     is_fifo: np.ndarray
 
     def split(self, own: np.ndarray, done: np.ndarray) -> np.ndarray:
-        """Weight of each job while those of `done` cannot rise."""
+        """Return the weight of each job while those of `done` cannot rise."""
         weight = np.zeros(len(own))
         for e in range(len(self.weight)):
             left = np.flatnonzero((self.of == e) & ~done)
@@ -202,7 +202,7 @@ def levels(
     pairs: np.ndarray | None = None,
     entities: Entities | None = None,
 ) -> np.ndarray:
-    """Water filling: after each common rise, ask for each job alone whether it could go on."""
+    """Return levels of water filling: after each common rise, test each job for a further rise."""
     many = len(jobs.scale)
     filled, done = np.zeros(many), np.zeros(many, dtype=bool)
     while not done.all():
@@ -228,7 +228,7 @@ def levels(
 def deadlines(
     jobs: Jobs, left_s: np.ndarray, pairs: np.ndarray | None = None
 ) -> tuple[Shares, dict[int, float]]:
-    """Shares, and what part of each deadline is missed, with its weight."""
+    """Add the shares, and the missed part of each deadline with its weight."""
     model = Shares(jobs, pairs)
     late = {m: model.variable(("late", m), 1.0) for m in range(len(left_s)) if left_s[m] < np.inf}
     for m, column in late.items():
@@ -238,7 +238,7 @@ def deadlines(
 
 
 def missed_weight(jobs: Jobs, left_s: np.ndarray) -> float:
-    """Least weight of deadlines that must be missed."""
+    """Return the least weight of deadlines that must be missed."""
     model, weights = deadlines(jobs, left_s)
     return model.solve(weights, maximise=False)[0]
 
@@ -246,7 +246,7 @@ def missed_weight(jobs: Jobs, left_s: np.ndarray) -> float:
 def cost_with_deadlines(
     jobs: Jobs, prices: np.ndarray, left_s: np.ndarray, pairs: np.ndarray | None = None
 ) -> tuple[float, float]:
-    """Least missed weight, and the most rate per price at that."""
+    """Return the least missed weight, and the maximum rate per price at it."""
     model, weights = deadlines(jobs, left_s, pairs)
     missed, _ = model.solve(weights, maximise=False)
     model.row(weights, -np.inf, missed + 1e-9)

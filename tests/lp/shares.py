@@ -1,4 +1,4 @@
-"""Shares as rounds use them, from what `gl.lp.solve` gives: what the slow simulator asks.
+"""Turns the results of `gl.lp.solve` into the shares that rounds use, for the slow simulator.
 
 Written from docs/concepts/rounds.md: shares lie on a grid and small ones are none, deadlines that
 have passed are forgotten, and with `gavel-makespan` a job with slack counts less.
@@ -32,7 +32,7 @@ PairShare: TypeAlias = tuple[int, int, int, float]
 
 
 class Shares:
-    """Target shares of the active jobs under a policy with its parameters."""
+    """The target shares of the active jobs under a policy with its parameters."""
 
     def __init__(self, policy: str, params: dict[str, Any]) -> None:
         self.policy = policy
@@ -48,11 +48,11 @@ class Shares:
             self.settings["reference_type"] = names.index(self.reference)
 
     def __call__(self, **arrays: Any) -> np.ndarray:
-        """Shares of running alone."""
+        """Return the shares of running alone."""
         return self.packed(**arrays)[0]
 
     def packed(self, *, jobs: Any, **arrays: Any) -> tuple[np.ndarray, list[PairShare]]:
-        """Shares of running alone, and those of running beside others."""
+        """Return the shares of running alone, and those of sharing with others."""
         del jobs
         found = self.solve(**arrays)
         weights = self.weights(found, **arrays)
@@ -70,7 +70,7 @@ class Shares:
         return gl.lp.solve(self.policy, **arrays, **settings)
 
     def weights(self, found: gl.lp.Allocation, **arrays: Any) -> np.ndarray:
-        """What the share of each job counts: the part of the makespan that it has to run."""
+        """Return the weight of each job's share: the part of the makespan that it has to run."""
         rates, capacity = arrays["rates"], arrays["capacity"]
         is_makespan = self.policy.removesuffix("-agnostic") == "gavel-makespan"
         if not is_makespan or self.slack_weight == 1.0 or "solver_failed" in found.notes:
@@ -93,7 +93,7 @@ def on_grid(shares: np.ndarray) -> np.ndarray:
 
 
 def pair_shares(found: gl.lp.Allocation, kind: Any, weights: np.ndarray) -> list[PairShare]:
-    """The time of a pair of classes, split evenly over the jobs of each."""
+    """Return the time of a pair of classes, split evenly over the jobs of each class."""
     if found.pairs is None:
         return []
     classes, kinds = found.classes.tolist(), np.asarray(kind).astype(int).tolist()
@@ -101,7 +101,7 @@ def pair_shares(found: gl.lp.Allocation, kind: Any, weights: np.ndarray) -> list
     first = {own: row for row, own in reversed(list(enumerate(classes)))}
     total: dict[tuple[int, int, int], float] = defaultdict(float)
     for (a, b), times in zip(found.pairs.tolist(), found.pair_shares.tolist(), strict=True):
-        for own, other in ((a, b), (b, a)):  # both are the same where a class meets itself
+        for own, other in ((a, b), (b, a)):  # both are the same for a pair within one class
             for gpu_type, time in enumerate(times):
                 total[own, kinds[first[other]], gpu_type] += time / members[own]
     shares = []

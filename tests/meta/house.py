@@ -1,4 +1,4 @@
-"""What every house rule shares: where things are, how a source file is read."""
+"""Shared by all house rules: finds and reads the files of the project."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SKIPPED_FOLDERS = {"target", ".venv", ".git", "__pycache__", "_build", "shared",
 
 
 def relative(path: Path) -> str:
-    """Return a path as a person would type it in the checkout."""
+    """Return a path relative to the checkout."""
     return str(path.relative_to(ROOT)) if path.is_relative_to(ROOT) else str(path)
 
 

@@ -1,4 +1,4 @@
-"""ARCHITECTURE.md: functions are where its walk says, and the rooms are those that there are."""
+"""Checks that ARCHITECTURE.md names existing functions in their files, and all packages."""
 
 from __future__ import annotations
 

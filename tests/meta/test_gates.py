@@ -1,4 +1,4 @@
-"""The gates themselves: what check.py counts, and that no step can pass by doing nothing."""
+"""Tests the gates: what check.py counts, and that no step can pass without doing anything."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def load(name: str, path: Path) -> ModuleType:
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module  # dataclasses look their module up by name
+    sys.modules[name] = module  # dataclasses look up their module by name
     spec.loader.exec_module(module)
     return module
 

@@ -1,4 +1,4 @@
-"""Imports follow the arrow: nobody knows those above."""
+"""Checks the layers: no module imports a module of a layer above its own."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from meta.house import PACKAGE, ROOT, cargo_metadata, files, relative
 if TYPE_CHECKING:
     from pathlib import Path
 
-# Rooms of python/gangline, lowest first. A module may import its own room and those before it.
+# The layers of python/gangline, lowest first. A module may import its own layer and lower ones.
 ROOMS = (
     "_core",
     "_support",
@@ -35,7 +35,8 @@ ROOMS = (
     "__main__",
 )
 MOST_ROOMS = 20
-PUBLIC_FACE = "__init__"  # gangline/__init__.py: a list of names, may import all but the cli
+# gangline/__init__.py is a list of names and may import everything except the cli
+PUBLIC_FACE = "__init__"
 
 HEAVY_HOMES = {
     "matplotlib": {"plot", "runs"},
@@ -66,12 +67,12 @@ CRATE_MAY_USE = {
 
 
 def room_of(module: str) -> int | None:
-    """Return the place of a top-level module or package, None if the table does not know it."""
+    """Return the layer of a top-level module or package; None if the table lacks it."""
     return ROOMS.index(module) if module in ROOMS else None
 
 
 def imports(tree: ast.Module, package: tuple[str, ...]) -> list[tuple[int, str]]:
-    """Return (line, absolute module) of every import, wherever it stands; those by string too."""
+    """Return (line, absolute module) of every import at any place, including imports by string."""
     found = []
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
@@ -89,7 +90,7 @@ def imports(tree: ast.Module, package: tuple[str, ...]) -> list[tuple[int, str]]
 
 
 def imported_by_string(node: ast.Call) -> str:
-    """Return what `import_module("a.b")` or `import_module(f"a.{name}")` names; else nothing."""
+    """Return what `import_module("a.b")` or `import_module(f"a.{name}")` names, or nothing."""
     called = getattr(node.func, "attr", getattr(node.func, "id", ""))
     first = node.args[0] if node.args else None
     if isinstance(first, ast.JoinedStr):
@@ -100,7 +101,7 @@ def imported_by_string(node: ast.Call) -> str:
 
 
 def layer_offenders(top: str, where: str, found: list[tuple[int, str]]) -> list[str]:
-    """Return what a module of that top-level name imports against the table."""
+    """Return the imports of a module that violate the table."""
     offenders = []
     mine = room_of(top)
     if mine is None and top != PUBLIC_FACE:
@@ -169,7 +170,7 @@ def import_graph(package: Path) -> dict[str, set[str]]:
 
 
 def circles(graph: dict[str, set[str]]) -> list[list[str]]:
-    """Return the groups of modules that import each other, by way of others too."""
+    """Return the groups of modules that import each other, directly or through others."""
 
     def reach(start: str) -> set[str]:
         found: set[str] = set()
@@ -208,7 +209,7 @@ def crate_offenders(packages: list[dict[str, Any]]) -> list[str]:
 
 
 def reference_offenders(folder: Path) -> list[str]:
-    """Check that the oracle uses the standard library and itself alone."""
+    """Check that the oracle imports only the standard library and itself."""
     offenders = []
     for path in files(".py", under=folder):
         package = ("reference", *path.relative_to(folder).parts[:-1])

@@ -1,4 +1,4 @@
-"""What travels with gangline has a licence that lets it, and comes from a registry."""
+"""Checks that everything shipped with gangline has an allowed licence and comes from a registry."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ ALLOWED = {
     "Unlicense",
     "Zlib",
 }
-# What packages without an SPDX expression write instead.
+# The texts that packages without an SPDX expression use.
 SPELLINGS = {
     "MIT License": "MIT",
     "Apache Software License": "Apache-2.0",
@@ -46,7 +46,7 @@ CRATES_IO = "registry+https://github.com/rust-lang/crates.io-index"
 def allowed(expression: str) -> bool:
     """Evaluate an SPDX expression: every AND part needs one OR alternative that is allowed."""
     text = expression.replace("/", " OR ")  # the old spelling of crates
-    while True:  # innermost brackets first
+    while True:  # the innermost brackets come first
         folded = re.sub(r"\(([^()]*)\)", lambda m: "MIT" if allowed(m[1]) else "refused", text)
         if folded == text:
             break
@@ -73,7 +73,7 @@ def crate_offenders(packages: list[dict[str, Any]]) -> list[str]:
 
 
 def licence_of(name: str) -> str:
-    """Return what an installed distribution says of its licence, as near to SPDX as can be."""
+    """Return the licence of an installed distribution, as close to SPDX as possible."""
     fields = metadata.metadata(name)
     if "License-Expression" in fields:
         return str(fields["License-Expression"])
@@ -87,7 +87,7 @@ def licence_of(name: str) -> str:
 
 
 def runtime_distributions(requirements: list[str]) -> list[str]:
-    """Return every distribution that a plain install brings, dependencies of dependencies too."""
+    """Return every distribution that a plain install adds, including indirect dependencies."""
     todo, seen = [name_of(line) for line in requirements], set[str]()
     while todo:
         name = todo.pop()
@@ -103,7 +103,7 @@ def runtime_distributions(requirements: list[str]) -> list[str]:
 
 def marker_holds(marker: str) -> bool:
     """Return whether a requirement applies here; extras do not."""
-    from packaging.markers import Marker  # comes with pytest
+    from packaging.markers import Marker  # packaging is a dependency of pytest
 
     return Marker(marker).evaluate({"extra": ""})
 
@@ -143,7 +143,7 @@ def test_requirements_come_from_the_index() -> None:
     table = document["project"]
     lists = [*table["optional-dependencies"].values(), *document["dependency-groups"].values()]
     lines = [*table["dependencies"], *(line for lines in lists for line in lines)]
-    lines = [line for line in lines if isinstance(line, str)]  # the others include a group
+    lines = [line for line in lines if isinstance(line, str)]  # the other lines include a group
     assert [line for line in lines if "@" in line or "/" in line] == []
 
 

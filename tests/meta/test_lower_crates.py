@@ -1,6 +1,6 @@
-"""The crates below the binding touch nothing outside, which clippy cannot say by module.
+"""Checks that the crates below the binding use no input or output, which clippy cannot check.
 
-Clock, environment, hash order and the precision of functions are banned in `clippy.toml`.
+`clippy.toml` bans the clock, the environment, hash order and inexact functions.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Every bundled trace says where it comes from, under which licence, and hashes to what it says."""
+"""Checks that every bundled trace has an origin, a licence and the right hash in the manifest."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def rows_of(path: Path) -> int:
 
 
 def manifest_offenders(folder: Path, entries: list[dict[str, Any]]) -> list[str]:
-    """Compare the manifest with the files, both ways."""
+    """Compare the manifest with the files in both directions."""
     offenders = []
     for entry in entries:
         name = entry.get("name", "an entry without a name")

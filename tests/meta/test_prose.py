@@ -1,4 +1,4 @@
-"""Docstrings and messages are whole sentences in the usual order, as far as a pattern can tell.
+"""Checks by patterns that docstrings and messages are whole sentences in the usual order.
 
 A docstring begins with a verb or a noun, and so does the description of a parameter: never with a
 clause that lacks its sentence ("What a run keeps"). Phrases that no native speaker would write are
@@ -33,7 +33,7 @@ PHRASES = {
 """What misleads or stumbles, and what to write."""
 WRITTEN = re.compile("|".join(f"(?P<p{i}>{one})" for i, one in enumerate(PHRASES)))
 
-GENERATED = PACKAGE / "policies" / "_generated.py"  # its texts are those of the registry in Rust
+GENERATED = PACKAGE / "policies" / "_generated.py"  # its texts come from the registry in Rust
 
 
 def docstrings(path: Path) -> Iterator[tuple[int, str]]:

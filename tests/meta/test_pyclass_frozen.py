@@ -1,4 +1,4 @@
-"""Every class of the native module is frozen: no hidden state is shared with Python."""
+"""Checks that every class of the compiled module is frozen, so that it has no hidden state."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""No two modules of a crate use each other, by way of others neither."""
+"""Checks that no two modules of a crate use each other, directly or through others."""
 
 from __future__ import annotations
 
@@ -23,9 +23,10 @@ Name = tuple[str, ...]  # a module, or something in it: the words of its path be
 
 
 def without_tests(text: str) -> tuple[str, set[str]]:
-    """Return a source without comments, strings and test modules, and which of these are files.
+    """Return a source without comments, strings and test modules, and the test modules in files.
 
-    What stands in another inline module counts for the file: its `super` is the file itself.
+    The content of other inline modules counts as part of the file, because their `super` is the
+    file.
     """
     text = STRING.sub('""', COMMENT.sub("", text))
     kept, of_files, at = "", set(), 0
@@ -65,7 +66,7 @@ def spread(tree: str) -> list[Name]:
 
 
 def modules_of(source: Path) -> dict[Name, str]:
-    """Return the modules of a crate, without those of tests, each with its text."""
+    """Return the modules of a crate with their texts, except those of tests."""
     found, tests = {}, set()
     for path in files(".rs", under=source):
         words = path.relative_to(source).with_suffix("").parts
@@ -76,7 +77,7 @@ def modules_of(source: Path) -> dict[Name, str]:
 
 
 class Crate:
-    """The modules of a crate, and what each takes from others by name."""
+    """The modules of a crate, and the names that each uses from others."""
 
     def __init__(self, source: Path) -> None:
         self.modules = modules_of(source)
@@ -93,7 +94,7 @@ class Crate:
             self.uses[name] = {target for target in used if target}
 
     def absolute(self, name: Name, path: Name) -> Name:
-        """Return a path from the crate on; nothing for one of another crate."""
+        """Return a path that begins at the crate; nothing for a path of another crate."""
         if path[0] == "crate":
             return path[1:]
         if path[0] == "self":
@@ -104,7 +105,7 @@ class Crate:
         return (*name, *path) if (*name, path[0]) in self.modules else ()
 
     def home(self, target: Name) -> Name:
-        """Return the module in which something stands, wherever it is passed on."""
+        """Return the module that defines a name, through all re-exports."""
         for size in range(len(target), 0, -1):
             if target[:size] in self.modules:
                 return target[:size]

@@ -1,4 +1,4 @@
-"""Committed files are small: data live in shared/, not in the history of the project."""
+"""Checks that committed files are small, because data belong in shared/, not in the history."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ DATA_BYTES = 2_000_000
 
 
 def committed() -> list[Path]:
-    """Return the files that git tracks, those not yet added included."""
+    """Return the files that git tracks, and those that are not yet added."""
     listing = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
     done = subprocess.run(listing, cwd=ROOT, capture_output=True, text=True, check=True)
     return [path for name in done.stdout.split("\0") if name and (path := ROOT / name).is_file()]

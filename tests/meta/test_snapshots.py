@@ -1,4 +1,4 @@
-"""Snapshots: one that is missing or differs fails, and none outlives its test."""
+"""Checks snapshots: a missing or different one fails, and none remains without a test."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The project speaks of the project alone: no path of somebody's machine in any file."""
+"""Checks that no file contains a path of somebody's machine."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import subprocess
 
 from meta.house import ROOT
 
-# Written in pieces, so that this file does not name what it looks for.
+# The paths are written in pieces, so that this file does not contain what it looks for.
 PLACES = ("work", "root", "farm", "home/[a-z]+", "tmp/[a-z]+", "Users/[A-Za-z]+", "opt/wheels")
 MACHINE_PATH = re.compile("(?<![\\w.*~}/-])/(?:" + "|".join(PLACES) + ")(?:/|\\b)")
 TEXT = {".py", ".pyi", ".rs", ".toml", ".md", ".cff", ".yml", ".html", ".csv", ".json", ""}

@@ -1,8 +1,8 @@
-"""No public name is annotated with `Any`, so that a type checker sees what a caller gets.
+"""Checks that no public name is annotated with `Any`, so that type checkers see the result types.
 
-Public are the names of `gangline` and of its public modules, and every class and alias that an
-annotation of a public name mentions. The compiled module is not: `test_wrapper_coverage` says which
-typed names stand before it.
+The public names are those of `gangline` and its public modules, and every class and alias that an
+annotation of a public name mentions. The compiled module is not public; `test_wrapper_coverage`
+lists the typed names that wrap it.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ BY_NAME = ("gangline.rl",)
 
 @dataclass(frozen=True)
 class Module:
-    """What the source of one module defines and imports at its top level."""
+    """The definitions and imports at the top level of one module."""
 
     defined: dict[str, ast.stmt]
     imported: dict[str, tuple[str, str]]
@@ -96,7 +96,7 @@ def _statements(body: list[ast.stmt]) -> Iterator[ast.stmt]:
 
 
 class Walk:
-    """Everything that is public, and which of its annotations tell nothing."""
+    """Collects everything that is public, and its annotations with `Any`."""
 
     def __init__(self, folder: Path) -> None:
         self.package = Package(folder)
@@ -104,7 +104,7 @@ class Walk:
         self.faults: list[str] = []
 
     def visit(self, module: str, name: str) -> None:
-        """Look at a public name, and at whatever its annotations mention."""
+        """Visit a public name, and the names that its annotations mention."""
         home, found = self.package.find(module, name)
         source = self.package.read(home)
         if source is None or home == COMPILED or (home, found) in self.seen:
@@ -147,12 +147,12 @@ class Walk:
             self._annotation(module, f"{where} ->", node.returns)
 
     def _alias(self, module: str, where: str, value: ast.expr) -> None:
-        """Look at `Alias = dict[str, X]`; a constant or a call is no alias."""
+        """Visit `Alias = dict[str, X]`; a constant or a call is not an alias."""
         if isinstance(value, ast.Subscript | ast.Name | ast.BinOp | ast.Attribute):
             self._annotation(module, where, value)
 
     def _annotation(self, module: str, where: str, node: ast.expr) -> None:
-        """Note `Any`, and look at the names that the annotation mentions."""
+        """Note `Any`, and visit the names that the annotation mentions."""
         for one in ast.walk(node):
             if isinstance(one, ast.Constant) and isinstance(one.value, str):
                 if isinstance(node, ast.Subscript) and ast.unparse(node.value) == "Literal":
@@ -170,7 +170,7 @@ class Walk:
             elif isinstance(one, ast.Name):
                 if one.id == "Any":
                     self.faults.append(f"{where} {ast.unparse(node)}")
-                elif self.package.find(module, one.id)[1]:  # a module is no type
+                elif self.package.find(module, one.id)[1]:  # a module is not a type
                     self.visit(module, one.id)
 
 

@@ -1,7 +1,7 @@
-"""The project speaks with the terms of its field: `docs/vocabulary.md` is the glossary.
+"""Checks that the project uses the terms of its field, as in the glossary `docs/vocabulary.md`.
 
 What a user reads (documentation, help, messages, docstrings) and the names in the code are searched
-for home-made words that once stood for a term. Ordinary English is not a matter of this test.
+for home-made words that once stood for a term. This test does not check ordinary English.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import re
 
 from meta.house import ROOT, files, relative
 
-# A word that misleads, and what to write instead.
+# Each misleading word, and what to write instead.
 BANNED = {
     r"compan(?:y|ies)": "co-runner, co-location",
     r"guests?": "opportunistic (backfilled) job",

@@ -1,4 +1,4 @@
-"""The workflows keep no secret, name scripts that exist, and test every Python of the metadata."""
+"""Checks that workflows use no secret, name existing scripts, and test every supported Python."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Policies that are broken on purpose: the engine refuses each by the rule that it breaks."""
+"""Checks that the engine refuses each deliberately broken policy by the rule that it breaks."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class Sound(gl.Policy):
 
 
 class Mutant(Sound):
-    """The sound policy with one wrong thing done on top, at one instant."""
+    """The sound policy with one additional error at one instant."""
 
     def __init__(self, at_s: float, act: Callable[[gl.Plan, gl.View], object]) -> None:
         self.at_s, self.act = at_s, act
@@ -128,7 +128,7 @@ def test_a_broken_plan_is_refused_by_its_rule(mutant: str) -> None:
 
 
 class Forgetful(Sound):
-    """Loses job b: never starts it."""
+    """Never starts job b."""
 
     def fill(self, plan: gl.Plan, view: gl.View) -> None:
         Sound.fill(self, plan, view)
@@ -142,7 +142,7 @@ def test_a_lost_job_is_named() -> None:
 
 
 class Moody(Sound):
-    """Decides differently each time it is run: two runs with one seed differ."""
+    """Decides differently in each run, so that two runs with one seed differ."""
 
     def __init__(self) -> None:
         self.runs = 0
@@ -163,7 +163,7 @@ def test_a_policy_that_does_not_repeat_is_caught() -> None:
 
 
 class Restless(Sound):
-    """Moves every job before its restart is over: nobody gets anywhere, for ever."""
+    """Moves every job before its restart is over, so that no job ever makes progress."""
 
     def decide(self, view: gl.View, changes: gl.Changes) -> gl.Plan:
         plan = gl.Plan()

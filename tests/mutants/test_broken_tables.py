@@ -1,6 +1,6 @@
-"""Tables of real runs, broken as a broken engine would: laws and audit catch the same defects.
+"""Checks that laws and audit catch the same defects in tables of runs that are broken on purpose.
 
-Single cells are broken in `tests/unit/testing/test_laws.py`.
+`tests/unit/testing/test_laws.py` breaks single cells.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Rows = dict[str, list[dict[str, Any]]]
 TABLES = ("jobs", "segments", "timeline")
 
 
-OF_RUNS = {"lost-job", "summary"}  # tables alone do not tell whether a run was stopped
+OF_RUNS = {"lost-job", "summary"}  # tables alone do not show whether a run was stopped
 
 
 def laws_of(
@@ -56,7 +56,7 @@ ROOM = worlds.cluster("2x1 g @0", name="room")
 
 
 class Rests(gl.Policy):
-    """Starts the job, lets it do six iterations, and lets it go on when the next job arrives."""
+    """Starts the job with a quota of six iterations, and removes the quota at the next arrival."""
 
     def decide(self, view: gl.View, changes: gl.Changes) -> gl.Plan:
         plan = gl.Plan()

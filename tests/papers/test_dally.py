@@ -1,6 +1,6 @@
-"""Dally's reason to be: on a network where distance is dear, waiting for a narrow place pays.
+"""Checks Dally's main claim: on a slow network, waiting for a narrow place pays.
 
-Relations, not numbers: means over ten seeds, with what they may be off by stated beside them.
+The tests compare means over ten seeds, each with its tolerance.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import gangline as gl
 
 SEEDS = range(10)
 MODES = ("auto", "manual", "no_wait", "fully_consolidated")
-# A tenth below: the ten means differ by a third and more, their order by seed does not always hold.
+# The margin is a tenth: the ten means differ by a third and more, but not in every seed.
 CLEARLY = 0.9
 
 
@@ -25,7 +25,7 @@ def cluster(network: str) -> gl.Cluster:
 
 
 def jobs(seed: int) -> pa.Table:
-    """150 jobs, more than 128 GPUs serve at once; half lose much to distance, half more."""
+    """Return 150 jobs that need more than 128 GPUs; all of them lose much by distance."""
     table = gl.synth.dally_poisson(jobs=150, seed=seed, max_gpus=16, mean_gap_s=1500.0).table
     models = ["MobileNetV3" if i % 2 else "ResNet18" for i in range(len(table))]
     place = table.column_names.index("model")
@@ -33,7 +33,7 @@ def jobs(seed: int) -> pa.Table:
 
 
 def means(network: str, column: str) -> dict[str, float]:
-    """Mean of a column of the jobs table, by mode."""
+    """Return the mean of a column of the jobs table, by mode."""
     description = cluster(network)
 
     def one(mode: str, table: pa.Table) -> Any:

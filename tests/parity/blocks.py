@@ -1,6 +1,6 @@
-"""Policies of the registry in Python, of building blocks alone, after their pages in docs/policies.
+"""Implements policies of the registry in Python from building blocks, after their pages.
 
-Each takes the placement rule and its parameters, as those of the registry do.
+Each takes a placement rule and its parameters, like those of the registry.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class _Placing(gl.Policy):
-    """What the twins have in common: where gangs go."""
+    """The common part of these policies: the placement of gangs."""
 
     def __init__(self, placement: str = "consolidate", **params: Any) -> None:
         self.placement = placement
@@ -30,7 +30,7 @@ class _Placing(gl.Policy):
 
 
 class Fifo(_Placing):
-    """Strict order of arrival: the first job that does not fit blocks all behind it."""
+    """Starts jobs in order of arrival; the first job that does not fit blocks all later ones."""
 
     def decide(self, view: gl.View, changes: gl.Changes) -> gl.Plan:
         plan = gl.Plan(view)
@@ -41,7 +41,7 @@ class Fifo(_Placing):
 
 
 class FifoSkip(_Placing):
-    """Order of arrival; jobs that do not fit are passed over."""
+    """Starts jobs in order of arrival, and skips jobs that do not fit."""
 
     def order(self, view: gl.View) -> gl.orders.Order:
         return gl.orders.fifo(view)
@@ -55,7 +55,7 @@ class FifoSkip(_Placing):
 
 
 class Sjf(FifoSkip):
-    """Shortest first; jobs that do not fit are passed over."""
+    """Starts the shortest jobs first, and skips jobs that do not fit."""
 
     knowledge = "remaining"
 
@@ -64,7 +64,7 @@ class Sjf(FifoSkip):
 
 
 class Srtf(_Placing):
-    """Shortest remaining time first: who is not admitted makes way, who is gets GPUs."""
+    """Runs jobs by shortest remaining time: those not admitted make way for admitted ones."""
 
     knowledge = "remaining"
 
@@ -79,7 +79,7 @@ class Srtf(_Placing):
         if all(kind is None or job in placed for job, kind in admitted):
             return plan
         ran = [job for job in ran if job not in placed]
-        for job in order:  # those before it in the order come first
+        for job in order:  # jobs that come earlier in the order are first
             while ran and order.is_before(ran[0], job):
                 plan.restore(ran.pop(0))
             if job not in placed and not self.place(plan, job):
@@ -90,7 +90,7 @@ class Srtf(_Placing):
 
 
 class Las(Srtf):
-    """Least attained service: queues by GPU-seconds, inside a queue the first start."""
+    """Runs jobs by least attained service: queues by GPU-seconds, first starts inside."""
 
     knowledge = "online"
     wake_on = ("arrival", "completion", "capacity", "timer")
@@ -109,7 +109,7 @@ class Las(Srtf):
 
 
 class SjfBsbf(gl.Policy):
-    """Shortest first; a job without free GPUs shares some where that pays for both."""
+    """Starts the shortest jobs first; a job without free GPUs shares some if this pays for both."""
 
     knowledge = "remaining"
     max_share = 2
@@ -158,7 +158,7 @@ class SjfBsbf(gl.Policy):
 
 
 class Hadar(gl.Policy):
-    """Prices that rise with occupancy: jobs that pay, in order, then those that still fit."""
+    """Sets prices that rise with occupancy: jobs that pay come before those that just fit."""
 
     knowledge = "remaining"
     wake_on = ()
@@ -215,7 +215,7 @@ class Hadar(gl.Policy):
 
 
 def assign(view: gl.View, plan: gl.Plan, chosen: dict[int, Offer]) -> None:
-    """Give slots to an allocation: those held where a count stays, else the lowest free ones."""
+    """Choose the slots of an allocation: the held ones if a count stays, or the lowest."""
     free, kept = view.servers.free_mask.tolist(), {}
     for job in view.running.job.tolist():
         counts = chosen[job].gpus if job in chosen else {}

@@ -1,4 +1,4 @@
-"""Worlds and settings of HadarE, and the least time that any schedule of copies needs."""
+"""Draws worlds and settings of HadarE, and computes the least time of any schedule of copies."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ TEN = {"restart_s": 10, "first_start_s": 10}
 def world_of(
     rates: Rates, work: list[float], arrivals: list[float] | None = None, **run: Any
 ) -> dict[str, Any]:
-    """One single-GPU server of a type of its own per column of the rates, one job per row."""
+    """Return a server of its own type for each column of the rates, and a job for each row."""
     nodes = len(rates[0])
     times = arrivals or [0.0] * len(rates)
     return {
@@ -41,7 +41,7 @@ def world_of(
 
 
 def least_time(rates: Rates, work: list[float], copies: int) -> float:
-    """T* of a linear program in the time that each job holds each node."""
+    """Return T*, the optimum of an LP over the time that each job holds each node."""
     plain = Plain()
     end = plain.variable("T")
     y = {(j, k): plain.variable((j, k)) for j, row in enumerate(rates) for k in range(len(row))}
@@ -62,7 +62,7 @@ SPEEDS = st.sampled_from([0.5, 1.0, 2.0, 2.0, 3.0, 7.0])
 
 @st.composite
 def plain_worlds(draw: st.DrawFn, *, late: bool = True) -> dict[str, Any]:
-    """Jobs that can run on every node."""
+    """Draw jobs that can run on every node."""
     nodes = draw(st.integers(1, 6))
     rates = [tuple(draw(SPEEDS) for _ in range(nodes)) for _ in range(draw(st.integers(1, 6)))]
     work = [draw(st.sampled_from([1.0, 50.0, 333.3, 1000.0])) for _ in rates]
@@ -72,7 +72,7 @@ def plain_worlds(draw: st.DrawFn, *, late: bool = True) -> dict[str, Any]:
 
 @st.composite
 def worlds(draw: st.DrawFn) -> dict[str, Any]:
-    """Servers of several sizes, jobs with rates from a table or a duration, failures, memory."""
+    """Draw servers of several sizes, jobs with rates or durations, failures and memory."""
     kinds = draw(st.integers(1, 3))
     servers = [
         (draw(st.integers(0, kinds - 1)), draw(st.sampled_from([1, 1, 2, 4])))

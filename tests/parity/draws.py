@@ -1,7 +1,7 @@
-"""Parameters of any policy for the worlds of `worlds.py`, drawn from their kinds.
+"""Draws parameters of any policy, by their kinds, for the worlds of `worlds.py`.
 
-The registry says which parameters there are, of which kind and in which unit. What that does not
-tell is in `EXCEPTIONS`, each with its reason.
+The registry gives the parameters with their kinds and units. Other rules are in `EXCEPTIONS`, each
+with its reason.
 """
 
 from __future__ import annotations
@@ -45,28 +45,28 @@ NAMES = ("a", "b", "B", "default")
 DEFAULT = st.nothing()
 """Left at its default."""
 EXCEPTIONS: dict[str, st.SearchStrategy[Any]] = {
-    # the timing of the public simulator has tests of its own
+    # separate tests cover the timing of the public simulator
     "compat": DEFAULT,
-    # how a program is solved is a matter of `tests/lp`, what it says is drawn here
+    # `tests/lp` covers how an LP is solved; its other parameters are drawn here
     "solver": DEFAULT,
     "time_limit_s": DEFAULT,
     "on_solver_error": DEFAULT,
     "write_failed_to": DEFAULT,
     # names GPU types of one cluster: drawn with the world
     "type_order": DEFAULT,
-    # a type that some job cannot use is refused: tests of the LPs have their own
+    # a type that some job cannot use is refused; tests of the LPs cover this parameter
     "reference_type": DEFAULT,
     "agnostic_rate": DEFAULT,
-    # longer than most restarts: shorter rounds are refused
+    # longer than most restarts, because shorter rounds are refused
     "round_s": st.sampled_from([2.0, 3.5, 5.0, 10.0]),
-    # a rack may not be refused for longer than the network: both are set or neither
+    # the delay of a rack must not exceed that of the network, so both are set or neither
     "rack_delay": st.sampled_from([0.0, 0.2, 1.0]),
     "network_delay": st.sampled_from([1.0, 1.5]),
     # a lease is longer than every restart, whatever the gang size
     "overhead_per_gpu_s": st.sampled_from([0.0, 0.125]),
-    # every copy pauses so long once in a period
+    # every copy pauses for this time once in a period
     "merge_s": st.sampled_from([0.0, 0.5, 2.0]),
-    # without a head start equal jobs swap every nanosecond
+    # without a lead, equal jobs swap every nanosecond
     "las_quantum": st.sampled_from([0.5, 2.0, 5.0]),
     # a cycle for each period while a job waits
     "usage_period_s": st.sampled_from([5.0, 30.0]),
@@ -77,9 +77,9 @@ EXCEPTIONS: dict[str, st.SearchStrategy[Any]] = {
     "estimator_alpha": st.sampled_from([0.1, 0.5, 1.0]),
     # fewer than there are jobs are refused
     "exact_max_jobs": DEFAULT,
-    # seldom, and later than the age of every job
+    # rare, and later than the age of every job
     "horizon_s": st.sampled_from([None, None, None, 1e4]),
-    # a decision of the genetic search takes a second: it has tests of its own
+    # a decision of the genetic search takes a second, so separate tests cover it
     "search": DEFAULT,
     "ga_max_cells": DEFAULT,
     "ga_population": DEFAULT,
@@ -88,14 +88,14 @@ EXCEPTIONS: dict[str, st.SearchStrategy[Any]] = {
     "account_parents": DEFAULT,
     "user_shares": DEFAULT,
     "partition_types": DEFAULT,
-    # (1 + surcharge) x factor <= 1: higher prices can keep every job off an empty cluster
+    # (1 + surcharge) x factor <= 1, as higher prices can keep every job out of an empty cluster
     "umin_factor": st.sampled_from([0.01, 0.25, 0.5]),
     "spread_surcharge": st.sampled_from([0.0, 0.1, 1.0]),
 }
 
 
 def _numbers(parameter: dict[str, Any]) -> list[float]:
-    """Return values of the order of the drawn worlds, or around the default."""
+    """Return values of the scale of the drawn worlds, or near the default."""
     if parameter["outlasts_restarts"]:
         return OVER_RESTARTS
     if parameter["unit"].split(" ")[0] in ("s", "GPU-s"):
@@ -141,7 +141,7 @@ def values(parameter: dict[str, Any]) -> st.SearchStrategy[Any]:
 
 @st.composite
 def settings_of(draw: st.DrawFn, policy: str, types: tuple[str, ...] = ()) -> dict[str, Any]:
-    """Parameters of a policy; `types` are the names of the cluster's GPU types, if known."""
+    """Draw parameters of a policy; `types` are the names of the cluster's GPU types, if known."""
     chosen: dict[str, Any] = {}
     parameters = {parameter["name"]: parameter for parameter in ENTRIES[policy]["parameters"]}
     for name, parameter in parameters.items():
@@ -152,7 +152,7 @@ def settings_of(draw: st.DrawFn, policy: str, types: tuple[str, ...] = ()) -> di
         for name in ("rack_delay", "network_delay"):
             chosen.setdefault(name, draw(EXCEPTIONS[name]))
     if not (chosen.get("fill", True) or chosen.get("price_pass")):
-        chosen.pop("fill")  # some pass gives out copies
+        chosen.pop("fill")  # at least one pass must assign copies
     if types and "type_order" in parameters and draw(st.integers(0, 2)) == 0:
         chosen["type_order"] = ",".join(draw(st.permutations(types)))
     if chosen.get("auction") == "milp" and draw(st.integers(0, 7)):
@@ -162,7 +162,7 @@ def settings_of(draw: st.DrawFn, policy: str, types: tuple[str, ...] = ()) -> di
 
 @st.composite
 def accepted_settings(draw: st.DrawFn, policy: str, world: dict[str, Any]) -> dict[str, Any]:
-    """Parameters that this world does not refuse: queues by a name need jobs that bear it."""
+    """Draw parameters that this world does not refuse: queues by a label need jobs that have it."""
     chosen = draw(settings_of(policy))
 
     def nobody_has(label: str) -> bool:
@@ -178,13 +178,13 @@ def accepted_settings(draw: st.DrawFn, policy: str, world: dict[str, Any]) -> di
     if any(parameter["name"] == "bandwidth" for parameter in ENTRIES[policy]["parameters"]):
         chosen["bandwidth"] = 1e12  # a consolidation is shorter than every round
     if chosen.get("auction") == "milp":
-        chosen.pop("placement", None)  # its bids are for tiers: another rule is refused
+        chosen.pop("placement", None)  # its bids are for tiers, so another rule is refused
     return chosen
 
 
 @st.composite
 def sharing_settings(draw: st.DrawFn, policy: str) -> dict[str, Any]:
-    """Parameters of the policies that share without preemption."""
+    """Draw parameters of the policies that share without preemption."""
     values: dict[str, tuple[Any, ...]] = {
         "gather": ("cluster", "server_first"),
         "free_pick": ("best_fit", "few_residents"),

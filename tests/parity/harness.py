@@ -1,4 +1,4 @@
-"""Runs one world through the engine (by its public face) and through the slow simulator."""
+"""Runs one world in the engine (by its public interface) and in the slow simulator."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from gangline import _core
 from lp.shares import Shares
 from reference import exact_auction, rounds
 
-# Nearly every drawn world takes far fewer decisions; the few that take thousands are for deep runs.
+# Nearly every drawn world takes far fewer decisions; only deep runs include the longest worlds.
 DECISIONS_MAX = 3000 if os.environ.get("HYPOTHESIS_PROFILE") == "deep" else 400
 SUMMARY = (
     "makespan_s",
@@ -28,15 +28,15 @@ SUMMARY = (
     "useful_utilization",
     "share_fraction",
 )
-# of jobs: of all, or of those that arrive in a window
+# the measures of all jobs, or of those that arrive in a window
 OF_JOBS = (
     *("jobs", "finished", "dropped", "preemptions", "migrations"),
     *("jct_mean_s", "jct_p50_s", "jct_p90_s", "jct_p95_s", "jct_p99_s", "jct_max_s"),
     *("queue_mean_s", "queue_p99_s", "wait_mean_s"),
 )
 FAIRNESS = ("ftf_mean", "ftf_p99", "ftf_max")
-DEADLINES = ("deadlines", "deadlines_met")  # where a job has one
-# where GPUs are shared
+DEADLINES = ("deadlines", "deadlines_met")  # only if a job has a deadline
+# only if GPUs are shared
 SHARING = (
     "share_gpu_fraction",
     "xi_mean",
@@ -45,7 +45,7 @@ SHARING = (
     "shares_refused",
     "sub_batch_starts",
 )
-RUN_TIME = ("lost_fraction", "checkpoint_fraction")  # where the world has a table of run time
+RUN_TIME = ("lost_fraction", "checkpoint_fraction")  # only if the world has a table of run time
 SCHEMA = pa.schema(
     [
         ("job_id", pa.string()),
@@ -75,14 +75,14 @@ SCHEMA = pa.schema(
 
 
 class Service:
-    """What finish-time fairness remembers: seconds of an equal split for the steps done so far."""
+    """The state of finish-time fairness: seconds of an equal split for the steps done so far."""
 
     def __init__(self) -> None:
         self.lost: dict[int, float] = {}
         self.before: dict[int, tuple[float, float]] = {}  # steps left and rate at the last ask
 
     def count(self, ask: dict[str, Any]) -> list[float]:
-        """Count the steps since the last ask; the seconds of each job."""
+        """Count the steps since the last call; return the seconds of each job."""
         remaining = ask.get("true_remaining", ask["remaining"])
         for job, rates, gang, steps in zip(
             ask["jobs"], ask["rates"], ask["gangs"], remaining, strict=True
@@ -100,7 +100,7 @@ class Service:
 
 
 class _Solver:
-    """The engine's own allocator: what is compared is what rounds make of its shares."""
+    """The engine's own allocator, so that only the use of its shares is compared."""
 
     def __init__(
         self, policy: str, params: dict[str, Any], names: list[str], prices: list[float]
@@ -132,7 +132,7 @@ def _auctioneer(
     rooms: list[dict[str, int]],
     room_of: dict[int, int],
 ) -> list[list[int]]:
-    """Ask the engine's own program: what is compared is who bids what, and the places."""
+    """Solve by the engine's own LP, so that the comparison is about the bids and the placement."""
 
     own = [
         (at, room_of[server], sum(gpu[0] == server for gpu in bid["own"]))
@@ -153,11 +153,11 @@ exact_auction.AUCTIONEERS[:] = [_auctioneer]
 
 
 class EndlessError(Exception):
-    """The slow simulator made so many decisions that the world is not worth comparing."""
+    """The slow simulator made too many decisions for a comparison of the world."""
 
 
 class _Libm:
-    """The engine's own maths, so that a comparison is about logic and not about libraries."""
+    """The engine's mathematical functions, so that a comparison is about logic, not libraries."""
 
     log = staticmethod(_core.log)
     exp = staticmethod(_core.exp)
@@ -165,13 +165,13 @@ class _Libm:
 
 
 class Twin(reference.Reference):
-    """The slow simulator with the engine's maths."""
+    """The slow simulator with the engine's mathematical functions."""
 
     maths = _Libm
 
 
 def cluster_of(world: dict[str, Any]) -> gl.Cluster:
-    """The world's cluster, with its locality, sharing and throughput tables."""
+    """Return the world's cluster with its locality, sharing and throughput tables."""
     data = dict(world["cluster"])
     if "locality" in world:
         tiers = ("server", "rack", "network")
@@ -185,7 +185,7 @@ def cluster_of(world: dict[str, Any]) -> gl.Cluster:
 
 
 def trace_of(world: dict[str, Any]) -> gl.Trace:
-    """The world's jobs as a trace."""
+    """Return the world's jobs as a trace."""
     used = {name for row in world["jobs"] for name in row}
     schema = pa.schema([field for field in SCHEMA if field.name in used])
     return gl.Trace.from_arrow(pa.Table.from_pylist(world["jobs"], schema=schema))
@@ -194,7 +194,7 @@ def trace_of(world: dict[str, Any]) -> gl.Trace:
 def run_engine(
     world: dict[str, Any], policy: str, params: dict[str, Any], **options: Any
 ) -> gl.Result:
-    """Run the engine with every invariant on."""
+    """Run the engine with all checks of invariants."""
     return gl.simulate(
         cluster_of(world),
         trace_of(world),
@@ -225,7 +225,7 @@ def engine_rows(result: gl.Result) -> dict[str, dict[str, Any]]:
 
 
 def assert_same(result: gl.Result, outcome: reference.Outcome) -> None:
-    """Every job, every segment and every number agree; times to the nanosecond."""
+    """Check that every job, segment and number agrees, and times agree to the nanosecond."""
     rows = engine_rows(result)
     assert len(rows) == len(outcome.jobs)
     for wanted in outcome.jobs:
@@ -253,7 +253,7 @@ def assert_same(result: gl.Result, outcome: reference.Outcome) -> None:
 def assert_close(
     ours: float | None, theirs: float | None, *label: Any, abs_tol: float = 1e-12
 ) -> None:
-    """Equal but for the order in which floats were added up; no number stands for no number."""
+    """Check equality except for the order of float sums; NaN equals NaN."""
     a, b = (math.nan if x is None else x for x in (ours, theirs))
     same = math.isclose(a, b, rel_tol=1e-9, abs_tol=abs_tol)
     assert same or (math.isnan(a) and math.isnan(b)), (ours, theirs, *label)
@@ -271,7 +271,7 @@ def assert_job(row: dict[str, Any], wanted: dict[str, Any]) -> None:
         assert row[name] == wanted[name], (name, *label)
     assert_close(row["gpu_seconds"], wanted["gpu_seconds"], *label)
     if wanted["finish_ns"] is not None:
-        # the difference of two instants in seconds is not exact; very short jobs show it
+        # the difference of two instants in seconds is not exact, which very short jobs show
         noise = 1e-15 * wanted["finish_ns"] / wanted["isolated_ns"]
         for name in ("slowdown", "ftf"):
             assert_close(row[name], wanted[name], name, *label, abs_tol=noise)

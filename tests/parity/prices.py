@@ -1,4 +1,4 @@
-"""Drawn worlds and parameters for Hadar: rates of every gang on every GPU type, and prices."""
+"""Draws worlds and parameters for Hadar: rates of every gang on every GPU type, and prices."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def world_of(
     arrivals: list[float] | None = None,
     **run: Any,
 ) -> dict[str, Any]:
-    """Jobs (gang, rates of one worker, work) on servers (type, GPUs, rack)."""
+    """Return a world of jobs (gang, rates of one worker, work) and servers (type, GPUs, rack)."""
     kinds = len(rates[0][1])
     times = arrivals or [0.0] * len(rates)
     return {
@@ -46,7 +46,7 @@ RATES = st.sampled_from([0.0, 0.5, 1.0, 2.0, 2.0, 5.0])
 
 @st.composite
 def worlds(draw: st.DrawFn, *, most: int = 6, late: bool = True) -> dict[str, Any]:
-    """A few jobs on a few servers; every job fits somewhere."""
+    """Draw a few jobs and a few servers; every job fits on some servers."""
     kinds = draw(st.integers(1, 3))
     servers = [
         (draw(st.integers(0, kinds - 1)), draw(st.sampled_from([1, 2, 4])), draw(st.integers(0, 1)))
@@ -78,7 +78,7 @@ def worlds(draw: st.DrawFn, *, most: int = 6, late: bool = True) -> dict[str, An
 
 
 def settings_with(**fixed: Any) -> st.SearchStrategy[dict[str, Any]]:
-    """Draw all parameters of hadar; those given are values, or ways to draw them."""
+    """Draw all parameters of hadar; the given ones are values or strategies."""
     free: dict[str, Any] = {
         "utility": st.sampled_from(UTILITIES),
         "order": st.sampled_from(["arrival", "density", "srtf"]),

@@ -1,4 +1,4 @@
-"""Worlds with queues and quotas: jobs with labels and priorities, and the tables."""
+"""Draws worlds with queues and quotas: jobs with labels and priorities, and the tables."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def dense_worlds(
     jobs_min: int = 6,
     servers_max: int = 2,
 ) -> dict[str, Any]:
-    """Few GPUs, many jobs for them at the same few instants."""
+    """Draw few GPUs and many jobs at the same few instants."""
     types = draw(st.integers(1, 2))
     size = draw(st.sampled_from([4, 8, 9]))
     jobs = [
@@ -72,7 +72,7 @@ def gpus_by_type(world: dict[str, Any]) -> dict[str, int]:
 
 @st.composite
 def flavors(draw: st.DrawFn, totals: dict[str, int], share: int) -> list[dict[str, Any]]:
-    """Quotas of a queue or a cohort, of about the GPUs over `share`."""
+    """Draw quotas of a queue or a cohort, of about the number of GPUs divided by `share`."""
     rows = []
     names = draw(st.permutations(list(totals)))
     for name in names[: draw(st.integers(1, len(names)))]:
@@ -87,7 +87,7 @@ def flavors(draw: st.DrawFn, totals: dict[str, int], share: int) -> list[dict[st
 
 @st.composite
 def quota_worlds(draw: st.DrawFn, *, trees: bool = True) -> tuple[dict[str, Any], dict[str, Any]]:
-    """A world and parameters of `kueue`; `trees=False` draws one flat cohort."""
+    """Draw a world and parameters of `kueue`; `trees=False` draws one flat cohort."""
     world = draw(st.one_of(dense_worlds(), dense_worlds(), worlds(checkpoints=False)))
     totals = gpus_by_type(world)
     names = QUEUES[: draw(st.integers(1, len(QUEUES)))]
@@ -127,7 +127,7 @@ def quota_worlds(draw: st.DrawFn, *, trees: bool = True) -> tuple[dict[str, Any]
 
 @st.composite
 def queue_trees(draw: st.DrawFn, gpus: int) -> list[dict[str, Any]]:
-    """Queues of `kai` in trees of up to three levels, parents and children in any order."""
+    """Draw queues of `kai` in trees of up to three levels, listed in any order."""
     count = draw(st.integers(3, 8))
     depths: list[int] = []
     rows = []
@@ -152,7 +152,7 @@ def queue_trees(draw: st.DrawFn, gpus: int) -> list[dict[str, Any]]:
 
 @st.composite
 def fair_share_worlds(draw: st.DrawFn) -> tuple[dict[str, Any], dict[str, Any]]:
-    """A world and parameters of `kai`; who comes first is of one or two queues, and stays."""
+    """Draw a world and parameters of `kai`; one or two queues have the first, long jobs."""
     full = dense_worlds((3.0, 20.0, 40.0), jobs_min=12, servers_max=1)
     world = draw(st.one_of(full, full, full, full, full, worlds(checkpoints=False)))
     rows = draw(queue_trees(sum(gpus_by_type(world).values())))

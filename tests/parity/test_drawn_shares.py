@@ -1,4 +1,4 @@
-"""Rounds with pairs and shares that no program would give: the engine and the slow simulator."""
+"""Compares engine and slow simulator on rounds with pairs and shares that no LP would give."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from parity.worlds import sharing_worlds
 
 
 def drawn(policy: str, **program: Any) -> tuple[list[highs.Solution], str, bool]:
-    """Zeros, ties and numbers of every size for each column; the same for the same program.
+    """Draw zeros, ties and numbers of every size for each column; equal LPs get equal shares.
 
-    Half of the programs give most columns nothing, so that jobs have one way to run: then rounds
-    may be skipped.
+    Half of the LPs give most columns nothing, so that jobs have one way to run and rounds may be
+    skipped.
     """
     del policy
     arrays = [program[name] for name in ("cost", "row_lower", "row_upper", "index", "value")]

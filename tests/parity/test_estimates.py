@@ -1,4 +1,4 @@
-"""What policies are told in place of durations: engine and slow simulator agree."""
+"""Compares engine and slow simulator with estimates in place of durations."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ QUALITIES = [
 
 @st.composite
 def told_worlds(draw: st.DrawFn, base: st.SearchStrategy[dict[str, Any]]) -> dict[str, Any]:
-    """Worlds whose jobs have users, limits and estimates, some of them none, and run on some."""
+    """Draw worlds whose jobs have users, limits and estimates, some of them absent."""
     world = draw(base)
     seconds = st.sampled_from([None, 1.0, 3.0, 10.0, 45.0, 400.0])
     for row in world["jobs"]:

@@ -1,4 +1,4 @@
-"""The public simulator's timing: the engine against a model that has no engine."""
+"""Compares the engine, with the public simulator's timing, with a model that has no engine."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ NAMES = ("k80", "p100", "v100")
 
 @st.composite
 def worlds(draw: st.DrawFn) -> dict[str, Any]:
-    """Few GPUs of three known types; jobs from seconds to hours, some gaps without work."""
+    """Draw few GPUs of three known types, and jobs of seconds to hours with some gaps."""
     capacity = [draw(st.integers(0, 4)) for _ in NAMES]
     capacity[draw(st.integers(0, 2))] = 4  # the largest gang fits
     servers = [
@@ -39,7 +39,7 @@ def worlds(draw: st.DrawFn) -> dict[str, Any]:
         gang = draw(st.sampled_from([1, 1, 2, 4]))
         arrival = draw(st.sampled_from([0.0, 0.0, 100.5, 1500.0, 1920.0, 5000.0, 40000.25]))
         steps = draw(st.integers(1, 4000))
-        # job 0 may run where gangs of four fit, whatever else is 0
+        # job 0 may run on types on which gangs of four fit, even if other rates are 0
         row = [draw(st.sampled_from([0.0, 0.05, 0.25, 0.7, 1.0, 3.3])) for _ in NAMES]
         row = [rate or 0.1 if gpus >= 4 else rate for rate, gpus in zip(row, capacity, strict=True)]
         jobs.append(
@@ -70,7 +70,7 @@ def worlds(draw: st.DrawFn) -> dict[str, Any]:
 
 
 def model_of(world: dict[str, Any], policy: str, params: dict[str, Any]) -> CompatOutcome:
-    """Run the model with the engine's own allocator; what is compared is the timing."""
+    """Run the model with the engine's own allocator, because only the timing is compared."""
     names = [kind["name"] for kind in world["cluster"]["gpu_types"]]
     counts = {block["gpu"]: block["count"] for block in world["cluster"]["servers"]}
     capacity = [counts[name] for name in names]

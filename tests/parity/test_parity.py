@@ -1,4 +1,4 @@
-"""The engine and the slow simulator agree to the nanosecond, on drawn worlds and two others."""
+"""Checks that engine and slow simulator agree to the nanosecond on drawn worlds and two others."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ QUIET = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_to
 
 
 def compare(world: dict[str, Any], policy: str, params: dict[str, Any]) -> None:
-    """Same outcome, or the same kind of error."""
+    """Check that both have the same outcome or the same kind of error."""
     try:
         outcome = run_reference(world, policy, params)
     except EndlessError:
@@ -43,7 +43,7 @@ def compare(world: dict[str, Any], policy: str, params: dict[str, Any]) -> None:
         return
     result = run_engine(world, policy, params)
     if policy in ELASTIC:
-        # which rounds may be skipped is the engine's own matter: what they give is compared
+        # the engine decides which rounds it skips, so only their results are compared
         assert_same(run_engine(world, policy, params, skip_rounds=False), outcome)
     else:
         assert_same(result, outcome)
@@ -58,7 +58,7 @@ def compare(world: dict[str, Any], policy: str, params: dict[str, Any]) -> None:
 @settings(suppress_health_check=QUIET)
 @given(data=st.data())
 def test_every_policy_agrees_with_the_slow_simulator(policy: str, data: st.DataObject) -> None:
-    # with checkpoints a preemption loses work: some preemptive runs would never end
+    # with checkpoints a preemption loses work, so some preemptive runs would never end
     world = data.draw(worlds(checkpoints=policy not in (*PREEMPTIVE, *ROUNDS)), label="world")
     types = tuple(row["name"] for row in world["cluster"]["gpu_types"])
     params = data.draw(settings_of(policy, types), label="params")
@@ -163,7 +163,7 @@ def test_fair_shares_in_trees_of_queues_agree(drawn: tuple[dict[str, Any], dict[
 
 
 def test_a_move_is_no_start() -> None:
-    """Random placement draws by how often a job was started; leases end every 12 s."""
+    """Random placement draws by the number of starts of a job; leases end every 12 s."""
     jobs: list[dict[str, Any]] = [
         {
             "job_id": f"j{at}",
@@ -195,7 +195,7 @@ GAVEL = [name for name in sorted(gl.policies.registry) if name.startswith("gavel
 
 
 def twelve_types() -> dict[str, Any]:
-    """Two GPUs of each type, jobs that run on some of them only, a failure."""
+    """Return two GPUs of each type, jobs that run only on some types, and a failure."""
     trace = gl.synth.philly(jobs=24, seed=5, max_gpus=2, rate_per_h=120.0, max_duration_s=3600.0)
     rows = trace.table.select(["job_id", "arrival_s", "gpus"]).to_pylist()
     for at, row in enumerate(rows):
@@ -237,7 +237,7 @@ def twelve_types() -> dict[str, Any]:
 def test_both_simulators_agree_on_twelve_types(policy: str) -> None:
     world = twelve_types()
     outcome = run_reference(world, policy, {})
-    result = run_engine(world, policy, {})  # with its invariants checked
+    result = run_engine(world, policy, {})  # this checks its invariants
     assert_same(result, outcome)
     jobs = world["jobs"]
     served = [job for job in jobs if policy != "gavel-allox" or job["gpus"] == 1]

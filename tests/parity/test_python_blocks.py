@@ -1,4 +1,4 @@
-"""Policies in Python, of building blocks alone, do what those of the registry do, to the byte."""
+"""Checks that policies in Python from building blocks equal those of the registry to the byte."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ TWINS = {
     "srtf": blocks.Srtf,
     "las": blocks.Las,
 }
-# `skew` is left out: under it a gang wider than every rack may fit in less room, and the twins
-# pass over the jobs that are like one that did not fit
+# `skew` is left out: under it a gang wider than every rack may fit in less space, and these
+# policies skip jobs that are like one that did not fit
 RULES = ("consolidate", "yarn", "whole_servers", "spread", "random", "random_server", "count")
 
 
 def outcome(world: dict[str, Any], policy: Any, params: dict[str, Any]) -> Any:
-    """Return what a run says of itself, or the name of its error."""
+    """Return the results of a run as text, or the name of its error."""
     try:
         result = gl.simulate(
             cluster_of(world), trace_of(world), policy, params=params, **world.get("run", {})
@@ -35,7 +35,7 @@ def outcome(world: dict[str, Any], policy: Any, params: dict[str, Any]) -> Any:
     except gl.GanglineError as error:
         return type(error).__name__
     told = [result.summary[name] for name in ("preemptions", "migrations", "jct_mean_s")]
-    return result.log_hash, str(told)  # as text: the mean of no jobs is no number
+    return result.log_hash, str(told)  # it is compared as text, because the mean of no jobs is NaN
 
 
 @pytest.mark.parametrize("policy", TWINS)
@@ -64,7 +64,7 @@ def test_a_twin_of_blocks_prices_as_the_policy_does(data: st.DataObject) -> None
         utility=st.sampled_from(["effective_throughput", "normalised", "inverse_jct"]),
         order=st.sampled_from(["density", "arrival"]),
         tier="greedy",
-        umin_factor=st.sampled_from([0.25, 10.0, 50.0, 250.0]),  # high prices keep jobs off
+        umin_factor=st.sampled_from([0.25, 10.0, 50.0, 250.0]),  # high prices keep jobs out
     )
     params = data.draw(drawn, label="params")
     of_twin = {name: params[name] for name in params if name not in ("tier", "beam_width")}

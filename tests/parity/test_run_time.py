@@ -1,4 +1,4 @@
-"""Run time as it is: engine and slow simulator agree, with noise and costs by kind of job."""
+"""Compares engine and slow simulator with noise in run times and costs by kind of job."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ QUIET = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_to
 def timed(
     draw: st.DrawFn, base: st.SearchStrategy[dict[str, Any]], *, restarts: bool = True
 ) -> dict[str, Any]:
-    """Worlds with a table of run time; checkpoints take time where there are some."""
+    """Draw worlds with a table of run time; checkpoints take time if there are any."""
     world = draw(base)
     models = sorted({row["model"] for row in world["jobs"] if row.get("model")}) or ["other"]
     table = run_time_tables(
@@ -39,7 +39,7 @@ def timed(
 @settings(suppress_health_check=QUIET)
 @given(data=st.data())
 def test_every_policy_agrees_with_the_slow_simulator(policy: str, data: st.DataObject) -> None:
-    # with checkpoints a preemption loses work: some preemptive runs would never end
+    # with checkpoints a preemption loses work, so some preemptive runs would never end
     base = worlds(checkpoints=policy not in (*PREEMPTIVE, *ROUNDS))
     is_long = data.draw(st.booleans(), label="restarts")
     world = data.draw(timed(base, restarts=is_long), label="world")
@@ -76,7 +76,7 @@ def test_elastic_jobs_agree(policy: str, data: st.DataObject) -> None:
 def test_both_refuse_checkpoints_that_leave_no_time(
     checkpoint_s: float | None, interval_s: float | None
 ) -> None:
-    """Those of the job with two GPUs; the row of four is of no job."""
+    """The refused row is that of the job with two GPUs; no job matches the row of four."""
     rows = [{"gpus": 4, "checkpoint_s": 9.0}, {"gpus": 2, "checkpoint_s": checkpoint_s}]
     world = {
         "cluster": {"gpu_types": [{"name": "g"}], "servers": [{"count": 1, "gpu": "g", "gpus": 2}]},
@@ -98,7 +98,7 @@ def test_both_refuse_checkpoints_that_leave_no_time(
 @settings(suppress_health_check=QUIET, max_examples=max(10, settings().max_examples // 3))
 @given(data=st.data())
 def test_time_held_adds_up(policy: str, data: st.DataObject) -> None:
-    """Overhead, lost progress and progress that did the work: a rule of the audit."""
+    """Overhead, lost progress and useful progress add up; this is a rule of the audit."""
     world = data.draw(timed(worlds(), restarts=False), label="world")
     params = data.draw(settings_of(policy), label="params")
     try:

@@ -1,4 +1,4 @@
-"""`slurm` and its slow version agree to the nanosecond, on worlds with the columns it reads."""
+"""Checks that `slurm` and its slow version agree to the nanosecond in worlds with its columns."""
 
 from __future__ import annotations
 
@@ -137,7 +137,7 @@ TERMS = [name for name in PARAMETERS if name.startswith("weight_")]
 
 @st.composite
 def parameters(draw: st.DrawFn) -> Row:
-    """Draw about a third of the parameters, those of one mechanism more often."""
+    """Draw about a third of the parameters, and those of one mechanism more often."""
     chosen = {
         name: draw(values) for name, values in PARAMETERS.items() if draw(st.integers(0, 3)) == 0
     }

@@ -1,4 +1,4 @@
-"""Worlds of `gangline.testing.strategies` in the format of tests/scenarios, for both simulators."""
+"""Converts worlds of `gangline.testing.strategies` into the format of tests/scenarios."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ TABLES = ("network", "sharing", "throughput", "iter_time", "elastic", "runtime")
 
 
 def scenario(world: World) -> dict[str, Any]:
-    """Return the world with the tables of its cluster beside it, as scenarios have them.
+    """Return the world in the form of scenarios, with the tables next to the cluster.
 
     GPU types without a price cost 1: `gavel-cost` refuses them.
     """
@@ -33,7 +33,7 @@ def scenario(world: World) -> dict[str, Any]:
 
 
 def worlds(*, checkpoints: bool = True) -> SearchStrategy[dict[str, Any]]:
-    """Draw whole worlds; `checkpoints=False` leaves out what can make a preemptive run endless."""
+    """Draw whole worlds; `checkpoints=False` excludes what can make a preemptive run endless."""
     return strategies.worlds(checkpoints=checkpoints, random_failures=True).map(scenario)
 
 

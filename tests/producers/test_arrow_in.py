@@ -1,4 +1,4 @@
-"""Tables of any Arrow producer become traces, and tables of results go back into them."""
+"""Checks that tables of any Arrow producer become traces, and that they read tables of results."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The exact auction of themis: against every choice there is, and against the greedy one."""
+"""Compares the exact auction of themis with every possible choice, and with the greedy one."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ import gangline as gl
 from gangline import _core
 
 CLOSE = 1e-9
-SERVER, RACK, NETWORK, OWN = range(4)  # what a bid is for
+SERVER, RACK, NETWORK, OWN = range(4)  # the place that a bid is for
 Room = tuple[int, int, int]  # GPU type, rack, free GPUs
-# who, type, tier, value, and for own GPUs how many of which room
+# bidder, type, tier, value, and for own GPUs their number in each room
 Bid = tuple[int, int, int, float, dict[int, int]]
 
 
 @st.composite
 def auctions(draw: st.DrawFn) -> tuple[list[int], list[Room], list[Bid]]:
-    """Gangs, servers with free GPUs, bids; values that tie and values of all sizes."""
+    """Draw gangs, servers with free GPUs, and bids, with equal values and values of all sizes."""
     room = st.tuples(st.integers(0, 1), st.integers(0, 1), st.integers(1, 4))
     rooms = sorted(draw(st.lists(room, min_size=2, max_size=4)))
     gangs = draw(st.lists(st.integers(1, 5), min_size=2, max_size=5))
@@ -51,13 +51,13 @@ def auctions(draw: st.DrawFn) -> tuple[list[int], list[Room], list[Bid]]:
 def awards_of(
     gangs: list[int], rooms: list[Room], bids: list[Bid], choices_max: int = 1 << 24
 ) -> list[tuple[int, int]]:
-    """Numbers of the winning bids, each with a room."""
+    """Return the numbers of the winning bids, each with a room."""
     own = [(at, room, gpus) for at, bid in enumerate(bids) for room, gpus in bid[4].items()]
     return _core.lp_award(gangs, [bid[:4] for bid in bids], rooms, own, choices_max=choices_max)
 
 
 def fits(gangs: list[int], rooms: list[Room], chosen: list[Bid]) -> bool:
-    """Whether gangs of these tiers find room together; servers first, by trying every one."""
+    """Return whether gangs of these tiers fit together, by trying every server."""
     free = [room[2] for room in rooms]
     for *_, own in chosen:
         for at, gpus in own.items():
@@ -84,7 +84,7 @@ def fits(gangs: list[int], rooms: list[Room], chosen: list[Bid]) -> bool:
         for place in places:
             if sum(free[i] for i in place) >= gang:
                 left, need = list(free), gang
-                for i in place:  # which GPUs of a rack is all one to those that come later
+                for i in place:  # the choice of GPUs in a rack does not matter to later gangs
                     take = min(need, left[i])
                     left[i], need = left[i] - take, need - take
                 if rest(at + 1, tuple(left)):
@@ -95,7 +95,7 @@ def fits(gangs: list[int], rooms: list[Room], chosen: list[Bid]) -> bool:
 
 
 def best(gangs: list[int], rooms: list[Room], bids: list[Bid]) -> tuple[float, list[int]]:
-    """The largest sum of values there is, and the bids of the choice that the rule names.
+    """Return the largest possible sum of values, and the bids that the rule chooses.
 
     Choices are tried in order: the first bid of the first bidder before its second, and that before
     none. So the first that reaches both the sum and the number of bidders that stay is the one.
@@ -153,7 +153,7 @@ def test_the_rooms_take_what_is_dealt_to_them(
 
 
 def first_rooms(rooms: list[Room], gangs: list[int], chosen: dict[int, Bid]) -> dict[int, int]:
-    """The first of all ways to deal out rooms, gangs and rooms in the order of the rule."""
+    """Return the first of all ways to assign rooms, in the order of the rule."""
     free = [room[2] for room in rooms]
     for *_, own in chosen.values():
         for at, gpus in own.items():
@@ -200,7 +200,7 @@ LEVELS = {"x": [1.0, 0.7, 0.3], "y": [1.0, 0.95, 0.9], "z": [0.8, 0.8, 0.1]}
 
 @st.composite
 def crowds(draw: st.DrawFn) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-    """A small cluster and jobs that all come at 0."""
+    """Draw a small cluster and jobs that all arrive at 0."""
     size = st.integers(1, 4)
     servers = draw(st.lists(st.tuples(size, st.integers(0, 1)), min_size=1, max_size=4))
     total = sum(gpus for gpus, _ in servers)
@@ -225,7 +225,7 @@ def crowds(draw: st.DrawFn) -> tuple[dict[str, Any], list[dict[str, Any]]]:
 def first_auction(
     cluster: dict[str, Any], jobs: list[dict[str, Any]], auction: str, lease_s: float
 ) -> dict[int, str]:
-    """Tiers of the jobs that run from 0 on and gain by it."""
+    """Return the tiers of the jobs that run from 0 on and gain by it."""
     table = pa.Table.from_pylist([{"arrival_s": 0.0, **job} for job in jobs])
     policy = gl.policies.Themis(lease_s=lease_s, fairness=0.0, auction=auction)
     done = gl.simulate(cluster, table, policy, segments=True, until_s=1.0)

@@ -1,4 +1,4 @@
-"""Audit: runs of every policy are clean; one damaged row is caught by the rule it breaks."""
+"""Checks the audit: runs of every policy are clean, and a damaged row breaks the right rule."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def move(name: str, least: float, most: float) -> Callable[[Row, st.DataObject],
     return change
 
 
-# What is done to one segment, and the rules of which at least one must speak.
+# The change of one segment, and the rules of which at least one must report it.
 SEGMENTS: dict[str, tuple[Callable[[Row, st.DataObject], None], set[str]]] = {
     "another server": (swap_server, {"unknown-server"}),
     "a slot that is not there": (widen, {"unknown-server"}),
@@ -142,8 +142,8 @@ def test_one_damaged_segment_is_caught(which: int, damage: str, data: st.DataObj
     rows = run(which)[2].segments.to_pylist()
     row = rows[data.draw(st.integers(0, len(rows) - 1))]
     if damage in ("before its time", "cut short", "slower than its work allows"):
-        # A job that stops and starts may have been elsewhere, or may have lost work, and still be
-        # in order: only one that ran once must not change.
+        # A job that stopped and started again may have been elsewhere or lost work, so only a job
+        # that ran once is changed.
         stretches = {(r["start_s"], r["end_s"]) for r in rows if r["job_id"] == row["job_id"]}
         assume(len(stretches) == 1)
     change(row, data)

@@ -1,4 +1,4 @@
-"""What dally promises, on drawn worlds: worked out again from who held what, and when."""
+"""Recounts the rules of dally in drawn worlds from the segments of runs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ import gangline as gl
 QUIET = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much]
 NEVER = 2**62
 TIERS = ("server", "rack", "network")
-FOR_EVER = 2.0**20  # seconds: no lease ends in these worlds
+FOR_EVER = 2.0**20  # in seconds; no lease ends in these worlds
 
 
 def ns(seconds: float) -> int:
@@ -28,7 +28,7 @@ class World:
     """A run on one GPU type without failures, in whole nanoseconds."""
 
     servers: list[int]  # GPUs
-    racks: list[int]  # of each server
+    racks: list[int]  # the rack of each server
     gangs: dict[str, int]
     arrivals: dict[str, int]
     finishes: dict[str, int]
@@ -55,7 +55,7 @@ class World:
         return "rack" if gang <= self.rack_max else "network"
 
     def free(self, instant: int, *, before: bool = False) -> list[int]:
-        """Free GPUs of each server after the decision of an instant, or just before it."""
+        """Return the free GPUs of each server after an instant's decision, or just before."""
         free = list(self.servers)
         for stays in self.stays.values():
             for start, end, _, _, masks in stays:
@@ -71,13 +71,13 @@ class World:
         return (max(self.of_racks(free)) if level == "rack" else sum(free)) >= gang
 
     def instants(self) -> list[int]:
-        """When something changes."""
+        """Return the instants at which something changes."""
         stays = [stay for all_of in self.stays.values() for stay in all_of]
         ends = {stay[0] for stay in stays} | {stay[1] for stay in stays}
         return sorted(ends | set(self.arrivals.values()))
 
     def waiting(self, instant: int) -> list[tuple[str, int]]:
-        """Who waits after the decision of an instant, and since when."""
+        """Return which jobs wait after the decision of an instant, and since when."""
         found = []
         for job, stays in self.stays.items():
             if self.arrivals[job] > instant or self.finishes[job] <= instant:
@@ -122,7 +122,7 @@ def crowds(draw: st.DrawFn) -> pa.Table:
     return pa.Table.from_pylist(rows)
 
 
-# Seconds; leases are powers of two, so that delays in leases are exact.
+# These are seconds; leases are powers of two, so that delays in leases are exact.
 DELAYS = st.sampled_from([(0.0, 0.0), (1.0, 2.0), (2.0, 2.0), (3.0, 9.0), (0.0, 5.0)])
 
 
@@ -180,7 +180,7 @@ def delays(params: dict[str, Any]) -> tuple[int, int]:
 
 
 def allowed(world: World, gang: int, waited: int, waits: tuple[int, int]) -> set[str]:
-    """Levels that a gang may use after so long."""
+    """Return the levels that a gang may use after this time."""
     narrowest = world.narrowest(gang)
     levels = {"server"}
     if waited >= waits[0] or narrowest != "server":
@@ -198,7 +198,7 @@ KNOWN_DELAYS = st.sampled_from(["manual", "manual", "no_wait", "fully_consolidat
 def test_nobody_waits_beside_room_it_may_use(
     cluster: dict[str, Any], jobs: pa.Table, params: dict[str, Any]
 ) -> None:
-    """After every decision, and at the very instant at which a delay is over."""
+    """This holds after every decision, and at the exact instant at which a delay ends."""
     world = play(cluster, jobs, params)
     waits = delays(params)
     instants = world.instants()
@@ -207,7 +207,7 @@ def test_nobody_waits_beside_room_it_may_use(
         for job, since in world.waiting(now):
             gang = world.gangs[job]
             ends = [since + wait for wait in waits if wait != NEVER]
-            # between two instants nothing changes but the time waited
+            # between two instants only the waiting time changes
             moments = [now, *(end for end in ends if following and now < end < following)]
             for moment in moments:
                 for level in allowed(world, gang, moment - since, waits):
@@ -220,7 +220,7 @@ def test_nobody_waits_beside_room_it_may_use(
 def test_nobody_crosses_before_its_delay(
     cluster: dict[str, Any], jobs: pa.Table, params: dict[str, Any]
 ) -> None:
-    """At most as wide as its wait allows; a move leads to a narrower place or one that 0 allows."""
+    """A start is at most as wide as its wait allows; a move leads to a narrower place."""
     world = play(cluster, jobs, params)
     waits = delays(params)
     for job, stays in world.stays.items():
@@ -244,7 +244,7 @@ def test_nobody_crosses_before_its_delay(
 def test_a_lone_start_takes_the_narrowest_place(
     cluster: dict[str, Any], jobs: pa.Table, params: dict[str, Any]
 ) -> None:
-    """Where one job starts and nobody else moves, no narrower level had room for it."""
+    """If one job starts and no other moves, no narrower level had room for it."""
     world = play(cluster, jobs, params)
     changes: dict[int, list[str]] = defaultdict(list)
     for stays in world.stays.values():
@@ -269,7 +269,7 @@ def test_a_lone_start_takes_the_narrowest_place(
 def test_leases_end_on_their_grid_and_are_not_overrun(
     cluster: dict[str, Any], jobs: pa.Table, params: dict[str, Any]
 ) -> None:
-    """Who is stopped or moved is so at the end of a lease; for ever, nobody is."""
+    """Jobs are stopped or moved only at the end of a lease; with endless leases, none is."""
     world = play(cluster, jobs, params)
     lease = ns(params["lease_s"])
     for stays in world.stays.values():
@@ -282,7 +282,7 @@ def test_leases_end_on_their_grid_and_are_not_overrun(
 
 
 def ended_leases(world: World, params: dict[str, Any]) -> dict[int, list[dict[int, int]]]:
-    """GPUs by server of those whose lease ends at an instant and who keep them all the same."""
+    """Return the GPUs by server of jobs whose lease ends at an instant and that keep them."""
     lease = ns(params["lease_s"])
     found: dict[int, list[dict[int, int]]] = defaultdict(list)
     for stays in world.stays.values():
@@ -298,7 +298,7 @@ def ended_leases(world: World, params: dict[str, Any]) -> dict[int, list[dict[in
 def test_nobody_outstays_a_lease_before_one_that_never_ran(
     cluster: dict[str, Any], jobs: pa.Table, params: dict[str, Any]
 ) -> None:
-    """At the end of a lease its GPUs are there for jobs without a score, as if they were free."""
+    """At the end of a lease, its GPUs count as free for jobs without a score."""
     assume(params["lease_s"] < FOR_EVER)
     world = play(cluster, jobs, params)
     for instant, kept in ended_leases(world, params).items():
@@ -325,7 +325,7 @@ def test_equal_delays_of_nothing_are_no_wait_and_of_ages_are_consolidated(
         done = gl.simulate(cluster, jobs, "dally", params=chosen, on_infeasible="drop")
         return done.log_hash
 
-    ages = 1e9  # leases: longer than any of these worlds
+    ages = 1e9  # in leases; longer than any of these worlds
     assert run(rack_delay=0.0, network_delay=0.0) == run(mode="no_wait")
     assert run(rack_delay=ages, network_delay=ages) == run(mode="fully_consolidated")
 
@@ -340,7 +340,7 @@ def test_equal_delays_of_nothing_are_no_wait_and_of_ages_are_consolidated(
 def test_auto_is_manual_until_a_wait_of_a_lease_is_recorded(
     cluster: dict[str, Any], jobs: pa.Table, params: dict[str, Any], history: float
 ) -> None:
-    """With a lease no job waits for, the tuner has nothing to go by: its floors, or its caps."""
+    """Without waits of a lease, the tuner uses its lower or upper limits."""
     fixed = {"lease_s": FOR_EVER, "history_leases": history}
     cap = -(-0.8 * history // 1)
     manual = {"mode": "manual", "rack_delay": min(6.0, cap), "network_delay": min(12.0, history)}

@@ -1,4 +1,4 @@
-"""Engine and slow simulator driven side by side, one decision at a time, by any plans at all."""
+"""Drives engine and slow simulator together, one decision at a time, by arbitrary plans."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from gangline.runs.inputs import make_options
 from gangline.trace.jobs.to_core import codes, pairs_of
 from parity.harness import Twin, cluster_of, trace_of
 
-RULES = {  # what the slow simulator calls a rule, and what the engine may
+RULES = {  # the name of a rule in the slow simulator, and the possible names in the engine
     "unknown_job": {"unknown_job"},
     "not_arrived": {"not_arrived"},
     "finished_job": {"finished_job"},
     "already_running": {"already_running"},
     "not_running": {"not_running"},
-    "gang_size": {"gang_size", "server_down", "type_not_allowed"},  # a plan may break several
+    "gang_size": {"gang_size", "server_down", "type_not_allowed"},  # a plan may break several rules
     "capacity": {"server_down", "no_such_gpu"},
     "sharing": {"capacity", "sharing_limit"},
     "pair": {"infeasible_pair"},
@@ -30,7 +30,8 @@ RULES = {  # what the slow simulator calls a rule, and what the engine may
     "sub_batch": {"sub_batch"},
     "work_limit": {"work_limit"},
 }
-SIZES = [3, 3, 3, 2, 2]  # GPUs of each server: the first three are of type g, the others of h
+# the GPUs of each server; the first three are of type g, the others of type h
+SIZES = [3, 3, 3, 2, 2]
 BLOCKS = [
     {"count": 3, "gpu": "g", "gpus": 3, "rack": "fill:2"},
     {"count": 2, "gpu": "h", "gpus": 2, "rack": "fill:1"},
@@ -52,7 +53,7 @@ def masks(gpus: Gpus) -> list[tuple[int, int]]:
 
 
 def orders_of(action: reference.Action) -> list[tuple[object, ...]]:
-    """An action of the slow simulator as orders for the engine."""
+    """Return an action of the slow simulator as orders for the engine."""
     if isinstance(action, reference.Preempt):
         return [("preempt", action.job)]
     overhead_s = None if action.overhead_ns is None else action.overhead_ns / 1e9
@@ -64,7 +65,7 @@ def orders_of(action: reference.Action) -> list[tuple[object, ...]]:
 
 
 class Sides(RuleBasedStateMachine):
-    """Rules gather a plan; `advance` hands it to both sides and goes to the next decision."""
+    """Rules collect a plan; `advance` gives it to both sides and goes to the next decision."""
 
     @initialize(
         jobs=st.lists(
@@ -140,7 +141,7 @@ class Sides(RuleBasedStateMachine):
         self.go_on()
 
     def go_on(self) -> None:
-        """Both go to the next decision, or end, or stall."""
+        """Advance both sides to the next decision, to the end or to a stall."""
         try:
             at = self.slow.advance()
         except reference.StalledError as error:
@@ -160,7 +161,7 @@ class Sides(RuleBasedStateMachine):
         self.orders += orders_of(action)
 
     def some_gpus(self, data: st.DataObject, gang: int, *, wild: bool) -> Gpus:
-        """Free GPUs if there are enough and the draw is tame; any GPUs otherwise."""
+        """Draw free GPUs if there are enough and the draw is tame; otherwise draw any GPUs."""
         taken = {
             gpu
             for action in self.plan
@@ -174,7 +175,7 @@ class Sides(RuleBasedStateMachine):
         return tuple(sorted(order[:gang]))
 
     def a_job(self, data: st.DataObject, status: str) -> int:
-        """Mostly a job that the action suits."""
+        """Draw a job, mostly one that suits the action."""
         planned = {action.job for action in self.plan}
         fit = [j.index for j in self.slow.jobs if j.status == status and j.index not in planned]
         anyone = list(range(len(self.gangs) + 1))
@@ -196,7 +197,7 @@ class Sides(RuleBasedStateMachine):
     @precondition(lambda self: not self.over and bool(self.slow.running() and self.slow.waiting()))
     @rule(data=st.data())
     def join(self, data: st.DataObject) -> None:
-        """Start a job on GPUs of running ones, on free GPUs for the rest."""
+        """Start a job on GPUs of running jobs, and on free GPUs for the rest."""
         job = self.a_job(data, "waiting")
         gang = self.gangs[job] if job < len(self.gangs) else 1
         held = sorted(self.slow.residents())
@@ -223,7 +224,7 @@ class Sides(RuleBasedStateMachine):
     @precondition(lambda self: not self.over)
     @rule(data=st.data(), job=st.integers(0, 12), work=st.sampled_from([-1.0, 0.25, 1.0, 3.0, 1e9]))
     def limit(self, data: st.DataObject, job: int, work: float) -> None:
-        """Mostly of a job that runs; also of one that waits, or is not in the trace."""
+        """Limit mostly a running job, but also one that waits or is not in the trace."""
         if self.slow.running() and data.draw(st.booleans()):
             job = self.a_job(data, "running")
         if job not in {action.job for action in self.plan}:
@@ -254,7 +255,7 @@ class Sides(RuleBasedStateMachine):
         self.plan, self.orders = [], []
         steady = steady and self.in_rounds
         plan = reference.Plan(actions, steady=steady)
-        # without a timer, a run with waiting jobs often stalls; rounds come by themselves
+        # without a timer, a run with waiting jobs often stalls; rounds need no timer
         if sleep_s is not None and not self.in_rounds:
             at = self.slow.now + round(sleep_s * 1e9)
             self.alarms += 1
@@ -281,7 +282,7 @@ class Sides(RuleBasedStateMachine):
     @precondition(lambda self: self.over)
     @rule()
     def rest(self) -> None:
-        """Nothing is left to do once the run is over; it stays over."""
+        """Check that a finished run stays finished."""
         if self.slow.done():
             assert self.engine.advance() == "done"
 
@@ -307,7 +308,7 @@ class Sides(RuleBasedStateMachine):
         ]
 
     def teardown(self) -> None:
-        """Times of the jobs and the counters of the run agree at the end."""
+        """Check that times of the jobs and counters of the run agree at the end."""
         if not hasattr(self, "engine"):
             return
         output = self.engine.output()

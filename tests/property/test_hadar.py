@@ -1,4 +1,4 @@
-"""Hadar: the slow simulator agrees where prices decide, and its exact tier is the best there is.
+"""Compares Hadar with the slow simulator, and its exact tier with every possible choice.
 
 Whole decisions and runs that were worked out by hand are held against the engine, in
 `rust/policies/src/hadar/tests.rs`.
@@ -30,7 +30,7 @@ USUAL = settings(suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter
 
 
 def compare(world: dict[str, Any], params: dict[str, Any]) -> None:
-    """Same outcome, or the same jobs kept out for ever."""
+    """Check for the same outcome, or the same jobs that are kept out for ever."""
     try:
         outcome = run_reference(world, "hadar", params)
     except EndlessError:
@@ -42,7 +42,7 @@ def compare(world: dict[str, Any], params: dict[str, Any]) -> None:
     assert_same(run_engine(world, "hadar", params), outcome)
 
 
-# far above its default the lowest price is of the order of utilities, and the gate keeps jobs out
+# far above its default, the lowest price is as large as utilities, and jobs are kept out
 DEAR = {
     "umin_factor": st.sampled_from([1.0, 30.0, 300.0, 3e3, 3e4, 3e5]),
     "spread_surcharge": st.sampled_from([0.0, 0.1, 2.0]),
@@ -70,7 +70,7 @@ SMALL = settings_with(tier="exact", horizon_s=None, backfill=False, scan_limit=N
 
 
 def at_start(world: dict[str, Any], params: dict[str, Any]) -> tuple[Hadar, list[Job]]:
-    """The policy at the first boundary, with prices, and the active jobs; skip where none fits."""
+    """Return the policy with prices at the first boundary, and the active jobs, if one fits."""
     run = reference.Reference(world, "hadar", params)
     assume(any(job.status != "dropped" for job in run.jobs))
     run.advance()
@@ -81,7 +81,7 @@ def at_start(world: dict[str, Any], params: dict[str, Any]) -> tuple[Hadar, list
 
 
 def every_vector(policy: Hadar, queue: list[Job], free: State) -> Iterator[tuple[float, int]]:
-    """Value and number of jobs of each way to take and skip."""
+    """Return the value and the number of jobs of each way to take and skip jobs."""
     for wanted in itertools.product([True, False], repeat=len(queue)):
         state, value, taken = free, 0.0, 0
         for job, is_wanted in zip(queue, wanted, strict=True):

@@ -1,4 +1,4 @@
-"""Laws of the steps of a round and of the merge of copies."""
+"""Checks laws of the steps of a round and of the merge of copies."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def test_steps_add_up_and_stay_within_budgets(
     assert sum(steps) == min(remaining, sum(budgets))
     assert all(0 <= own <= most for own, most in zip(steps, budgets, strict=True))
     if sum(budgets) > remaining:
-        # budgets never take a whole step from a share
+        # the limits never take a whole step from a share
         shares = [remaining * (rate / sum(rates)) for rate in rates]
         slack = 1 + 1e-9 * remaining
         assert all(own >= share - slack for own, share in zip(steps, shares, strict=True))
@@ -39,7 +39,7 @@ def test_steps_add_up_and_stay_within_budgets(
 
 @st.composite
 def copies(draw: st.DrawFn) -> tuple[list[dict[str, Any]], list[int]]:
-    """A few copies of two arrays, with steps of which some are 0."""
+    """Draw a few copies of two arrays, with steps, some of which are 0."""
     dtype = draw(st.sampled_from([np.float16, np.float32, np.float64]))
     finite = {"allow_nan": False, "allow_infinity": False}
     elements = hnp.from_dtype(np.dtype(dtype), **finite)

@@ -1,4 +1,4 @@
-"""HadarE in the engine: the slow simulator agrees, and what must hold of every run of copies."""
+"""Compares HadarE with the slow simulator, and checks what must hold in every run of copies."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ Row = dict[str, Any]
 
 
 def rows_of(result: gl.Result) -> dict[str, list[Row]]:
-    """Segments by job."""
+    """Return the segments by job."""
     found: dict[str, list[Row]] = defaultdict(list)
     for row in result.segments.to_pylist():
         found[row["job_id"]].append(row)
@@ -46,15 +46,12 @@ def jobs_of(result: gl.Result) -> dict[str, Row]:
 
 
 def ends(result: gl.Result) -> list[float]:
-    """Ends of the jobs in order of their names."""
+    """Return the ends of the jobs in order of their names."""
     return [row["finish_s"] for _, row in sorted(jobs_of(result).items())]
 
 
 def side_by_side(a: Row, b: Row) -> bool:
     return bool(a["start_s"] < b["end_s"] and b["start_s"] < a["end_s"])
-
-
-# Golden values: to the digit
 
 
 GOLDEN: list[tuple[Rates, list[float], dict[str, Any], list[float]]] = [
@@ -104,9 +101,6 @@ def test_golden_sets_with_prices() -> None:
     assert [jobs[name]["migrations"] for name in ("p0", "p1")] == [1, 2]
 
 
-# Drawn worlds
-
-
 @USUAL
 @given(world=worlds(), params=settings_with())
 def test_the_slow_simulator_agrees(world: dict[str, Any], params: dict[str, Any]) -> None:
@@ -116,7 +110,7 @@ def test_the_slow_simulator_agrees(world: dict[str, Any], params: dict[str, Any]
 @USUAL
 @given(world=worlds(), params=settings_with())
 def test_copies_keep_to_the_rules(world: dict[str, Any], params: dict[str, Any]) -> None:
-    """One copy per job and server, at most F of a job, each of its size."""
+    """A job has at most one copy on a server and at most F copies, each of the right size."""
     result = run_engine(world, "hadare", params)
     sizes = [block["gpus"] for block in world["cluster"]["servers"]]
     most = params["max_copies"] or len(sizes)
@@ -133,7 +127,7 @@ def test_copies_keep_to_the_rules(world: dict[str, Any], params: dict[str, Any])
 @USUAL
 @given(world=plain_worlds(), params=settings_with(gpus_per_copy=None))
 def test_steps_are_conserved(world: dict[str, Any], params: dict[str, Any]) -> None:
-    """The work of all copies adds up to that of the job, to the nanosecond of each segment."""
+    """The work of all copies adds up to that of the job, within a nanosecond of each segment."""
     result = run_engine(world, "hadare", params | {"c0_s": 0.0})
     work = {row["job_id"]: row["iterations"] for row in world["jobs"]}
     rows = rows_of(result)
@@ -146,7 +140,7 @@ def test_steps_are_conserved(world: dict[str, Any], params: dict[str, Any]) -> N
 @USUAL
 @given(world=plain_worlds(), copies=st.integers(1, 6), prices=st.booleans())
 def test_fork_theorem(world: dict[str, Any], copies: int, prices: bool) -> None:
-    """After each decision as many nodes are busy as copies of the unfinished jobs can use."""
+    """After each decision, the copies of unfinished jobs use as many nodes as they can."""
     nodes = len(world["cluster"]["servers"])
     params = {"max_copies": copies, "min_steps": 0, "round_s": 10.0, "price_pass": prices}
     result = run_engine(world, "hadare", params)
@@ -162,7 +156,7 @@ def test_fork_theorem(world: dict[str, Any], copies: int, prices: bool) -> None:
 @USUAL
 @given(world=plain_worlds(late=False), params=settings_with(gpus_per_copy=None))
 def test_no_run_beats_the_least_time(world: dict[str, Any], params: dict[str, Any]) -> None:
-    """The bound is the optimum of a linear program, by HiGHS."""
+    """The bound is the optimum of an LP, solved by HiGHS."""
     nodes = len(world["cluster"]["servers"])
     rows = [row["iters_per_s"] for row in world["throughput"]["rows"]]
     rates = [tuple(rows[i : i + nodes]) for i in range(0, len(rows), nodes)]
@@ -218,7 +212,7 @@ def test_one_copy_is_one_part(world: dict[str, Any], name: str) -> None:
 
 
 def test_estimates_off_the_mark_still_end_every_job() -> None:
-    """Quotas that are too small or too large lose time, never work."""
+    """Quotas that are too small or too large cost time, but never work."""
     world = world_of(TWO, [20000.0, 12000.0], seed=5)
     exact = max(ends(run_engine(world, "hadare", {})))
     for params in (
@@ -246,7 +240,7 @@ def test_bytes_of_the_model_lengthen_the_consolidation() -> None:
     [
         ({"min_share": 0.2}, {0, 1, 2, 3}),
         ({"min_share": 0.21}, {0, 1}),
-        ({"min_steps": 360}, {0, 1, 2, 3}),  # node 4 alone would do 359 beside others
+        ({"min_steps": 360}, {0, 1, 2, 3}),  # node 4 alone would do 359 steps next to others
         ({"min_steps": 10**6}, {0}),
     ],
 )
@@ -269,7 +263,7 @@ def test_a_copy_takes_a_whole_server_or_as_many_gpus_as_said(
 
 
 def test_a_failed_node_ends_its_part_only() -> None:
-    """Nodes alike, merged at 20: 38 by then, 19 on node 0 by 40, 38 by 60, and 5 by 61 + 2.5."""
+    """Equal nodes merge at 20 s; the steps are 38, 19 on node 0 by 40 s, 38 by 60 s, and 5."""
     world = world_of([(1.0, 1.0)], [100.0])
     table = [{"server": 1, "down_s": 25.0, "up_s": 27.0}]
     world["cluster"]["failures"] = {"table": table}

@@ -1,4 +1,4 @@
-"""The table of a run against the slow simulator, which looks each pair up on its own."""
+"""Compares a run's table of slowdown factors with the slow simulator, which looks up each pair."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ BATCHES = st.sampled_from([None, 8, 16])
 
 @st.composite
 def rows(draw: st.DrawFn) -> dict[str, Any]:
-    """A table with blank keys here and there."""
+    """Draw a table with some blank keys."""
     found = {}
     for _ in range(draw(st.integers(1, 30))):
         row: dict[str, Any] = {
@@ -48,7 +48,7 @@ def rows(draw: st.DrawFn) -> dict[str, Any]:
 
 @st.composite
 def rates(draw: st.DrawFn) -> dict[str, Any]:
-    """Measured rates of pairs, with zeros and gaps."""
+    """Draw measured rates of pairs, with zeros and gaps."""
     speeds = st.sampled_from([0.0, 2.0, 3.0, 4.0])
     keys = [(label, gpus) for label in LABELS for gpus in (1, 2)]
     table: dict[str, Any] = {}
@@ -86,7 +86,7 @@ def utils(draw: st.DrawFn) -> dict[str, Any]:
 
 @st.composite
 def worlds(draw: st.DrawFn) -> dict[str, Any]:
-    """Jobs of known, unknown and no labels, and any source but the constant one."""
+    """Draw jobs with known, unknown and no labels, and any source except the constant one."""
     sharing = draw(st.one_of(rows(), rates(), squares(), utils()))
     sharing["missing"] = draw(st.sampled_from(["error", "constant", "infeasible"]))
     if sharing["missing"] == "constant":
@@ -114,7 +114,7 @@ def worlds(draw: st.DrawFn) -> dict[str, Any]:
 
 
 def cluster_of(world: dict[str, Any]) -> gl.Cluster:
-    """The cluster of a world; measured rates are read from a file."""
+    """Return the cluster of a world; measured rates are read from a file."""
     sharing = dict(world["sharing"])
     given = sharing.pop("throughputs", None)
     if given is None:
@@ -136,7 +136,7 @@ def jobs_of(world: dict[str, Any]) -> tuple[Rates, list[Job]]:
 def test_every_pair_has_the_factor_that_its_source_says(world: dict[str, Any]) -> None:
     try:
         cluster = cluster_of(world)
-    except gl.ClusterError as error:  # pairs of unlike gangs only, or none at all
+    except gl.ClusterError as error:  # the file has only pairs of unlike gangs, or no pairs
         assert "pairs on one of" in str(error)
         return
     rates, jobs = jobs_of(world)

@@ -1,4 +1,4 @@
-"""Laws of queues with limits and quotas on drawn worlds, counted from the segments of runs."""
+"""Checks laws of queues with limits and quotas on drawn worlds, from the segments of runs."""
 
 from __future__ import annotations
 

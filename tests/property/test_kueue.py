@@ -1,4 +1,4 @@
-"""Laws of quotas on drawn worlds, counted from the segments of runs."""
+"""Checks laws of quotas on drawn worlds, from the segments of runs."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_nobody_uses_more_than_its_quota_and_its_limit(drawn: tuple[World, World
 @settings(suppress_health_check=QUIET)
 @given(drawn=quota_worlds(trees=False))
 def test_nobody_runs_on_what_another_queue_keeps(drawn: tuple[World, World]) -> None:
-    """What a queue does not lend, and has not used, no other queue of its cohort uses."""
+    """No other queue of a cohort uses the quota that a queue neither lends nor uses."""
     world, params = drawn
     (cohort,) = params["cohorts"]
     rows = [row for row in params["queues"] if row.get("cohort")]

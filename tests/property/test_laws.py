@@ -1,4 +1,4 @@
-"""Relations between runs that hold whatever the jobs are."""
+"""Checks relations between runs that hold for all jobs."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ USUAL = settings(suppress_health_check=QUIET)
 
 
 def limit_of(policy: str, params: dict[str, Any]) -> dict[str, int]:
-    """Bound a run: one that stops everybody before anything is done never ends."""
-    # A program per round or auction takes milliseconds: 20,000 of them are minutes.
+    """Limit a run, because one that stops every job before any progress never ends."""
+    # An LP for each round or auction takes milliseconds, so 20,000 of them take minutes.
     is_solved = policy.startswith("gavel-") or params.get("auction") == "milp"
     return {"max_events": 1_000 if is_solved else 20_000}
 
@@ -60,13 +60,14 @@ def test_names_of_jobs_do_not_matter(policy: str, data: st.DataObject) -> None:
 @QUICK
 @given(data=st.data())
 def test_every_law_holds_of_our_policies(policy: str, data: st.DataObject) -> None:
-    """Checkpoints, failures, contention, pairs, memory: the kit accuses nobody who is right."""
+    """The kit finds no fault in our policies, with checkpoints, failures, contention and pairs."""
     world = data.draw(worlds())
     params = data.draw(accepted_settings(policy, world))
     try:
         result = run_engine(world, policy, params, **limit_of(policy, params))
     except (gl.StalledError, gl.PolicyError):
-        return  # a restart longer than a turn is refused; with checkpoints some runs never end
+        # a restart that is longer than a turn is refused, and some runs with checkpoints never end
+        return
     cluster, trace = cluster_of(world), trace_of(world)
     gl.testing.check_result(result, cluster, trace, max_share=2)
     if not len(result.segments):
@@ -165,7 +166,7 @@ def by_number(result: gl.Result) -> list[dict[str, Any]]:
 def test_more_gpus_never_hurt_small_jobs_in_order_of_arrival(
     jobs: list[tuple[float, int, float]], gpus: int, more: int
 ) -> None:
-    # one GPU each, no preemption: the sorted instants at which GPUs come free only get earlier
+    # jobs have one GPU and are not preempted, so the sorted instants of free GPUs only get earlier
     rows = rows_of(jobs, most=1)
     few = run_engine(one_type(1, gpus, jobs=rows), "fifo-skip", {})
     many = run_engine(one_type(1, gpus + more, jobs=rows), "fifo-skip", {})
@@ -184,8 +185,8 @@ def test_rate_times_time_is_the_work(policy: str, data: st.DataObject) -> None:
         world["run"].pop(name, None)
     params = data.draw(accepted_settings(policy, world))
     for name in ("overhead_per_gpu_s", "switch_s", "merge_s"):
-        params.pop(name, None)  # time without progress is another test's matter
-    for name, value in (("c0_s", 0.0), ("bandwidth", 1e30)):  # so is what consolidations take
+        params.pop(name, None)  # another test covers time without progress
+    for name, value in (("c0_s", 0.0), ("bandwidth", 1e30)):  # and the time of consolidations
         if any(parameter["name"] == name for parameter in ENTRIES[policy]["parameters"]):
             params[name] = value
     result = run_engine(world, policy, params)
@@ -206,16 +207,17 @@ def test_rate_times_time_is_the_work(policy: str, data: st.DataObject) -> None:
 
 
 def unique(segments: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return one row per segment, for gangs that lie on several servers."""
+    """Return one row for each segment of a gang on several servers."""
     return list({(row["job_id"], row["part"], row["start_s"]): row for row in segments}.values())
 
 
 TIMES = 8
-GPU_TIMES = ("limits", "delta", "las_quantum")  # of the queues of Tiresias, in GPU-seconds
+# parameters of the queues of Tiresias, in GPU-seconds
+GPU_TIMES = ("limits", "delta", "las_quantum")
 
 
 def exact_world(policy: str, seed: int) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-    """Draw a world in which all rates and times are sums of powers of two: nothing is rounded."""
+    """Draw a world with rates and times that are sums of powers of two, so nothing is rounded."""
     draw = random.Random(seed)
     kinds = [("A", 1.0), ("B", 0.5)]
     lab: dict[str, Any] = {
@@ -247,12 +249,13 @@ def exact_world(policy: str, seed: int) -> tuple[dict[str, Any], list[dict[str, 
 
 
 def scaled(policy: str, factor: int) -> dict[str, Any]:
-    """Return the parameters that are times or GPU time, a factor times their defaults."""
+    """Return the parameters that are times or GPU times, as a factor times their defaults."""
     found: dict[str, Any] = {}
     defaults = gl.policies.registry[policy]()
     for field in dataclasses.fields(defaults):
         value = getattr(defaults, field.name)
-        is_time = field.name.endswith("_s") and field.name != "time_limit_s"  # that of a solver
+        # the limit of a solver
+        is_time = field.name.endswith("_s") and field.name != "time_limit_s"
         if (is_time or field.name in GPU_TIMES) and value is not None:
             is_list = isinstance(value, tuple | list)
             found[field.name] = [x * factor for x in value] if is_list else value * factor

@@ -1,4 +1,4 @@
-"""Programs that the core solves, against HiGHS and against exact levels."""
+"""Compares LPs that the core solves with HiGHS and with exact levels."""
 
 from __future__ import annotations
 
@@ -24,24 +24,24 @@ POLICIES = (
     "gavel-max-sum",
     "gavel-cost",
 )
-# Of the objective, and of the second stage. Searches by HiGHS end at 1e-8 of rho, whose last digits
-# are the whole time left where jobs are old.
+# The precision of the objective and of the second stage. Searches by HiGHS end at 1e-8 of rho,
+# which can be the whole remaining time of old jobs.
 EXACT, SEARCHED = (1e-9, 1e-6), (1e-7, 1e-4)
-# HiGHS ends a rise where a row is off by 1e-9 of it, and gives up as much of each level afterwards.
-# A multiplier of 8,900 was seen. The core is held against levels of 150 digits as well.
+# HiGHS ends a rise when a row is off by 1e-9 of it, and then loses this much of each level. A
+# multiplier of 8,900 was seen. The core is also compared with levels of 150 digits.
 RISING = (1e-8, 1e-5)
 TYPES = 3
-# Worlds of `tied` in which a search by prices once went astray.
+# Worlds of `tied` in which a search by prices once failed.
 TIES = (392, 1003, 1090, 1865, 2178, 2376, 3919)
 
 
 @st.composite
 def asks(draw: st.DrawFn) -> list[dict[str, np.ndarray]]:
-    """Asks one after the other: jobs come and go, servers fail, weights change."""
+    """Draw successive solves: jobs arrive and end, servers fail, weights change."""
     kinds = draw(st.integers(1, 12))
     numbers = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
     rates = numbers.uniform(0.5, 9.0, (kinds, TYPES)) * (numbers.random((kinds, TYPES)) < 0.9)
-    if draw(st.booleans()):  # as speeds of types make them: every plan is as good as another
+    if draw(st.booleans()):  # rates that follow from speeds of types make all plans equally good
         rates = np.outer(np.ones(kinds), [1.0, 2.0, 4.0])
     rates[rates.sum(axis=1) == 0.0] = 1.0
     gangs = numbers.choice([1.0, 1.0, 2.0, 4.0, 8.0], kinds)
@@ -86,7 +86,7 @@ def test_allocations_are_those_of_highs(sequence: list[dict[str, np.ndarray]], p
 def test_packed_allocations_are_those_of_highs(
     sequence: list[dict[str, np.ndarray]], policy: str
 ) -> None:
-    """The same where jobs may share GPUs, some pairs never and some without any loss."""
+    """This also holds if jobs may share GPUs, some pairs never and some without loss."""
     settings = {"packed": True} | ({"prices": [1.0, 2.0, 3.5]} if policy == "gavel-cost" else {})
     for ask in sequence:
         check_against_highs(policy, ask, **settings)
@@ -96,7 +96,7 @@ def test_packed_allocations_are_those_of_highs(
 def test_no_order_of_jobs_or_kinds_changes_a_packed_objective(
     sequence: list[dict[str, np.ndarray]], policy: str, random: object
 ) -> None:
-    """Nor does a class in two: weights of 1 and of 1 and a last bit."""
+    """A class that is split by the last bit of its weights does not change it either."""
     ask = {name: column for name, column in sequence[-1].items() if name != "jobs"}
     ask |= {"packed": True} | ({"prices": [1.0, 2.0, 3.5]} if policy == "gavel-cost" else {})
     one = gl.lp.solve(policy, **ask).objective
@@ -114,7 +114,7 @@ def test_no_order_of_jobs_or_kinds_changes_a_packed_objective(
 
 
 def test_water_filling_needs_no_highs() -> None:
-    """Also where classes tie at the corners of what they can reach."""
+    """This also holds if classes tie at the corners of their feasible region."""
     for number in range(4000):
         found = gl.lp.solve("gavel-water-filling", **tied(number))
         assert found.solver == "core", number
@@ -129,7 +129,7 @@ def test_ties_at_corners_leave_levels_exact(number: int) -> None:
 
 
 def tied(number: int) -> dict[str, np.ndarray]:
-    """Up to 16 jobs of up to 8 kinds; half the time the types differ in speed alone."""
+    """Draw up to 16 jobs of up to 8 kinds; half of the time, types differ only in speed."""
     numbers = np.random.default_rng(number)
     kinds = int(numbers.integers(1, 9))
     rates = numbers.uniform(0.5, 9.0, (kinds, TYPES))
@@ -146,7 +146,7 @@ def tied(number: int) -> dict[str, np.ndarray]:
 
 
 def check_against_highs(policy: str, ask: dict[str, np.ndarray], **settings: Any) -> None:
-    """Objective and second stage as of a solve by HiGHS from nothing; agnostic plans are even."""
+    """Check objective and second stage against a new solve by HiGHS; agnostic plans are even."""
     given_ = {name: column for name, column in ask.items() if name != "jobs"} | settings
     ours = gl.lp.solve(policy, **given_)
     highs = gl.lp.solve(policy, solver="simplex", **given_)
@@ -167,20 +167,20 @@ def check_against_highs(policy: str, ask: dict[str, np.ndarray], **settings: Any
 
 
 def precision(policy: str) -> tuple[float, float]:
-    """Of the objective, and of the second stage."""
+    """Return the precision of the objective and of the second stage."""
     if policy.startswith("gavel-water-filling"):
         return RISING
     return SEARCHED if policy.startswith("gavel-ftf") else EXACT
 
 
 def without_pairs(sequence: list[dict[str, np.ndarray]]) -> list[dict[str, np.ndarray]]:
-    """The same asks of policies that do not pack."""
+    """Return the same solves for policies without pairs."""
     columns = ("kind", "pair_rates")
     return [{name: own for name, own in ask.items() if name not in columns} for ask in sequence]
 
 
 def second_stage(policy: str, ask: dict[str, np.ndarray], found: gl.lp.Allocation) -> float:
-    """Rates over their average on all GPUs, of all jobs together."""
+    """Return the sum over jobs of rates relative to their averages over all GPUs."""
     rates = ask["rates"]
     prop = rates @ ask["capacity"] / ask["capacity"].sum()
     unit = np.where(rates > 0, rates, 1.0) if policy.endswith("-agnostic") else prop[:, None]
@@ -196,7 +196,7 @@ def second_stage(policy: str, ask: dict[str, np.ndarray], found: gl.lp.Allocatio
 
 
 def check_even(ask: dict[str, np.ndarray], shares: np.ndarray) -> None:
-    """Types that a policy cannot tell apart get time in proportion to their GPUs, if that fits."""
+    """Check that types a policy cannot distinguish get time in proportion to their GPUs."""
     usable = ask["rates"] > 0
     assert (shares[~usable] == 0).all()
     held = ask["scale"] @ shares
@@ -205,5 +205,5 @@ def check_even(ask: dict[str, np.ndarray], shares: np.ndarray) -> None:
     even = shares.sum(axis=1, keepdims=True) * gpus / gpus.sum(axis=1, keepdims=True)
     if (ask["scale"] @ even <= ask["capacity"]).all():
         assert shares == pytest.approx(even, abs=1e-9)
-    else:  # what did not fit has filled other types
+    else:  # time that did not fit went to other types
         assert (held >= ask["capacity"] * (1 - 1e-9)).any()

@@ -1,4 +1,4 @@
-"""Programs whose numbers lie decades apart end in an answer, or in an error that keeps them."""
+"""Checks that LPs with numbers of many magnitudes end in an answer or in an error."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 DEEP = os.environ.get("HYPOTHESIS_PROFILE") == "deep"
-# Rises that only a solver's tolerance allows made programs of the first seeds infeasible.
+# Rises within a solver's tolerance once made the LPs of the first seeds infeasible.
 SEEDS = [73, 117, 119, 172, 177, 205, 207, 217, *range(2_000 if DEEP else 12)]
 
 
 def world_of_decades(seed: int) -> dict[str, Any]:
-    """Rates over three decades, weights of jobs and of entities over four."""
+    """Draw rates over three decades, and weights of jobs and entities over four."""
     draw = np.random.default_rng(seed)
     types, kinds, many = (int(draw.integers(*ends)) for ends in ((1, 5), (1, 9), (2, 60)))
     rates = np.round(10 ** draw.uniform(-1, 2, (kinds, types)), 3)
@@ -48,7 +48,7 @@ def world_of_decades(seed: int) -> dict[str, Any]:
 
 
 def test_water_rises_over_four_decades(tmp_path: Path) -> None:
-    """Of a few hundred worlds one may have no answer; then its program is kept."""
+    """One of a few hundred worlds may have no answer; then its LP is kept."""
     failed = []
     for seed in SEEDS:
         world, kept = world_of_decades(seed), tmp_path / f"{seed}.json"
@@ -62,11 +62,12 @@ def test_water_rises_over_four_decades(tmp_path: Path) -> None:
     assert len(failed) <= len(SEEDS) // 200, failed
 
 
-RATES, WEIGHTS, BOTH, KINDS = range(4)  # what lies four decades apart; both, and few kinds of jobs
+# the numbers that span four decades; BOTH does, and KINDS has few kinds of jobs
+RATES, WEIGHTS, BOTH, KINDS = range(4)
 
 
 def world_of_types(seed: int, apart: int) -> dict[str, Any]:
-    """Up to 20 jobs on up to 12 types."""
+    """Draw up to 20 jobs on up to 12 types."""
     draw = np.random.default_rng([2, seed])
     types, jobs = int(draw.integers(2, 13)), int(draw.integers(2, 21))
     kinds = int(draw.integers(1, 7)) if apart == KINDS else jobs
@@ -91,7 +92,7 @@ def test_levels_over_four_decades_are_exact(seed: int) -> None:
     check_reached(world, found)
 
 
-# Plain weights, and few jobs that may share GPUs: the reference has a column for each pair of jobs.
+# Weights are plain and few jobs may share GPUs, because the reference has a column for each pair.
 FEW = [
     seed
     for seed in range(2, 20_000 if DEEP else 260, 2)
@@ -110,7 +111,7 @@ def test_packed_levels_over_decades_are_exact(seed: int) -> None:
 
 
 def test_tolerances_of_highs_are_seen_where_both_lie_apart() -> None:
-    """Its rises end at 1e-9 of a row; of the last levels of this world that is more than 1e-4."""
+    """Its rises end at 1e-9 of a row, which is more than 1e-4 of this world's last levels."""
     world = world_of_types(208, apart=BOTH)
     wanted = exact.levels(**world)
     found = gl.lp.solve("gavel-water-filling", **world)
@@ -128,7 +129,7 @@ def test_levels_of_programs_are_exact(seed: int) -> None:
 
 
 def check_reached(world: dict[str, object], found: gl.lp.Allocation) -> None:
-    """Every level is reached, and no more time is given out than there is."""
+    """Check that every level is reached, and that no more time is allocated than exists."""
     rates, kind = np.asarray(world["rates"]), np.asarray(world.get("kind", 0)).astype(int)
     capacity, scale = np.asarray(world["capacity"]), np.asarray(world["scale"])
     time, held = found.shares.sum(axis=1), scale @ found.shares

@@ -1,4 +1,4 @@
-"""Every LP policy against a plain, unaggregated model, and the laws that allocations obey."""
+"""Compares every LP policy with a plain, unaggregated model, and checks laws of allocations."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SAME = 1e-6
 def worlds(
     draw: st.DrawFn, most: int = 8, types: int = 4, gangs: tuple[int, ...] = (1, 2, 4)
 ) -> Jobs:
-    """A few jobs of fewer kinds, so that some are equal; some types where a kind cannot run."""
+    """Draw a few jobs of fewer kinds, so that some are equal; some kinds cannot use some types."""
     kinds = draw(st.integers(1, most))
     width = draw(st.integers(1, types))
     number = st.integers(0, 60).map(lambda x: x / 8)
@@ -46,7 +46,7 @@ def worlds(
 
 
 def inside(jobs: Jobs, shares: np.ndarray) -> None:
-    """BASE to 1e-9, and nothing on a type where the job cannot run."""
+    """Check that shares fit to 1e-9, and that a job has no share on a type that it cannot use."""
     assert (shares >= 0).all()
     assert (shares.sum(axis=1) <= 1 + 1e-9).all()
     assert (jobs.scale @ shares <= jobs.capacity * (1 + 1e-9)).all()
@@ -85,7 +85,7 @@ def test_finish_time_fairness_by_prices(jobs: Jobs) -> None:
 
 @given(worlds())
 def test_agnostic_twins(jobs: Jobs) -> None:
-    """The twin is the policy on rates that are the same on all usable types."""
+    """The agnostic variant is the policy with equal rates on all usable types."""
     usable = (jobs.rates > 0).astype(float)
     seen = dataclasses.replace(jobs, rates=usable * jobs.prop()[:, None])
     las = gl.lp.solve("gavel-las-agnostic", **jobs.arguments()).objective
@@ -123,14 +123,15 @@ def test_water_filling(jobs: Jobs) -> None:
     found = gl.lp.solve("gavel-water-filling", **jobs.arguments())
     inside(jobs, found.shares)
     wanted = plain.levels(jobs, jobs.prop())
-    assert found.levels == pytest.approx(wanted, rel=1e-5)  # the oracle stops at 1e-4 x 1e-8 noise
+    # the oracle stops at noise of 1e-4 x 1e-8
+    assert found.levels == pytest.approx(wanted, rel=1e-5)
     reached = (jobs.rates * found.shares).sum(axis=1) / jobs.prop()
     assert reached == pytest.approx(found.levels, rel=SAME)
 
 
 @given(worlds(most=10, types=9, gangs=(1, 2, 8, 40)))
 def test_levels_by_prices_are_those_of_programs(jobs: Jobs) -> None:
-    """A named solver fills by programs, which share no code with the prices."""
+    """A named solver fills levels by LPs, which share no code with the prices."""
     prices = gl.lp.solve("gavel-water-filling", **jobs.arguments())
     programs = gl.lp.solve("gavel-water-filling", solver="simplex", **jobs.arguments())
     assert prices.levels == pytest.approx(programs.levels, rel=1e-5)
@@ -151,14 +152,14 @@ def test_cost_with_deadlines(jobs: Jobs, data: st.DataObject) -> None:
     inside(jobs, found.shares)
     missed, value = plain.cost_with_deadlines(jobs, prices, left)
     assert found.notes["deadlines_missed"] == pytest.approx(missed, rel=SAME, abs=1e-7)
-    # Missing 1e-8 more of a deadline, a solver's noise, frees as much rate as the deadline asks.
+    # Missing 1e-8 more of a deadline, which is a solver's noise, can free as much rate as it needs.
     noise = 2e-8 * float(np.sum(jobs.weight) * np.max(jobs.remaining / left) / prices.min())
     assert found.objective == pytest.approx(value, rel=SAME, abs=noise)
 
 
 @pytest.mark.parametrize("seed", range(60))
 def test_deadlines_of_a_second_beside_those_of_a_year(seed: int) -> None:
-    """What a deadline asks for spans ten orders of magnitude: hopeless ones beside idle ones."""
+    """The demands of deadlines span ten orders of magnitude, from hopeless to trivial ones."""
     draw = np.random.default_rng(seed)
     many = int(draw.integers(3, 30))
     rates = draw.choice([0.3, 1.0, 3.0, 0.0, 50.0], size=(many, 2))
@@ -181,7 +182,7 @@ def test_deadlines_of_a_second_beside_those_of_a_year(seed: int) -> None:
 
 @pytest.mark.parametrize("policy", ["gavel-ftf", "gavel-makespan", "gavel-makespan-agnostic"])
 def test_pairs_of_jobs_of_a_millisecond_and_of_months(policy: str) -> None:
-    """Where rounding gets the better of the simplex method, another way is found by itself."""
+    """If the simplex method fails by rounding, another method is used automatically."""
     retried = 0.0
     for seed in range(40):
         draw = np.random.default_rng(seed)
@@ -204,7 +205,7 @@ def test_pairs_of_jobs_of_a_millisecond_and_of_months(policy: str) -> None:
         found = gl.lp.solve(policy, **world)
         retried += found.notes.get("solver_retried", 0.0)
         for solver in ("simplex", "ipx"):
-            with contextlib.suppress(gl.SolverError):  # what is named gets one attempt
+            with contextlib.suppress(gl.SolverError):  # a named solver gets one attempt
                 same = gl.lp.solve(policy, **world, solver=solver).objective
                 assert found.objective == pytest.approx(same, rel=SAME), seed
     assert retried > 0 or policy == "gavel-makespan-agnostic", "these programs are hard"
@@ -265,7 +266,7 @@ def test_the_same_bytes_every_time(jobs: Jobs) -> None:
 
 @given(worlds(most=5, gangs=(1,)))
 def test_allox_is_the_best_schedule_of_queues(jobs: Jobs) -> None:
-    """Against every way to order the jobs on single GPUs."""
+    """The schedule is compared with every order of the jobs on single GPUs."""
     small = dataclasses.replace(jobs, capacity=np.minimum(jobs.capacity, 2.0)[:2])
     rates = jobs.rates[:, :2]
     if not (rates > 0).any(axis=1).all():
@@ -276,7 +277,7 @@ def test_allox_is_the_best_schedule_of_queues(jobs: Jobs) -> None:
 
 
 def best_queues(rates: np.ndarray, left: np.ndarray, gpus: list[int]) -> float:
-    """Sum of completion times of the best assignment of jobs to GPUs, shortest first on each."""
+    """Return the least sum of completion times over assignments, shortest first on each GPU."""
     best = np.inf
     for choice in itertools.product(range(len(gpus)), repeat=len(left)):
         spans: list[list[float]] = [[] for _ in gpus]

@@ -1,4 +1,4 @@
-"""Packed policies, entities and agnostic variants against programs of every job and every pair."""
+"""Compares packed policies, entities and agnostic variants with LPs of all jobs and pairs."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SAME = 1e-7
 
 @dataclasses.dataclass(frozen=True)
 class Ask:
-    """Jobs of a few kinds, how fast the kinds are side by side, and what else policies take."""
+    """Jobs of a few kinds, the rates of pairs of kinds, and the other inputs of policies."""
 
     jobs: Jobs
     kind: np.ndarray
@@ -28,7 +28,7 @@ class Ask:
     entities: Entities
 
     def pairs(self) -> np.ndarray:
-        """`pair_rates` of every two jobs."""
+        """Return `pair_rates` of every two jobs."""
         return self.pair_rates[np.ix_(self.kind, self.kind)]
 
     def allocate(self, policy: str, *, packed: bool = True, **settings: object) -> gl.lp.Allocation:
@@ -52,7 +52,7 @@ def drawn_list(draw: st.DrawFn, values: st.SearchStrategy, size: int) -> np.ndar
 
 @st.composite
 def asks(draw: st.DrawFn, most: int = 6) -> Ask:
-    """Gangs, weights, ages and work of jobs of one kind differ; the first type runs all jobs."""
+    """Draw jobs of few kinds with different gangs, weights, ages and work; all run on type 0."""
     kinds, width = draw(st.integers(1, 4)), draw(st.integers(1, 3))
     rates = drawn_list(draw, st.integers(0, 60), kinds * width).reshape(kinds, width) / 8.0
     rates[:, 0] += 0.25  # the reference type of agnostic variants
@@ -109,7 +109,7 @@ def test_packed_cost_with_deadlines(ask: Ask) -> None:
     found = ask.allocate("gavel-cost", prices=ask.prices, time_left_s=left)
     missed, value = plain.cost_with_deadlines(jobs, ask.prices, left, ask.pairs())
     assert found.notes["deadlines_missed"] == pytest.approx(missed, rel=1e-6, abs=1e-7)
-    # Missing 1e-8 more of a deadline, a solver's noise, frees as much rate as the deadline asks.
+    # Missing 1e-8 more of a deadline, which is a solver's noise, can free as much rate as it needs.
     noise = 2e-8 * float(jobs.weight.sum() * (jobs.remaining / left).max() / ask.prices.min())
     assert found.objective == pytest.approx(value, rel=1e-6, abs=noise)
 
@@ -145,7 +145,7 @@ def test_agnostic_las(ask: Ask, packed: bool) -> None:
 
 @given(asks(), st.booleans(), st.booleans())
 def test_agnostic_rates(ask: Ask, packed: bool, by_mean: bool) -> None:
-    """A job's one rate is its mean over all GPUs, or that on the reference type."""
+    """The single rate of a job is its mean over all GPUs, or that on the reference type."""
     rate = ask.jobs.prop() if by_mean else ask.jobs.rates[:, 0]
     jobs, pairs = plain.blind(ask.jobs, rate, ask.pairs() if packed else None)
     named = {"agnostic_rate": "mean" if by_mean else "reference", "reference_type": 0}

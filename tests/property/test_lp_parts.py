@@ -1,4 +1,4 @@
-"""Allocations in parts: what they lose against the whole program, and that they fit."""
+"""Checks allocations in parts: their loss against the whole LP, and that they fit."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_the_loss_is_that_against_the_plain_whole(
 
 
 def check_objective(jobs: Jobs, policy: str, found: gl.lp.Allocation) -> None:
-    """The objective is what the shares of all parts together reach."""
+    """Check that the objective is that of the shares of all parts together."""
     rate = (jobs.rates * found.shares).sum(axis=1)
     if policy == "gavel-las":
         reached = (jobs.scale * rate / (jobs.weight * jobs.prop())).min()
@@ -54,7 +54,7 @@ def check_objective(jobs: Jobs, policy: str, found: gl.lp.Allocation) -> None:
 
 
 def test_entities_and_levels_in_parts() -> None:
-    """Four equal jobs on one GPU in two parts: a quarter each; entity 0 is in one part alone."""
+    """Four equal jobs on one GPU in two parts get a quarter each; entity 0 is in one part only."""
     found = gl.lp.solve(
         "gavel-water-filling",
         rates=np.ones((4, 1)),

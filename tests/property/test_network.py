@@ -1,4 +1,4 @@
-"""Laws of the network model on drawn links and models."""
+"""Checks laws of the network model on drawn links and models."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def test_better_links_and_smaller_models_never_lose(
     factor: float,
     data: st.DataObject,
 ) -> None:
-    # layer by layer a faster channel can let a newer bucket overtake at a worse moment
+    # with layers, a faster channel can let a newer bucket overtake at a worse time
     assume(keys["detail"] != "layers")
     before = core_of(keys).raw(0, shape)
     what = data.draw(st.sampled_from(["alpha_s", "port_bw", "grad_bytes", "overlap"]))
@@ -131,7 +131,7 @@ def test_asking_again_gives_the_same_bits(
 def test_equal_layers_agree_with_the_closed_form(
     keys: dict[str, Any], shape: tuple[int, int, int, int, int], order: str
 ) -> None:
-    """Within the time of one bucket; the closed form knows no tail where all buckets are equal."""
+    """They agree within the time of a bucket; the closed form has no tail for equal ones."""
     model = keys["models"]["m"]
     model.pop("last_bytes", None)
     form = core_of({**keys, "detail": "shape", "pipeline": True}).raw(0, shape)

@@ -1,4 +1,4 @@
-"""Laws of pairs in rounds, on drawn worlds."""
+"""Checks laws of pairs in rounds on drawn worlds."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ QUIET = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_to
 @settings(suppress_health_check=QUIET, max_examples=6)
 @given(data=st.data())
 def test_at_most_two_jobs_share_and_their_gangs_are_equal(policy: str, data: st.DataObject) -> None:
-    """The engine checks memory and the work of each job (`check_invariants`); this the pairs."""
+    """This checks the pairs; `check_invariants` checks memory and the work of each job."""
     world = data.draw(worlds(checkpoints=False))
     params = data.draw(accepted_settings(policy, world))
     if "packed" in params:
@@ -48,15 +48,15 @@ def test_at_most_two_jobs_share_and_their_gangs_are_equal(policy: str, data: st.
         for job, time in beside.items():
             together[job].add(round(time, 6))
     for row in result.jobs.to_pylist():
-        # jobs that share, share all their GPUs: so one GPU tells the time of the gang
+        # jobs that share use the same GPUs, so one GPU gives the time of the gang
         longest = max(together.get(row["job_id"], {0.0}))
         assert row["share_s"] is None or row["share_s"] >= longest - 1e-5
-        if places[row["job_id"]] == 1:  # never moved, not even by a failure
+        if places[row["job_id"]] == 1:  # the job never moved, not even by a failure
             assert math.isclose(row["share_s"] or 0.0, longest, abs_tol=1e-5)
 
 
 def by_gpu(result: gl.Result) -> dict[tuple[int, int], list[tuple[float, float, str]]]:
-    """Who held each GPU, and when."""
+    """Return which jobs held each GPU, and when."""
     spans: dict[tuple[int, int], list[tuple[float, float, str]]] = defaultdict(list)
     for row in result.segments.to_pylist():
         for slot in range(row["gpu_mask"].bit_length()):

@@ -1,4 +1,4 @@
-"""The state machine of `gangline.testing` drives policies of ours, and finds wrong ones."""
+"""Checks that the state machine of `gangline.testing` drives our policies and finds wrong ones."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def test_a_policy_in_python_is_driven_too() -> None:
 
 
 class NeverAgain(gallery.Sound):
-    """Starts no job that has run before: one that a failure throws back waits for ever."""
+    """Starts no job that has run before, so a job that a failure evicts waits for ever."""
 
     def start(self, view: gl.View) -> None:
         self.ran: set[int] = set()
@@ -42,7 +42,8 @@ class NeverAgain(gallery.Sound):
 
 
 def test_a_policy_that_forgets_jobs_of_failed_servers_is_found() -> None:
-    gl.testing.check_policy(NeverAgain(), [strategy_world()])  # no server fails: nothing is wrong
+    # no server fails, so there is no error
+    gl.testing.check_policy(NeverAgain(), [strategy_world()])
     wrong = machine(NeverAgain(), worlds=strategies.plain_worlds())
     with pytest.raises(gl.StalledError):
         run_state_machine_as_test(wrong, settings=settings(SETTINGS, max_examples=50))

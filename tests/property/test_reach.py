@@ -1,4 +1,4 @@
-"""The drawn worlds reach what the engine can do: each of its features, counted over runs."""
+"""Checks that drawn worlds use every feature of the engine, counted over runs."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def positive(column: str) -> Callable[[World, gl.Result], bool]:
 
 
 def changes_size(_: World, result: gl.Result) -> bool:
-    """An elastic job holds another number of GPUs than before."""
+    """Return whether an elastic job holds another number of GPUs than before."""
     sizes: dict[str, set[int]] = {}
     held: dict[tuple[str, float], int] = {}
     for row in result.segments.to_pylist():

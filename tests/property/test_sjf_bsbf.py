@@ -1,4 +1,4 @@
-"""Laws of SJF-FFS and SJF-BSBF on drawn worlds."""
+"""Checks laws of SJF-FFS and SJF-BSBF on drawn worlds."""
 
 from __future__ import annotations
 
@@ -28,10 +28,11 @@ def run(world: dict[str, Any], policy: str, params: dict[str, Any]) -> gl.Result
 @settings(suppress_health_check=QUIET)
 @given(data=st.data())
 def test_to_ask_again_changes_nothing(policy: str, data: st.DataObject) -> None:
-    """Who was refused stays refused until something is released."""
+    """A refused job stays refused until some GPUs are released."""
     world = data.draw(sharing_worlds(), label="world")
     params = data.draw(sharing_settings(policy), label="params")
-    params.pop("partner_time", None)  # beside a partner alone, the default, time decides nothing
+    # with the default, the time alone, a refusal does not change over time
+    params.pop("partner_time", None)
     on_release, always = (
         run(world, policy, params | {"retest": retest}) for retest in ("on_release", "always")
     )
@@ -42,7 +43,7 @@ def test_to_ask_again_changes_nothing(policy: str, data: st.DataObject) -> None:
 @settings(suppress_health_check=QUIET)
 @given(data=st.data())
 def test_without_sharing_it_is_sjf(data: st.DataObject) -> None:
-    """The same instants as sjf that counts GPUs, where it does not matter which GPUs they are."""
+    """The instants are those of sjf with placement `count`, if the choice of GPUs is irrelevant."""
     world = data.draw(sharing_worlds(), label="world")
     world.pop("locality", None)
     world["cluster"].pop("failures", None)

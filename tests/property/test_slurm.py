@@ -1,4 +1,4 @@
-"""What `slurm` promises, recounted from the tables of runs: reservations and limits."""
+"""Recounts the rules of `slurm` from the tables of runs: reservations and limits."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def cluster_of(servers: int) -> Row:
 
 @st.composite
 def crowds(draw: st.DrawFn, *, labels: bool) -> Row:
-    """Draw jobs that end just at their time limits; whole seconds."""
+    """Draw jobs that end exactly at their time limits, in whole seconds."""
     rows = []
     for index in range(draw(st.integers(4, 16))):
         seconds = draw(st.integers(1, 300))
@@ -56,7 +56,7 @@ def gpus_of(row: Row) -> int:
 @MANY
 @given(world=crowds(labels=False), resolution=st.sampled_from([1, 7, 60]))
 def test_backfill_never_delays_the_first_of_the_queue(world: Row, resolution: int) -> None:
-    """Who is first after a pass starts by the first instant at which enough jobs have ended.
+    """The first job after a pass starts at the latest when enough jobs have ended.
 
     That instant is known in advance: jobs end at their limits, and the planner expects that within
     its grid. Gangs may go over servers, so GPUs need only be counted.
@@ -96,7 +96,7 @@ LIMITS = {
 @MANY
 @given(world=crowds(labels=True), preempts=st.booleans())
 def test_limits_are_never_exceeded(world: Row, preempts: bool) -> None:
-    """GPUs and jobs of each QOS, user and account, counted at every start."""
+    """This counts GPUs and jobs of each QOS, user and account at every start."""
     world["run"] = {"on_infeasible": "drop"}
     params: Row = LIMITS | ({"qos_preempt": {"high": ["low"]}} if preempts else {})
     result = run_engine(world, "slurm", params)

@@ -1,4 +1,4 @@
-"""Whom an auction of themis serves: fairness worked out anew from the tables of a run."""
+"""Checks which jobs an auction of themis serves, by fairness computed from the tables of a run."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ONE = gl.Cluster.homogeneous(servers=1, gpus=GPUS)
 
 @st.composite
 def queues(draw: st.DrawFn) -> tuple[list[dict[str, Any]], int]:
-    """Gangs that fill the cluster alone, at whole seconds, and the length of a lease."""
+    """Draw gangs that each fill the cluster, at whole seconds, and the length of a lease."""
     second = st.integers(0, 60)
     job = st.fixed_dictionaries({"arrival_s": second, "duration_s": st.integers(1, 40)})
     rows = sorted(draw(st.lists(job, min_size=2, max_size=8)), key=lambda row: row["arrival_s"])
@@ -43,7 +43,7 @@ def rho(jobs: list[dict[str, Any]], ends: list[int], ran: list[int], at: int, jo
 def test_the_worst_off_is_always_invited(
     queue: tuple[list[dict[str, Any]], int], fairness: float, auction: str
 ) -> None:
-    """One gang runs at a time. Invited alone, the job with the largest rho gets the GPUs."""
+    """One gang runs at a time, so the job with the largest rho gets the GPUs if it is invited."""
     jobs, lease_s = queue
     table = pa.Table.from_pylist([{key: float(row[key]) for key in row} for row in jobs])
     table = table.set_column(2, "gpus", pa.array([GPUS] * len(jobs)))
@@ -59,7 +59,7 @@ def test_the_worst_off_is_always_invited(
         active = [i for i, row in enumerate(jobs) if row["arrival_s"] <= at < ends[i]]
         served = [job for start, end, job in runs if start <= at < end]
         if at % lease_s and not any(start == at for start, _, _ in runs):
-            continue  # no auction: nobody waits, or nothing is free
+            continue  # there is no auction if no job waits or no GPU is free
         if len(active) < 2 or not served:
             assert served or not active, "a gang that fits does not wait"
             continue

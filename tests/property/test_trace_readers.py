@@ -1,4 +1,4 @@
-"""Readers on anything: a trace or a TraceError; and no format is taken for another."""
+"""Checks that readers return a trace or a TraceError, and do not confuse formats."""
 
 from __future__ import annotations
 
@@ -118,7 +118,8 @@ def test_no_reader_takes_the_file_of_another_format(folder: Path, name: str) -> 
     kind, content = SAMPLES[name]
     path = folder / "other"
     path.write_bytes(content)
-    related = {"muri": {"tiresias"}, "chronus": {"tiresias"}}  # they hold its columns too
+    # these formats also contain its columns
+    related = {"muri": {"tiresias"}, "chronus": {"tiresias"}}
     for other in READABLE:
         if other == kind or other in related.get(kind, set()):
             continue
@@ -133,7 +134,7 @@ def test_threads_read_the_same(name: str, tmp_path: Path, monkeypatch: pytest.Mo
     path.write_bytes(content)
     options = OPTIONS.get(kind, {})
     plain = read_trace(path, format=kind, **options)
-    monkeypatch.setattr(columns, "_LONG", 1)  # as if every column were a long one
+    monkeypatch.setattr(columns, "_LONG", 1)  # this treats every column as a long one
     monkeypatch.setattr(pa, "cpu_count", lambda: 3)
     threaded = read_trace(path, format=kind, **options)
     assert threaded.table.equals(plain.table)

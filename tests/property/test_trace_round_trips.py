@@ -1,4 +1,4 @@
-"""Writing and reading back gives the same trace, for every format and every column it carries."""
+"""Checks that writing and reading gives the same trace, for every format and column."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from gangline.trace.writers import WRITERS, writer_of
 if TYPE_CHECKING:
     from pathlib import Path
 
-# Round trips. Columns that a format holds only in part are compared where it holds them.
+# Columns that a format holds only in part are compared where it holds them.
 
 NAMES = st.text(st.characters(codec="utf-8", exclude_characters="\0\r\n\t\"',|"), min_size=1)
 LABELS = NAMES.map(str.strip).filter(bool)
@@ -29,7 +29,7 @@ SECONDS = st.one_of(
 
 @st.composite
 def traces(draw: st.DrawFn) -> gl.Trace:
-    """Any trace whose clock starts at its first job."""
+    """Draw any trace whose clock starts at its first job."""
     count = draw(st.integers(1, 8))
 
     def column(values: st.SearchStrategy[Any], *, blanks: bool = True) -> list[Any]:
@@ -70,7 +70,7 @@ def traces(draw: st.DrawFn) -> gl.Trace:
     return gl.Trace.from_arrow(pa.table(kept))
 
 
-# Unit of a number, by format and column; absent: exact.
+# The unit of a number by format and column; a number without a unit is exact.
 _S = dict.fromkeys(("arrival_s", "duration_s", "start_s", "time_limit_s"), 1.0)
 UNITS: dict[str, dict[str, float]] = {
     "swf": _S,
@@ -84,7 +84,7 @@ UNITS: dict[str, dict[str, float]] = {
 
 
 def expected(name: str, column: str, value: Any, row: dict[str, Any]) -> Any:
-    """What a value is after a round trip: the nearest multiple of the unit, halves up."""
+    """Return a value after a round trip: the nearest multiple of the unit, halves up."""
     if name == "native":
         return value
     unit = UNITS.get(name, {}).get(column)
@@ -178,7 +178,7 @@ def test_the_philly_trace_round_trips(shared: Path, name: str, tmp_path: Path) -
     jobs = gl.read_trace(shared / "traces/philly-sia/philly.csv.gz", limit=5000)
     path = tmp_path / "jobs"
     gl.write_trace(jobs, path, format=name)
-    back = gl.read_trace(path)  # detection alone finds it
+    back = gl.read_trace(path)  # the format is detected
     assert back.metadata["reader"] == name
     for column in ("arrival_s", "gpus", "duration_s"):
         assert np.array_equal(back.numbers(column), jobs.numbers(column)), column

@@ -1,4 +1,4 @@
-"""Laws of shared up-links: fair rates against plain exact filling, on drawn graphs of links."""
+"""Compares fair rates on shared up-links with exact filling, on drawn graphs of links."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Flow = tuple[float, list[int]]
 
 @st.composite
 def graphs(draw: st.DrawFn) -> tuple[float, int, list[Flow]]:
-    """Capacity, number of links, flows; demands that tie and demands of all sizes."""
+    """Draw a capacity, links and flows, with equal demands and demands of all sizes."""
     links = draw(st.integers(1, 8))
     demand = st.one_of(st.sampled_from([1.0, 2.0, 3.0, 5.0]), st.floats(1e-3, 1e3))
     used = st.sets(st.integers(0, links - 1), max_size=4).map(sorted)
@@ -77,7 +77,7 @@ def test_no_rate_can_rise_without_lowering_a_smaller_one(
     for i, (demand, used) in enumerate(flows):
         if rates[i] >= demand:
             continue
-        # held back by a full link on which nobody has more
+        # a full link limits the flow, and no other flow has more on it
         assert any(
             sum(rates[k] for k in on[link]) >= capacity * (1.0 - CLOSE)
             and max(rates[k] for k in on[link]) <= rates[i] * (1.0 + CLOSE)
@@ -89,7 +89,7 @@ def test_no_rate_can_rise_without_lowering_a_smaller_one(
 def test_order_and_strangers_change_no_bit(
     graph: tuple[float, int, list[Flow]], data: st.DataObject
 ) -> None:
-    """Flows in another order, and another graph beside this one."""
+    """Flows come in another order, and a second graph is added."""
     capacity, links, flows = graph
     rates = network.fair_rates(*graph)
     order = data.draw(st.permutations(range(len(flows))))

@@ -1,4 +1,4 @@
-"""Laws of capacity queues on drawn traces."""
+"""Checks laws of capacity queues on drawn traces."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def test_random_takes_every_type_about_as_often() -> None:
         ]
         for seed in range(300)
     ]
-    # the types take 6, 3 and 2 s; 100 each, standard deviation 8
+    # the types take 6, 3 and 2 s; 100 jobs are expected on each, with a standard deviation of 8
     assert set(finish) == {6.0, 3.0, 2.0}
     assert all(60 <= finish.count(seconds) <= 140 for seconds in (6.0, 3.0, 2.0))
 

@@ -1,4 +1,4 @@
-"""Add a policy: what the guide asks for by hand is short, and the script writes the rest.
+"""Checks the steps of adding a policy: few files by hand, and the script writes the rest.
 
 A made-up declaration is given to the script in a copy of the files that it writes. Nothing is
 compiled.
@@ -67,7 +67,7 @@ def declared() -> list[dict[str, Any]]:
 
 @pytest.fixture
 def copy(tmp_path: Path) -> Path:
-    """Copy what the script writes, with the page of the new policy."""
+    """Copy the files that the script writes, with the page of the new policy."""
     for path in (script.MODULE, "docs/guides/explain.md"):
         (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(ROOT / path, tmp_path / path)
@@ -87,7 +87,7 @@ def loaded(path: Path) -> ModuleType:
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module  # dataclasses look their module up by name
+    sys.modules[spec.name] = module  # dataclasses look up their module by name
     spec.loader.exec_module(module)
     return module
 

@@ -1,4 +1,4 @@
-"""Flags, columns, keys, exit codes and names are those that people depend on."""
+"""Checks that flags, columns, keys, exit codes and names are those of the contract."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ TRACE = "synth:philly?jobs=40&seed=1&max_gpus=8"
 
 
 def missing(expected: list[str], found: list[str]) -> list[str]:
-    """Return what the contract promises and the program does not have."""
+    """Return what the contract lists and the program lacks."""
     return [name for name in expected if name not in found]
 
 

@@ -1,4 +1,4 @@
-"""`gangline --help` and `import gangline` are light: heavy libraries load when they are needed."""
+"""Checks that `gangline --help` and `import gangline` load no heavy library."""
 
 from __future__ import annotations
 

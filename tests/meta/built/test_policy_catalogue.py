@@ -1,4 +1,4 @@
-"""A policy is complete or absent: dataclass, docs, scenario, golden, parity, conformance."""
+"""Checks that every policy has a dataclass, docs, scenario, golden, parity and conformance test."""
 
 from __future__ import annotations
 
@@ -53,12 +53,12 @@ def ids() -> list[str]:
 
 
 def without_a_test(names: list[str], ids: list[str]) -> list[str]:
-    """Return the names that stand in the brackets of no test id."""
+    """Return the names that no test id has in its brackets."""
     found = set[str]()
     for line in ids:
         match = re.search(r"\[(.*)\]$", line)
         inside = match[1] if match else ""
-        for name in sorted(names, key=len, reverse=True):  # fifo-skip before fifo
+        for name in sorted(names, key=len, reverse=True):  # fifo-skip must come before fifo
             inside, count = re.subn(rf"(?<![a-z]){re.escape(name)}(?![a-z])", "", inside)
             if count:
                 found.add(name)

@@ -1,4 +1,4 @@
-"""Figures and tables in the docs are those that were measured and kept."""
+"""Checks that figures and tables in the docs are those of the saved measurements."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A report is one file: it loads no script, style, font or image from anywhere."""
+"""Checks that a report is one file, which loads no script, style, font or image."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The hand-written stub says what the compiled module is; mypy's stubtest compares them."""
+"""Compares the hand-written stub with the compiled module by mypy's stubtest."""
 
 from __future__ import annotations
 

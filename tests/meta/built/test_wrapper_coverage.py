@@ -1,4 +1,4 @@
-"""Each name of the native module has a face in Python: nothing is built for nobody."""
+"""Checks that the Python package uses every name of the compiled module."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from meta.house import PACKAGE, files
 if TYPE_CHECKING:
     from pathlib import Path
 
-# Used by tests alone, each with its reason.
+# Names that only tests use, each with its reason.
 TESTS_ONLY = {
     "lp_award": "single auctions, against every choice there is; the reference asks it for winners",
     "philox4x32": "test vectors of the random numbers",
@@ -22,7 +22,7 @@ TESTS_ONLY = {
     "exp": "the reference takes the same mathematics",
     "log": "the reference takes the same mathematics",
 }
-# Made by the core and handed to a policy; the public class that wraps each.
+# Classes that the core makes for a policy, and the public class that wraps each.
 WRAPPED = {"PolicyView": "View", "PolicyChanges": "Changes"}
 
 
