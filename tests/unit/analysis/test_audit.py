@@ -1,4 +1,4 @@
-"""Audit on tables made by hand: each rule, each kind of file, columns of others, the command."""
+"""Tests the audit on tables made by hand: rules, kinds of files, foreign columns, the command."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ World = dict[str, dict[str, list[Any]]]
 
 
 def good() -> World:
-    """Job a on A until 10; b on both types at the pace of A; c on B, which is twice as fast."""
+    """Return tables: job a on A until 10, b on both types at A's rate, c on B, twice as fast."""
     return {
         "segments": {
             "job_id": ["a", "b", "b", "c"],
@@ -185,7 +185,7 @@ BROKEN: list[
     ("utilisation", "jobs", all_of(
         without("jobs", "first_start_s", "queue_s", "wait_s", "jct_s", "gpu_seconds"),
         cell("jobs", "gpus", 1, 12)), "b", 30.0, None),
-    (  # but for the outage of server 1 it could start from its arrival on
+    (  # without the outage of server 1 it could start at its arrival
         "idle",
         "segments",
         all_of(
@@ -328,9 +328,6 @@ def test_it_shows_itself() -> None:
     json.dumps(broken.to_dict())
 
 
-# Files and columns of others.
-
-
 def write(table: pa.Table, path: Path) -> None:
     if path.suffix == ".parquet":
         pq.write_table(table, path)
@@ -393,9 +390,6 @@ def test_what_cannot_be_read_is_named(
 ) -> None:
     with refused((gl.TraceError, gl.PolicyError), snapshot):
         gl.audit(pa.table(table), LAB, **options)
-
-
-# The command.
 
 
 def test_the_command_says_where_and_leaves_with_3(tmp_path: Path) -> None:
@@ -472,7 +466,7 @@ def test_a_trace_of_other_jobs_is_told() -> None:
 
 
 def test_what_was_not_seen_is_not_called_checked() -> None:
-    """Without run times two overlapping jobs may have been preempted: capacity is unknown."""
+    """Without run times, overlapping jobs may have been preempted, so capacity is unknown."""
     rows = {
         "job_id": ["a", "b", "c"],
         "arrival_s": [0.0, 0.0, 0.0],
@@ -486,7 +480,7 @@ def test_what_was_not_seen_is_not_called_checked() -> None:
     assert {"capacity", "utilisation"}.isdisjoint(found.checked)
     assert "run_s" in found.skipped["capacity"]
     found = gl.audit(pa.table({**rows, "run_s": [10.0, 3.0, 17.0]}), LAB)
-    assert found.counts["capacity"] == 1  # from 3 to 5 all three hold 10 of 6
+    assert found.counts["capacity"] == 1  # from 3 to 5 all three jobs hold 10 of 6 GPUs
     assert "utilisation" in found.checked
     found = gl.audit(pa.table({**rows, "gpus": [7, 2, 6]}), LAB)  # wider than the cluster
     assert found.counts == {"capacity": 1}

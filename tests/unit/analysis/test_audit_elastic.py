@@ -1,4 +1,4 @@
-"""Audit of runs whose jobs change their size: what they may hold, how fast they can be there."""
+"""Tests the audit of runs whose jobs change their size: the GPUs they may hold, and their rates."""
 
 from __future__ import annotations
 
@@ -141,7 +141,7 @@ def test_no_number_of_passes_is_faster_than_the_bound(phase: tuple[float, float]
 
 
 def goodput(each: ElasticClass, gpus: int, samples: int, extra: int, *, apart: bool) -> float:
-    """Iterations of the initial batch per second, by the definition."""
+    """Return the iterations of the initial batch per second, by the definition."""
     _, sqr, var = each.phases[0]
     a_c, b_c, a_n, b_n, a_r, b_r, gamma = each.fit
     one_pass = a_c + b_c * samples

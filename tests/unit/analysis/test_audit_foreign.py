@@ -1,4 +1,4 @@
-"""Audit of tables as other simulators write them: their words, their columns, their files."""
+"""Tests the audit of tables of other simulators: their words, their columns, their files."""
 
 from __future__ import annotations
 
@@ -44,9 +44,6 @@ OVERLAP = {"first_start_s": [0.0, 10.0, 20.0], "finish_s": [100.0, 110.0, 120.0]
 """All three at a time: 12 GPUs of 8 from 20 to 100 s."""
 
 
-# Words of status.
-
-
 def test_the_good_table_is_good() -> None:
     assert gl.audit(jobs(), LAB, trace=TRACE).ok
 
@@ -80,7 +77,7 @@ def test_unknown_words_are_counted_and_such_rows_are_checked() -> None:
     assert "status=" in note
     assert note in found.to_dict()["notes"]
     empty = gl.audit(jobs(finish_s=[100.0, None, 200.0], status=words), LAB)
-    assert empty.ok  # what `done-ish` means is not known, and that is said
+    assert empty.ok  # the meaning of `done-ish` is unknown, and the audit says so
     assert "`done-ish` 2" in strange(empty)[0]
     missing = gl.audit(jobs(**OVERLAP, status=[None, "finished", "finished"]), LAB, trace=TRACE)
     assert missing.counts["capacity"] == 1
@@ -110,9 +107,6 @@ def test_reasons_of_an_end_have_the_same_words() -> None:
     assert gl.audit(stopped, LAB, trace=one).ok
 
 
-# Arrivals.
-
-
 def test_arrivals_are_those_of_the_trace() -> None:
     later = jobs(arrival_s=[0.0, 10.0, 100.0], first_start_s=[0.0, 10.0, 100.0])
     found = gl.audit(later, LAB, trace=TRACE)
@@ -125,7 +119,7 @@ def test_arrivals_are_those_of_the_trace() -> None:
 
 
 def test_a_clock_that_starts_elsewhere_is_no_moved_arrival() -> None:
-    """Public traces are read from their first arrival on; other simulators keep times of day."""
+    """Public traces start at their first arrival, and other simulators keep times of day."""
     day = 1_506_638_472.0
     times = {
         name: [value + day for value in jobs()[name].to_pylist()]
@@ -138,9 +132,6 @@ def test_a_clock_that_starts_elsewhere_is_no_moved_arrival() -> None:
     times["finish_s"][2] = day + 115.0
     early = gl.audit(jobs(**times), LAB, trace=TRACE)
     assert "before-arrival" in early.counts
-
-
-# What follows from other columns.
 
 
 def test_the_start_follows_from_finish_and_run_time() -> None:
@@ -176,9 +167,6 @@ def test_the_reason_for_a_skipped_rule_names_what_is_missing() -> None:
     assert "every job was stopped" in broken_up.skipped["capacity"]
 
 
-# Files.
-
-
 @pytest.mark.parametrize("separator", [";", "\t", "|"])
 def test_other_separators_are_read(separator: str, tmp_path: Path) -> None:
     text = "job_id,start_s,end_s,gpus\na,0,10,6\nb,5,15,6\n".replace(",", separator)
@@ -191,9 +179,6 @@ def test_json_is_called_json(text: str, tmp_path: Path) -> None:
     (tmp_path / "t.json").write_text(text)
     with refused(gl.TraceError, path=str(tmp_path / "t.json")):
         gl.audit(tmp_path / "t.json", LAB)
-
-
-# What may be meant.
 
 
 def test_shared_gpus_get_a_hint() -> None:
@@ -216,9 +201,6 @@ def test_gangs_that_grow_get_a_hint() -> None:
     elastic = gl.audit(pa.table(rows), LAB, trace=TRACE.table.slice(0, 1))
     assert any("grow or shrink" in note for note in elastic.notes)
     assert not any("--max-parts" in note for note in elastic.notes)
-
-
-# What must have been looked at.
 
 
 def test_a_required_rule_that_was_not_checked_fails(snapshot: Snapshot) -> None:

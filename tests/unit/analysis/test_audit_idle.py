@@ -1,4 +1,4 @@
-"""Audit of GPUs that are free while gangs wait: by hand, and against a loop over every second."""
+"""Tests the audit of idle GPUs while gangs wait, by hand and against a loop over every second."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Table = dict[str, list[Any]]
 
 
 def lone(start: float) -> pa.Table:
-    """Job 1 waits in an empty cluster; before and after it a job that does not."""
+    """Return tables in which job 1 waits in an empty cluster, between two jobs that do not wait."""
     return pa.table(
         {
             "job_id": ["0", "1", "2"],
@@ -88,7 +88,7 @@ def test_a_gang_fits_on_one_server() -> None:
 def test_scattered_gpus_do_not_fit_a_gang_that_one_server_would_hold() -> None:
     held = segments(("0", 0, 50, 0, 2), ("1", 0, 50, 1, 2), ("2", 50, 60, 0, 4))
     assert figures(held, trace([2, 2, 4])) == (0.0, 0.0)
-    assert figures(held, trace([2, 2, 2])) == (200.0, 50.0)  # its row is another matter
+    assert figures(held, trace([2, 2, 2])) == (200.0, 50.0)  # its row does not count here
 
 
 def test_a_blocked_gang_may_be_why_others_wait() -> None:
@@ -221,8 +221,6 @@ def test_the_command_says_how_much_was_free(
     assert main([*given, "--max-idle-s", "200000"]) == 0
     assert main([*given, "--max-idle-s", "inf"]) == 0
 
-
-# Against a loop over every second.
 
 SIZES = [2, 2, 4, 4]
 WORLD = worlds.cluster("2x2 A @0", "2x4 A @1", name="w")

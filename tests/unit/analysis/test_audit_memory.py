@@ -1,4 +1,4 @@
-"""Audit of GPU memory: what the jobs on a GPU need together."""
+"""Tests the audit of GPU memory: the sum of what the jobs on a GPU need."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ LAB: dict[str, Any] = worlds.lab(
 def look(
     memory: list[float | None], lab: dict[str, Any] | None = None, **columns: list[Any]
 ) -> gl.Audit:
-    """Job 0 holds both GPUs of server 0 until 20, job 1 the second one from 5 to 10."""
+    """Audit job 0 on both GPUs of server 0 until 20, and job 1 on the second from 5 to 10."""
     held = {
         "job_id": ["0", "1"],
         "start_s": [0.0, 5.0],

@@ -1,4 +1,4 @@
-"""Audit of forked jobs: several parts at once, each a whole gang on a server of its own."""
+"""Tests the audit of forked jobs: several parts at once, each a whole gang on its own server."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Table = dict[str, list[Any]]
 
 
 def segments() -> Table:
-    """Job a: two parts until 5, one of them until 7 (12 s of work); then b over two servers."""
+    """Return segments: job a has two parts until 5 and one until 7, then b is on two servers."""
     return {
         "job_id": ["a", "a", "b", "b"],
         "part": [0, 1, 0, 0],
@@ -105,7 +105,7 @@ def test_a_part_of_a_forked_job_lies_on_one_server() -> None:
 
 def test_parts_may_come_and_go_and_be_numbered_anew() -> None:
     rows = segments()
-    rows["start_s"][1], rows["end_s"][1] = 5.0, 12.0  # after part 0, not beside it
+    rows["start_s"][1], rows["end_s"][1] = 5.0, 12.0  # after part 0, not at the same time
     rows["server"][1] = 0
     rows["start_s"][2:] = [12.0, 12.0]
     rows["end_s"][2:] = [22.0, 22.0]
@@ -156,7 +156,7 @@ WHOLE = {"job_id": ["a", "a"], "start_s": [0.0, 0.0], "end_s": [3.0, 3.0], "serv
 def test_copies_may_have_another_size_than_the_gang(
     copy_gpus: str | int, masks: list[int], broken: set[str]
 ) -> None:
-    """A gang of 2 does 12 s of work alone; two copies on all 4 GPUs of a server do 4 per second."""
+    """A gang of 2 does 12 s of work; two copies on all 4 GPUs of a server do 4 per second."""
     job = worlds.jobs("a 0 2 12")
     for rows in (WHOLE, WHOLE | {"part": [0, 1]}):
         found = gl.audit(

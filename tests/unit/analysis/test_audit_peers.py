@@ -1,4 +1,4 @@
-"""Audit of what public simulators wrote, read in place with their own column names."""
+"""Tests the audit of files of public simulators with their own column names."""
 
 from __future__ import annotations
 
@@ -29,7 +29,8 @@ TIRESIAS = {
 }
 RUNS = ("fifo", "fjf", "shortest", "shortest-gpu", "dlas-gpu")
 KINDS = ("v100", "p100", "k80")
-PREEMPTIVE = ("shortest", "shortest-gpu")  # the runs with preemptions, by their own column
+# the runs with preemptions, according to their own column
+PREEMPTIVE = ("shortest", "shortest-gpu")
 
 
 def lab(servers: int) -> gl.Cluster:

@@ -1,4 +1,4 @@
-"""Gantt charts: what is in the file, read back with Perfetto's own messages, is what was run."""
+"""Tests Gantt charts: reads the file back with Perfetto's messages and compares it with the run."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Slice:
 
 @dataclass
 class Chart:
-    """A file as a viewer sees it: paths of tracks, slices, counters."""
+    """The content of a file in a viewer: paths of tracks, slices and counters."""
 
     tracks: dict[int, tuple[str, ...]]
     slices: list[Slice]
@@ -317,7 +317,7 @@ def test_a_neighbour_has_a_lane_of_its_own(tmp_path: Path) -> None:
         for before, after in itertools.pairwise(slices):
             assert before.end <= after.start
     assert {"beside"} & {key for slice_ in drawn.slices for key in slice_.notes}
-    # A job stays in its lane when its neighbour changes.
+    # A job stays in its lane when the job in the next lane changes.
     tracks = {slice_.track[-1] for slice_ in drawn.slices if slice_.name == "0"}
     assert len([name for name in tracks if name.startswith("GPU 0")]) == 1
     assert gpu_seconds(drawn.slices) == pytest.approx(table_gpu_seconds(run.segments))
@@ -338,7 +338,7 @@ def test_names_of_people_survive(tmp_path: Path) -> None:
     }  # fmt: skip
     run = gl.simulate(LAB, gl.Trace.from_arrow(pa.table(rows)), "fifo", segments=True)
     drawn = chart(run, tmp_path / "g.pftrace")
-    # what steers a terminal or turns the writing is shown as an escape
+    # characters that control a terminal or turn the writing are shown as escapes
     shown = {"</script>", "\\u202egnp", "日本 \\x00", "'\"\\"}
     assert {slice_.name for slice_ in drawn.slices} == shown
     assert {slice_.notes["user"] for slice_ in drawn.slices} == shown

@@ -1,4 +1,4 @@
-"""Reports: numbers by hand, a page that no text from outside can break, damaged folders."""
+"""Tests reports: numbers by hand, pages with hostile texts, and damaged folders."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def plain_page() -> Page:
 
 
 class Page(HTMLParser):
-    """A strict look at a page: every tag closed in order, texts of cells, scripts apart."""
+    """A strict parser of a page: tags must close in order; it collects cells and scripts."""
 
     def __init__(self, page: str) -> None:
         super().__init__()
@@ -164,7 +164,7 @@ def test_fairness_is_averaged_over_the_seeds() -> None:
 
 
 def test_lines_begin_at_the_first_arrival() -> None:
-    """The axis says so: a trace on another clock must not start the charts far to the right."""
+    """The axis starts there, because a trace on another clock must not shift the charts."""
     rows = worlds.jobs("1000 1 2", "1003 1 2")
     lab = worlds.lab("2x1 g @0", failures={"table": [{"server": 0, "down_s": 10.0, "up_s": 20.0}]})
     run = gl.report.digest(gl.simulate(lab, rows, "fifo"))
@@ -192,7 +192,7 @@ def test_folding_keeps_peaks_and_means(rows: list[tuple[int, int]], buckets: int
     time_s = np.array([t for t, _ in rows], float)
     values = np.array([v for _, v in rows], float)
     folded = steps(time_s, values, buckets=buckets, most=8)
-    # The oracle walks over a fine grid of the step function.
+    # The oracle samples the step function on a fine grid.
     width = (time_s[-1] - time_s[0]) / buckets
     for i in range(buckets):
         low, high = time_s[0] + i * width, time_s[0] + (i + 1) * width
@@ -293,7 +293,7 @@ def test_the_page_says_what_a_person_would_check() -> None:
     assert "sjf cuts the mean time to finish by 36 % against fifo (7 s against 11 s)" in said
     assert "sjf assumes exact durations, which a real scheduler rarely knows." in said
     assert "The best policy that needs no durations is fifo (11 s)." in said
-    # The answer first, provenance last; one GPU type has no section.
+    # The answer comes first and provenance last; a single GPU type has no section.
     assert said.index("cuts the mean") < said.index("Verdict")
     headings = re.findall(r"<h2[^>]*>(.*?)</h2>", gl.report.render(digests("fifo", "sjf")))
     assert headings == [
@@ -318,7 +318,7 @@ def test_every_chart_is_a_picture_that_tells_its_values() -> None:
 
 
 def drawn_corners(path: str) -> list[tuple[int, int]]:
-    """Walk along a path as the page's script does."""
+    """Return the corners of a path, read as the page's script does."""
     x = y = 0
     corners = []
     for kind, one, other in re.findall(r"([Mlhv])(-?\d+)(?: (-?\d+))?", path):
@@ -411,7 +411,7 @@ def test_time_by_model_and_gpu_type() -> None:
     page = gl.report.render([run])
     assert "By model and GPU type" in page
     assert "<m>" not in page
-    # without segments nobody knows, and the page says what to do
+    # without segments this is unknown, and the page says what to do
     unknown = gl.report.digest(gl.simulate(lab, trace, "fifo"))
     assert unknown.model_times == []
     assert "--segments" in gl.report.render([unknown])
@@ -457,7 +457,7 @@ def test_pairs_of_models_that_shared_gpus() -> None:
     unknown = gl.report.digest(gl.simulate(one, trace, "sjf-ffs", sharing=sharing))
     assert unknown.pairs == []
     assert "the models that shared GPUs" in gl.report.render([unknown])
-    # and where nothing is shared nothing is said
+    # a run without sharing has no such text
     alone = gl.report.digest(gl.simulate(one, trace, "sjf", segments=True))
     assert "Shared GPUs" not in gl.report.render([alone])
 
@@ -480,7 +480,7 @@ def test_styles_of_the_first_eight_differ() -> None:
     assert len({style_of(i)[0] for i in range(8)}) == 8
 
 
-# Texts that people or tools have put into names, and any other text.
+# Texts from public names, and any other text.
 HOSTILE = st.one_of(
     st.sampled_from(
         [
@@ -513,7 +513,7 @@ def hostile(names: list[str]) -> list[gl.report.Digest]:
 def test_no_text_breaks_the_page(names: list[str]) -> None:
     plain = plain_page()
     page = Page(gl.report.render(hostile(names), command=names[3]))
-    # No text opened or closed anything, no attribute appeared, and the scripts are ours.
+    # No text opened or closed a tag, no attribute appeared, and the scripts are the page's own.
     for tag in ("script", "style", "table", "section", "svg", "figure", "iframe", "img", "b"):
         assert page.count(tag) == plain.count(tag), tag
     assert not [name for _, attrs in page.tags for name in attrs if name.startswith("on")]
@@ -658,7 +658,7 @@ def test_files_of_others_are_left_alone(
     ):
         assert main(["report", str(folder), "--html", str(target)]) == 2
         assert expected in capsys.readouterr().err
-        # Said before the simulation begins, not after it.
+        # The error comes before the simulation, not after it.
         assert main(["compare", *SMALL, "--policies", "fifo", "--html", str(target)]) == 2
         assert expected in capsys.readouterr().err
     assert mine.read_text() == "<p>letter</p>"

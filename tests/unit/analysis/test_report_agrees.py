@@ -1,4 +1,4 @@
-"""The stories of a page and what `explain` tells of the same jobs do not contradict each other."""
+"""Tests that the stories of a page agree with what `explain` says about the same jobs."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ if TYPE_CHECKING:
 
 
 def compared(cluster: Any, trace: Any, policy: str, **options: Any) -> int:
-    """Hold the stories of a run against explanations of the same jobs; return how many."""
+    """Compare the stories of a run with explanations of the same jobs; return their number."""
     worlds = Worlds()
     run = worlds.take(cluster, trace, policy, **{**options, "segments": True})
     result, watched = worlds.watch(run, range(len(worlds.trace(run.spec.trace))))
     found = gl.report.digest(result)
     kinds = len(run.spec.build_cluster().gpu_types)
-    # a job with copies is not stopped when one of them is
+    # a job with copies continues when one of them stops
     is_copied = {row["job_id"] for row in result.segments.to_pylist() if row["part"]}
     gangs = Counter[tuple[str, int, float]]()
     for row in result.segments.to_pylist():
@@ -38,10 +38,10 @@ def compared(cluster: Any, trace: Any, policy: str, **options: Any) -> int:
     checked = 0
     for story in found.stories:
         if len(watched.types[story.row]) < kinds:
-            continue  # no table of a run tells which types a job can use
+            continue  # the tables of a run do not show which types a job can use
         said = explain(result, story.job, lambda *_: (result, watched))
         if said.gpus_min < min(fewest[story.job], story.gpus):
-            continue  # nor that fewer GPUs would have done than the job ever had
+            continue  # or that the job would have accepted fewer GPUs than it ever had
         check_waiting(story, said)
         if story.job not in is_copied:
             check_stops(story, said)
@@ -103,9 +103,9 @@ def test_stories_of_drawn_worlds_agree(rows: list[tuple[int, int, int]], policy:
 
 
 def idle_waits(rows: list[tuple[int, int, int]], policy: str) -> int:
-    """Hold what an audit says of idle GPUs against explanations of the same jobs; return how much.
+    """Compare an audit's idle GPUs with explanations of the same jobs; return their amount.
 
-    An audit knows nothing of the policy, so that it speaks of the states of explanations alone.
+    An audit does not know the policy, so it only uses the states of explanations.
     """
     names = ("arrival_s", "gpus", "duration_s")
     trace = pa.table({name: [row[i] for row in rows] for i, name in enumerate(names)})

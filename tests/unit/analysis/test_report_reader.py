@@ -1,6 +1,6 @@
-"""A reader's test of the report: of 50 jobs, the story, `explain` and the segments say the same.
+"""Tests for 50 jobs that the story of the report, `explain` and the segments agree.
 
-What they must say is worked out with plain loops over the tables of jobs and of segments.
+The expected values come from plain loops over the tables of jobs and of segments.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ HEADS = {"fifo": "arrival_s", "yarn-cs": "arrival_s", "easy": "arrival_s", "sjf-
 
 
 class Seen(NamedTuple):
-    """A run, its tables as plain rows, and what the page and `explain` are made from."""
+    """A run, its tables as plain rows, and the inputs of the page and of `explain`."""
 
     result: gl.Result
     oracle: Oracle
@@ -71,7 +71,7 @@ class Seen(NamedTuple):
     restart_s: float
 
     def story(self, row: int) -> Story:
-        """Return what the page would tell of a job."""
+        """Return the story of a job on the page."""
         rows = Segments(self.result.segments, self.result.jobs)
         made = tell(self.result, [row], waits(self.result, rows), rows, rows.preempted()[:2])
         (story,) = with_causes(made, self.result.again, self.result.log_hash)
@@ -196,7 +196,7 @@ def check_free(
 
 
 def check_causes(run: Seen, policy: str, story: Story, said: Explanation) -> set[str]:
-    """Hold what the policy said against its order of the jobs, which the loops know."""
+    """Compare the policy's reasons with its order of the jobs, which the loops compute."""
     found = set()
     for one in (one for wait in said.waits for one in wait.stretches):
         found.add(str(one.cause))
@@ -224,7 +224,7 @@ def check_causes(run: Seen, policy: str, story: Story, said: Explanation) -> set
 
 
 def check_rank(run: Seen, story: Story, one: Stretch) -> None:
-    """The job that held the GPUs had no more left to run than the job that waited."""
+    """Check that the job with the GPUs had no more left to run than the job that waited."""
     left = {}
     for name in (story.job, str(one.job_id)):
         job = next(job for job in run.jobs if job["job_id"] == name)
@@ -240,7 +240,7 @@ def check_rank(run: Seen, story: Story, one: Stretch) -> None:
 
 
 def check_words(story: Story, said: Explanation) -> None:
-    """The sentences of the page are among those of `explain`, and no others."""
+    """Check that every sentence of the page is one of `explain`."""
     text = sentences(story)
     reasons = words.reasons(said)
     assert list(story.causes) == reasons

@@ -1,4 +1,4 @@
-"""Gangs over several GPU types and jobs with copies, as reports and Gantt charts tell of them."""
+"""Tests how reports and Gantt charts show gangs over several GPU types and jobs with copies."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ HOUR = 3600.0
 
 
 def segments(rows: list[tuple[int, int, float, float, int, int]]) -> Segments:
-    """Segments of (job, part, start h, end h, server, mask)."""
+    """Return the segments of (job, part, start h, end h, server, mask)."""
     job, part, start, end, server, mask = zip(*rows, strict=True)
     columns = {
         "job_id": pa.array([str(number) for number in job]),

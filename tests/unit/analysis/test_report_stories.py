@@ -1,4 +1,4 @@
-"""Jobs that fared worst, stopped jobs, and the excerpt of a Gantt chart, by hand."""
+"""Tests the most delayed jobs, stopped jobs, and the excerpt of a Gantt chart, by hand."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def test_gpus_that_were_not_free_link_to_the_stories_that_say_why() -> None:
     assert "<strong>GPUs not free</strong>: other jobs held them, or servers were down" in page
     assert page.count('<a href="#delayed">') == page.count('<a id="delayed">') == 1
     assert "jobs that srtf ranks before it held the GPUs" in page.replace("\u00a0", " ")
-    alone = render([dataclasses.replace(run, again=None)])  # its stories tell no causes
+    alone = render([dataclasses.replace(run, again=None)])  # its stories have no causes
     assert "<strong>GPUs not free</strong>" in alone
     assert '<a href="#delayed">' not in alone
 
@@ -168,7 +168,7 @@ def test_bars_are_parts_of_segments(rows: list[tuple[int, int, int]], policy: st
             and row["start_s"] <= bar.start_s + first < bar.end_s + first <= row["end_s"]
             for row in segments
         )
-        # no two jobs in one place
+        # no two jobs are in one place
         assert not any(
             other is not bar
             and (other.server, other.lane) == (bar.server, bar.lane)

@@ -1,4 +1,4 @@
-"""What a page says of runs that are unlike: elastic jobs, copies, GPU types of one speed."""
+"""Tests pages of different runs: elastic jobs, copies, GPU types of one speed."""
 
 from __future__ import annotations
 

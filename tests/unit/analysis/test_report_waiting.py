@@ -1,4 +1,4 @@
-"""Reasons of waiting and takers of GPUs: by hand, and against a walk second by second."""
+"""Tests the reasons of waiting and the takers of GPUs, by hand and second by second."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def test_who_took_the_gpus_by_hand() -> None:
 
 
 def reason_at(result: gl.Result, cluster: gl.Cluster, second: float, gpus: int) -> str:
-    """Return the reason as the module's text defines it, looking at one moment alone."""
+    """Return the reason at one instant by the definition of the module."""
     size = cluster.server_arrays()["gpus"].tolist()
     kind = cluster.server_arrays()["type"].tolist()
     held = [0] * len(size)
@@ -145,7 +145,7 @@ def test_the_reasons_equal_those_of_a_walk(
     total = np.bincount(found.job, found.end_s - found.start_s, len(jobs))
     assert total == pytest.approx([job["wait_s"] for job in jobs])
     assert found.reasons_s.sum(axis=1) == pytest.approx(found.end_s - found.start_s)
-    # nothing changes between two of these
+    # nothing changes between two of these instants
     edges = {row[name] for row in result.segments.to_pylist() for name in ("start_s", "end_s")}
     edges |= {job["arrival_s"] for job in jobs}
     for i in range(len(found.job)):

@@ -1,4 +1,4 @@
-"""Why one policy did better: what jobs waited for, by hand and against a walk second by second."""
+"""Tests why one policy did better: what jobs waited for, by hand and second by second."""
 
 from __future__ import annotations
 
@@ -191,7 +191,7 @@ def test_a_load_above_1_without_waiting_is_explained() -> None:
 
 
 def test_faster_gpus_are_no_less_waiting(snapshot: Snapshot) -> None:
-    """Nobody waits; the types differ by 4: who differs runs, and policies do differ."""
+    """No job waits, but types differ by a factor of 4, so policies still differ."""
     lab = worlds.lab("1x1 slow*0.25 @0", "1x1 fast @0")
     rows = worlds.columns("0 1 10")
     fast, slow = digests(lab, rows, "fifo", "fifo")
@@ -225,7 +225,7 @@ def test_the_price_of_the_best_is_named(snapshot: Snapshot) -> None:
     snapshot(free)
     assert (
         "srtf assumes free preemption each job still has to run" not in free
-    )  # the rival does, too
+    )  # the rival also does
     assert "srtf assumes free preemption" in said(digests(one, rows, "fifo", "srtf"))
 
 
@@ -262,7 +262,7 @@ def test_the_time_axis_ends_with_the_waiting(snapshot: Snapshot) -> None:
         assert drawn[key].x_title == "seconds since the first arrival"
         assert drawn[key].x_limit == pytest.approx(15.0 * 1.02)
     snapshot(drawn["gpus_busy"].about)
-    # what is drawn ends at the limit, at the right edge of the picture
+    # the drawing ends at the limit, at the right edge of the picture
     told = re.search(r'data-chart="([^"]*)"', _svg.draw(drawn["gpus_busy"]))
     assert told is not None
     assert json.loads(html.unescape(told[1]))["x"]["high"] == pytest.approx(15.0 * 1.02)

@@ -1,4 +1,4 @@
-"""What the tests of bad input share: run a command that must be refused and must leave nothing."""
+"""Shared by tests of bad input: runs a command that must be refused and must leave no file."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ GOOD = HEADER + "a,0,1,10\nb,2,2,20\nc,3,4,5.5\n"
 
 
 class Refuse(Protocol):
-    """The fixture `refuse`."""
+    """The type of the fixture `refuse`."""
 
     def __call__(self, *arguments: str, code: int = 2, words: tuple[str, ...] = ()) -> None: ...
 
 
 def check_refusal(code: int, expected: int, out: str, err: str, *words: str) -> None:
-    """One short message on stderr that holds the words, and nothing else."""
+    """Check that stderr has one short message with these words, and nothing else."""
     assert code == expected, err
     assert out == ""
     assert err.startswith("gangline: "), err
@@ -39,7 +39,7 @@ def check_refusal(code: int, expected: int, out: str, err: str, *words: str) -> 
 def refuse(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> Refuse:
-    """Run a command in a folder of its own; it must be refused and must leave nothing."""
+    """Run a command in its own folder; it must be refused and must leave no file."""
     monkeypatch.chdir(tmp_path)
 
     def run(*arguments: str, code: int = 2, words: tuple[str, ...] = ()) -> None:

@@ -1,4 +1,4 @@
-"""The command line as a person or a script meets it: exit codes, stdout, stderr."""
+"""Tests the command line for people and scripts: exit codes, stdout, stderr."""
 
 from __future__ import annotations
 
@@ -126,7 +126,7 @@ def test_what_compare_says_comes_in_lines() -> None:
     assert max(map(len, done.stderr.splitlines())) <= 100
     alone = gangline("compare", *SMALL, "--policies", "fifo").stderr
     assert "JCT: from arrival" in alone
-    assert "best value" not in alone  # nothing is marked
+    assert "best value" not in alone  # no value is marked
 
 
 def test_a_history_without_users_is_noted() -> None:
@@ -394,7 +394,7 @@ def test_hours_of_arrivals_count_from_the_first(tmp_path: Path) -> None:
 
 def on_a_terminal(*arguments: str) -> tuple[Any, str]:
     """Return the document that a command writes, and what it draws on the terminal of stderr."""
-    pty = pytest.importorskip("pty")  # there on every platform that the project supports
+    pty = pytest.importorskip("pty")  # every platform that the project supports has it
     main, side = pty.openpty()
     with subprocess.Popen(
         [sys.executable, "-m", "gangline", *arguments, "--json"],
@@ -409,7 +409,7 @@ def on_a_terminal(*arguments: str) -> tuple[Any, str]:
             while chunk := os.read(main, 4096):
                 drawn += chunk
         except OSError:
-            pass  # the terminal is gone with the process
+            pass  # the terminal disappears with the process
         assert process.stdout is not None
         written = json.loads(process.stdout.read())
     os.close(main)
@@ -452,7 +452,7 @@ def test_trace_validate_lists_every_error_and_says_what_is_right(tmp_path: Path)
     done = gangline("trace", "validate", "good.csv", "bad.csv", "none.csv", cwd=tmp_path)
     assert done.returncode == 2
     lines = done.stderr.splitlines()
-    assert len(lines) == 31  # all of them, not the first twenty
+    assert len(lines) == 31  # there are all rows, not only the first twenty
     assert lines[0] == 'bad.csv:2: gpus: expected an integer from 1 to 32768, got "x"'
     assert lines[-1] == "none.csv: no such trace file"
     assert done.stdout == "good.csv: native, 1 jobs: ok\n"

@@ -1,4 +1,4 @@
-"""`gangline run SPEC.json`: the run of a result once more, from the command line."""
+"""Tests `gangline run SPEC.json`, which repeats the run of a result."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def saved(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Path:
-    """A folder with a trace `jobs.csv` and the result `first` of a run on some of its jobs."""
+    """Return a folder with a trace `jobs.csv` and the result `first` on some of its jobs."""
     rows = "".join(f"j{i},{i * 10},1,{50 + i}\n" for i in range(20))
     (tmp_path / "jobs.csv").write_text("job_id,arrival_s,gpus,duration_s\n" + rows)
     words = ["--trace", str(tmp_path / "jobs.csv"), "--limit", "12", "--cluster", "pollux-64"]

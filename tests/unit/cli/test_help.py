@@ -1,4 +1,4 @@
-"""Help that is quick and has examples, and what Tab offers."""
+"""Tests that help is quick and has examples, and what Tab completes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from gangline._core import registry
 from gangline.cli import commands
 from gangline.cli.commands import _EXAMPLES, COMMANDS, GROUPS, overview
 
-# Each takes longer than a help page may take.
+# The import of each takes longer than a help page may take.
 HEAVY = {"numpy", "pyarrow", "msgspec", "highspy", "gangline.policies", "gangline.studies"}
 # It reads options, which a list of commands lacks.
 READER = {"cyclopts", "rich", "attrs"}
@@ -70,7 +70,7 @@ def test_the_version_is_that_of_the_package() -> None:
 
 
 def names_of_commands() -> set[str]:
-    """Return every command and subcommand, as the reader of the command line knows them."""
+    """Return every command and subcommand of the command line's parser."""
     found = set()
     for name in COMMANDS:
         app = commands.app()[name]
@@ -96,7 +96,7 @@ def test_examples_are_read_as_written_and_stand_in_the_help(name: str) -> None:
 
 
 def offered(*words: str) -> set[str]:
-    """Return what Tab offers for the last word that can begin as it does."""
+    """Return the completions that Tab offers for the last word."""
     done = gangline("__complete", *words)
     _, _, records = done.stdout.partition("\x1fbegin\n")
     values = {line.partition("\t")[0] for line in records.splitlines()}

@@ -1,4 +1,4 @@
-"""Command lines made to break something: each is refused at once, in one short message."""
+"""Tests hostile command lines: each is refused at once with one short message."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def places(value: Any, at: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
 
 
 def test_a_spec_with_one_hostile_value_is_refused_or_runs(tmp_path: Path) -> None:
-    """A file without a seal is a spec of one's own: all of its values are the user's."""
+    """A file without a seal is the user's own spec, so all its values come from the user."""
     spec = gl.RunSpec.make("pollux-64", TRACE, "las").to_dict()
     draw, outcomes = random.Random(2), set()
     for path in places(spec)[1:]:

@@ -1,4 +1,4 @@
-"""Values made to break something: too deep, too large, too long, half a character, turned text."""
+"""Tests hostile values: too deep, too large, too long, half a character, turned text."""
 
 from __future__ import annotations
 

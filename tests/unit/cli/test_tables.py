@@ -1,4 +1,4 @@
-"""Tables: columns that a narrow terminal leaves out, and numbers in full."""
+"""Tests tables: a narrow terminal leaves out columns, and numbers are never cut."""
 
 from __future__ import annotations
 

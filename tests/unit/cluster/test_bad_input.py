@@ -1,7 +1,7 @@
-"""Bad clusters, flags, tables and places to write to, one test each, through the command line.
+"""Tests bad clusters, flags, tables and output paths through the command line, one test each.
 
-What is asked of each: the exit code, an empty stdout, a message of at most a few lines that names
-the file or flag and says what is wrong, no traceback, and no new file anywhere.
+Each must give the right exit code, an empty stdout, a message of at most a few lines that names the
+file or flag and its fault, no traceback, and no new file.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from snapshots import Snapshot
 
-__all__ = ["refuse"]  # a fixture
+__all__ = ["refuse"]  # this is a fixture
 
 LAB = """\
 name = "lab"
@@ -54,8 +54,6 @@ def parquet() -> bytes:
 
 LONG = "job_id,finish_s\n" + "".join(f"j{i},{i}\n" for i in range(5000))
 
-
-# Clusters.
 
 CLUSTERS = {
     "no TOML": ("name = [", "toml"),
@@ -196,8 +194,6 @@ def test_parquet_that_is_no_text(data: bytes, tmp_path: Path, refuse: Refuse) ->
     refuse("cluster", "show", "lab.toml", words=("rates.parquet",))
 
 
-# Policies and options.
-
 FLAGS: dict[str, tuple[list[str], tuple[str, ...]]] = {
     "unknown policy": (["--policy", "fifoo"], ("fifoo", "fifo")),
     "empty policy": (["--policy", ""], ("policy",)),
@@ -275,8 +271,6 @@ def test_bad_generator(case: str, refuse: Refuse) -> None:
     refuse("trace", "info", address, words=words)
 
 
-# Tables to audit.
-
 AUDITS: dict[str, tuple[str, bytes, tuple[str, ...]]] = {
     "truncated Parquet": ("t.parquet", parquet()[:500], ("t.parquet",)),
     "truncated gz": ("t.csv.gz", gzip.compress(LONG.encode(), mtime=0)[:900], ("t.csv.gz",)),
@@ -305,9 +299,6 @@ def test_no_table_to_audit(name: str, tmp_path: Path, refuse: Refuse) -> None:
     refuse("audit", name, "--cluster", "pollux-64", words=(name,))
 
 
-# Places to write to.
-
-
 def test_out_is_a_file(tmp_path: Path, refuse: Refuse) -> None:
     (tmp_path / "t.csv").write_text(GOOD)
     (tmp_path / "out").write_text("mine")
@@ -332,7 +323,7 @@ def test_out_where_nothing_can_be_written(place: str, tmp_path: Path, refuse: Re
 
 @pytest.mark.parametrize("command", ["run", "compare", "page", "trace", "cluster"])
 def test_no_permission_to_write(command: str, tmp_path: Path, refuse: Refuse) -> None:
-    # Nobody may make anything in /sys, not even who may write everywhere else.
+    # Nobody may create a file in /sys, not even root.
     (tmp_path / "t.csv").write_text(GOOD)
     common = ["--trace", "t.csv", "--cluster", "pollux-64"]
     commands = {
@@ -361,7 +352,7 @@ def test_a_trace_of_no_known_suffix(refuse: Refuse) -> None:
 
 
 def limited(folder: Path, arguments: list[str], most: int) -> subprocess.CompletedProcess[str]:
-    """Run a command that may write files of so many bytes only: as on a full disk."""
+    """Run a command that may write only files of this many bytes, as on a full disk."""
 
     def limit() -> None:
         signal.signal(signal.SIGXFSZ, signal.SIG_IGN)  # then a write fails with EFBIG
@@ -427,7 +418,7 @@ def test_a_result_that_is_not_whole(tmp_path: Path) -> None:
 def test_out_of_memory_is_one_line(tmp_path: Path) -> None:
     with (tmp_path / "t.csv").open("wb") as file:
         file.write(GOOD.encode())
-        file.truncate(3 << 30)  # takes no room on disk
+        file.truncate(3 << 30)  # the sparse file takes no room on disk
 
     def limit() -> None:
         resource.setrlimit(resource.RLIMIT_AS, (2 << 30, 2 << 30))

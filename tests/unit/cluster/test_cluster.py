@@ -88,7 +88,7 @@ def test_any_blocks_give_one_row_per_server(blocks: list[tuple[int, int, int]]) 
     assert cluster.racks_total == sum(-(-c // n) for c, _, n in blocks)
 
 
-# Counts of the public machine lists.
+# These are counts of the public machine lists.
 PRESETS = {
     "philly": (552, 2490),
     "venus": (133, 1064),
@@ -262,7 +262,7 @@ def test_the_mark_of_some_editors_before_the_first_letter_is_no_mistake(tmp_path
     path = tmp_path / "lab.toml"
     path.write_text(Cluster.preset("tiresias-60").to_toml(), encoding="utf-8-sig")
     assert Cluster.from_toml(path) == Cluster.from_file(path) == Cluster.preset("tiresias-60")
-    path.rename(tmp_path / "lab")  # without its suffix the first line tells what it is
+    path.rename(tmp_path / "lab")  # without its suffix, the first line shows the format
     assert Cluster.from_file(tmp_path / "lab") == Cluster.preset("tiresias-60")
 
 

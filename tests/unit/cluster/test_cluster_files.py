@@ -1,4 +1,4 @@
-"""Clusters from node lists: one fixture per kind, capacity over time, damage, the public files."""
+"""Tests clusters from node lists: each kind, capacity over time, damage, the public files."""
 
 from __future__ import annotations
 
@@ -113,10 +113,10 @@ def test_a_run_sees_the_capacity_change() -> None:
 
     table = pa.table({**jobs, "duration_s": [30.0, 5.0]})
     result = gl.simulate({**lab, "capacity": capacity}, table, "fifo")
-    # b waits until the second server is there
+    # b waits for the second server
     assert result.jobs.column("first_start_s").to_pylist() == [0.0, 10.0]
     assert result.timeline.column("gpus_total").to_pylist()[0] == 1
-    # the server that leaves takes its job with it: b starts again when it is back
+    # the server that leaves evicts its job, and b starts again when it returns
     leaving = [{"at_s": 3.0, "servers": 1}, {"at_s": 10.0, "servers": 2}]
     result = gl.simulate({**lab, "capacity": leaving}, table, "fifo")
     assert result.jobs.column("finish_s").to_pylist() == [30.0, 15.0]
@@ -288,7 +288,7 @@ def test_the_lingjun_preset_has_the_published_shape() -> None:
 
 @pytest.mark.shared
 class TestPublicFiles:
-    """The published lists, read in place."""
+    """Tests on the published lists."""
 
     def test_lingjun(self, shared: Path) -> None:
         cluster = gl.read_cluster(shared / "traces/lingjun2023-topo/topo.csv.gz")
@@ -387,7 +387,7 @@ def test_harmless_differences_of_node_lists_are_accepted(
 
 
 def test_packed_bytes_that_look_like_toml_are_a_list(tmp_path: Path) -> None:
-    """Packed bytes may hold an equals sign in what looks like a first line."""
+    """The first line of compressed bytes may contain an equals sign."""
     found = next(
         packed
         for packed in (gzip.compress(OPENB.encode(), mtime=seconds) for seconds in range(1 << 16))

@@ -1,4 +1,4 @@
-"""A cluster in a few characters, and GPU types whose memory nobody told."""
+"""Tests clusters in the short form, and GPU types without known memory."""
 
 from __future__ import annotations
 

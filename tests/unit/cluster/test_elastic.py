@@ -1,4 +1,4 @@
-"""Elastic jobs from the outside: the `[elastic]` table, traced sizes, resizing, refusals."""
+"""Tests elastic jobs through the public API: the `[elastic]` table, sizes, resizing, refusals."""
 
 from __future__ import annotations
 
@@ -163,7 +163,7 @@ def test_the_shipped_models() -> None:
 
 @pytest.mark.shared
 def test_noise_scales_of_the_preset_are_equivalent_to_the_public_tables(shared: Path) -> None:
-    """A whole training takes as many samples at any batch as with the noise of each epoch."""
+    """At any batch, a whole training takes the same samples as with the noise of each epoch."""
     data = gl.Cluster.preset("pollux-64").to_dict()
     profiles = str(shared / "traces/tables/pollux/pollux_traces.tar.xz")
     both = {"preset": "pollux-fits", "profiles": profiles}
@@ -205,7 +205,7 @@ def test_a_scale_of_ones_own_stays_beside_profiles(tmp_path: Path) -> None:
 
 
 class Widest(gl.Policy):
-    """The first job that waits or runs gets every GPU of server 0, at its best batch there."""
+    """Gives every GPU of server 0, at the best batch, to the first job that waits or runs."""
 
     wake_on = ("arrival", "completion")
 
@@ -253,7 +253,7 @@ class Named(gl.Policy):
 
 
 def test_rates_of_batches_that_plans_name() -> None:
-    """Goodput by hand: two GPUs, 64 samples, two passes; then 32 samples and four."""
+    """Goodput is by hand: two GPUs, 64 samples, two passes; then 32 samples and four passes."""
     result = gl.simulate(lab(noise_scale=512.0), trace([1]), Named(2, 64, 1), segments=True)
     first, second = result.segments.to_pylist()
     assert (first["sub_batch"], second["sub_batch"], first["end_s"]) == (64, 32, 100.0)

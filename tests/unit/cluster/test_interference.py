@@ -1,4 +1,4 @@
-"""Sources of slowdown factors: measured pairs, matrices, utilisation and rows."""
+"""Tests the sources of slowdown factors: measured pairs, matrices, utilisation and rows."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ RATES = {
 
 
 def measured(folder: Path, kind: str, gpus: int = 1, **sharing: Any) -> gl.Cluster:
-    """One server of a type, with its rates and pairs from a file."""
+    """Return one server of a type, with its rates and pairs from a file."""
     (folder / "rates.json").write_text(json.dumps(RATES))
     keys = "".join(f"{key} = {json.dumps(value)}\n" for key, value in sharing.items())
     (folder / "lab.toml").write_text(
@@ -66,7 +66,7 @@ table = "rates.json"
 
 
 def steps(*jobs: tuple[str, int, float]) -> pa.Table:
-    """Jobs that arrive together: model, gang size, iterations."""
+    """Return jobs that arrive together: model, gang size, iterations."""
     models, gpus, iterations = zip(*jobs, strict=True)
     columns = {"model": models, "gpus": gpus, "iterations": iterations}
     return pa.table({"arrival_s": [0.0] * len(jobs), **{k: list(v) for k, v in columns.items()}})
@@ -138,7 +138,7 @@ def lab(**sharing: Any) -> gl.Cluster:
 
 
 def pair(on: str | None = None) -> pa.Table:
-    """A job of model a, 100 s, and one of b, 60 s, on a type."""
+    """Return a job of model a (100 s) and one of model b (60 s) on a type."""
     kinds = pa.array([[on]] * 2 if on else [None] * 2, pa.list_(pa.string()))
     return worlds.jobs("0 1 100", "0 1 60", model=["a", "b"], gpu_types=kinds)
 
@@ -181,7 +181,7 @@ def test_a_pair_that_may_not_share_is_no_plan() -> None:
 
 
 def test_no_policy_shares_without_a_source(snapshot: Snapshot) -> None:
-    """Allowing two jobs on a GPU says nothing of what that costs; one number is enough."""
+    """Allowing two jobs on a GPU does not say what this costs; one number is enough."""
     kinds = [{"name": "v", "memory_gb": 16}]
     plain = {"gpu_types": kinds, "servers": [{"count": 1, "gpu": "v", "gpus": 2}]}
     pairing = [entry for entry in _core.registry() if "packed" in _names(entry)]
@@ -219,7 +219,7 @@ def test_several_faults_are_told_at_once() -> None:
 
 
 def test_what_the_source_cannot_tell_apart_is_one_class() -> None:
-    """Thousands of labels that the source does not know cost nothing."""
+    """Thousands of unknown labels cost nothing."""
     count = 5000
     labels = ["a", *(f"x{i}" for i in range(count))]
     numbers = np.arange(count + 1, dtype=np.uint32)
@@ -232,7 +232,7 @@ def test_what_the_source_cannot_tell_apart_is_one_class() -> None:
     assert pairs is not None
     assert pairs.xi.shape == (2, 2, 2)
     assert len(pairs.absent) == 21
-    assert pairs.absent[0] == ("a", "x0")  # one job is an a: it never meets another
+    assert pairs.absent[0] == ("a", "x0")  # only one job has model a, so it never meets another
     wide = lab(interference="analytic", util=dict.fromkeys(labels, 0.5)).sharing
     with refused(gl.ClusterError, key="sharing", value=150060006):
         resolve(wide, [f"t{i}" for i in range(6)], jobs)
@@ -240,7 +240,7 @@ def test_what_the_source_cannot_tell_apart_is_one_class() -> None:
 
 @pytest.mark.shared
 def test_gavel_packs_the_public_pairs(shared: Path) -> None:
-    """Every rate beside another is the measured one, on all three types."""
+    """Every rate with a co-runner is the measured one, on all three types."""
     path = shared / "traces/tables/gavel/simulation_throughputs.json.gz"
     names = ["v100", "p100", "k80"]
     cluster = gl.Cluster.from_dict(

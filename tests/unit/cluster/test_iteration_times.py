@@ -1,4 +1,4 @@
-"""Iteration times of models: what smaller batches per pass cost, and bad entries."""
+"""Tests iteration times of models: the cost of smaller batches per pass, and bad entries."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ GOLDEN = {
     "model": "m", "kind": "alpha_beta",
     "a_c": 0.1, "b_c": 0.01, "a_m": 0.1, "b_m": 1e-9, "bytes": 1e8, "delta": 2.0,
 }  # fmt: skip
-# Across servers a synchronisation takes ten times as long.
+# A synchronisation across servers takes ten times as long.
 FIT = {
     "model": "m", "kind": "pollux", "a_c": 0.1, "b_c": 0.01,
     "a_r": 0.2, "b_r": 0.0, "a_n": 2.0, "b_n": 0.0, "gamma": 2.0,
@@ -68,14 +68,14 @@ def test_a_gang_over_servers_synchronises_as_it_is_placed() -> None:
     inside, across = (iteration_s(8, s) / iteration_s(1, s) for s in (0.2, 2.0))
     assert across < 1.5 < 2.6 < inside
     assert run_s(two, jobs(2), {0: 2}) == pytest.approx([100.0 * inside], rel=1e-9)
-    # distance costs what it costs at full batch, and small passes what they cost there
+    # distance costs the same as at full batch, and small passes cost the same as on one server
     distance = iteration_s(1, 2.0) / iteration_s(1, 0.2)
     found = run_s(two, jobs(2), {0: 1, 1: 1})
     assert found == pytest.approx([100.0 * distance * across], rel=1e-9)
 
 
 def test_a_fit_tells_what_distance_costs() -> None:
-    """Others go by the network, a gang with a fit by its fit alone."""
+    """Gangs use the network, except that a gang with a fit uses only its fit."""
     distance = iteration_s(1, 2.0) / iteration_s(1, 0.2)
     levels = {"*": [1.0, 0.5, 0.5]}
     two = world(FIT, servers=2, gpus=1, network={"levels": levels})

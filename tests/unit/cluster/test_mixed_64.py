@@ -1,4 +1,4 @@
-"""The preset mixed-64: one world in which the mechanism of every contender acts."""
+"""Tests the preset mixed-64: one world in which the mechanism of every contender has an effect."""
 
 from __future__ import annotations
 
@@ -43,22 +43,22 @@ def test_every_mechanism_acts() -> None:
     runs = {name: run(name) for name in (*POLICIES, "dally-no-wait")}
     asked = {row["job_id"]: row["gpus"] for row in runs["pollux"].jobs.to_pylist()}
     rows = {name: result.segments.to_pylist() for name, result in runs.items()}
-    # pairs on shared GPUs
+    # sjf-bsbf pairs jobs on shared GPUs
     assert sum(row["co_runner"] is not None for row in rows["sjf-bsbf"]) > 20
     # copies of a job on several servers
     assert len({row["job_id"] for row in rows["hadare"] if row["part"] > 0}) > 100
-    # other gangs than the trace asks for
+    # gangs of other sizes than in the trace
     held: dict[tuple[str, float], int] = {}
     for row in rows["pollux"]:
         key = row["job_id"], row["start_s"]
         held[key] = held.get(key, 0) + row["gpu_mask"].bit_count()
     assert len({job for (job, _), gpus in held.items() if gpus != asked[job]}) > 80
-    # delays
+    # delays have an effect
     assert runs["dally"].log_hash != runs["dally-no-wait"].log_hash
     # GPU types: jobs move from type to type
     assert runs["hadar"].summary["migrations"] > 50
     assert runs["gavel-las"].summary["migrations"] > 50
-    # queues of attained service
+    # queues of attained service have an effect
     assert runs["tiresias"].summary["preemptions"] > 50
     # distance: a gang of cifar10 over two servers is slower than one on one server
     tiers = {row["tier"] for row in rows["tiresias"]}

@@ -1,4 +1,4 @@
-"""The network of a cluster: keys, errors, tables of what a gang keeps."""
+"""Tests the network of a cluster: keys, errors and tables of locality factors."""
 
 from __future__ import annotations
 
@@ -242,7 +242,7 @@ def test_asking_for_an_unknown_model_is_an_error(snapshot: Snapshot) -> None:
 
 
 def test_skew_by_the_oracle_and_by_sizes() -> None:
-    """The oracle waits for what it cannot accept; sizes go by the largest tensor."""
+    """The oracle waits if it cannot accept a loss; `sizes` uses the largest tensor."""
     keys = {
         "levels": {
             "any": [1.0, 1.0, 1.0],
@@ -267,14 +267,14 @@ def test_skew_by_the_oracle_and_by_sizes() -> None:
     assert starts("server", skew="oracle", skew_eps=0.5) == 1.0
     assert starts("any", skew="sizes") == 100.0
     assert starts("server", skew="sizes") == 1.0
-    assert starts("rack", skew="sizes") == 100.0  # no size: by its name
+    assert starts("rack", skew="sizes") == 100.0  # it has no size, so its name counts
     assert starts("any", skew="sizes", skew_threshold=0.95) == 1.0
 
 
 def test_tensor_sizes_count_where_distance_costs_nothing() -> None:
-    """A network without costs still says how large a model's largest tensor is."""
+    """A network without costs still gives the size of a model's largest tensor."""
     blocks = [{"gpus": 3, "duration_s": 100.0, "arrival_s": 0.0, "model": "resnet50"}] * 4
-    job = {"gpus": 2, "arrival_s": 1.0, "model": "resnet50"}  # by its name it goes anywhere
+    job = {"gpus": 2, "arrival_s": 1.0, "model": "resnet50"}  # by its name it may go anywhere
 
     def starts(skew: float) -> float:
         model = {**MODEL, "skew": skew}
@@ -314,7 +314,7 @@ def test_best_speed_leaves_an_uneven_place() -> None:
 
 
 def racks(**keys: Any) -> dict[str, Any]:
-    """Four racks of one server with one GPU: every gang crosses racks."""
+    """Return four racks of one server with one GPU, so that every gang crosses racks."""
     link = {"algo": "ring", "alpha_s": 0.0, "port_bw": 1e9}
     model = {"compute_s": 1.0, "grad_bytes": 1e9, "buckets": 1, "overlap": 0.0, "last_bytes": 0.0}
     tiers = {"server": link, "rack": link, "network": {**link, "uplink_bw": 2e9}}
@@ -329,7 +329,7 @@ def test_demands_of_gangs_over_racks() -> None:
         assert core is not None
         return core.load(0, 0, 3, (1, 1, 1, 1, racks_used))
 
-    assert load(2) is None  # nothing is shared
+    assert load(2) is None  # no up-link is shared
     assert load(2, contention="maxmin") == (1e9, 0.5e9)
     assert load(2, contention="peak") == (1e9, 1e9)
     assert load(4, contention="maxmin") == (1.5e9, 1.5e9 / 2.5)
@@ -362,7 +362,7 @@ def test_peak_counts_every_bucket_as_one_of_equal_size() -> None:
 
 
 def layered(servers: list[tuple[int, int, int]], model: dict[str, Any]) -> float:
-    """S of a gang that fills servers of (count, GPUs, rack), by the end of 10 s of work."""
+    """Return S of a gang that fills servers of (count, GPUs, rack), from its finish."""
     world = {
         "gpu_types": [{"name": "g", "memory_gb": 16}],
         "servers": [{"count": n, "gpu": "g", "gpus": g, "rack": k} for n, g, k in servers],
@@ -414,7 +414,7 @@ def test_background_alone_slows_a_gang() -> None:
 
 
 class Across(gl.Policy):
-    """Jobs 0 and 1 each on a server of both racks as they come, others when these are done."""
+    """Puts jobs 0 and 1 on a server of each rack on arrival, and others after them."""
 
     wake_on = ("arrival", "completion")
 
@@ -435,7 +435,7 @@ class Across(gl.Policy):
 
 
 def two_racks(**keys: Any) -> dict[str, Any]:
-    """Two racks of two servers with one GPU; beside m a model that computes for 9 s."""
+    """Return two racks of two servers with one GPU, model m, and a model that computes for 9 s."""
     world = racks(**keys)
     world["servers"] = [{"count": 4, "gpu": "g", "gpus": 1, "rack": "fill:2"}]
     models = world["network"]["models"]
@@ -467,7 +467,7 @@ def test_a_policy_sees_the_shared_locality() -> None:
     # both are halved at 1 s; job 0 ends at 1 + 9.5 / 0.25 = 39 s, and job 1 is whole again
     assert policy.told == [
         (0.0, []),
-        (1.0, [0]),  # its own start
+        (1.0, [0]),  # the start of the job itself
         (2.0, [0, 1]),
         (39.0, []),
         (40.0, [1]),

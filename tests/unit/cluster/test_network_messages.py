@@ -1,4 +1,4 @@
-"""All-reduce as messages between GPUs: an independent simulation against the closed forms."""
+"""Simulates all-reduce as messages between GPUs, independently, to test the closed forms."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ BYTES = 56e6
 
 @dataclass
 class Node:
-    """One GPU: a clock, and which share of each chunk's sum it holds."""
+    """A GPU, with a clock and its share of each chunk's sum."""
 
     clock: float = 0.0
     chunks: dict[int, set[int]] = field(default_factory=dict)
 
 
 def exchange(nodes: list[Node], sends: list[tuple[int, int, int]], alpha: float, s: float) -> None:
-    """One step: (from, to, chunk) messages at once; a message takes alpha and its seconds.
+    """Send (from, to, chunk) messages at once; a message takes alpha and its seconds.
 
     A node starts when it and its partner are ready, and has its step behind it when both what it
     sends and what it gets are through.
@@ -43,7 +43,7 @@ def exchange(nodes: list[Node], sends: list[tuple[int, int, int]], alpha: float,
 
 
 def ring(nodes: list[Node], size: float, alpha: float, bandwidth: float, *, gather: bool) -> None:
-    """Half of a ring all-reduce: n - 1 steps of one chunk each to the next node.
+    """Run half of a ring all-reduce: n - 1 steps, each sending one chunk to the next node.
 
     The first half leaves chunk i complete on node i - 1; the second takes it everywhere.
     """
@@ -55,7 +55,7 @@ def ring(nodes: list[Node], size: float, alpha: float, bandwidth: float, *, gath
 
 
 def direct(nodes: list[Node], size: float, alpha: float, bandwidth: float, *, gather: bool) -> None:
-    """Half of a direct all-reduce: each sends every other its chunk in one step."""
+    """Run half of a direct all-reduce: each node sends every other one its chunk in one step."""
     n = len(nodes)
     sends = [(i, j, i if gather else j) for i in range(n) for j in range(n) if i != j]
     exchange(nodes, sends, alpha, size / n * (n - 1) / bandwidth)
@@ -68,13 +68,13 @@ def run_flat(algo: str, n: int, size: float, alpha: float, bandwidth: float) -> 
     nodes = [Node(chunks={c: {i} for c in range(n)}) for i in range(n)]
     for gather in (False, True):
         HALVES[algo](nodes, size, alpha, bandwidth, gather=gather)
-    for node in nodes:  # everyone holds the sum of everyone's share of every chunk
+    for node in nodes:  # every node holds the sum of all shares of every chunk
         assert all(node.chunks[c] == set(range(n)) for c in range(n))
     return max(node.clock for node in nodes)
 
 
 def run_hierarchical(p: int, s: int, r: int, size: float) -> float:
-    """Reduce-scatter in servers, then racks, then all-reduce over racks, and back out."""
+    """Run reduce-scatter in servers and racks, all-reduce over racks, and the way back."""
     clocks = [[[0.0] * p for _ in range(s)] for _ in range(r)]
 
     def groups(tier: str) -> list[list[tuple[int, int, int]]]:
@@ -106,7 +106,7 @@ def run_hierarchical(p: int, s: int, r: int, size: float) -> float:
 
 
 def closed_form(shape: tuple[int, int, int, int, int], **links: Any) -> float:
-    """Seconds of one all-reduce of the engine: one bucket, no overlap, all of it exposed."""
+    """Return the seconds of one all-reduce of the engine: one bucket, completely exposed."""
     model = {"compute_s": 1.0, "grad_bytes": BYTES, "buckets": 1, "overlap": 0.0}
     cluster = worlds.cluster("64x8 g @fill:8", network={**LINKS, **links, "models": {"m": model}})
     core = network.to_core(cluster, ["m"])
@@ -133,7 +133,7 @@ def test_hierarchical_all_reduce(p: int, s: int, r: int) -> None:
 
 
 def test_a_wrong_order_of_chunks_is_noticed() -> None:
-    """The simulation itself can fail: a ring that forwards the wrong chunks sums nothing up."""
+    """The simulation can fail: a ring that forwards the wrong chunks has no complete sum."""
     nodes = [Node(chunks={c: {i} for c in range(3)}) for i in range(3)]
     for _ in range(4):
         exchange(nodes, [(i, (i + 1) % 3, i) for i in range(3)], 1.0, 1.0)
@@ -143,7 +143,7 @@ def test_a_wrong_order_of_chunks_is_noticed() -> None:
 def halving(
     nodes: list[Node], size: float, alpha: float, bandwidth: float, *, gather: bool
 ) -> None:
-    """Half of a halving and doubling all-reduce among a power of two of nodes.
+    """Run half of a halving and doubling all-reduce among a power of two of nodes.
 
     In step k of the first half each sends its partner half of what it still sums up: the chunks on
     the partner's side. The second half goes the same way back.
@@ -179,7 +179,7 @@ def test_of_several_algorithms_the_fastest_counts(n: int, listed: Any) -> None:
 
 
 def ring_over(n: int, part: float, ports: float, limits: list[float], alpha: float) -> float:
-    """A ring of n, step by step: `part` bytes go through a port, and share each further limit.
+    """Run a ring of n step by step: `part` bytes go through a port and share further limits.
 
     `limits` holds (bytes that the members of one place send together) / (bytes/s of the place).
     """
@@ -193,7 +193,7 @@ def ring_over(n: int, part: float, ports: float, limits: list[float], alpha: flo
 @pytest.mark.parametrize("server_bw", [1e9, 6e9, 100e9])
 @pytest.mark.parametrize("p", [1, 4, 8])
 def test_gpus_of_a_server_share_its_network_cards(p: int, server_bw: float) -> None:
-    """p rings of s servers, one per GPU of a server; together they send all bytes out of it."""
+    """There are p rings of s servers, one for each GPU; together they send all bytes."""
     s = 3
     rack = {**LINKS["rack"], "server_bw": server_bw}
     inside = run_flat("ring", p, BYTES, 3e-6, 12e9) if p > 1 else 0.0
@@ -220,7 +220,7 @@ def test_servers_of_a_rack_share_its_uplink(uplink_bw: float, server_bw: float) 
     "counts", [[[1, 3]], [[4, 2, 1]], [[2, 2], [1]], [[4], [2, 2]], [[3, 1], [2], [2]]]
 )
 def test_uneven_gangs_wait_for_their_slowest_part(counts: list[list[int]]) -> None:
-    """Rings as wide as the widest part; the smallest part has the fewest ports for all bytes.
+    """The rings have the width of the widest part; the smallest part has the fewest ports.
 
     `counts` has the GPUs by rack and server. A step of a ring ends when its slowest member is
     through, so every place is as slow as the one with the least.

@@ -1,4 +1,4 @@
-"""Clusters from what schedulers print: Slurm, Kubernetes, and tables of servers of any names."""
+"""Tests clusters from exports of Slurm and Kubernetes, and from tables of servers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Profiles of elastic jobs: interpolation by hand, alone times, damage."""
+"""Tests profiles of elastic jobs: interpolation by hand, isolated times, damage."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_measured_points_and_the_line_between(folder: Path) -> None:
 
 def test_placements_are_digits_and_their_order_is_free(folder: Path) -> None:
     app = read_pollux(folder)["app"]
-    # not thirty-one GPUs: three and one
+    # this means three GPUs and one, not thirty-one
     assert app.step("31", 4) == app.step("13", 4) == (9.0, 1.0)
 
 
@@ -200,6 +200,6 @@ def test_the_placements_of_a_gpu_type_can_be_chosen(folder: Path) -> None:
     (app / "placements-t4.csv").write_text(text.splitlines()[0] + "\n1,32,9.0,1.0\n")
     chosen = read_pollux(folder, placements="placements-t4.csv")["app"]
     assert chosen.step("1", 32).step_s == 9.0
-    assert chosen.scalability == {}  # there is none of that type
+    assert chosen.scalability == {}  # there is no table for that type
     with refused(gl.TraceError, path=str(folder)):
         read_pollux(folder, placements="placements-v1.csv")["app"]

@@ -1,4 +1,4 @@
-"""The table of run time of a cluster: its file, overrides, columns of results, and refusals."""
+"""Tests the table of run time: its file, overrides, columns of results, and refusals."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ def test_the_audit_finds_lost_time_that_does_not_add_up() -> None:
 
 
 def test_noise_is_no_fault_of_a_run() -> None:
-    """Some jobs are faster than the trace says, and the audit accuses none."""
+    """Some jobs are faster than the trace says, and the audit reports none of them."""
     cluster, trace = gl.Cluster.from_dict(ONE), gl.synth.philly(jobs=40, seed=3, max_gpus=2)
     result = gl.simulate(cluster, trace, "srtf", segments=True, runtime={"run_noise": 0.5})
     assert min(result.jobs["slowdown"].to_pylist()) < 0.9

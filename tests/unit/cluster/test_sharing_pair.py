@@ -1,4 +1,4 @@
-"""`gl.sharing.pair`: the core against the reference, and what the pair theorem claims."""
+"""Tests `gl.sharing.pair`: the core against the reference, and the claims of the pair theorem."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import gangline as gl
 from reference import pair as reference
 from refusals import refused
 
-# (a, b, xi_a, xi_b, g), then mean completion together, in turn, c, whether they share
+# (a, b, xi_a, xi_b, g), the means together and in turn, c, and whether they share
 GOLDEN = [
     ((100, 100, 1.2, 1.2, 1), 120, 150, 0, True),
     ((100, 100, 1.5, 1.5, 1), 150, 150, 1, False),
@@ -40,7 +40,7 @@ PAIRS = st.tuples(TIMES, TIMES, FACTORS, FACTORS, PASSES)
 
 
 def of(two: tuple[float, ...]) -> gl.sharing.Pair:
-    """Ask the core, with the arguments in the order of the golden table."""
+    """Call the core with the arguments in the order of the golden table."""
     a, b, xi_a, xi_b, g = two
     return gl.sharing.pair(a, b, xi_new=xi_a, xi_resident=xi_b, inflation=g)
 
@@ -67,7 +67,7 @@ def test_same_bits_as_the_reference(two: tuple[float, ...]) -> None:
 
 
 def means_of_joining(two: tuple[float, ...], kappas: np.ndarray) -> np.ndarray:
-    """Mean completion of the two if the newcomer joins after each of these times."""
+    """Return the mean completion of the two if the newcomer joins after each of these times."""
     a, b, xi_a, xi_b, g = two
     alone_a, left_b = g * a, b - kappas
     both = np.minimum(alone_a * xi_a, left_b * xi_b)
@@ -78,7 +78,7 @@ def means_of_joining(two: tuple[float, ...], kappas: np.ndarray) -> np.ndarray:
 
 @given(PAIRS)
 def test_the_better_end_is_the_minimum_over_all_instants(two: tuple[float, ...]) -> None:
-    """On a dense grid of instants at which the newcomer could join."""
+    """The test uses a dense grid of instants at which the newcomer could join."""
     found = of(two)
     better = min(found.t_con, found.t_seq)
     means = means_of_joining(two, two[1] * np.linspace(0.0, 1.0, 2001))
@@ -99,7 +99,7 @@ def test_the_rule_is_the_comparison_away_from_ties(two: tuple[float, ...]) -> No
 def test_more_time_or_inflation_never_lowers_the_mean(
     two: tuple[float, ...], longer: float
 ) -> None:
-    """To the last bit, in both times and in the inflation."""
+    """This holds to the last bit, in both times and in the inflation."""
     now = of(two).t_con
     for at in (0, 1, 4):
         more = tuple(x * longer if i == at else x for i, x in enumerate(two))
@@ -108,7 +108,7 @@ def test_more_time_or_inflation_never_lowers_the_mean(
 
 @given(PAIRS, st.floats(1.0, 3.0))
 def test_a_longer_newcomer_is_refused_too(two: tuple[float, ...], longer: float) -> None:
-    """And so it is beside a resident that has less to do."""
+    """It is also refused with a resident that has less work left."""
     a, b, *factors = two
     if not of(two).share:
         assert not of((a * longer, b, *factors)).share

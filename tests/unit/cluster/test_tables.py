@@ -1,4 +1,4 @@
-"""Throughput tables: the native form, Gavel's JSON, and what a run does with them."""
+"""Tests throughput tables: the native form, Gavel's JSON, and their use in a run."""
 
 from __future__ import annotations
 
@@ -312,13 +312,13 @@ def test_a_table_of_other_types_is_refused(tmp_path: Path) -> None:
 
 @pytest.fixture(scope="module")
 def table(shared: Path) -> ThroughputTable:
-    """The published table."""
+    """Return the published table."""
     return read_throughput(shared / "traces/tables/gavel/simulation_throughputs.json.gz")
 
 
 @pytest.mark.shared
 class TestPublicTable:
-    """Figures are those of the collectors of the published table."""
+    """The expected numbers are those of the authors of the published table."""
 
     def test_counts(self, table: ThroughputTable) -> None:
         assert table.gpu_types == ["k80", "p100", "v100"]
@@ -542,7 +542,7 @@ def test_a_json_table_without_its_format_says_so(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("preset", ["hadar-60", "hadar-60-smooth"])
 def test_rates_are_written_alike_however_they_were_read(preset: str) -> None:
-    """The digest of a run hangs on it: sweeps know by that what is done."""
+    """The digest of a run depends on this, and sweeps recognise finished runs by the digest."""
     written = gl.Cluster.preset(preset).to_dict()
     assert written["throughput"]["rows"]
     assert gl.Cluster.from_dict(written).to_dict() == written

@@ -1,4 +1,4 @@
-"""One changed byte in a file that gangline saved: it is refused, never taken for another result."""
+"""Tests that a saved file with one changed byte is refused."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ REFUSALS = (gl.ResultError, FileExistsError)
 
 
 def result(folder: Path) -> object:
-    """Return all that a saved result says, and whether a later one may replace it."""
+    """Return the content of a saved result, and whether a later one may replace it."""
     found = gl.load_result(folder)
     tables = (found.jobs, found.timeline, found.segments)
     return found.spec, found.summary, [one.to_pylist() for one in tables]
@@ -42,7 +42,7 @@ def sweep(folder: Path) -> object:
 
 
 def replaceable(kind: str) -> Callable[[Path], object]:
-    """Return what looks whether a later run may replace a file that no command reads again."""
+    """Return a check of whether a later run may replace a file that no command reads again."""
 
     def look(path: Path) -> object:
         places.check_free(path, kind)
@@ -70,7 +70,7 @@ SAVED: dict[str, tuple[str, Callable[[Path], object]]] = {
 
 @pytest.fixture(scope="module")
 def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with everything that commands save."""
+    """Return a folder with everything that commands save."""
     folder = tmp_path_factory.mktemp("saved")
     run = gl.simulate("pollux-64", TRACE, "las", segments=True)
     run.save(folder / "result", explain=True)
@@ -89,7 +89,7 @@ def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def changes(content: bytes, name: str, count: int) -> Iterator[tuple[str, bytes]]:
-    """Yield copies of a file in which one byte is another, where and what drawn from its name."""
+    """Yield copies of a file with one changed byte, drawn from the file's name."""
     draw = random.Random(name)
     for _ in range(count):
         at = draw.randrange(len(content))
@@ -98,7 +98,7 @@ def changes(content: bytes, name: str, count: int) -> Iterator[tuple[str, bytes]
 
 
 def check(saved: Path, place: Path, name: str, count: int) -> None:
-    """Change one byte at a time; the reader refuses each, and takes the file as it was."""
+    """Check that the reader refuses each changed byte and accepts the original file."""
     shutil.copytree(saved, place, dirs_exist_ok=True)
     folder, read = SAVED[name]
     before = read(place / folder)

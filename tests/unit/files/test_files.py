@@ -1,4 +1,4 @@
-"""Writing: whole files, links, modes, several writers, and seals that only gangline makes."""
+"""Tests writing: whole files, links, modes, several writers, and seals."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def test_two_writers_of_one_file_do_not_meet(tmp_path: Path) -> None:
         assert one != two
         one.write_text("one" * 10)
         two.write_text("two")
-    assert path.read_text() == "one" * 10  # the last to finish
+    assert path.read_text() == "one" * 10  # the last writer to finish wins
     assert list(tmp_path.iterdir()) == [path]
 
 
@@ -83,7 +83,7 @@ def test_a_place_is_checked_and_left_as_it_is(tmp_path: Path) -> None:
     for path in ("file/a", "nowhere/a", "x" * 300):
         with pytest.raises(OSError, match=r"Not a directory|too long"):
             check_place(tmp_path / path)
-    with pytest.raises(OSError, match="/sys/a"):  # where root may not write either
+    with pytest.raises(OSError, match="/sys/a"):  # root may not write there either
         check_place(Path("/sys/a"))
     assert sorted(tmp_path.iterdir()) == before
 

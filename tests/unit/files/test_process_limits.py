@@ -1,4 +1,4 @@
-"""Processes that may not have what they ask for: memory, file descriptors, their own folders."""
+"""Tests processes that run out of memory or file descriptors, or lose their folders."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def python(
 
 @pytest.fixture
 def endless(tmp_path: Path) -> Path:
-    """A folder with a world that records segments without end."""
+    """Return a folder with a world that records segments without end."""
     (tmp_path / "lab.toml").write_text(WORLD)
     (tmp_path / "jobs.csv").write_text(JOBS)
     return tmp_path
@@ -130,7 +130,7 @@ except MemoryError as error:
 
 @pytest.fixture
 def store(tmp_path: Path) -> Path:
-    """The folder of a sweep of three runs."""
+    """Return the folder of a sweep of three runs."""
     grid = {"trace": [TRACE], "cluster": ["pollux-64"], "policy": ["fifo", "las", "srtf"]}
     gl.sweep({"grid": grid}, out=tmp_path / "sweep", workers=1)
     return tmp_path / "sweep"
@@ -190,7 +190,7 @@ sys.exit(main(["sweep", "s.toml", "--out", ".", "--workers", "1"]))
 def test_a_sweep_writes_a_result_again_whose_folder_another_removes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As a sweep does on a machine whose clock is an hour ahead."""
+    """A sweep on a machine whose clock is an hour ahead removes the folder."""
     left = [2]
     add = gl.Result.add_to
 

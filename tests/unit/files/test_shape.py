@@ -1,4 +1,4 @@
-"""The first value that does not fit its type is found without the words of the decoder."""
+"""Tests that the first value that does not fit its type is found."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where outputs go: earlier outputs are replaced, files of others and devices never."""
+"""Tests output paths: earlier outputs are replaced, but other files and devices never."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_devices_are_written_into_and_stay_devices(tmp_path: Path) -> None:
 
 
 def test_a_full_device_is_told_and_stays(tmp_path: Path) -> None:
-    # A link of our own: were it replaced, the device of the machine would not be.
+    # A separate link, so that a failure replaces the link and not the machine's device.
     full = tmp_path / "full"
     full.symlink_to("/dev/full")
     with pytest.raises(OSError, match="No space left"):
@@ -146,7 +146,7 @@ def test_text_about_gangline_is_no_output_of_it(kind: str, tmp_path: Path, refus
         command = ["report", "r", "--html"] if kind == "page" else ["gantt", "r", "-o"]
         refuse(*command, "mine", words=("mine", "exists"))
         assert (tmp_path / "mine").read_text() == text
-    # One output of ours is not taken for another.
+    # One kind of output does not replace another.
     spec = (place / "spec.json").read_bytes()
     refuse(*command, "r/spec.json", words=("r/spec.json", "exists"))
     assert (place / "spec.json").read_bytes() == spec
@@ -298,7 +298,7 @@ def test_a_folder_of_somebody_else_is_left_alone(
 def test_a_result_that_was_edited_is_left_alone(name: str, tmp_path: Path, refuse: Refuse) -> None:
     place = tmp_path / "out"
     result().save(place)
-    with (place / name).open("ab") as file:  # a table of segments was not there before
+    with (place / name).open("ab") as file:  # there was no table of segments before
         file.write(b" ")
     edited = (place / name).read_bytes()
     (tmp_path / "t.csv").write_text(GOOD)
@@ -307,7 +307,7 @@ def test_a_result_that_was_edited_is_left_alone(name: str, tmp_path: Path, refus
 
 
 def test_out_is_checked_before_the_run(tmp_path: Path, refuse: Refuse) -> None:
-    # The trace does not exist: were it read first, the message would be about it.
+    # The trace does not exist, and reading it first would give another message.
     (tmp_path / "file").write_text("mine")
     (tmp_path / "full" / "fifo-s0").mkdir(parents=True)
     (tmp_path / "full" / "fifo-s0" / "thesis.tex").write_text("mine")
@@ -387,12 +387,12 @@ def test_earlier_tables_of_a_sweep_are_replaced_unless_they_were_edited(
     out = tmp_path / "out"
     names = ("table.csv", "table.parquet", "failed.json")
     (tmp_path / "far").mkdir()
-    for seed in range(3):  # a new seed: another table
+    for seed in range(3):  # a new seed gives another table
         grid = SWEEP.replace("seed=1", f"seed={seed}")
         (tmp_path / "s.toml").write_text(grid)
         assert main(["sweep", "s.toml", "--out", "out"]) == 0
         assert f"seed={seed}" in (out / "table.csv").read_text()
-        if seed == 0:  # what the user moves elsewhere is followed
+        if seed == 0:  # a link to a moved file is followed
             (out / "table.csv").rename(tmp_path / "far" / "t")
             (out / "table.csv").symlink_to(tmp_path / "far" / "t")
     assert (out / "table.csv").is_symlink()

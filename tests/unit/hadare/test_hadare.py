@@ -1,4 +1,4 @@
-"""Steps of a round and the merge of copies: golden values, and what is refused."""
+"""Tests the steps of a round and the merge of copies: golden values, and refusals."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ DIVIDED: list[tuple[int, list[float], float, list[int]]] = [
     (7, [0, 0], 10.0, [0, 0]),
     (7, [], 10.0, []),
     (5, [1, 1], 0.0, [0, 0]),
-    (9, [0.7, 0.3], 10.0, [6, 3]),  # 6.3 and 2.7, of at most 7 and 3
+    (9, [0.7, 0.3], 10.0, [6, 3]),  # the shares are 6.3 and 2.7, and the limits are 7 and 3
     (6, [1.99, 2.01, 1.0, 1.0], 1.0, [1, 2, 1, 1]),
     # 6 and four times 0 first; of the 3 left, each pass can give one to the first copy alone
     (9, [10, 0.9, 0.9, 0.9, 0.9], 1.0, [9, 0, 0, 0, 0]),
@@ -59,9 +59,6 @@ def test_divisions_that_cannot_be_are_refused(field: str, value: Any) -> None:
     given: dict[str, Any] = {"remaining": 10, "rates": [1.0], "window_s": 1.0} | {field: value}
     with refused(gl.PolicyError, field=field):
         divide_steps(**given)
-
-
-# Merges
 
 
 def weights(*values: float, dtype: Any = np.float64) -> dict[str, np.ndarray]:
@@ -102,7 +99,7 @@ def test_dtypes_stay_and_shapes_too(dtype: Any) -> None:
 
 
 def test_halves_are_added_up_in_double_precision() -> None:
-    # one after the other in float16, the ones would be lost beside 2048
+    # sums in float16 would lose the ones next to 2048
     copies = [weights(2048.0, dtype=np.float16)] + [weights(1.0, dtype=np.float16)] * 2047
     merged = merge_parameters(copies, [1] * 2048)
     assert merged["w"][0] == np.float16((2048 + 2047) / 2048)
@@ -150,7 +147,7 @@ def test_what_is_not_finite_is_refused_unless_it_is_allowed() -> None:
     assert (caught.value.name, caught.value.copy) == ("w", 1)
     with pytest.raises(gl.MergeError):
         merge_parameters([bad], [1])
-    assert merge_parameters([good, bad], [1, 0])["w"].tolist() == [1.0, 2.0]  # it is left out
+    assert merge_parameters([good, bad], [1, 0])["w"].tolist() == [1.0, 2.0]  # the copy is left out
     merged = merge_parameters([good, bad], [1, 1], allow_nonfinite=True)["w"]
     assert np.isnan(merged[0])
     assert merged[1] == np.inf

@@ -1,4 +1,4 @@
-"""The training run of the published wheel: every policy must be able to run in it."""
+"""Tests that every policy can run in the training run of the published wheel."""
 
 from __future__ import annotations
 

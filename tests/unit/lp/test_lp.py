@@ -1,4 +1,4 @@
-"""`gl.lp.solve`: what it refuses, what it does at the edges, what it says when a solve fails."""
+"""Tests `gl.lp.solve`: refusals, edge cases, and errors of failed solves."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def test_bad_input_is_named(changed: dict[str, Any], field: str, said: str) -> N
 
 @pytest.mark.parametrize("policy", ["gavel-ftf", "gavel-ftf-agnostic"])
 def test_finish_time_fairness_of_old_jobs_that_are_nearly_done(policy: str) -> None:
-    """A nanosecond is left after days: sums and differences of such times keep few digits."""
+    """One nanosecond is left after days, so sums and differences of times keep few digits."""
     drawn = np.random.default_rng(0)
     for _ in range(60):
         jobs, types = int(drawn.integers(2, 6)), int(drawn.integers(1, 3))
@@ -93,7 +93,7 @@ def test_finish_time_fairness_of_old_jobs_that_are_nearly_done(policy: str) -> N
         assert (found.shares.sum(axis=1) <= 1.0 + 1e-9).all()
         assert (found.shares.T @ scale <= capacity * (1.0 + 1e-9)).all()
         if policy == "gavel-ftf":
-            # An equal split is one allocation, so the best is no worse than everybody's 1/n of it.
+            # An equal split is an allocation, so the best one is no worse.
             alone = gl.lp.solve("gavel-isolated", rates=rates, scale=scale, capacity=capacity)
             equal = left / (rates * alone.shares).sum(axis=1)
             assert found.objective <= ((age + equal) / equal).max() * (1.0 + 1e-6)
@@ -204,7 +204,7 @@ def test_a_type_without_gpus_strands_its_jobs_and_nobody_else() -> None:
     for policy in ("gavel-las", "gavel-makespan", "gavel-ftf", "gavel-max-sum", "gavel-isolated"):
         found = gl.lp.solve(policy, **world)
         assert found.notes["stranded"] == 1, policy
-        share = 0.5 if policy == "gavel-isolated" else 1  # an equal split counts all who are there
+        share = 0.5 if policy == "gavel-isolated" else 1  # an equal split counts all present jobs
         assert found.shares.tolist() == [[0, 0], [0, share]], policy
     nobody = gl.lp.solve("gavel-las", **(world | {"capacity": [0, 0]}))
     assert (nobody.objective, nobody.notes["stranded"]) == (0.0, 2)
@@ -216,7 +216,7 @@ def test_no_jobs_at_all() -> None:
 
 
 def test_a_newer_type_may_be_slower_and_more_gpus_too() -> None:
-    """Rates are data: each job ends on the type where it is fastest, whatever its place."""
+    """Each job ends on the type on which it is fastest, in any order of types."""
     found = gl.lp.solve(
         "gavel-max-sum",
         rates=[[9.0, 5.0, 1.0], [2.0, 1.0, 4.0]],
@@ -275,7 +275,7 @@ def test_tie_break_takes_the_most_throughput() -> None:
 
 
 def test_dropping_all_deadlines() -> None:
-    """Two jobs on one GPU that both need all of it: one deadline must go, or all do."""
+    """Two jobs both need one whole GPU, so one deadline must be dropped, or all are."""
     world = {"rates": [[1.0], [2.0]], "scale": [1, 1], "capacity": [1]}
     late = {"prices": [1.0], "time_left_s": [100.0, 100.0], "steps_remaining": [100.0, 200.0]}
     one = gl.lp.solve("gavel-cost", **world, **late)
@@ -287,7 +287,7 @@ def test_dropping_all_deadlines() -> None:
 
 
 def test_a_deadline_that_needs_next_to_no_time_is_no_trouble() -> None:
-    """A nanosecond of work and thirty years for it: the row of that deadline must stay readable."""
+    """A job has a nanosecond of work and thirty years of time; its row must keep its digits."""
     world = {"rates": [[1.0, 0.3], [1.0, 0.3], [0.0, 0.3]], "scale": [1, 1, 1], "capacity": [1, 1]}
     late = {"prices": [3.0, 1.0], "time_left_s": [1e9, 100.0, 1e5]}
     found = gl.lp.solve("gavel-cost", **world, **late, steps_remaining=[1e-9, 100.0, 1e-6])
@@ -299,7 +299,7 @@ def test_a_deadline_that_needs_next_to_no_time_is_no_trouble() -> None:
 
 
 def chain(lower: float, upper: float, cost: list[float]) -> dict[str, Any]:
-    """One row x0 - x1 over two variables."""
+    """Return one row x0 - x1 over two variables."""
     return {
         "cost": np.array(cost),
         "lower": np.zeros(2),
@@ -331,7 +331,7 @@ def test_a_status_other_than_optimal_is_an_error(
 
 
 class Liar:
-    """A solver that calls any point an optimum."""
+    """A solver that reports any point as an optimum."""
 
     def __getattr__(self, name: str) -> Any:
         answers = {
@@ -342,7 +342,7 @@ class Liar:
 
 
 def test_rows_that_are_off_are_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A status of optimal is not believed: x0 - x1 is 1.25 and may be 1."""
+    """The status "optimal" is checked: x0 - x1 is 1.25 but may only be 1."""
     monkeypatch.setattr(highs, "_pass", lambda *_: Liar())
     with refused(gl.SolverError, status="Optimal, but rows are off by 2.5e-01"):
         highs.solve("gavel-test", **chain(-INF, 1.0, [1.0, 0.0]))
@@ -427,7 +427,7 @@ def test_twins_see_pairs_in_the_unit_of_their_own_rates() -> None:
     world |= {"weight": [1, 1], "steps_remaining": [160.0, 160.0], "age_s": [0.0, 0.0]}
     packing: dict[str, Any] = {"packed": True, "kind": [0, 0], "pair_rates": [[[80.0]]]}
     las = gl.lp.solve("gavel-las-agnostic", **world, **packing)
-    assert las.objective == pytest.approx(0.8)  # alone by turns it would be 0.5
+    assert las.objective == pytest.approx(0.8)  # taking turns would give 0.5
     assert gl.lp.solve("gavel-las", **world, **packing).objective == pytest.approx(0.8)
     makespan = gl.lp.solve("gavel-makespan-agnostic", **world, **packing)
     assert makespan.objective == pytest.approx(2.0)
@@ -461,7 +461,7 @@ def test_a_job_with_next_to_nothing_left_disturbs_nobody() -> None:
 @pytest.mark.parametrize("policy", ["gavel-las", "gavel-ftf", "gavel-allox"])
 @pytest.mark.parametrize("tiny", [1e-300, 1e-308, 5e-324])
 def test_extreme_rates_warn_of_nothing(policy: str, tiny: float) -> None:
-    """Warnings are errors in these tests; what cannot be solved says so itself."""
+    """Warnings are errors in these tests, and an unsolved LP raises its own error."""
     given = {"scale": [1, 1], "capacity": [1, 1], "weight": [1.0, 1.0]}
     with contextlib.suppress(gl.GanglineError):
         gl.lp.solve(

@@ -1,4 +1,4 @@
-"""A run of an LP policy that is cut has the history of the whole one up to there."""
+"""Tests that a stopped run of an LP policy equals the whole run up to the stop."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def test_a_cut_run_is_the_head_of_the_whole(name: str) -> None:
     whole = gl.simulate(CLUSTER, trace, POLICIES[name], segments=True)
     end_s = whole.summary["makespan_s"]
     history = whole.segments.to_pylist()
-    # on a round, between two, and past the last event
+    # at a round, between two rounds, and after the last event
     cuts_s = [ROUND_S * 7, end_s * 0.31, end_s * 0.77, end_s + ROUND_S]
     for cut_s in cuts_s:
         cut = gl.simulate(CLUSTER, trace, POLICIES[name], segments=True, until_s=cut_s)
@@ -37,11 +37,11 @@ def test_a_cut_run_is_the_head_of_the_whole(name: str) -> None:
 
 
 def closed(rows: list[dict[str, Any]], cut_s: float) -> list[dict[str, Any]]:
-    """Segments that ended before the cut; those that were open then end with it."""
+    """Return the segments up to the stop; open segments end with it."""
     ended = (row for row in rows if row["end_s"] < cut_s and row["end_reason"] != "stopped")
     return sorted(ended, key=repr)
 
 
 def starts(rows: list[dict[str, Any]], cut_s: float) -> list[tuple[Any, ...]]:
-    """What began before the cut, and where."""
+    """Return the starts before the stop, with their GPUs."""
     return sorted((row["start_s"], row["job_id"]) for row in rows if row["start_s"] < cut_s)

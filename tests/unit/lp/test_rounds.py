@@ -1,4 +1,4 @@
-"""Policies in rounds from the outside: errors of the solver, mixes of types, conservation."""
+"""Tests policies in rounds: solver errors, mixes of types, conservation of time."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ PRICED = {
 
 
 def jobs(*rows: dict[str, Any]) -> gl.Trace:
-    """A trace of jobs with one GPU at 0, unless they say otherwise."""
+    """Return a trace of jobs, by default with one GPU and arrival 0."""
     plain = {"arrival_s": 0.0, "gpus": 1, "duration_s": 3600.0, "deadline_s": None}
     named = [{"job_id": f"j{i}", **plain, **row} for i, row in enumerate(rows)]
     return gl.Trace.from_arrow(pa.Table.from_pylist(named))
@@ -107,14 +107,15 @@ def test_the_spec_names_solver_and_options_and_repeats(tmp_path: Path) -> None:
     assert solver["version"].count(".") == 2
     assert solver["options"]["core"] == {"gap": 1e-13, "evaluations": 1_000}
     assert sum(solver["allocations"].values()) == one.spec["counters"]["solves"]
-    assert solver["programs"] > one.spec["counters"]["solves"]  # a search over rho
+    assert solver["programs"] > one.spec["counters"]["solves"]  # the policy searches over rho
     assert 0.0 < one.summary["solver_s"] <= one.summary["wall_s"]
     assert one.spec["measured"]["solver_s"] == one.summary["solver_s"]
     one.save(tmp_path / "one")
     two.save(tmp_path / "two")
     specs = [json.loads((tmp_path / name / "spec.json").read_text()) for name in ("one", "two")]
     for spec in specs:
-        del spec["measured"], spec["files"]["summary.json"], spec["seal"]  # hold times of the clock
+        # these contain measured times
+        del spec["measured"], spec["files"]["summary.json"], spec["seal"]
     assert specs[0] == specs[1]
     assert "solver" not in gl.simulate(MIXED, trace, "gavel-isolated").spec
     assert "solver_s" not in gl.simulate(MIXED, trace, "fifo").summary
@@ -168,7 +169,7 @@ def test_allox_refuses_gangs() -> None:
 
 
 def test_a_twin_that_sees_no_rates_splits_alike() -> None:
-    """Two jobs, each fast on another type: who knows gives each its own, who does not halves."""
+    """Two jobs are fast on different types; the variant without rates gives each half of both."""
     cluster = {
         **MIXED,
         "servers": [
@@ -213,7 +214,7 @@ def test_a_job_that_has_to_run_all_the_time_is_never_made_to_wait() -> None:
 
 
 def test_time_received_comes_near_the_allocation() -> None:
-    """Jobs of three models on two types, 400 rounds: each gets what the program promises."""
+    """Over 400 rounds, jobs of three models on two types get the shares of the LP."""
     rates = {"a": (1.0, 4.0), "b": (2.0, 3.0), "c": (3.0, 2.5)}
     cluster = {
         **MIXED,
@@ -243,7 +244,7 @@ def test_time_received_comes_near_the_allocation() -> None:
     wanted = lp.solve(
         "gavel-las", rates=[rates[m] for m in models], scale=[1] * 7, capacity=[2, 2]
     ).shares
-    assert wanted.sum() == pytest.approx(4.0, abs=1e-6)  # all GPUs are promised
+    assert wanted.sum() == pytest.approx(4.0, abs=1e-6)  # the shares use all GPUs
     for got, share in zip(held, wanted.tolist(), strict=True):
         assert [x / horizon for x in got] == pytest.approx(share, abs=0.02)
 
@@ -252,7 +253,7 @@ ONE_GPU = gl.Cluster.homogeneous(servers=1, gpus=1, gpu="G")
 
 
 def held_by_user(result: gl.Result, users: dict[str, str]) -> dict[str, float]:
-    """Seconds with GPUs by user."""
+    """Return the seconds with GPUs by user."""
     held = dict.fromkeys(users.values(), 0.0)
     for row in result.segments.to_pylist():
         held[users[row["job_id"]]] += row["end_s"] - row["start_s"]
@@ -261,7 +262,7 @@ def held_by_user(result: gl.Result, users: dict[str, str]) -> dict[str, float]:
 
 @pytest.mark.parametrize("inside", ["fairness", "fifo"])
 def test_time_received_by_entities_approaches_their_weights(inside: str) -> None:
-    """Three to one, however many jobs an entity has and whoever of them runs."""
+    """The ratio is three to one for any number of jobs of an entity."""
     users = {"j0": "ann", "j1": "bob", "j2": "bob", "j3": "bob"}
     trace = jobs(*({"duration_s": 1e6, "user": user} for user in users.values()))
     policy = gl.policies.GavelWaterFilling(

@@ -1,4 +1,4 @@
-"""Policies in rounds whose programs the core solves: HiGHS is not asked, and solves are counted."""
+"""Tests policies whose LPs the core solves: HiGHS is not called, and solves are counted."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_highs_is_asked_for_what_the_core_leaves(
     assert 0 < solves <= allocations <= solves * params.get("partitions", 1)
     assert set(solver["allocations"]) == {"core" if is_core else "simplex"}
     assert (not calls) == is_core
-    # an objective and a choice among its optima each time, but for what is only searched
+    # each solve has an objective and a choice among its optima, except for searches
     assert solver["programs"] >= (2 if is_core else 1) * allocations
     assert solver["iterations"] > 0
     assert result.summary["solver_s"] > 0.0

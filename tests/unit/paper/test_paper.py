@@ -1,4 +1,4 @@
-"""The paper kit: its worlds, what it concludes from seeds, its folder, and its repetition."""
+"""Tests the paper kit: its worlds, its conclusions from seeds, its folder, its repetition."""
 
 from __future__ import annotations
 
@@ -164,7 +164,7 @@ def compared(mine: list[float], rival: list[float], status: str = "finished") ->
 
 def test_a_ratio_is_the_geometric_mean_over_the_seeds() -> None:
     (pair,) = compared([1.0, 2.0], [2.0, 16.0]).pairs
-    assert pair.times == pytest.approx(4.0)  # of 2 and 8
+    assert pair.times == pytest.approx(4.0)  # the geometric mean of 2 and 8
     assert pair.interval is None
     assert pair.verdict == "cannot tell: 2 seeds, 5 are needed"
 
@@ -346,7 +346,7 @@ def test_a_repetition_finds_what_was_changed(kit: Path, tmp_path: Path) -> None:
     table = there / "table.csv"
     table.write_text(table.read_text().replace("tiresias", "tiresia", 1))
     asked = (there / "repeat.toml").read_text()
-    # the numbers of the runs as others would have them
+    # the numbers of the runs as other machines would have them
     runs = there / "runs.csv"
     text = runs.read_text()
     first = lines(runs)[0]

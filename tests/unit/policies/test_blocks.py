@@ -1,4 +1,4 @@
-"""What policies in Python are made of: columns, placement, orders, preemption. Values by hand."""
+"""Tests the building blocks of policies in Python: columns, placement, orders, preemption."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def trace(**columns: list[Any]) -> pa.Table:
 
 
 class Once(gl.Policy):
-    """Does something at the first decision, then starts whatever fits."""
+    """Calls a function at the first decision, then starts every job that fits."""
 
     knowledge = "remaining"
 
@@ -105,7 +105,7 @@ def test_what_the_trace_says_of_a_job_is_in_the_view() -> None:
         assert waiting.time_limit_s.tolist() == [3600.0, float("inf")]
         rates = waiting.rates
         assert rates.shape == (2, 2)
-        assert rates[0, 1] == 0.0  # may use A alone
+        assert rates[0, 1] == 0.0  # the job may use only type A
         assert rates[1, 1] == 3 * rates[1, 0]
         assert view.rate_on(1, {1: 0b11}) == rates[1, 1]
         assert [plan.place(job) for job in waiting.job] == [True, True]
@@ -118,7 +118,7 @@ def test_place_takes_gpus_in_the_draft_and_leaves_a_plan_alone_that_has_no_room(
     def act(view: gl.View, plan: gl.Plan) -> None:
         plan.start(0, {1: 2})  # by hand: slots 0 and 1 of server 1
         assert plan.free_mask.tolist() == [0b1111, 0b1100]
-        assert plan.place(1)  # 2 GPUs: the fuller server
+        assert plan.place(1)  # 2 GPUs on the fuller server
         assert plan.free_mask.tolist() == [0b1111, 0]
         assert plan.place(2)  # 3 GPUs
         assert plan.free_mask.tolist() == [0b1000, 0]
@@ -138,7 +138,7 @@ def test_a_rule_chooses_as_it_does_for_the_registry() -> None:
     def act(view: gl.View, plan: gl.Plan) -> None:
         assert plan.place(0, "spread")
         assert plan.free_mask.tolist() == [0b1110, 0b1110]
-        assert not plan.place(1, "yarn")  # 4 GPUs: no server has as many
+        assert not plan.place(1, "yarn")  # no server has 4 free GPUs
         assert plan.place(1)
         assert plan.free_mask.tolist() == [0, 0b1100]
 
@@ -160,7 +160,7 @@ def test_released_jobs_move_come_back_or_are_preempted() -> None:
             assert [plan.release(job) for job in (0, 1, 2, 3)] == [True, True, True, False]
             assert plan.free_mask.tolist() == [0b1111, 0b1111]
             assert plan.place(3)  # 4 GPUs: server 0
-            assert not plan.restore(0)  # its GPUs are gone
+            assert not plan.restore(0)  # its GPUs are taken
             assert plan.place(1)  # moves to server 1, where best fit finds it
             assert not plan.restore(2)  # slots 0 and 1 of server 1 are gone
             assert plan.place(2)  # moves to slots 2 and 3
@@ -176,7 +176,7 @@ def test_a_restored_job_goes_on_as_if_nothing_had_been() -> None:
         assert plan.release(0)
         assert plan.place(1, max_level="server", gpus=None)
         assert plan.restore(0)
-        assert not plan.restore(0)  # it holds its GPUs
+        assert not plan.restore(0)  # it still holds its GPUs
 
     jobs = trace(gpus=[4, 4], arrival_s=[0, 5])
     lab = gl.Cluster.homogeneous(servers=3, gpus=4)
@@ -235,7 +235,7 @@ def test_skip_like_passes_over_jobs_that_differ_in_length_only() -> None:
             if view.waiting.gpus[job] == 1:
                 order.skip_like(job)
         assert seen == [3, 1, 2]  # a is like d
-        assert list(order) == [3, 1, 0, 2]  # a walk begins anew
+        assert list(order) == [3, 1, 0, 2]  # iteration starts again
         for job in order:
             plan.place(job)
 

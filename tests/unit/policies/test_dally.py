@@ -1,4 +1,4 @@
-"""Dally: what it refuses, its presets, and what its delays and leases promise."""
+"""Tests Dally: refusals, presets, and the rules of delays and leases."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ LAB = worlds.lab("8x4 g @fill:2", network={"levels": {"*": [1.0, 0.6, 0.3]}})
 
 
 def crowd(jobs: int = 60) -> gl.Trace:
-    """More work than the cluster holds at once, in gangs of all sizes."""
+    """Return more work than the cluster can hold at once, in gangs of all sizes."""
     sizes = (1, 2, 3, 4, 6, 9)
     return worlds.trace(
         *((f"j{i}", 37 * i % 211, sizes[i % 6], 20 + 41 * i % 97) for i in range(jobs))
@@ -79,7 +79,7 @@ def test_nobody_crosses_before_the_delay() -> None:
     moved: set[str] = set()
     crossed = 0
     for (start_s, name), row in sorted(once.items()):
-        # a move at the end of a lease only leads to a narrower place
+        # a move at the end of a lease leads only to a narrower place
         if jobs[name]["gpus"] <= 4 and row["tier"] != "server" and name not in moved:
             crossed += 1
             assert start_s - since[name] >= 60.0 - 1e-9
@@ -92,7 +92,7 @@ def test_nobody_crosses_before_the_delay() -> None:
 
 @pytest.mark.parametrize("delay_s", [200.0, 2000.0, 9000.0])
 def test_a_delay_is_one_event_however_long(delay_s: float) -> None:
-    """Four arrive at once and stay; a fifth waits for its delay and for nothing else."""
+    """Four jobs arrive at once and stay; a fifth waits only for its delay."""
     lab = gl.Cluster.homogeneous(servers=4, gpus=4, servers_per_rack=2)
     rows = [{"arrival_s": 0.0, "gpus": 3, "duration_s": 1e4} for _ in range(4)]
     rows.append({"arrival_s": 10.0, "gpus": 2, "duration_s": 50.0})
@@ -103,7 +103,7 @@ def test_a_delay_is_one_event_however_long(delay_s: float) -> None:
     result = gl.simulate(lab, trace, "dally", params=params, segments=True)
     late = result.jobs.to_pylist()[-1]
     assert late["first_start_s"] == 10.0 + delay_s
-    # two arrivals, the delay, the end of the fifth, the end of the others
+    # two arrivals, the delay, the end of the fifth job, the end of the others
     assert result.summary["decisions"] <= 5
 
 

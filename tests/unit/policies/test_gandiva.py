@@ -1,4 +1,4 @@
-"""Gandiva: what it refuses, fair turns, residents, packing as seen from outside."""
+"""Tests Gandiva: refusals, fair turns, residents and packing."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ ONE: dict[str, Any] = worlds.lab("1x2 g @0")
 
 
 def trace_of(rows: list[tuple[float, int, float]]) -> gl.Trace:
-    """Jobs of (arrival, gang, duration)."""
+    """Return jobs of (arrival, gang, duration)."""
     return worlds.trace(*((f"j{i}", *row) for i, row in enumerate(rows)))
 
 
 def crowd(jobs: int = 60) -> gl.Trace:
-    """More work than the cluster holds at once, in gangs of all sizes."""
+    """Return more work than the cluster can hold at once, in gangs of all sizes."""
     return trace_of(
         [(37 * i % 211, (1, 2, 3, 4, 6, 9)[i % 6], 20 + 41 * i % 97) for i in range(jobs)]
     )
@@ -65,7 +65,7 @@ def test_nothing_given_is_the_cost_of_a_restart() -> None:
     switch=st.sampled_from([0.0, 3.0, 90.0]),
 )
 def test_turns_are_fair(durations: list[int], quantum: float, switch: float) -> None:
-    """While nobody else comes and nobody leaves, progress differs by a quantum at most."""
+    """While no job arrives or ends, progress differs by at most a quantum."""
     trace = trace_of([(0, 2, s) for s in durations])
     params = {"quantum_s": quantum, "switch_s": switch, "max_residents": len(durations)}
     result = run(ONE, trace=trace, params=params)
@@ -93,7 +93,7 @@ def test_turns_are_fair(durations: list[int], quantum: float, switch: float) -> 
 def test_nobody_is_lost_and_groups_stay_small(
     rows: list[tuple[int, int, int]], most: int, pack: bool
 ) -> None:
-    """Everybody ends; who shares a GPU between two of its turns shares it with few others."""
+    """All jobs end, and a job shares its GPU with few others between two of its turns."""
     trace = trace_of([(float(arrival), gpus, float(s)) for arrival, gpus, s in rows])
     params = {"max_residents": most, "moves_per_event": 0, "pack": pack}
     result = run(trace=trace, params=params, sharing={"xi": 1.25})

@@ -1,8 +1,8 @@
-"""Why a sub-batch leaves training unaltered: the gradients of its passes add up.
+"""Tests that a sub-batch does not change training, because the gradients of its passes add up.
 
-A real network of two layers with softmax cross-entropy, in numpy alone. The simulator takes from
-this that a smaller sub-batch changes memory and speed, but neither the iterations left nor what
-they achieve.
+The test uses a network of two layers with softmax cross-entropy in numpy. The simulator relies on
+this: a smaller sub-batch changes memory and speed, but not the remaining iterations or their
+effect.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ Array = npt.NDArray[np.float64]
 Parameters = dict[str, Array]
 
 BATCH, INPUTS, HIDDEN, CLASSES = 32, 12, 16, 5
-ROUNDING = 1e-12  # relative to the largest entry: thousands of units of 2**-53
+ROUNDING = 1e-12  # relative to the largest entry; this is thousands of units of 2**-53
 
 
 def start(seed: int) -> Parameters:
@@ -34,7 +34,7 @@ def samples(seed: int, count: int = BATCH) -> tuple[Array, npt.NDArray[np.int64]
 
 
 def loss(params: Parameters, x: Array, y: npt.NDArray[np.int64]) -> float:
-    """Mean cross-entropy over the samples."""
+    """Return the mean cross-entropy over the samples."""
     hidden = np.tanh(x @ params["hidden"] + params["hidden_bias"])
     scores = hidden @ params["out"] + params["out_bias"]
     scores -= scores.max(axis=1, keepdims=True)
@@ -43,7 +43,7 @@ def loss(params: Parameters, x: Array, y: npt.NDArray[np.int64]) -> float:
 
 
 def gradient(params: Parameters, x: Array, y: npt.NDArray[np.int64]) -> Parameters:
-    """Gradient of the mean loss, by back-propagation."""
+    """Return the gradient of the mean loss by back-propagation."""
     hidden = np.tanh(x @ params["hidden"] + params["hidden_bias"])
     scores = hidden @ params["out"] + params["out_bias"]
     scores -= scores.max(axis=1, keepdims=True)
@@ -62,7 +62,7 @@ def gradient(params: Parameters, x: Array, y: npt.NDArray[np.int64]) -> Paramete
 def accumulated(
     params: Parameters, x: Array, y: npt.NDArray[np.int64], sub_batch: int
 ) -> tuple[Parameters, int]:
-    """Sum of the gradients of passes, weighted by samples; and the number of passes."""
+    """Return the sum of the gradients of passes, weighted by samples, and the number of passes."""
     total = {name: np.zeros_like(value) for name, value in params.items()}
     passes = 0
     for begin in range(0, len(y), sub_batch):
@@ -81,7 +81,7 @@ def assert_same(found: Parameters, wanted: Parameters, scale: float = 1.0) -> No
 
 
 def test_back_propagation_is_the_slope_of_the_loss() -> None:
-    """Central differences agree, so the gradients below are gradients."""
+    """Central differences agree with the gradients that the other tests use."""
     params, (x, y) = start(1), samples(2)
     exact = gradient(params, x, y)
     for name, value in params.items():
@@ -97,7 +97,7 @@ def test_back_propagation_is_the_slope_of_the_loss() -> None:
 
 @pytest.mark.parametrize("sub_batch", [32, 16, 8, 4, 2, 1, 7, 11, 31])
 def test_passes_add_up_to_the_full_batch(sub_batch: int) -> None:
-    """Halves of the batch, and sub-batches that leave a rest in the last pass."""
+    """This includes halves of the batch, and sub-batches with a smaller last pass."""
     params, (x, y) = start(3), samples(4)
     found, passes = accumulated(params, x, y, sub_batch)
     assert passes == -(-BATCH // sub_batch)  # s = ceil(B / b)
@@ -105,7 +105,7 @@ def test_passes_add_up_to_the_full_batch(sub_batch: int) -> None:
 
 
 def test_passes_of_unlike_size_must_be_weighted() -> None:
-    """The plain mean over passes is another gradient: the check above can fail."""
+    """The plain mean over passes is another gradient, so the test above can fail."""
     params, (x, y) = start(3), samples(4)
     parts = [slice(0, 31), slice(31, 32)]
     plain = np.mean([gradient(params, x[part], y[part])["out"] for part in parts], axis=0)
@@ -114,7 +114,7 @@ def test_passes_of_unlike_size_must_be_weighted() -> None:
 
 
 def test_training_with_passes_is_training_at_the_full_batch() -> None:
-    """The same parameters after 100 steps with momentum, to accumulated rounding."""
+    """The parameters are equal after 100 steps with momentum, except for rounding."""
     whole, in_passes = start(5), start(5)
     speed = {name: np.zeros_like(value) for name, value in whole.items()}
     speed_in_passes = {name: value.copy() for name, value in speed.items()}

@@ -1,4 +1,4 @@
-"""Hadar: what it refuses, its presets, and what a decision promises."""
+"""Tests Hadar: refusals, presets, and the rules of a decision."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_a_gang_larger_than_every_type_needs_mixed_types() -> None:
     wide = gl.simulate(LAB, jobs([12]), "hadar", segments=True)
     types = {row["server"] // 2 for row in wide.segments.to_pylist()}
     assert types == {0, 1}
-    assert wide.summary["makespan_s"] == 5000.0  # at the pace of the slow type
+    assert wide.summary["makespan_s"] == 5000.0  # at the rate of the slow type
     with pytest.raises(gl.InfeasibleJobError):
         gl.simulate(LAB, jobs([12]), "hadar", params={"mix_types": False})
 

@@ -1,4 +1,4 @@
-"""Rules of Hadar, one small world each; what is expected is worked out by hand."""
+"""Tests the rules of Hadar, each in a small world with values by hand."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Servers = list[tuple[int, int, int]]
 
 
 class Run:
-    """What the engine did; the slow simulator did the same."""
+    """A run of the engine that agrees with the slow simulator."""
 
     def __init__(
         self,
@@ -43,11 +43,11 @@ class Run:
         self.segments = result.segments.to_pylist()
 
     def column(self, name: str) -> list[Any]:
-        """One column of the table of jobs."""
+        """Return one column of the jobs table."""
         return [row[name] for row in self.jobs]
 
     def held(self, at_s: float) -> dict[str, dict[int, int]]:
-        """GPUs of the jobs at an instant: server and mask."""
+        """Return the GPUs of the jobs at an instant: server and mask."""
         found: dict[str, dict[int, int]] = {}
         for row in self.segments:
             if row["start_s"] <= at_s < row["end_s"]:
@@ -65,7 +65,7 @@ DEAR = {"utility": "inverse_jct", "umin_factor": 655_360.0}
 def test_a_backfilled_job_takes_the_fastest_gpus_whatever_they_cost() -> None:
     jobs: Jobs = [(1, (1.0, 1.0), SHORT), (1, (1.0, 0.5), LONG / 2)]
     run = Run(jobs, [(0, 2, 0), (1, 2, 0)], DEAR | {"backfill": True})
-    # the short job made the server of the fast type the dear one
+    # the short job made the server of the fast type the expensive one
     assert run.held(0.0) == {"J0": {0: 0b01}, "J1": {0: 0b10}}
 
 
@@ -76,7 +76,7 @@ def test_of_equally_fast_gpus_a_backfilled_job_takes_the_cheaper() -> None:
 
 
 def test_a_backfilled_job_that_would_not_be_faster_elsewhere_stays() -> None:
-    # at 10 s a gang of two makes the server of the long job the dearer one
+    # at 10 s a gang of two makes the server of the long job the more expensive one
     jobs: Jobs = [(1, (1.0,), 15.0), (1, (1.0,), LONG), (2, (1.0,), 20.0)]
     params = DEAR | {"backfill": True, "umin_factor": 2e5}
     run = Run(jobs, [(0, 3, 0), (0, 3, 0)], params, [0.0, 0.0, 10.0])
@@ -160,7 +160,7 @@ def test_a_plan_is_held_although_the_order_has_changed() -> None:
     assert run.column("migrations") == [0, 1]
 
 
-# Costs so low that they do not count: sums of payoffs are sums of rates
+# Costs are so low that they do not count, so sums of payoffs are sums of rates
 
 FREE = {"utility": "effective_throughput", "umin_factor": 1e-30}
 

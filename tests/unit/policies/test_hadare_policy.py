@@ -1,4 +1,4 @@
-"""HadarE: what it refuses, its presets, and what its copies do."""
+"""Tests HadarE: refusals, presets, and its copies."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ BY_PRICE = {
 
 
 def holders(world: dict[str, Any], at_s: float) -> dict[int, str]:
-    """Jobs by server at an instant."""
+    """Return the jobs by server at an instant."""
     result = run_engine(world, "hadare", BY_PRICE)
     assert_same(result, run_reference(world, "hadare", BY_PRICE))
     rows = result.segments.to_pylist()

@@ -1,4 +1,4 @@
-"""Parameters of `kai`: what is refused, and where."""
+"""Tests the parameters of `kai`: refusals and their places."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def queue(name: str = "default", parent: str = "", **says: Any) -> Row:
 
 
 def chain(length: int) -> list[Row]:
-    """Return queues each below the one before, the last of them with the jobs."""
+    """Return queues, each below the previous one; the last one has the jobs."""
     names = [*(f"q{level}" for level in range(1, length)), "default"]
     return [queue(name, parent) for name, parent in zip(names, ["", *names], strict=False)]
 

@@ -1,6 +1,6 @@
-"""The slow reference of kai: cases that the project itself published, and some by hand.
+"""Tests the slow version of kai on cases that the project published, and on some by hand.
 
-Cases of NVIDIA/KAI-Scheduler, with names and numbers as they are there: proportion_test.go at
+The cases of NVIDIA/KAI-Scheduler keep their names and numbers: proportion_test.go at
 03bf866, queue_order_test.go at 0ac3bdd, reclaimable_test.go at 16a8eb7, reclaim_test.go at 4efca45.
 """
 
@@ -200,7 +200,7 @@ def reclaims(
     *victims: tuple[str, float],
     is_fixed: bool = False,
 ) -> bool:
-    """Whether a job of 1 GPU may have these; data: parent, quota, fair share, GPUs by queue."""
+    """Return whether a job of 1 GPU may take these; data: parent, quota, fair share, GPUs."""
     found = nodes(*((name, row[0], int(row[1]), 1, 0) for name, row in data.items()))
     fair = {found[name]: row[2] for name, row in data.items()}
     held = {found[name]: row[3] for name, row in data.items()}
@@ -294,9 +294,6 @@ def test_published_reclaimable_in_trees() -> None:
     assert reclaims(BRANCH, "left-leaf1", ("right-leaf", 1.5), ("left-leaf2", 0.5))
 
 
-# Whole runs
-
-
 def job(name: str, vc: str, size: int = 1, priority: int = 50, **more: Any) -> Row:
     row = {"job_id": name, "arrival_s": 0, "gpus": size, "duration_s": 1000}
     return row | {"vc": vc, "priority": priority, **more}
@@ -311,7 +308,7 @@ def start(jobs: Rows, block: str = "1x4 g", **params: Any) -> reference.Referenc
 
 
 def told(jobs: Rows, block: str = "1x4 g", until_s: float = 900, **params: Any) -> list[str]:
-    """Return what happens after 0, as "second kind job", up to an instant."""
+    """Return the events after 0, as "second kind job", up to an instant."""
     ref = start(jobs, block, **params)
     while (at := ref.advance()) is not None and at <= until_s * 1e9:
         ref.decide()

@@ -1,4 +1,4 @@
-"""Parameters of `kueue`: tables, their mistakes, and the ways to give them."""
+"""Tests the parameters of `kueue`: tables, their errors, and the ways to give them."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_mistakes_are_named_by_their_path(params: dict[str, Any], field: str) ->
 
 
 def test_equal_tables_are_one_run() -> None:
-    """None, a whole number as a float, and a tuple are other ways to say the same."""
+    """None, a whole number as a float, and a tuple are other forms of the same values."""
     said = gl.policies.make("kueue", {"queues": [queue(weight=2)]})
     same = gl.policies.make("kueue", {"queues": (queue(nominal=4.0, weight=2.0, cohort=None),)})
     assert said == same

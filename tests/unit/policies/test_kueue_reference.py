@@ -1,10 +1,10 @@
-"""Kueue in both simulators: cases that the project itself published, and some by hand.
+"""Tests kueue in both simulators on cases that the project published, and on some by hand.
 
-Cases of kubernetes-sigs/kueue, one test each; the facts are theirs, CPUs became GPUs, and halves
-were doubled with everything else. Classic: pkg/scheduler/preemption/preemption_test.go at 014d949.
-Classic in trees: preemption_hierarchical_test.go, fair: preemption_fair_test.go, both at 054bf63.
-What is admitted arrives at 0, in the order of the case; the incoming job arrives at 1.
-Each is a whole run, in the slow simulator and in the engine.
+Each case of kubernetes-sigs/kueue is one test. CPUs became GPUs, and if a case has halves, all its
+numbers are doubled. Classic: pkg/scheduler/preemption/preemption_test.go at 014d949. Classic in
+trees: preemption_hierarchical_test.go, fair: preemption_fair_test.go, both at 054bf63. What is
+admitted arrives at 0, in the order of the case; the incoming job arrives at 1. Each is a whole run,
+in the slow simulator and in the engine.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Rows = list[Row]
 
 
 def gpus(nominal: int, borrowing: int | None = None, lending: int | None = None) -> Rows:
-    """Quota of the one GPU type."""
+    """Return the quota of the only GPU type."""
     row = {"gpu": "g", "nominal": nominal}
     row |= {} if borrowing is None else {"borrowing_limit": borrowing}
     row |= {} if lending is None else {"lending_limit": lending}
@@ -50,7 +50,7 @@ def start(jobs: Rows, *blocks: str, **params: Any) -> reference.Reference:
 
 
 def engine(jobs: Rows, at_s: int, *blocks: str, **params: Any) -> dict[str, set[str]]:
-    """Run the engine up to an instant; return who was preempted and who started then."""
+    """Run the engine up to an instant; return the jobs that were preempted and started then."""
     result = run_engine(world_of(jobs, *blocks), "kueue", params, until_s=at_s + 0.5)
     rows = result.segments.to_pylist()
     return {
@@ -62,7 +62,7 @@ def engine(jobs: Rows, at_s: int, *blocks: str, **params: Any) -> dict[str, set[
 
 
 def second(admitted: Rows, incoming: Row, *blocks: str, **params: Any) -> dict[str, set[str]]:
-    """Run to 1 s; return who was preempted and who started then."""
+    """Run to 1 s; return the jobs that were preempted and started then."""
     ref = start([*admitted, incoming | {"arrival_s": 1}], *blocks, **params)
     found: dict[str, set[str]] = {"preempted": set(), "started": set()}
     while (at := ref.advance()) is not None:
@@ -322,7 +322,7 @@ def cohort(name: str, parent: str | None = None, nominal: int = 0, weight: float
 
 
 def below(name: str, parent: str, nominal: int = 0, **says: Any) -> Row:
-    """Queue of the cases in trees."""
+    """Return a queue of the cases in trees."""
     return queue(name, gpus(nominal), parent, **{"within": LOWER, "reclaim": "Any"} | says)
 
 
@@ -466,7 +466,7 @@ FINAL, INITIAL = "LessThanOrEqualToFinalShare", "LessThanInitialShare"
 
 
 def units(**counts: int) -> Rows:
-    """Jobs of one GPU: a1, a2, ..."""
+    """Return jobs of one GPU: a1, a2, ..."""
     return [job(f"{q}{i + 1}", q) for q, count in counts.items() for i in range(count)]
 
 
@@ -746,7 +746,7 @@ def admitted(jobs: Rows, *blocks: str, **params: Any) -> list[str]:
     ],
 )
 def test_published_borrowing(a: Rows, b: Rows, wanted: int) -> None:
-    """How much one of two queues can use while the other one has no jobs."""
+    """The test shows how much one of two queues can use while the other has no jobs."""
     queues = [queue("a", a, "ab"), queue("b", b, "ab")]
     assert len(admitted(units(a=30), queues=queues)) == wanted
 
@@ -877,7 +877,7 @@ def test_preempted_job_returns() -> None:
 
 @pytest.mark.parametrize("seed", range(30))
 def test_quotas_hold_and_nobody_who_fits_waits(seed: int) -> None:
-    """In drawn trees nobody ever borrows more than it may, and all jobs end."""
+    """In drawn trees no queue borrows more than allowed, and all jobs end."""
     draw = random.Random(seed)
 
     def maybe(most: int) -> int | None:

@@ -1,4 +1,4 @@
-"""Policies in Python by name, and their parameters."""
+"""Tests policies in Python by name, and their parameters."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ TRACE = "synth:pai?jobs=30&seed=1&max_gpus=4&load=1.5&cluster_gpus=8"
 
 @pytest.fixture
 def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """An installed package with two named policies, one of which cannot be imported."""
+    """Install a package with two named policies, one of which cannot be imported."""
     (tmp_path / "fewpolicies.py").write_text(SOURCE)
     info = tmp_path / "fewpolicies-1.0.dist-info"
     info.mkdir()

@@ -1,4 +1,4 @@
-"""Pairs of jobs on the same GPUs (`packed = true`): shares, time received, refusals."""
+"""Tests pairs of jobs on the same GPUs (`packed = true`): shares, received time, refusals."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ PROGRAMS = tuple(name for name in PAIRING if name != "gavel-gandiva")
 
 
 def pool(gpus: int = 1, **sharing: Any) -> dict[str, Any]:
-    """One server, and by how much jobs slow each other down."""
+    """Return one server, with the slowdown factor of jobs."""
     return worlds.lab(f"1x{gpus} g @0", name="pool", sharing={"xi": 1.25} | sharing)
 
 
 def alike(count: int, length_s: float = 36000.0) -> gl.Trace:
-    """Equal jobs of one GPU that arrive together."""
+    """Return equal jobs of one GPU that arrive together."""
     return worlds.trace(*((str(i), 0, 1, length_s) for i in range(count)))
 
 
@@ -103,7 +103,7 @@ SHARERS: dict[str, Any] = {
 
 @pytest.mark.parametrize("policy", SHARERS.values(), ids=list(SHARERS))
 def test_sharing_needs_a_source_of_slowdown_factors(policy: Any, snapshot: Snapshot) -> None:
-    """How many jobs share a GPU does not say by how much they slow each other down."""
+    """The number of jobs on a GPU does not determine their slowdown factors."""
     silent = pool()
     for given in ({}, {"max_share": 2}, {"gang_xi": "mean"}):
         silent["sharing"] = given
@@ -124,7 +124,7 @@ def test_policies_that_put_one_job_on_a_gpu_need_no_source() -> None:
     for policy in ("gandiva", "gavel-las"):
         assert gl.simulate(plain, alike(2), policy).summary["finished"] == 2
     alone = plain | {"sharing": {"max_share": 1}}
-    with pytest.raises(gl.PlanError):  # two jobs on a GPU, and the run allows one
+    with pytest.raises(gl.PlanError):  # two jobs are on a GPU, but the run allows one
         gl.simulate(alone, alike(2), worlds.Together())
 
 
@@ -155,7 +155,7 @@ def test_the_spec_says_by_what_jobs_slow_each_other_down() -> None:
         "missing": "infeasible",
         "gang_fallback": "single",
     }
-    rows[1]["xi"] = 1.6  # no job is a b
+    rows[1]["xi"] = 1.6  # no job has model b
     assert gl.simulate(table, pa.table(jobs), "fifo").spec["sharing"] == same
     rows[0]["xi"] = 1.6
     assert gl.simulate(table, pa.table(jobs), "fifo").spec["sharing"] != same

@@ -1,4 +1,4 @@
-"""The twin of the random numbers: published vectors, the goldens of the Rust tests, its laws."""
+"""Tests the Python version of the random numbers: published vectors, goldens, laws."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from refusals import refused
 if TYPE_CHECKING:
     from snapshots import Snapshot
 
-# Known answers of the authors' library Random123 (philox4x32, 10 rounds): counter, key, block.
+# The known answers of the authors' library Random123 (philox4x32, 10 rounds).
 PUBLISHED = [
     ((0, 0, 0, 0), (0, 0), (0x6627E8D5, 0xE169C58D, 0xBC57AC4C, 0x9B00DBD8)),
     (

@@ -1,4 +1,4 @@
-"""Policies written in Python: what they see, what they may do, what happens when they err."""
+"""Tests policies written in Python: their views, their actions, and their errors."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def table(**columns: Any) -> pa.Table:
 
 
 class FirstFit(gl.Policy):
-    """Arrival order; the first server with room; stops at the first job that does not fit."""
+    """Starts jobs by arrival on the first server with room, up to the first that does not fit."""
 
     def __init__(self) -> None:
         self.seen: list[tuple[float, list[int], list[int]]] = []
@@ -53,7 +53,7 @@ def test_a_policy_in_python_gives_what_fifo_gives() -> None:
 
 
 class Mover(gl.Policy):
-    """At 5 s the first job moves to the GPUs that it has, the second one to others."""
+    """At 5 s moves the first job to its own GPUs, and the second one to other GPUs."""
 
     def decide(self, view: gl.View, changes: gl.Changes) -> gl.Plan:
         plan = gl.Plan()
@@ -91,7 +91,7 @@ def test_changes_tell_what_happened() -> None:
 
 
 class Rounds(gl.Policy):
-    """Every round the two jobs with the least service, on a server each; with Steady."""
+    """Runs in every round the two jobs with the least service, each on a server; uses STEADY."""
 
     wake_on = ()
     round_s = 10.0
@@ -131,7 +131,7 @@ def test_round_policies_are_asked_at_the_boundaries() -> None:
 
 
 class Suited(gl.Policy):
-    """Each job on the first free server of a type that it may use."""
+    """Starts each job on the first free server of a type that it may use."""
 
     def __init__(self) -> None:
         self.types: dict[int, int] = {}
@@ -291,7 +291,7 @@ def test_counts_beyond_what_is_free_are_refused_by_the_rule_that_is_broken() -> 
 
 
 class Pairs(gl.Policy):
-    """Jobs 0 and 1 on one GPU; at 1 s job 0 makes room for job 2."""
+    """Puts jobs 0 and 1 on one GPU; at 1 s job 0 makes way for job 2."""
 
     max_share = 2
 
@@ -323,7 +323,7 @@ def test_a_shared_gpu_is_free_when_the_last_has_left(leaving: tuple[int, ...], m
 
 
 class Answer(gl.Policy):
-    """Answers with anything."""
+    """Returns a given object."""
 
     def __init__(self, answer: Any) -> None:
         self.answer = answer
@@ -362,7 +362,7 @@ def test_a_fraction_is_no_job() -> None:
 
 
 class Late(gl.Policy):
-    """Sets a timer that it may not set."""
+    """Sets a timer that is not allowed."""
 
     def __init__(self, wake_on: tuple[str, ...], after_s: float) -> None:
         self.wake_on = wake_on
@@ -420,7 +420,7 @@ def test_an_idle_policy_stalls_with_names() -> None:
 
 
 class _Halves(gl.Policy):
-    """Every job does half of its work, rests until the next round, and does the other half."""
+    """Gives every job a quota of half its work in one round, and the rest in the next."""
 
     wake_on = ("arrival", "completion")
     round_s = 100.0
@@ -440,7 +440,7 @@ class _Halves(gl.Policy):
 
 
 def test_a_job_rests_when_its_limit_is_used_up() -> None:
-    """60 s of work: 30 s from 0, at rest from 30 s to 100 s, done at 130 s."""
+    """The job does 30 of 60 s of work, pauses from 30 s to 100 s, and ends at 130 s."""
     cluster = gl.Cluster.homogeneous(servers=1, gpus=1)
     table = worlds.trace("a 0 1 60")
     trace = table
@@ -456,7 +456,7 @@ def test_a_job_rests_when_its_limit_is_used_up() -> None:
 
 
 def test_a_run_whose_jobs_rest_for_ever_is_stalled() -> None:
-    """Nobody lets the job go on at its limit, nobody is asked any more: both are named."""
+    """No event can continue the jobs that are paused at their quotas, so the error names both."""
     cluster = gl.Cluster.homogeneous(servers=1, gpus=1)
     table = worlds.trace("a 0 1 60", "b 1 1 1")
     trace = table
@@ -477,7 +477,7 @@ def test_a_run_whose_jobs_rest_for_ever_is_stalled() -> None:
 
 @pytest.mark.parametrize("rests", [False, True])
 def test_waking_for_ever_is_a_stall(*, rests: bool) -> None:
-    """Timers without end, at which nothing is done while nothing else can happen."""
+    """Endless timers without any action are a stall if nothing else can happen."""
 
     class Sleepy(gl.Policy):
         wake_on = ("arrival", "timer")
@@ -493,7 +493,7 @@ def test_waking_for_ever_is_a_stall(*, rests: bool) -> None:
     with pytest.raises(gl.StalledError) as caught:
         gl.simulate(LAB, table(), Sleepy())
     assert sorted(vars(caught.value)["job_ids"]) == ["0", "1", "2"]
-    assert vars(caught.value)["time_s"] > 100_000.0  # it may well wait for time to pass
+    assert vars(caught.value)["time_s"] > 100_000.0  # a policy may wait for time to pass
 
 
 def test_a_column_that_is_not_there() -> None:
@@ -517,7 +517,7 @@ def test_labels_that_a_job_lacks_are_minus_one() -> None:
 
 
 class Told(gl.Policy):
-    """Carries out a script of plans, one every second, and keeps what it is told of each."""
+    """Carries out a script of plans, one every second, and records the changes after each."""
 
     wake_on = ("arrival", "completion", "timer")
 
@@ -558,7 +558,7 @@ def test_changes_tell_what_became_of_the_last_plan() -> None:
         plan.start(2, masks={0: 0b0100})
 
     def stay(plan: gl.Plan) -> None:
-        plan.move(1, masks={0: 0b0011})  # where it is
+        plan.move(1, masks={0: 0b0011})  # at its present place
 
     assert told(LAB, jobs, begin, change, stay, lambda plan: None) == [
         {},
@@ -570,7 +570,7 @@ def test_changes_tell_what_became_of_the_last_plan() -> None:
 
 
 def test_changes_name_jobs_that_others_slow_down() -> None:
-    """A co-runner that comes at 1 s and leaves at 2 s changes the rate of the other one twice."""
+    """A co-runner that arrives at 1 s and leaves at 2 s changes the rate of the other job twice."""
     lab = {
         "name": "lab",
         "gpu_types": [{"name": "g"}],

@@ -1,4 +1,4 @@
-"""Elastic jobs and the Pollux-style policy in the slow simulator: numbers by hand, and laws."""
+"""Tests elastic jobs and pollux in the slow simulator: numbers by hand, and laws."""
 
 from __future__ import annotations
 
@@ -97,9 +97,6 @@ def test_another_batch_in_place_is_free() -> None:
     assert [row["sub_batch"] for row in ref.segments if row["job"] == 0] == [128, 512]
 
 
-# The policy
-
-
 def test_phi() -> None:
     ref = reference.Reference(world_of([job("a", 0)]), "pollux")
     policy, mine = ref.policy, ref.jobs[0]
@@ -117,7 +114,7 @@ def claims_of(ref: reference.Reference) -> tuple[Pollux, list[Claim]]:
 
 
 def counts(world: World, policy: str = "pollux", rounds: int = 1, **params: Any) -> dict[str, int]:
-    """GPUs of every running job after so many rounds."""
+    """Return the GPUs of every running job after this number of rounds."""
     ref = reference.Reference(world, policy, params)
     for _ in range(rounds):
         assert ref.advance() is not None
@@ -157,7 +154,7 @@ def test_a_frozen_batch_limits_the_gang() -> None:
 
 
 def drawn(r: random.Random) -> World:
-    """Two to four elastic jobs on one or two servers."""
+    """Draw two to four elastic jobs on one or two servers."""
     jobs = []
     for i in range(r.randint(2, 4)):
         label = r.choice(sorted(ROWS))
@@ -217,7 +214,7 @@ def test_greedy_beside_every_other_allocation() -> None:
 
 
 def test_the_genetic_search_beside_every_other_allocation() -> None:
-    """Small populations, so that it can miss; repaired candidates never beat the best of all."""
+    """Populations are small, so it can miss the best; no candidate may beat it."""
     r, ratios = random.Random(8), list[float]()
     sizes = {"search": "ga", "ga_population": 20, "ga_generations": 12}
     while len(ratios) < 30:

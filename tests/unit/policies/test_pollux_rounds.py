@@ -1,4 +1,4 @@
-"""Rounds of pollux that are skipped would have changed nothing."""
+"""Tests that skipped rounds of pollux would have changed nothing."""
 
 from __future__ import annotations
 

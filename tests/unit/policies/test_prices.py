@@ -1,4 +1,4 @@
-"""`gl.Prices`: bounds, prices and offers by hand, from the formulas on the page of `hadar`."""
+"""Tests `gl.Prices`: bounds, prices and offers by hand, from the formulas of `hadar`."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ TWO = [(0, 1, 200.0), (0, 2, 400.0)]
 
 
 class Asking(gl.Policy):
-    """Calls a function at each decision, and starts what it answers."""
+    """Calls a function at each decision, and starts the jobs that it returns."""
 
     knowledge = "remaining"
     mixes_types = True

@@ -1,4 +1,4 @@
-"""SJF-FFS and SJF-BSBF: worlds with results derived by hand; slow simulator and engine agree."""
+"""Tests SJF-FFS and SJF-BSBF in both simulators, in worlds with results by hand."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def job(name: str, at: float, gpus: int, seconds: float, **more: Any) -> dict[st
 
 
 def world_of(jobs: Rows, servers: list[int], sharing: dict[str, Any], **more: Any) -> Any:
-    """Servers of one GPU type with 16 GB."""
+    """Return servers of one GPU type with 16 GB."""
     return {
         "cluster": worlds.lab(*(f"1x{gpus} g @0" for gpus in servers)),
         "jobs": jobs,
@@ -41,7 +41,7 @@ def finishes(outcome: reference.Outcome) -> dict[str, float]:
 
 
 def places(outcome: reference.Outcome, name: str) -> set[tuple[int, int]]:
-    """GPUs of the job's first start."""
+    """Return the GPUs of the job's first start."""
     return next(
         set(gpus) for _, kind, job_id, gpus in outcome.events if kind == "start" and job_id == name
     )

@@ -1,4 +1,4 @@
-"""Slurm in the slow simulator: published examples, and runs worked out by hand.
+"""Tests slurm in the slow simulator: published examples, and runs by hand.
 
 Pages of SchedMD/slurm, doc/html: classic_fair_share and fair_tree at 0a0e371, priority_multifactor
 at 0388958, sched_config at 01cec7f, preempt at 38a73cd, resource_limits at 03f9488.
@@ -37,9 +37,6 @@ def root(*children: Node) -> Node:
 
 def by_name(factors: dict[Node, float]) -> dict[str, float]:
     return {node.name: factor for node, factor in factors.items()}
-
-
-# Fair share
 
 
 def test_published_classic_example() -> None:
@@ -129,9 +126,6 @@ def test_published_rules_of_ties() -> None:
     assert ranks == {"u": 5.0, "b1": 5.0, "a1": 3.0, "a2": 2.0, "b2": 1.0}
 
 
-# Runs
-
-
 def job(name: str, at: float, gpus: int, seconds: float, limit: float = 0, **more: Any) -> Row:
     row = {"job_id": name, "arrival_s": at, "gpus": gpus, "duration_s": seconds}
     return row | {"time_limit_s": limit or None, **more}
@@ -152,7 +146,7 @@ def starts(jobs: Rows, *blocks: str, **params: Any) -> dict[str, float]:
 
 
 def policy_of(jobs: Rows, *blocks: str, at: float = 0, **params: Any) -> Slurm:
-    """Run until an instant has been decided; return the policy as it is then."""
+    """Run until the decision of an instant; return the policy in that state."""
     ref = reference.Reference(world_of(jobs, *blocks), "slurm", params)
     while ref.advance() is not None:
         ref.decide()
@@ -413,9 +407,6 @@ def test_no_backfill_delays_the_first_of_the_queue(seed: int) -> None:
         assert start <= planned
 
 
-# Preemption
-
-
 def test_published_order_of_preemption() -> None:
     """preempt, "Preemption Design and Operation": of 2, 4 and 8 nodes, the last alone will do."""
     jobs = [job(f"low{n}", 0, n, 1000, qos="low") for n in (2, 4, 8)]
@@ -506,9 +497,6 @@ def test_whom_to_preempt(params: Row, wanted: str) -> None:
     ]
     outcome = run(jobs, "1x7 g", qos_preempt={"high": ["low", "other"]}, **params)
     assert {r["job_id"] for r in outcome.jobs if r["preemptions"]} == {wanted}
-
-
-# Limits
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""The exact auction of themis: what it refuses, what it says, when it gives the same."""
+"""Tests the exact auction of themis: refusals, notes, and when it equals the greedy one."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ def test_sixty_four_bidders_are_enough_and_one_more_is_refused() -> None:
     with refused(gl.PolicyError, field="auction", value="milp") as caught:
         run(crowd(65))
     assert "fairness" in str(caught.value)
-    # 65 jobs of whom the better-off half is not invited
+    # there are 65 jobs, of which the better-off half is not invited
     half = gl.policies.Themis(fairness=0.5, auction="milp")
     assert gl.simulate(LAB, crowd(65), half).summary["finished"] == 65
 
 
 @pytest.mark.parametrize("rule", sorted(RULES))
 def test_other_rules_have_no_tiers_to_bid_for(rule: str) -> None:
-    """With auction = milp; the greedy auction takes any rule."""
+    """This holds with auction = milp; the greedy auction accepts any rule."""
     assert gl.simulate(LAB, crowd(1), "themis", params={"placement": rule}).summary["finished"] == 1
     if rule == "consolidate":
         assert run(crowd(1), placement=rule).summary["finished"] == 1
@@ -87,7 +87,7 @@ def test_where_all_fit_both_auctions_do_the_same() -> None:
 @pytest.mark.parametrize("auction", ["greedy", "milp"])
 @pytest.mark.parametrize("seed", range(4))
 def test_estimates_of_centuries_are_no_overflow(auction: str, seed: int) -> None:
-    # sigma 100: some jobs seem to have more left than the clock can count, others nothing
+    # with sigma 100, some jobs seem to have more work than the clock can count, others none
     lab = gl.Cluster.homogeneous(servers=1, gpus=2)
     table = worlds.jobs("0 2 9", "0 2 30", "1 1 4", "2 1 5")
     params = {"estimate_error": 100.0, "lease_s": 5.0, "auction": auction}

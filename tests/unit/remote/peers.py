@@ -1,4 +1,4 @@
-"""Schedulers for the tests of sockets: they say what a test tells them to, in a thread."""
+"""Schedulers for the tests of sockets, which send prepared messages in a thread."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class Peer:
-    """The other end of our own protocol: a line out, a line in."""
+    """The other end of gangline's protocol, which sends and receives lines."""
 
     def __init__(self, address: str) -> None:
         if address.startswith("unix:"):
@@ -40,7 +40,7 @@ class Peer:
         return self.hear()
 
     def begin(self, **wishes: object) -> Any:
-        """Go as far as the first decision; return (hello, world, decision)."""
+        """Advance to the first decision; return (hello, world, decision)."""
         hello = self.hear()
         world = self.ask({"type": "hello", "version": 1, **wishes})
         return hello, world, self.hear()

@@ -1,4 +1,4 @@
-"""`gl.serve_batsim`: schedulers written for Batsim drive a run."""
+"""Tests `gl.serve_batsim`: schedulers written for Batsim drive a run."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def event(kind: str, at_s: float, **data: Any) -> dict[str, Any]:
 
 
 class FirstCome:
-    """Strict FIFO on the lowest free resources, as schedulers for Batsim are written."""
+    """A strict FIFO on the lowest free resources, written like schedulers for Batsim."""
 
     def __init__(self) -> None:
         self.free: set[int] = set()
@@ -189,7 +189,7 @@ def test_orders_for_later_are_carried_out_then() -> None:
     jobs = worlds.jobs("a 0 1 10", "b 1 1 10")
     execute = [event("EXECUTE_JOB", 2.5, job_id="gangline!0", alloc="0")]
     other = [event("EXECUTE_JOB", 3.0, job_id="gangline!1", alloc="1")]
-    # the scheduler thinks until 3: it hears of b then
+    # the scheduler computes until 3 and then hears of b
     result, peer = run_with(scripted(execute, other, now_s={1: 3.0}), jobs, worlds.lab("1x2 A"))
     assert result.jobs["first_start_s"].to_pylist() == [2.5, 3.0]
     assert [message["now"] for message in peer.heard] == [0.0, 0.0, 3.0, 12.5, 13.0, 13.0]
@@ -213,7 +213,7 @@ def test_killed_and_rejected_jobs_are_over() -> None:
                 event("KILL_JOB", 4.0, job_ids=["gangline!0"]),
                 event("REJECT_JOB", 4.0, job_id="gangline!1"),
             ],
-            # it hears of the kill at once, and gives the GPUs away
+            # it hears of the kill at once and reassigns the GPUs
             [event("EXECUTE_JOB", 4.0, job_id="gangline!2", alloc="0-1")],
         ),
         jobs,
@@ -277,7 +277,7 @@ def test_a_message_that_is_too_long_ends_the_run(
     jobs, lab = worlds.jobs("a 0 1 9"), worlds.lab("1x2 A")
     with refused(gl.PeerError, snapshot):
         run_with(lambda _: b" " * 1001, jobs, lab)
-    with refused(gl.PeerError, snapshot):  # received
+    with refused(gl.PeerError, snapshot):  # the reply was received
         run_with(lambda _: b" " * 1000, jobs, lab)
 
 
@@ -328,7 +328,7 @@ def test_control_c_ends_the_wait() -> None:
         with subprocess.Popen(
             [sys.executable, "-c", code], stdout=subprocess.PIPE, text=True
         ) as process:
-            assert peer.door.poll(30_000)  # the request is there: it waits for the answer
+            assert peer.door.poll(30_000)  # the request has arrived and waits for the reply
             process.send_signal(signal.SIGINT)
             assert process.communicate(timeout=30)[0] == "waits\ninterrupted\n"
     finally:

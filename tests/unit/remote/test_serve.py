@@ -1,4 +1,4 @@
-"""`gl.serve`: a run that is driven over a socket is the run in process, whatever is sent."""
+"""Tests `gl.serve`: a run over a socket equals the run in process, with any messages."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def same(one: gl.Result, other: gl.Result) -> None:
         {key: value for key, value in dict(result.summary).items() if key not in measured}
         for result in (one, other)
     )
-    assert repr(left) == repr(right)  # some are NaN
+    assert repr(left) == repr(right)  # some values are NaN
 
 
 def first_fit(message: Any) -> list[dict[str, Any]]:
@@ -73,7 +73,7 @@ def go_on(peer: Peer, message: Any, decide: Any = first_fit) -> Any:
 
 
 class Drawn:
-    """Decisions by a seed: starts, stops and moves, timers; the same in process and outside."""
+    """Decisions by a seed: starts, stops, moves and timers, equal in both kinds of runs."""
 
     def __init__(self, seed: int) -> None:
         self.random = random.Random(seed)
@@ -105,7 +105,7 @@ class Drawn:
 
 
 class InProcess(gl.Policy):
-    """The same decisions, made by calls of the methods of a plan."""
+    """The same decisions by calls of the methods of a plan."""
 
     wake_on = ("arrival", "completion", "capacity", "timer")
 
@@ -139,7 +139,7 @@ def test_a_run_over_the_socket_has_the_bytes_of_the_run_in_process(world: Any, s
     for make in (lambda: gl.simulate(cluster, trace, InProcess(seed), **options), there):
         try:
             outcomes.append(make())
-        except gl.GanglineError as error:  # such as a stall: the same in both
+        except gl.GanglineError as error:  # both runs have the same error, such as a stall
             outcomes.append((type(error), str(error)))
     if isinstance(outcomes[0], gl.Result):
         same(*outcomes)
@@ -360,7 +360,7 @@ def test_the_example_is_a_process_of_its_own(max_gpus: int) -> None:
 def test_a_wrong_message_changes_nothing(message: Any, kind: str, words: str) -> None:
     def scheduler(peer: Peer) -> None:
         _, _, decision = peer.begin()
-        # what was drafted before goes with the wrong message
+        # a wrong message also discards earlier drafts
         assert peer.ask({"type": "draft", "actions": [{"do": "wake_at", "time_s": 1e6}]})
         error = peer.ask(message)
         assert (error["type"], error["error"], error["fatal"]) == ("error", kind, False)
@@ -425,7 +425,7 @@ def test_a_message_has_a_size(snapshot: Snapshot) -> None:
         try:
             peer.say(b" " * (17 * 2**20))
         except OSError:
-            return  # it was cut off amid
+            return  # it was cut off in the middle
 
     with refused(gl.PeerError, snapshot):
         serve(gl.Simulation(LAB, trace_of(5)), scheduler)
@@ -440,7 +440,7 @@ def test_a_scheduler_that_leaves_is_named(snapshot: Snapshot) -> None:
 def test_a_scheduler_that_hangs_is_named(trickle: bool, snapshot: Snapshot) -> None:
     def scheduler(peer: Peer) -> None:
         peer.begin()
-        for _ in range(40):  # a byte now and then is no answer
+        for _ in range(40):  # single bytes are not an answer
             time.sleep(0.1)
             if trickle:
                 try:

@@ -1,4 +1,4 @@
-"""`gangline/Scheduling-v0`: a run of `gl.Simulation` as an environment of gymnasium."""
+"""Tests `gangline/Scheduling-v0`: a run of `gl.Simulation` as an environment of gymnasium."""
 
 from __future__ import annotations
 
@@ -30,8 +30,9 @@ LAB = gl.Cluster.homogeneous(servers=3, gpus=4)
 DRAWN = "synth:philly?jobs=30&max_gpus=8"
 MIXED = lab("2x4 slow", "1x8 fast*2")
 FAILING = lab("3x4 g", failures={"mtbf_hours": 6.0, "mttr_hours": 0.5})
-KEEP: Any = {"checkpoint_interval_s": 600.0}  # no failure undoes a long job again and again
-EVERY_JOB = 64  # more places than jobs that ever wait
+# with checkpoints, failures cannot undo a long job for ever
+KEEP: Any = {"checkpoint_interval_s": 600.0}
+EVERY_JOB = 64  # there are more places than waiting jobs
 
 
 def oldest(env: SchedulingEnv) -> int:
@@ -229,7 +230,7 @@ def test_the_mask_says_what_is_possible(seed: int, window: int) -> None:
                 expected="one that `action_mask` allows",
             ):
                 env.step(action)
-        if is_new:  # no job of the plan is to be counted: another way to ask for a place
+        if is_new:  # jobs of the plan must not count, so another way tests for a place
             fork = env.simulation.fork()
             waiting = fork.view.waiting.job[:window].tolist()
             places = [gl.Plan(fork.view).place(job) for job in waiting]
@@ -254,7 +255,7 @@ def test_an_impossible_start_waits() -> None:
     _, reward, *_ = env.step(0)  # B has no place: wait for A
     assert (reward, env.simulation.now_s) == (-30.0, 10.0)
     assert env.action_masks().tolist() == [True, True, False, False, False]
-    _, reward, *_ = env.step(4)  # nothing would ever happen: B starts
+    _, reward, *_ = env.step(4)  # otherwise nothing would happen, so B starts
     assert (reward, env.jobs_in_window["gpus"].tolist()) == (-4.0, [1.0])
 
 

@@ -1,4 +1,4 @@
-"""What an explanation must say, worked out from the tables of its run by looking at every GPU."""
+"""Computes what an explanation must say from the tables of its run, GPU by GPU."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Gpu = tuple[int, int]
 
 
 class Oracle:
-    """One run, GPU by GPU.
+    """A run, looked at GPU by GPU.
 
     Parameters
     ----------
@@ -46,7 +46,7 @@ class Oracle:
         edges |= {edge for _, down_s, up_s in outages for edge in (down_s, up_s)}
         edges |= {row["arrival_s"] for row in self.jobs.values()}
         self.edges = sorted(edge for edge in edges if math.isfinite(edge))
-        # Looked at again and again: once for each instant is enough.
+        # These are needed often, so each instant is computed once.
         self.held = cache(self.held)  # type: ignore[method-assign]
         self.before = cache(self.before)  # type: ignore[method-assign]
         self.running = cache(self.running)  # type: ignore[method-assign]
@@ -65,7 +65,7 @@ class Oracle:
         return set().union(*self.held(time_s).values())
 
     def waiting(self, time_s: float) -> set[str]:
-        """Return the jobs that are there and hold none."""
+        """Return the jobs that have arrived and hold no GPUs."""
         there = {
             name
             for name, row in self.jobs.items()
@@ -155,7 +155,7 @@ def check(
 
 
 def _check_order(oracle: Oracle, said: Explanation) -> None:
-    """Waits and runs fill the time from arrival to finish, and stretches fill the waits."""
+    """Check that waits and runs fill the time to the finish, and stretches fill the waits."""
     spans = [(part.start_s, part.end_s) for part in (*said.waits, *said.runs)]
     spans.sort()
     assert spans[0][0] == said.arrival_s
@@ -222,9 +222,9 @@ def check_cause(
     mixes: bool,
     is_strict: bool,
 ) -> None:
-    """Assert that what the policy said was so when it said it."""
+    """Assert that a reason of the policy was true when it was given."""
     reason = stretch
-    # what is true at the decision, and again where the stretch begins
+    # the facts at the decision, and again at the beginning of the stretch
     at = max(reason.decided_s, stretch.start_s) if reason.cause != "not asked" else stretch.start_s
     state = oracle.state(oracle.free(reason.decided_s), said.gpus_min, types, mixes=mixes)
     if reason.cause == "behind":
@@ -252,7 +252,7 @@ def check_cause(
         assert state != "too few"
     elif reason.cause in ("price", "delayed", "not looked at", "search", "counted out"):
         assert state != "too few"
-        # what the policy waits for has not come
+        # the condition that the policy waits for has not occurred
         assert reason.cause != "delayed" or stretch.end_s <= reason.until_s
         assert reason.until_s > reason.decided_s
         assert reason.percent is None or 0 <= reason.percent <= 100
@@ -286,12 +286,12 @@ def check_cause(
 
 
 def _check_limits(oracle: Oracle, said: Explanation, reason: Stretch, state: str) -> None:
-    """Jobs in a delay were preempted before; jobs held by a limit are not alone."""
+    """Check that delayed jobs were preempted before, and that other jobs fill a limit."""
     if reason.cause == "order":
         assert state != "too few"
         return
     if reason.cause in ("limit", "over quota"):
-        assert oracle.running(reason.decided_s)  # others fill it
+        assert oracle.running(reason.decided_s)  # other jobs fill the limit
         return
     assert reason.until_s > reason.decided_s
     own = [row for row in oracle.segments if row["job_id"] == said.job_id]
@@ -299,7 +299,7 @@ def _check_limits(oracle: Oracle, said: Explanation, reason: Stretch, state: str
 
 
 def _check_quota(oracle: Oracle, reason: Stretch, said: Explanation, types: list[int]) -> None:
-    """The queue holds what it says: that of all jobs, or of those with the label of this one."""
+    """Check the GPUs of the queue: those of all jobs, or of the jobs with this job's label."""
     held = {
         gpu: next(iter(names))
         for gpu, names in oracle.held(reason.decided_s).items()
@@ -311,7 +311,7 @@ def _check_quota(oracle: Oracle, reason: Stretch, said: Explanation, types: list
 
 
 def _check_copies(oracle: Oracle, reason: Stretch, types: list[int]) -> None:
-    """Every server that the job can use holds a copy; no job there has more than the one named."""
+    """Check that every usable server has a copy, and that the named job has the most there."""
     copies: dict[str, set[int]] = {}
     for (server, _), names in oracle.held(reason.decided_s).items():
         for name in names:
@@ -327,7 +327,7 @@ def _check_copies(oracle: Oracle, reason: Stretch, types: list[int]) -> None:
 def _check_passing(
     oracle: Oracle, said: Explanation, wait: WaitPart, types: list[int], *, mixes: bool
 ) -> None:
-    """Jobs that arrived later and went from waiting to running in the wait, all and no others."""
+    """Check that these are exactly the later jobs that started during the wait."""
     found: dict[tuple[float, str], bool] = {}
     for edge in oracle.edges:
         if not wait.start_s <= edge < wait.end_s:

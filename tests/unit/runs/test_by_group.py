@@ -1,4 +1,4 @@
-"""Waits by group: two users whose waits are worked out by hand."""
+"""Tests waits by group: two users whose waits are computed by hand."""
 
 from __future__ import annotations
 

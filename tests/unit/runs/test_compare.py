@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from snapshots import Snapshot
 
 LAB = gl.Cluster.homogeneous(servers=1, gpus=2)
-# fifo: A 0-10, B 10-12; sjf the same order at 0? B is shorter and both arrive at 0, so B first.
+# fifo: A 0-10, B 10-12. sjf: both arrive at 0 and B is shorter, so B runs first.
 JOBS = pa.table({"arrival_s": [0.0, 0.0], "gpus": [2, 2], "duration_s": [10.0, 2.0]})
 
 
@@ -38,20 +38,20 @@ def test_verdict_marks_the_best_and_not_the_neutral() -> None:
     jct = titles.index("mean JCT")
     assert [row[jct] for row in cells] == ["11s", "7s"]
     assert [row[jct] for row in best] == [False, True]
-    for neutral in ("preempt.", "GPU util."):  # restarts and slow GPUs keep GPUs busy as well
+    for neutral in ("preempt.", "GPU util."):  # restarts and slow GPUs also keep GPUs busy
         assert not any(row[titles.index(neutral)] for row in best)
 
 
 @pytest.mark.parametrize(
     ("values", "direction", "form", "expected"),
     [
-        # within 1 % of the best: a tie, and both are marked
+        # within 1 % of the best is a tie, and both are marked
         ([100.0, 101.0, 101.1], -1, words.count, [True, True, False]),
         ([100.0, 99.0, 98.9], 1, words.count, [True, True, False]),
-        # not told apart by what is shown: 0.1 % and 0.1 %
+        # both are shown as 0.1 %, so they tie
         ([0.0006, 0.0014, 0.5], -1, words.share, [True, True, False]),
         ([0.0, 0.27, 35.0], -1, words.duration, [True, False, False]),
-        # all tie: nothing to choose from
+        # all values tie, so none is marked
         ([0.1139, 0.1133, 0.1139], 1, words.share, [False] * 3),
         ([5.0], -1, words.duration, [False]),
         ([None, 5.0], -1, words.duration, [False, False]),
@@ -130,7 +130,7 @@ def test_a_policy_that_would_not_start_is_refused_before_the_first_run() -> None
 
 
 def test_jobs_that_a_later_policy_cannot_place_are_named_before_the_first_run() -> None:
-    """Only the last one's gangs may not be spread over servers."""
+    """Only the last policy forbids gangs over several servers."""
     pair = gl.Cluster.homogeneous(servers=2, gpus=1)
     trace = JOBS.append_column("job_id", pa.array(["alpha", "beta"]))
     policies = [gl.policies.Fifo(), gl.policies.Fifo(max_level="server")]
@@ -165,7 +165,7 @@ def test_restart_times_of_models_that_no_job_has_are_noted() -> None:
 
 
 class Named(gl.Policy):
-    """Starts nothing twice; `name` tells objects of it apart only if the caller sets it."""
+    """Starts no job twice; `name` distinguishes objects only if the caller sets it."""
 
     def __init__(self, name: str, *, is_last_first: bool = False) -> None:
         self._name = name

@@ -1,4 +1,4 @@
-"""Measures of the jobs that arrive in a window, recomputed from the tables by plain Python."""
+"""Tests the measures of jobs in a window, recomputed from the tables by plain Python."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ TRACE = gl.read_trace(ADDRESS)
 LAST_S = float(TRACE.numbers("arrival_s")[-1])
 WINDOW = (round(0.2 * LAST_S), round(0.7 * LAST_S))
 TEXT = f"{WINDOW[0]},{WINDOW[1]}"
-# Of jobs. All other keys are of the whole run, and the clock's differ between two runs.
+# The measures of jobs. All other keys are of the whole run, and measured times differ by run.
 OF_JOBS = {
     *("jobs", "finished", "dropped", "preemptions", "migrations", "deadlines", "deadlines_met"),
     *("jct_mean_s", "jct_p50_s", "jct_p90_s", "jct_p95_s", "jct_p99_s", "jct_max_s"),
@@ -81,7 +81,8 @@ def test_measures_of_jobs_are_those_of_the_window_and_all_else_is_of_the_run(pol
     columns = TRACE.table.to_pydict()
     arrival, duration = columns["arrival_s"], columns["duration_s"]
     columns["deadline_s"] = [a + 3 * d for a, d in zip(arrival, duration, strict=True)]
-    columns["gpus"] = [9 if i % 25 == 0 else n for i, n in enumerate(columns["gpus"])]  # too large
+    # this gang is too large
+    columns["gpus"] = [9 if i % 25 == 0 else n for i, n in enumerate(columns["gpus"])]
     table = pa.table({key: columns[key] for key in ("job_id", *_USED)})
     deadlines = dict(zip(columns["job_id"], columns["deadline_s"], strict=True))
     options: dict[str, Any] = {"segments": True, "on_infeasible": "drop"}
@@ -96,7 +97,7 @@ def test_measures_of_jobs_are_those_of_the_window_and_all_else_is_of_the_run(pol
     assert (policy == "fifo") or 0 < wanted["preemptions"] < whole.summary["preemptions"]
     for key in set(whole.summary) - OF_JOBS - BY_CLOCK:
         assert result.summary[key] == whole.summary[key], key
-    # all jobs are run, and are in the tables
+    # all jobs run and are in the tables
     assert result.log_hash == whole.log_hash
     for name in ("jobs", "segments", "timeline"):
         assert getattr(result, name).equals(getattr(whole, name))
@@ -317,10 +318,7 @@ def test_a_plan_of_the_load_suggests_the_window_on_the_clock_of_load_1(tmp_path:
     assert found.steady_window == (20040.0, 180000.0)
     options["count_arrivals"] = found.steady_window
     again = gl.plan_capacity(ONE, jobs, "fifo", keep="wait_mean<2h", **options)
-    assert again.jobs == 79  # those that arrive at 11,000 to 89,000 s
-
-
-# Every command
+    assert again.jobs == 79  # these jobs arrive at 11,000 to 89,000 s
 
 
 def test_run_repeat_and_audit(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -470,9 +468,6 @@ def test_trace_info_suggests_a_window(tmp_path: Path, capsys: pytest.CaptureFixt
     gl.write_trace(gl.Trace.from_arrow(every_1000_s(950.0)), tmp_path / "jobs.parquet")
     assert main(["trace", "info", str(tmp_path / "jobs.parquet"), "--cluster", "1x1xV100"]) == 0
     assert "--count-arrivals 2h47min,1d1h " in " ".join(capsys.readouterr().out.split())
-
-
-# Reports
 
 
 def test_what_a_page_says_of_jobs_is_of_the_jobs_counted() -> None:

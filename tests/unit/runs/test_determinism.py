@@ -1,4 +1,4 @@
-"""The same bytes from other processes and environments, from threads, and with those of Arrow."""
+"""Tests that results have the same bytes in other processes, environments and threads."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ import gangline as gl
 import worlds
 
 POLICIES = ("fifo", "srtf", "tiresias-gittins")
-SOLVING = ("gavel-las", "gavel-ftf")  # by programs, and by prices
+SOLVING = ("gavel-las", "gavel-ftf")  # one by LPs, one by prices
 SCRIPT = """
 import json, sys
 from unit.runs.test_determinism import digests
@@ -109,8 +109,8 @@ def test_runs_at_the_same_time_give_the_same_bytes(policy: str, tmp_path: Path) 
 
 @pytest.mark.parametrize("ending", ["csv", "parquet"])
 def test_arrow_may_use_as_many_threads_as_it_likes(ending: str, tmp_path: Path) -> None:
-    """A run uses one thread; its files are read and written with those of Arrow."""
-    count = 150_000  # fewer are read without threads
+    """A run uses one thread, and its files are read and written with threads of Arrow."""
+    count = 150_000  # fewer rows are read without threads
     row = np.arange(count)
     jobs = {
         "arrival_s": row * 0.25,

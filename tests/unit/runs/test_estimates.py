@@ -1,4 +1,4 @@
-"""The run option `estimates`: what a policy is told, by hand; what is refused."""
+"""Tests the run option `estimates`: the estimates by hand, and refusals."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def lab(*blocks: str) -> gl.Cluster:
 
 
 class Told(gl.Policy):
-    """Starts jobs as they come and notes what it is told of each on its arrival."""
+    """Starts jobs on arrival and records the estimate of each."""
 
     name: ClassVar[str] = "told"
     knowledge = "remaining"

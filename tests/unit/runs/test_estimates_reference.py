@@ -1,4 +1,4 @@
-"""Estimates in place of durations in the slow simulator: worked out by hand from runtime.md."""
+"""Tests estimates in the slow simulator, by hand from runtime.md."""
 
 from __future__ import annotations
 
@@ -34,9 +34,6 @@ def finishes(world: World, policy: str, **params: Any) -> dict[str, float]:
     return {row["job_id"]: row["finish_ns"] / 1e9 for row in rows}
 
 
-# Noise
-
-
 @pytest.mark.parametrize("policy", ["sjf", "ssf", "srtf", "srsf", "easy", "themis", "sjf-bsbf"])
 def test_noise_of_the_run_is_the_error_of_the_policy(policy: str) -> None:
     chance = random.Random(policy)
@@ -59,9 +56,6 @@ def test_an_error_of_both_is_refused() -> None:
     world = world_of([job("A", 0, 1, 5)], "1x1 g", estimates="noise:0.5")
     with pytest.raises(reference.OptionError):
         reference.run(world, "sjf", {"estimate_error": 0.5})
-
-
-# The limit of the user, and a table
 
 
 @pytest.mark.parametrize(("source", "column"), [("limit", "time_limit_s"), ("table", "estimate_s")])
@@ -146,11 +140,8 @@ def test_gittins_takes_the_distribution_of_the_estimates() -> None:
     assert given.services == [3 * S]  # type: ignore[union-attr]
 
 
-# History
-
-
 def estimates(jobs: list[World], source: str, *blocks: str) -> dict[str, float]:
-    """What a policy was told of each job, in seconds."""
+    """Return the estimate of each job in seconds."""
     ref = reference.Reference(
         world_of(jobs, *(blocks or ("8x1 g",)), estimates=source, estimate_default_s=99), "sjf"
     )
@@ -203,7 +194,7 @@ def test_a_history_ends_before_the_arrival() -> None:
 
 
 def test_an_estimate_is_made_at_the_arrival() -> None:
-    """On one GPU B waits for A; what A taught comes too late for it."""
+    """On one GPU B waits for A, whose duration comes too late for B's estimate."""
     jobs = [job("a", 0, 1, 10), job("b", 1, 1, 5), job("c", 30, 1, 5)]
     assert estimates(jobs, "user:last", "1x1 g") == {"a": 99, "b": 99, "c": 5}
 
@@ -230,9 +221,6 @@ def test_history_depends_on_what_has_finished_under_the_policy() -> None:
     assert estimates(jobs, "user:last", "1x1 g")["q"] == 5
     known = [*jobs[:3], job("q", 56.5, 1, 1)]
     assert estimates(known, "user:last", "1x1 g")["q"] == 1
-
-
-# Other policies
 
 
 def test_hadar_by_estimates() -> None:

@@ -1,4 +1,4 @@
-"""Every command makes specs and carries them out in one way: fed back they give the same bytes."""
+"""Tests that the specs of every command give the same bytes when they are run again."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def by_reproduce(out: Path) -> None:
 
 
 def by_reproduce_elastic(out: Path) -> None:
-    """Contenders with tables of their own in the cluster."""
+    """Run contenders that have their own tables in the cluster."""
     policies = ["sjf-bsbf", "pollux"]
     gl.reproduce.run("sjf-bsbf", quick=True, seeds=[0], policies=policies, out=out)
 
@@ -92,7 +92,7 @@ def saver(out: Path) -> Callable[[gl.Result], None]:
 
 
 def contents(folder: Path) -> dict[str, Any]:
-    """Return everything in a result folder but what a run measures on the clock."""
+    """Return everything in a result folder except measured times."""
     found: dict[str, Any] = {path.name: path.read_bytes() for path in folder.glob("*.parquet")}
     spec = json.loads((folder / "spec.json").read_text())
     measured = spec.pop("measured")
@@ -130,7 +130,7 @@ def test_the_spec_of_each_result_gives_its_bytes_again(
 
 @pytest.fixture
 def drawn(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Return the addresses of the traces that are drawn, as they are drawn."""
+    """Return the addresses of the drawn traces, in the order of drawing."""
     from gangline.trace.synth import generators
 
     found: list[str] = []

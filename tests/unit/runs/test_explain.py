@@ -1,4 +1,4 @@
-"""Why a job waited: explanations against the run, looked at GPU by GPU, and worlds by hand."""
+"""Tests explanations of waiting against the run, GPU by GPU, and in worlds by hand."""
 
 from __future__ import annotations
 
@@ -203,7 +203,7 @@ def test_scattered_gpus_are_no_place_under_slurm_if_gangs_must_be_on_one_server(
     strict = run("server")
     assert spans(strict.explain(2)) == [(1.0, 100.0, "no place", None)]
     assert spans(strict.explain(3)) == [(2.0, 100.0, "order", None)]
-    # a gang that may be scattered starts at once
+    # a gang that may be on several servers starts at once
     assert run("network").jobs["first_start_s"].to_pylist() == [0.0, 0.0, 1.0, 51.0]
 
 
@@ -247,7 +247,7 @@ def said_of(policy: str, job: int, lab: Any, jobs: Any, **given: Any) -> Explana
 
 
 def spans(said: Explanation) -> list[tuple[float, float, str | None, str | None]]:
-    """Return the reasons of a job: from, to, cause, other job."""
+    """Return the reasons of a job: begin, end, cause, other job."""
     found: list[tuple[float, float, str | None, str | None]] = []
     for wait in said.waits:
         for one in wait.stretches:
@@ -399,7 +399,7 @@ def test_jobs_that_the_end_of_the_run_cut_off(snapshot: Snapshot) -> None:
 
 
 def test_an_arrival_is_written_as_in_the_trace(snapshot: Snapshot) -> None:
-    """Seconds since 1970 stand in a CSV without separators, where one looks for them."""
+    """The CSV has seconds since 1970 without separators, so the explanation does, too."""
     epoch_s = 1_763_932_933
     jobs = table((epoch_s, 4, 1000), (epoch_s + 80_000, 4, 10))
     result = gl.simulate(LAB, jobs, "fifo", until_s=epoch_s + 500.0)

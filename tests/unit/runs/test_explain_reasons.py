@@ -1,4 +1,4 @@
-"""What policies say of jobs that wait, against the order of jobs in the tables, and by hand."""
+"""Tests the reasons of policies against the order of jobs in the tables, and by hand."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ SEARCHES: list[tuple[str, dict[str, Any], set[str]]] = [
 def test_explanations_of_searches_are_true(
     policy: str, params: dict[str, Any], wanted: set[str]
 ) -> None:
-    """`check_all` holds every reason against the run; these name what the policy decided by."""
+    """`check_all` compares every reason with the run; these reasons name the policy's measure."""
     worlds = gl.testing.small_worlds()
     causes: set[str] = set()
     chosen = (0, 3, 6) if "tier" not in params else (0,)
@@ -82,11 +82,11 @@ def test_every_declared_reason_is_held_against_the_run() -> None:
     code = inspect.getsource(explain_oracle)
     declared = {reason["name"] for entry in _core.registry() for reason in entry["reasons"]}
     unknown = {name for name in declared if f'"{name}"' not in code}
-    assert unknown == {"no share"}  # shares are in no table of a run
+    assert unknown == {"no share"}  # no table of a run contains shares
 
 
 def whole_steps() -> gl.Trace:
-    """Return jobs of whole iterations and no others."""
+    """Return only jobs of whole iterations."""
     rows = [(float(i * 37 % 101), 1 + i * 5 % 4, 60.0 * (1 + i * 7 % 9)) for i in range(24)]
     return gl.Trace.from_arrow(table(*sorted(rows)))
 
@@ -211,7 +211,7 @@ def test_gavel_fifo_waits_for_the_next_allocation(snapshot: Snapshot) -> None:
 
 
 class OneByOne(worlds.OneByOne):
-    """Says in words who comes first."""
+    """Gives the first job in words."""
 
     def why(self, view: gl.View, job: int) -> str | gl.Reason | None:
         first = view.running("job")[0]
@@ -293,7 +293,7 @@ def test_an_error_in_why_passes_untouched(at_s: float) -> None:
             return "it waits"
 
     result = gl.simulate(LAB, THREE, Broken())
-    if at_s > 60.0:  # it is not asked any more
+    if at_s > 60.0:  # the policy is not called any more
         assert result.explain(2).wait_s == 118.0
         return
     with pytest.raises(KeyError, match="no such user"):

@@ -1,4 +1,4 @@
-"""What people do with the objects of the library: pickle, hash, numpy's numbers, wrong types."""
+"""Tests uses of the library's objects: pickle, hash, numpy's numbers, wrong types."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def test_a_wrong_kind_of_object_is_named(
 
 
 class Recorded(worlds.OneByOne):
-    """What it records is the caller's."""
+    """A policy whose parameters come from the caller."""
 
     def __init__(self, params: Any = None, label: Any = "recorded") -> None:
         self._params = params

@@ -1,6 +1,6 @@
-"""Runs in which jobs undo each other's work: each finishes, is refused or stalls.
+"""Tests runs in which jobs undo each other's work: each finishes, is refused or stalls.
 
-A run that would end is never accused.
+A run that would end is never reported as a stall.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def jobs(*durations: float, **columns: list[Any]) -> pa.Table:
 
 
 class Turns(gl.Policy):
-    """All jobs but the first few take turns on one GPU; those few hold a server each."""
+    """All jobs except the first few take turns on one GPU; each of those few holds a server."""
 
     wake_on = ("round",)
 
@@ -100,7 +100,7 @@ def test_what_is_to_come_vouches_for_the_run() -> None:
 
 
 class Spread(Turns):
-    """Turns while one server is up; with two, a job on each."""
+    """Jobs take turns while one server is up; with two servers, each has a job."""
 
     def __init__(self) -> None:
         super().__init__(10.0)
@@ -205,7 +205,7 @@ TAKE_TURNS = [
 
 
 def drawn(seed: int) -> tuple[dict[str, Any], pa.Table, dict[str, Any]]:
-    """A world with checkpoints or costly restarts, often with failures, and more jobs than GPUs."""
+    """Draw a world with checkpoints or costly restarts, often failures, and many jobs."""
     draw = random.Random(seed)
     types = draw.choice([["g"], ["g"], ["g", "h"]])
     server = {"count": draw.randint(1, 3), "gpus": draw.choice([1, 2, 4])}

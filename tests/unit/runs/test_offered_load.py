@@ -1,4 +1,4 @@
-"""Offered load against counts by plain loops, worlds by hand, and bounds from prices."""
+"""Tests the offered load against counts by plain loops, worlds by hand, and price bounds."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ def test_packed_public_traces_by_a_plain_count(name: str, shared: Path) -> None:
 
 
 class Kind(NamedTuple):
-    """Jobs with as many GPUs and the same allowed types."""
+    """Jobs with the same number of GPUs and the same allowed types."""
 
     gpus: int
     allowed: tuple[str, ...] | None
@@ -200,7 +200,7 @@ def test_public_traces_on_every_preset(name: str, shared: Path) -> None:
 @pytest.mark.shared
 @pytest.mark.parametrize("number", range(1, 6))
 def test_traces_of_elasticflow_on_every_preset(number: int, shared: Path) -> None:
-    """No reader knows them: their columns are named by hand."""
+    """No reader knows these files, so their columns are given by hand."""
     names = {"submission_time": "arrival_s", "duration": "duration_s", "num_gpu": "gpus"}
     table = csv.read_csv(shared / f"traces/ms-elasticflow/cluster0{number}.csv.gz")
     trace = gl.Trace.from_arrow(table.rename_columns([names.get(n, n) for n in table.column_names]))
@@ -216,7 +216,7 @@ def test_venus_asks_for_what_its_collectors_measured(shared: Path) -> None:
 
 
 def mixed(*blocks: tuple[str, int, float]) -> gl.Cluster:
-    """A cluster of one server per type: name, GPUs, speed."""
+    """Return a cluster of one server for each type: name, GPUs, speed."""
     return gl.Cluster.from_dict(
         {
             "gpu_types": [{"name": n, "memory_gb": 16, "speed": speed} for n, _, speed in blocks],
@@ -232,7 +232,7 @@ def test_types_of_two_speeds_take_work_by_their_speed() -> None:
     found = gl.offered_load(lab, trace)
     assert found.load == pytest.approx(1.0)
     assert found.by_type == pytest.approx({"A": 1.0, "B": 1.0})
-    assert found.work_gpu_s == 150.0  # each on B
+    assert found.work_gpu_s == 150.0  # both jobs run on B
 
 
 def test_jobs_confined_to_a_type_load_it_and_leave_the_others_even() -> None:
@@ -528,7 +528,7 @@ def test_the_early_load_is_not_known_where_jobs_may_share_or_are_elastic(
 
 
 def test_servers_that_fail_at_random_prove_no_backlog() -> None:
-    """On average half of the time is lost; in a lucky draw nothing is."""
+    """On average half of the time is lost, but in some draws nothing is."""
     rows = worlds.jobs("0 2 90", "100 2 90")
     lab = gl.Cluster.homogeneous(servers=1, gpus=2).to_dict()
     lab["failures"] = {"mtbf_hours": 1.0, "mttr_hours": 1.0}
@@ -609,7 +609,7 @@ def test_a_backlog_is_said_to_be_left_only_where_every_policy_leaves_one() -> No
     assert len(said[True]) >= 60
     assert all(said[True])
     assert len(said[False]) >= 12
-    assert not all(said[False])  # "need not" is the truth
+    assert not all(said[False])  # "need not" is right
 
 
 def test_on_several_types_free_gpus_may_be_too_few_of_each(snapshot: Snapshot) -> None:

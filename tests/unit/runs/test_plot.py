@@ -1,4 +1,4 @@
-"""Figures and tables for papers: what is drawn, from which numbers, and which bytes are written."""
+"""Tests figures and tables for papers: their content, their numbers and their bytes."""
 
 from __future__ import annotations
 
@@ -150,7 +150,7 @@ def test_signs_that_latex_reads_are_escaped(tmp_path: Path) -> None:
 def test_texts_of_a_figure_are_escaped_for_latex(
     comparison: gl.Comparison, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Names of policies stand in legends and at ticks; a text with mathematics is TeX already."""
+    """Names of policies are in legends and at ticks; a text with mathematics is already TeX."""
     from matplotlib.figure import Figure
     from matplotlib.text import Text
 

@@ -1,4 +1,4 @@
-"""What policies build on, and what a world lacks of it."""
+"""Tests the premises of policies, and those that a world lacks."""
 
 from __future__ import annotations
 

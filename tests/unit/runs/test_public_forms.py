@@ -1,4 +1,4 @@
-"""Formats of which no file is at hand, in the very form in which their owners publish them.
+"""Tests formats without an available file in the form in which their owners publish them.
 
 The column names and their order, the keys and the forms of values are those that the public
 descriptions, and the public files where there are some, show; the values here are invented.

@@ -1,4 +1,4 @@
-"""Saved results: several writers, a writer that dies, and folders that are not whole."""
+"""Tests saved results: several writers, a killed writer, and incomplete folders."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def test_a_mixture_of_two_runs_is_no_result(tmp_path: Path) -> None:
 
 
 def dies_at(call: int, place: Path) -> bool:
-    """Save `srtf` in a process that is killed at its so-many-th rename or removal in the folder."""
+    """Save `srtf` in a process that is killed at the given rename or removal in the folder."""
     code = f"""
 import os, signal, sys, pathlib
 import gangline as gl
@@ -188,7 +188,7 @@ def test_a_loaded_result_has_all_that_the_saved_one_had(tmp_path: Path) -> None:
 def test_a_folder_may_be_called_after_estimates(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.chdir(tmp_path)  # Arrow takes a relative name with a colon for a URI
+    monkeypatch.chdir(tmp_path)  # Arrow reads a relative name with a colon as a URI
     folder = Path("user:mean:2")
     result = gl.simulate(LAB, TRACE, "sjf", estimates="user:mean:2")
     result.save(folder)
@@ -212,7 +212,7 @@ def test_the_checksums_are_those_of_other_tools(tmp_path: Path) -> None:
         assert state == {"bytes": len(data), "crc32": f"{zlib.crc32(data):08x}"}
 
 
-# Damage: what is changed in a saved result is told, or does no harm.
+# A change of a saved result is reported or does no harm.
 
 
 def put(value: Any, path: list[Any], new: Any) -> None:
@@ -222,7 +222,7 @@ def put(value: Any, path: list[Any], new: Any) -> None:
 
 
 def places(value: Any, at: tuple[Any, ...] = ()) -> list[list[Any]]:
-    """Return the path to everything inside a JSON value."""
+    """Return the paths of all values inside a JSON value."""
     inside = (
         list(value.items()) if isinstance(value, dict)
         else list(enumerate(value)) if isinstance(value, list) else []
@@ -331,7 +331,7 @@ def accept(folder: Path, name: str) -> None:
 
 
 def use(folder: Path, cluster: Path, out: Path, job: str) -> int:
-    """Use a result in every way there is; return how often it was refused."""
+    """Use a result in every possible way; return how often it was refused."""
     refused = 0
     calls: tuple[Callable[[], object], ...] = (
         lambda: gl.load_result(folder).check(),
@@ -428,7 +428,7 @@ def test_an_edited_spec_is_refused_by_every_reader(
         gl.load_result(place)
     with refused(gl.ResultError, snapshot):
         gl.RunSpec.load(place)
-    # A spec of one's own is a file without a seal.
+    # A user's own spec is a file without a seal.
     assert gl.RunSpec.load(place / "spec.json").policy.name == "las"
 
 

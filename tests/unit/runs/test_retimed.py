@@ -1,4 +1,4 @@
-"""Jobs that come and go on shared GPUs change the rates of the jobs on these GPUs only."""
+"""Tests that jobs on shared GPUs change only the rates of the jobs on these GPUs."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ CLUSTER = gl.Cluster.homogeneous(servers=6, gpus=4)
 
 
 def crowd(jobs: int) -> pa.Table:
-    """Jobs that want half as many GPUs again as there are."""
+    """Return jobs that need one and a half times the GPUs of the cluster."""
     rng = np.random.default_rng(5)
     gpus = rng.choice([1, 1, 2, 4, 8], jobs)
     duration_s = rng.lognormal(6.0, 1.0, jobs)
@@ -24,7 +24,7 @@ def crowd(jobs: int) -> pa.Table:
 
 
 def comings_and_goings(result: gl.Result) -> dict[tuple[int, int], Counter[float]]:
-    """Instants at which a job started or ended on each GPU, with how many did."""
+    """Return the instants at which jobs started or ended on each GPU, with their number."""
     found: dict[tuple[int, int], Counter[float]] = {}
     held: dict[tuple[str, int], list[dict[str, float]]] = {}
     for row in result.segments.to_pylist():

@@ -101,7 +101,8 @@ def run(policy: str, *models: str | None, **sharing: Any) -> gl.Result:
 
 
 def test_absent_pairs_are_listed_before_the_run(snapshot: Snapshot) -> None:
-    assert run("toy-share", "a", "b").summary["finished"] == 2  # no pair of a model with itself
+    # no job shares with a job of its own model
+    assert run("toy-share", "a", "b").summary["finished"] == 2
     with refused(ClusterError, snapshot):
         run("toy-share", "a", "b", "a")
     with refused(ClusterError, key="sharing", value=[("a", "(no model)"), ("(no model)", "a")]):
@@ -118,12 +119,12 @@ def test_absent_pairs_matter_only_where_jobs_may_share() -> None:
 @pytest.mark.parametrize("name", list(gl.policies.registry))
 def test_no_policy_has_an_overhead_of_its_own(name: str) -> None:
     jobs = worlds.jobs("0 1 900", "0 2 5", "1 2 7", "2 1 9", deadline_s=[5000.0] * 4)
-    # gavel-cost asks for a price
+    # gavel-cost needs a price
     priced = [{"name": "g", "memory_gb": 16, "price_per_hour": 2.0}]
     lab = cluster(gpu_types=priced, sharing={"xi": 1.5})
     result = gl.simulate(lab, jobs, name, on_infeasible="drop")
     assert result.summary["finished"] > 0
-    assert not any(result.jobs["overhead_s"].to_pylist())  # null of those that were dropped
+    assert not any(result.jobs["overhead_s"].to_pylist())  # dropped jobs have null
 
 
 BAD: list[tuple[dict[str, Any], str]] = [

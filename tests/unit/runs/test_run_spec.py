@@ -1,4 +1,4 @@
-"""A run as a value: its digest, its canonical form, and the same bytes again."""
+"""Tests a run as a value: its digest, its canonical form, and equal bytes when repeated."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ TABLES = ("jobs.parquet", "timeline.parquet", "segments.parquet")
 
 
 class OneByOne(gl.Policy):
-    """The oldest job that fits on one server, and no other."""
+    """Starts only the oldest job that fits on one server."""
 
     def __init__(self, first: int = 0) -> None:
         self.first = first
@@ -48,7 +48,7 @@ def bytes_of(folder: Path) -> dict[str, bytes]:
 
 
 def settled(folder: Path) -> dict[str, object]:
-    """spec.json without what a run measures on the clock."""
+    """Return spec.json without measured times."""
     spec = json.loads((folder / "spec.json").read_text())
     for key in ("measured", "seal", "files"):
         spec.pop(key)

@@ -1,4 +1,4 @@
-"""Run time as it is in the slow simulator: worked out by hand from runtime.md, and laws."""
+"""Tests noise and costs in the slow simulator, by hand from runtime.md, and their laws."""
 
 from __future__ import annotations
 
@@ -54,12 +54,10 @@ def rows_of(world: World, policy: str = "fifo", **params: Any) -> dict[str, Worl
 
 
 def drawn(seed: int, purpose: int, job: int, stretch: int = 0, counter: int = 0) -> float:
-    """A normal number, by the library's quantile in place of the twin's."""
+    """Return a normal number by the quantile of the standard library."""
     x = philox.uniform_u64(seed, purpose, job, stretch, counter)
     return NormalDist().inv_cdf(((x >> 12) + 0.5) / 2**52)
 
-
-# Costs
 
 KINDS = [
     {"first_start_s": 5},
@@ -77,9 +75,10 @@ KINDS = [
         (None, 1, "a", 5),
         ("m", 1, "a", 7),
         (None, 2, "a", 11),
-        ("m", 2, "a", 7),  # the model goes before the gang; the row of both has another cost
+        # the model takes precedence over the gang; the row of both has another cost
+        ("m", 2, "a", 7),
         (None, 1, "b", 13),
-        (None, 2, "b", 11),  # the gang goes before the type
+        (None, 2, "b", 11),  # the gang takes precedence over the type
         ("m", 1, "b", 17),
         ("other", 2, "b", 11),
     ],
@@ -172,9 +171,6 @@ def test_easy_counts_what_a_start_costs_on_the_type(seconds: int, first: int) ->
     assert rows["C"]["first_start_ns"] == first * S
 
 
-# Checkpoints
-
-
 def test_checkpoints_take_their_share_of_the_time() -> None:
     """2 s of each 10: 16 s of work take 20 s, of which 4 s are spent on checkpoints."""
     costs = {"checkpoint_s": 2}
@@ -209,9 +205,6 @@ def test_time_at_a_quota_is_not_lost() -> None:
     assert (ref.now, ref.jobs[0].lost_ns, ref.jobs[0].lost_work) == (10 * S, 3 * S, 3.0)
 
 
-# Noise
-
-
 def test_factors_of_a_job_and_of_its_stretches() -> None:
     """B stops A at 4: e^(0.3 z) for the job, times e^(0.2 z) for each stretch with its own z."""
     noise = {"job_noise": 0.3, "run_noise": 0.2}
@@ -228,7 +221,7 @@ def test_factors_of_a_job_and_of_its_stretches() -> None:
 
 
 def test_a_policy_is_told_the_durations_of_the_trace() -> None:
-    """With much noise too, jobs that all wait at 0 start in the order of their durations."""
+    """Even with much noise, jobs that all wait at 0 start in the order of their durations."""
     jobs = [job(str(i), 0, 1, seconds) for i, seconds in enumerate((5, 3, 4, 1, 2))]
     world = world_of(jobs, "1x1 g", runtime={"job_noise": 1.5, "run_noise": 1.0})
     begins = {name: row["first_start_ns"] for name, row in rows_of(world, "sjf").items()}
@@ -302,9 +295,6 @@ def test_an_elastic_job_is_slower_by_its_factor() -> None:
     assert finish(job_noise=0.3) == pytest.approx(wanted, abs=5)
 
 
-# Laws
-
-
 def world_by_chance(chance: random.Random, *, forks: bool = False) -> World:
     jobs = [
         job(
@@ -346,7 +336,8 @@ def test_progress_overhead_and_lost_work_add_up(policy: str) -> None:
         outcome = reference.run(world, policy, params)
         for row in outcome.jobs:
             mine = [s for s in outcome.segments if s["job_id"] == row["job_id"]]
-            parts = {(s["part"], s["start_ns"]): s for s in mine}.values()  # a server of each
+            # one server of each stretch
+            parts = {(s["part"], s["start_ns"]): s for s in mine}.values()
             held = sum(s["end_ns"] - s["start_ns"] for s in parts)
             overhead = sum(s["progress_ns"] - s["start_ns"] for s in parts)
             gpus = sum((s["end_ns"] - s["start_ns"]) * s["gpu_mask"].bit_count() for s in mine)
@@ -378,9 +369,6 @@ def test_options_that_do_nothing_change_nothing() -> None:
             for runtime in (None, still, rows)
         ]
         assert found[0] == found[1] == found[2]
-
-
-# Refusals
 
 
 @pytest.mark.parametrize(

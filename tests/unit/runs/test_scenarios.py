@@ -1,4 +1,4 @@
-"""Every scenario, run by the engine through the public Python API."""
+"""Runs every scenario in the engine through the public Python API."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every scenario, run by the slow simulator."""
+"""Runs every scenario in the slow simulator."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The Python face of one run, on worlds small enough to redo on paper."""
+"""Tests one run from Python, in worlds that are small enough to calculate by hand."""
 
 from __future__ import annotations
 
@@ -201,7 +201,7 @@ def test_a_run_that_was_stopped_before_a_job_was_done_is_saved_and_loaded(tmp_pa
     result = gl.simulate(LAB, JOBS, "fifo", until_s=0.5)
     again = gl.load_result(result.save(tmp_path / "out"))
     assert result.summary["finished"] == 0
-    assert math.isnan(again.summary["jct_mean_s"])  # null in the file: JSON has no NaN
+    assert math.isnan(again.summary["jct_mean_s"])  # the file has null, because JSON has no NaN
     assert [repr(value) for value in again.summary.values()] == [
         repr(value) for value in result.summary.values()
     ]
@@ -232,7 +232,8 @@ def test_same_spec_same_bytes(tmp_path: Path) -> None:
         assert one == two
     specs = [json.loads((folder / "spec.json").read_text()) for folder in folders]
     for spec in specs:
-        del spec["measured"], spec["files"]["summary.json"], spec["seal"]  # hold times of the clock
+        # these contain measured times
+        del spec["measured"], spec["files"]["summary.json"], spec["seal"]
     assert specs[0] == specs[1]
     assert specs[0]["trace"]["jobs"] == 3
 

@@ -1,4 +1,4 @@
-"""`gl.Simulation`: driven step by step, a run is the one that `gl.simulate` makes."""
+"""Tests that a `gl.Simulation` driven step by step equals the run of `gl.simulate`."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ LAB = gl.Cluster.homogeneous(servers=3, gpus=4)
 
 
 class Widest(gl.Policy):
-    """Largest gang first; counts its decisions."""
+    """Starts the largest gang first, and counts its decisions."""
 
     def __init__(self) -> None:
         self.decisions = 0
@@ -79,7 +79,7 @@ def same(one: gl.Result, other: gl.Result) -> None:
         {key: value for key, value in dict(result.summary).items() if key not in measured}
         for result in (one, other)
     )
-    assert repr(left) == repr(right)  # some are NaN
+    assert repr(left) == repr(right)  # some values are NaN
 
 
 def test_plans_from_outside_are_those_of_a_policy() -> None:

@@ -1,4 +1,4 @@
-"""Runs driven step by step, against values worked out by hand."""
+"""Tests runs driven step by step against values by hand."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def driven(
     rows: list[dict[str, Any]] | None = None,
     **run: Any,
 ) -> _core.Simulation:
-    """A run that carries out these orders, one list per decision."""
+    """Return a run that carries out these orders, one list for each decision."""
     named = [{"job_id": f"j{i}", "gpus": 1} | job for i, job in enumerate(jobs)]
     types = [{"name": "g", "memory_gb": 16, "speed": speed}]
     world: dict[str, Any] = {"cluster": {"gpu_types": types, **cluster}, "jobs": named}

@@ -1,4 +1,4 @@
-"""Runs that are stopped, that would never end, and what their timelines and shares say."""
+"""Tests stopped and endless runs, and their timelines and shares of time."""
 
 from __future__ import annotations
 
@@ -151,7 +151,7 @@ def test_makespan_and_shares_begin_with_the_first_job_that_takes_part() -> None:
 
 
 class Idle(gl.Policy):
-    """Starts nobody, and does not look when servers fail."""
+    """Starts no job, and does not wake when servers fail."""
 
     wake_on = ("arrival",)
 
@@ -167,7 +167,7 @@ def test_failures_without_end_do_not_hide_a_stall() -> None:
 
 
 class Patient(gl.Policy):
-    """Starts a job after so many rounds, and the next after so many more."""
+    """Starts a job after a number of rounds, and the next one after the same number again."""
 
     round_s = 1.0
     wake_on = ()

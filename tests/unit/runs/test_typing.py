@@ -1,4 +1,4 @@
-"""Scripts of users under `mypy --strict`: what is right passes, and a slip is an error."""
+"""Tests users' scripts under `mypy --strict`: right code passes, and a mistake is an error."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ world = gl.testing.World({"servers": []}, [{"job_id": "a", "gpus": 1}])
 again = world.simulate("fifo", until_s=9.0)
 done = gl.sweep({"grid": {"policy": ["fifo"]}}, save="summary", executor="local")
 """
-# One line, the code of the error, and what its message names.
+# One line of code, the code of the error, and a part of its message.
 WRONG = [
     ("gl.simulate(lab, jobs, restart=30)", "call-arg", "restart"),
     ('gl.simulate(lab, jobs, restart_s="30 s")', "arg-type", "restart_s"),
@@ -109,7 +109,7 @@ WRONG = [
 
 @pytest.fixture(scope="module")
 def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[str]]:
-    """What mypy says of each script, by its name; one run checks all."""
+    """Return mypy's output for each script, by name; one run checks all scripts."""
     folder: Path = tmp_path_factory.mktemp("scripts")
     (folder / "right.py").write_text(HEAD + RIGHT)
     for number, (line, _, _) in enumerate(WRONG):

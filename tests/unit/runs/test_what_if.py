@@ -1,4 +1,4 @@
-"""What would have become of a job: worlds by hand, and the changed worlds run by themselves."""
+"""Tests what-if: worlds by hand, and separate runs of the changed worlds."""
 
 from __future__ import annotations
 
@@ -189,7 +189,7 @@ def test_command(tmp_path: Path) -> None:
     asked = ("explain", "result", "--job", "small", "--what-if", "policy=sjf,servers=+1")
     done = gangline(*asked, "--json", cwd=tmp_path)
     found = json.loads(done.stdout)
-    # nothing waits for another: `wide` on the new server, `small` beside `first`
+    # no job waits: `wide` is on the new server, and `small` next to `first`
     assert [row["wait_s"] for row in found["rows"]] == [148.0, 0.0]
     assert found["rows"][1]["change"] == "policy sjf, 1 server more"
     shown = gangline(*asked, cwd=tmp_path)

@@ -1,4 +1,4 @@
-"""Advice from logs: worlds worked out by hand, and every number counted once more."""
+"""Tests advice from logs: worlds by hand, and an independent count of every number."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ SYNTH = "synth:pai?jobs=600&seed=3&max_gpus=16&users=12&load=1&cluster_gpus=64"
 
 
 def by_hand(**options: Any) -> Advice:
-    """Advise on the log above."""
+    """Return the advice on the log above."""
     table = pa.table({**JOBS, **OBSERVED})
     return gl.advise(ONE, table, ["sjf", "fifo"], servers=[1, 2], workers=1, **options)
 
@@ -122,7 +122,7 @@ class TestByHand:
             "sjf needs to know how long each job will run. Of the schedulers that do neither, fifo "
             "has the least mean wait, 1 h 17 min."
         )
-        assert said["users"] == (  # none is left of whom to say that their change is small
+        assert said["users"] == (  # no user is left whose change is small
             "Under sjf 2 of 3 users wait less than under fifo and 1 waits longer."
         )
         assert said["needs"].startswith("sjf needs to know how long each job will run: ")
@@ -312,7 +312,7 @@ class TestRefusals:
 
 @pytest.fixture(scope="module")
 def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Advise on a log by the command line; the folder is twice run over, as users do."""
+    """Advise on a log by the command line, twice into the same folder."""
     home: Path = tmp_path_factory.mktemp("advise")
     pq.write_table(log_of(SYNTH, "easy", seed=1), home / "log.parquet")
     world = ("--cluster", "lab.toml", "--policies", ",".join(SIX))
@@ -327,7 +327,7 @@ def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def checked(home: Path, kind: str) -> tuple[str, dict[str, Any]]:
-    """Return the text of a claim as it was printed, and the JSON of its own command."""
+    """Return the printed text of a claim, and the JSON of its own command."""
     claims = json.loads((home / "advice" / "advice.json").read_text())["claims"]
     number, claim = next((i, one) for i, one in enumerate(claims, 1) if one["kind"] == kind)
     printed = (home / "stdout.txt").read_text()
@@ -447,7 +447,7 @@ def test_the_numbers_of_the_page_survive_a_recount(saved: Path) -> None:
 
 
 class TestDefaults:
-    """`slurm` and `kueue` contend where they can do more than `fifo-skip`."""
+    """Tests that `slurm` and `kueue` contend if they can do more than `fifo-skip`."""
 
     @pytest.mark.parametrize(
         ("columns", "first"),

@@ -1,4 +1,4 @@
-"""The frozen suite, its ranks by knowledge, and that published numbers are those of this code."""
+"""Tests the frozen suite, its ranks by knowledge, and that published numbers are current."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from gangline.studies.bench import Bench
 
 ROOT = Path(__file__).resolve().parents[3]
-# Frozen: a changed suite is a new suite in a new file. The second hash is that of its rates.
+# The suite is frozen: a changed suite gets a new file. The second hash is that of its rates.
 DIGESTS = {
     1: (
         "5b78b20f327cc78203cc4164c1355166ceca9ee6eddfb2ffadacdf51d26728be",
@@ -226,7 +226,7 @@ def test_policies_with_durations_are_not_ranked_with_those_without(
     run = {row["policy"]: row for row in done.rows if row["run"]}
     assert run.keys() == {"fifo", "srtf", "srtf(estimate_error=1.0)", "las", "gittins"}
     assert run["fifo"]["speedup"] == 1.0
-    # a crowded world tells preemption by remaining time from the order of arrival
+    # a crowded world distinguishes preemption by remaining time from arrival order
     assert run["srtf"]["speedup_low"] > 2.0
     assert "A small part of suite 1" in sentences(done)[0]
     assert "1 world (philly, homogeneous, load 1.3, restarts of 60 s)" in sentences(done)[0]
@@ -270,19 +270,19 @@ MIXED = World("philly", "mixed", 1.3, 60.0)
 
 
 def test_no_published_row_is_stale(script: ModuleType) -> None:
-    """Every published policy does on a crowded world of several GPU types what its row says."""
+    """Every published policy has the values of its row in a crowded world of several types."""
     assert script.stale([(MIXED, 0)]) == []
 
 
 @pytest.mark.slow
 def test_no_published_row_is_stale_on_other_worlds(script: ModuleType) -> None:
-    """Each world once, with one seed or another."""
+    """Each world is run once with some seed."""
     cells = [(world, at % 5) for at, world in enumerate(load_suite(1).worlds())]
     assert script.stale(cells) == []
 
 
 def test_a_stale_row_is_told(script: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A row off by a millionth, one without a policy, and a policy without a row."""
+    """The stale rows are one off by a millionth, one without a policy, and a missing one."""
     then, rows = published.read_jct(1), published.read_rows(1)
     kept = ("fifo", "srtf", "srtf(estimate_error=1.0)")
     then, rows = {one: then[one] for one in kept}, {one: rows[one] for one in kept}
@@ -322,7 +322,7 @@ def test_published_results_are_whole() -> None:
 
 
 def test_the_suite_discriminates() -> None:
-    """Load, cluster and knowledge change which policy is good, and by how much."""
+    """The load, the cluster and knowledge change the best policy and its lead."""
     then = published.read_jct(1)
 
     def mean_s(label: str, **part: Any) -> float:

@@ -1,4 +1,4 @@
-"""Rows of the bench by others: the one that ships holds, and what is tampered with is found."""
+"""Tests submitted rows of the bench: the shipped one is valid, and a changed one is found."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def edit(path: Path, old: str, new: str) -> None:
 
 
 def rename_hash(row: Path, file: str, then: str) -> None:
-    """Have row.toml name the file as it is now, as a careful cheat would."""
+    """Change row.toml to the present hash of the file, as a careful cheater would."""
     edit(row / "row.toml", then, sha256(row / file))
 
 

@@ -1,4 +1,4 @@
-"""When jobs will start: queues by hand, a count of GPUs, the law of run times, and coverage."""
+"""Tests forecasts of starts: queues by hand, a count of GPUs, run times, and coverage."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def test_by_hand(
 def fifo(
     gpus: int, running: list[tuple[int, float]], waiting: list[tuple[int, float]]
 ) -> list[float]:
-    """Count GPUs: jobs are (GPUs, seconds left); each waits for all before it."""
+    """Return starts by counting GPUs: jobs are (GPUs, seconds left) in order of arrival."""
     ends = [(left, size) for size, left in running]
     heapq.heapify(ends)
     free, now, found = gpus - sum(size for size, _ in running), 0.0, []
@@ -334,7 +334,7 @@ def test_types_that_the_cluster_lacks_are_said() -> None:
 
 def test_a_policy_of_the_users_own_gives_its_words() -> None:
     class Nobody(gl.Policy):
-        """Start no job that is wide, and say so."""
+        """Starts no wide job, and gives this as the reason."""
 
         def decide(self, view: gl.View, changes: gl.Changes) -> gl.Plan:
             plan = gl.Plan(view)
@@ -375,7 +375,7 @@ def test_a_queue_in_which_none_waits() -> None:
 
 
 def test_coverage_under_fifo() -> None:
-    """Our own logs under fifo, where later jobs cannot matter: exactly 80 % in the long run."""
+    """Under fifo later jobs cannot matter, so the coverage is exactly 80 % in the long run."""
     for source in ("error", "history"):
         found = script.synthetic("fifo", source, 25)
         low, high = script.bounds(25, alpha=1e-4)

@@ -1,4 +1,4 @@
-"""Capacity plans: minimal by brute force, honest about curves that are not monotone."""
+"""Tests capacity plans: the minimum by brute force, and curves that are not monotone."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def test_an_exhaustive_search_finds_the_least_of_any_curve(
 def by_force(
     value: Callable[[gl.Result], float], bound: float, policy: str, sizes: range
 ) -> list[bool]:
-    """Return for each size whether a run of its own keeps the bound."""
+    """Return for each size whether a separate run keeps the bound."""
     kept = []
     for servers in sizes:
         lab = gl.Cluster.homogeneous(servers=servers, gpus=4)

@@ -1,4 +1,4 @@
-"""Plans and the offered load: brute force over every size, and no answer above 1 unless asked."""
+"""Tests plans and the offered load: brute force, and no answer above 1 by default."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def offered(address: str, gpus: int, rescale: float = 1.0) -> float:
 
 
 def values(address: str, servers: int, gpus: int, policy: str) -> dict[str, float] | None:
-    """Measure a run of its own; None where a job can never run."""
+    """Measure a separate run; None if a job can never run."""
     lab = gl.Cluster.homogeneous(servers=servers, gpus=gpus)
     try:
         jobs = gl.simulate(lab, address, policy).jobs
@@ -168,7 +168,7 @@ BUSY = "synth:philly?jobs=200&seed=3&max_gpus=8&load=2&cluster_gpus=32&max_durat
 def test_a_preempting_policy_starts_all_at_once_and_gets_no_absurd_answer(
     snapshot: Snapshot,
 ) -> None:
-    """The first start says nothing: on a few GPUs everything starts, and nothing gets on."""
+    """The first start has no meaning: on few GPUs all jobs start, but none makes progress."""
     naive = gl.plan_capacity(
         "8x4xG", BUSY, "tiresias", keep="queue_p95<1h", allow_overload=True, workers=1
     )

@@ -1,4 +1,4 @@
-"""Measurements of training loops on a CPU, the files made of them, and jobs that really run."""
+"""Tests measurements of training loops on a CPU, their files, and real runs of jobs."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ MODELS = ["mlp-large@64", "conv@4"]
 
 @pytest.fixture(scope="module", autouse=True)
 def _one_thread_each() -> object:
-    """Let no library spread a step over the cores that other tests use."""
+    """Limit libraries to one thread, because other tests use the other cores."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("OPENBLAS_NUM_THREADS", "1")
         yield
@@ -79,7 +79,7 @@ def is_alive(process: int) -> bool:
 
 
 def assert_ends(processes: list[int]) -> None:
-    """Wait until processes that are not ours have ended."""
+    """Wait until processes that are not our children have ended."""
     patience = time.monotonic() + 30.0
     while any(map(is_alive, processes)) and time.monotonic() < patience:
         time.sleep(0.05)

@@ -1,4 +1,4 @@
-"""Reproductions of papers: the arithmetic of their verdicts, and what the command leaves behind."""
+"""Tests reproductions of papers: the arithmetic of their verdicts, and their files."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ SMALL: dict[str, Any] = {"clusters": ["2x4"], "networks": ["dally-2024"], "workl
 PAIR = ["tiresias-oracle", "dally"]
 
 
-# A paper with no network of its own: what a new study needs.
+# A paper without its own network shows what a new study needs.
 TOY = Study(
     name="toy",
     title="A toy",
@@ -286,7 +286,7 @@ def test_bad_input_is_one_line_and_no_run(
 
 
 def test_a_cluster_too_small_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
-    """Before the first run, and without an option that this command does not have."""
+    """The error comes before the first run, and names no option that the command lacks."""
     assert main(["reproduce", "dally", "--quick", "--clusters", "4x4,1x1"]) == 3
     printed = capsys.readouterr()
     assert "up to 56 GPUs can never run here: 1x1 has 8" in printed.err

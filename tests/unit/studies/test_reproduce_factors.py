@@ -1,4 +1,4 @@
-"""Claims of averages: paired ratios, their intervals, variations, and the study of Hadar."""
+"""Tests claims of averages: paired ratios, intervals, variations, and the study of Hadar."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ def test_ratios_by_hand() -> None:
     assert everywhere["jct_mean_s", "fifo"].logs == pytest.approx(
         [math.log(2) / 2, math.log(8) / 2], rel=1e-12
     )
-    # where somebody needs nothing there is no ratio
+    # a value of 0 has no ratio
     assert ratios.ratios(TOY, [row("fifo", 0, 0.0, used=0.0), row("srtf", 0, 1.0)]) == []
 
 
@@ -180,7 +180,7 @@ def test_few_seeds_and_quick_runs_give_no_verdict() -> None:
     assert doubt(4) == "4 seeds: not conclusive"
     assert doubt(5) == ""
     assert doubt(10, quick=True) == "quick run: not conclusive"
-    assert TOY.doubt(TOY.full) == ""  # all seeds that the study has
+    assert TOY.doubt(TOY.full) == ""  # these are all seeds of the study
     for name in reproduce.STUDIES:
         study = reproduce.study(name)
         assert study.doubt(study.choose(Choice(), quick=True))
@@ -424,7 +424,7 @@ def test_a_rival_keeps_what_it_sets_itself() -> None:
 
 
 def test_the_study_of_hadare_has_its_closed_forms() -> None:
-    """One job alone: sum of speeds over the fastest, less a restart and a second a round."""
+    """For one job the ratio is the sum of speeds over the fastest, less the overheads."""
     study = reproduce.study("hadare")
     known = {*policies.registry, *policies.presets}
     assert all(one.policy in known for one in study.contenders)

@@ -1,4 +1,4 @@
-"""A study that is killed goes on where it was, and its numbers are those of one run."""
+"""Tests that a killed study continues where it was, with the numbers of one run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The study of SJF-BSBF: its worlds, and what holds in the mean over seeds."""
+"""Tests the study of SJF-BSBF: its worlds, and what holds in the mean over seeds."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def test_the_study_says_what_it_is_and_what_it_is_not() -> None:
 
 
 def test_what_holds_of_the_pair_rule_in_the_mean_over_seeds() -> None:
-    """Never per trace: a single workload may go either way."""
+    """This holds only in the mean, because single workloads differ."""
     made = reproduce.run(
         "sjf-bsbf",
         clusters=[f"xi-{xi}" for xi in ("1", "1.25", "1.5", "1.75", "2")],

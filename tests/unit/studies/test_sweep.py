@@ -1,4 +1,4 @@
-"""Sweeps: what is run, what is kept, and what a killed process leaves."""
+"""Tests sweeps: their runs, their files, and the leftovers of a killed process."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def write_policies(folder: Path, monkeypatch: pytest.MonkeyPatch, module: str) -
 
 
 def settled(folder: Path) -> dict[str, Any]:
-    """Bytes of all tables of a store, and what of spec and summary is not of the clock."""
+    """Return the bytes of all tables of a store, and spec and summary without measured times."""
     found: dict[str, Any] = {}
     for run in sorted((folder / "runs").iterdir()):
         spec = json.loads((run / "spec.json").read_text())

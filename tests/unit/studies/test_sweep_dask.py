@@ -1,4 +1,4 @@
-"""Sweeps on a Dask cluster."""
+"""Tests sweeps on a Dask cluster."""
 
 from __future__ import annotations
 

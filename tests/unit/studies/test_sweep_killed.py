@@ -1,4 +1,4 @@
-"""Sweeps whose processes are killed at random moments: nothing is lost, nothing repeated.
+"""Tests sweeps whose processes are killed at random: nothing is lost or repeated.
 
 `make test` kills a few times; `make soak` kills each kind of process a hundred times.
 """
@@ -27,14 +27,14 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 KILLS = int(os.environ.get("GANGLINE_SWEEP_KILLS", "3"))
-RUNS = 150  # of one sweep; when it is done another one begins
+RUNS = 150  # the runs of one sweep, after which another one begins
 PATIENCE_S = 180.0
 
 T = TypeVar("T")
 
 
 class Store:
-    """The results of sweeps that are killed; each look finds all that were there before."""
+    """The results of killed sweeps; each look must find all earlier results."""
 
     def __init__(self, folder: Path, policies: str, jobs: int = 300) -> None:
         self.out = folder / "out"
@@ -46,7 +46,7 @@ class Store:
         self._begin(0)
 
     def _begin(self, sweep: int) -> None:
-        """Describe other runs than before."""
+        """Describe new runs."""
         seeds = list(range(RUNS * sweep, RUNS * (sweep + 1)))
         self.sweep = sweep
         self.spec.write_text(
@@ -64,7 +64,7 @@ class Store:
         return len(there)
 
     def wait(self, process: subprocess.Popen[bytes]) -> bool:
-        """Wait for a result more and a moment; return whether the sweep still runs."""
+        """Wait for another result and a moment; return whether the sweep still runs."""
         before, deadline = self.look(), time.monotonic() + PATIENCE_S
         while self.look() == before and process.poll() is None:
             assert time.monotonic() < deadline, "no run was finished"
@@ -73,7 +73,7 @@ class Store:
         return process.poll() is None
 
     def pick(self, among: Sequence[T]) -> T:
-        """Draw one of several."""
+        """Draw one of several items."""
         return self._draw.choice(among)
 
     def end(self, code: int) -> None:
@@ -131,7 +131,7 @@ def test_a_killed_sweep_goes_on_and_repeats_nothing(tmp_path: Path) -> None:
 
 
 def workers_of(parent: int) -> list[psutil.Process]:
-    """Return the worker processes of a sweep; the helper that Python starts beside them is none."""
+    """Return the worker processes of a sweep, without the helper process of Python."""
     found = []
     for process in psutil.Process(parent).children():
         with suppress(psutil.Error):  # it ended meanwhile

@@ -1,4 +1,4 @@
-"""What a sweep tells: groups, means, intervals, paired differences, and how they are shown."""
+"""Tests summaries of sweeps: groups, means, intervals, paired differences, and their display."""
 
 from __future__ import annotations
 
@@ -48,23 +48,20 @@ def done(tmp_path_factory: pytest.TempPathFactory) -> Sweep:
 
 
 class NoStore:
-    """The store of a table that no run stands behind."""
+    """The store of a table without runs."""
 
     def offered_load(self, digest: str) -> None:
         assert digest
 
 
 def summary_of(rows: list[dict[str, Any]], keys: list[str], **more: Any) -> Summary:
-    """Return the summary of a table that is written down here."""
+    """Return the summary of a given table."""
     whole = [{"digest": "d", "status": "finished", **row} for row in rows]
     names = list(whole[0])
     table = pa.table({name: [row[name] for row in whole] for name in names})
     arguments: dict[str, Any] = {"by": None, "measures": ["jct_mean_s"], "baseline": None, **more}
     store: Any = NoStore()
     return summarise("by hand", table, keys, store, **arguments)
-
-
-# The numbers
 
 
 def test_the_summary_is_a_recount_of_the_table(done: Sweep) -> None:
@@ -238,9 +235,6 @@ def test_the_table_and_the_plain_values_hold_the_rows(done: Sweep) -> None:
     assert found._repr_html_().startswith("<table>")
 
 
-# The offered load
-
-
 def test_the_offered_load_is_that_of_each_run(done: Sweep) -> None:
     cluster = gl.Cluster.preset("pollux-64")
     rows = done.table.to_pylist()
@@ -273,9 +267,6 @@ def test_a_load_above_one_is_said(done: Sweep) -> None:
     assert "At rescale 0.8, the offered load is " in said
     assert "In all of them the load is above 1 only because long jobs run on after the" in said
     assert "also at rescale" in said
-
-
-# How it is shown
 
 
 def command(tmp_path: Path, grid: dict[str, Any], *more: str, name: str = "sw") -> list[str]:
@@ -422,7 +413,7 @@ def test_equal_errors_are_one_paragraph(tmp_path: Path, capsys: pytest.CaptureFi
 
 
 class Elements(HTMLParser):
-    """The elements of a page, what they load, and what they would run."""
+    """The elements of a page, their resources and their scripts."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -489,9 +480,6 @@ def test_the_page_has_a_table_a_figure_per_measure_and_what_was_run(
     (tmp_path / "mine.html").write_text("mine")
     with refused(ResultError, path=str(tmp_path / "mine.html")):
         write_page(done, summary, tmp_path / "mine.html")
-
-
-# Curves
 
 
 def test_a_curve_has_the_means_over_the_numbers_in_which_addresses_differ(tmp_path: Path) -> None:

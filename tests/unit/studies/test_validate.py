@@ -1,4 +1,4 @@
-"""Simulations held against what happened: a testbed worked out by hand, and broken tables."""
+"""Tests the comparison of simulations with a testbed: a world by hand, and broken tables."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ TRACE = gl.Trace.from_arrow(JOBS)
 
 
 def held(table: Mapping[str, Sequence[Any]] | None = None, /, **options: Any) -> Validation:
-    """Hold `fifo` against the testbed."""
+    """Compare `fifo` with the testbed."""
     return gl.validate(LAB, TRACE, "fifo", pa.table(dict(table or HAPPENED)), **options)
 
 
@@ -686,7 +686,7 @@ class TestWaits:
 
 
 class TestTheTraceItself:
-    """Without a table, what happened is what the trace says."""
+    """Tests the case without a table, in which the trace has the observed times."""
 
     def test_is_the_same_as_a_table(self) -> None:
         starts, finishes = ([*HAPPENED[name]] for name in ("first_start_s", "finish_s"))

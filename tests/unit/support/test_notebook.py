@@ -1,4 +1,4 @@
-"""What a notebook shows of clusters, traces, results and comparisons: small, whole, escaped."""
+"""Tests the display of objects in a notebook: small, complete, and escaped."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ NAMES = st.one_of(
 
 
 class Strict(HTMLParser):
-    """Refuse whatever is not a plain table, and tags that do not close in order."""
+    """A parser that refuses anything except plain tables, and tags that do not close in order."""
 
     def __init__(self, html: str) -> None:
         super().__init__()
@@ -73,7 +73,7 @@ def test_no_name_breaks_a_notebook(user: str, model: str, cluster: str, gpu: str
     try:
         shown = everything(user, model, cluster, gpu)
     except gl.GanglineError:
-        return  # a name that is refused is not shown either
+        return  # a refused name is not shown
     for thing in shown:
         html = thing._repr_html_()
         Strict(html)

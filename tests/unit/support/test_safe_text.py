@@ -1,4 +1,4 @@
-"""Text from files and names never steers a terminal, forges a line or floods a screen."""
+"""Tests that text from files and names never controls a terminal or floods a screen."""
 
 from __future__ import annotations
 
@@ -36,16 +36,16 @@ def test_what_is_safe_by_hand() -> None:
 
 
 def clean(text: str) -> None:
-    """Only printable characters and line ends, and no line that the data wrote."""
+    """Check for printable characters and line ends only, and for no line from the data."""
     assert all(c.isprintable() or c == "\n" for c in text), repr(text)
     assert not any(line.lstrip("│ ").startswith("FORGED") for line in text.split("\n")), text
-    is_json = text.startswith("{\n")  # for programs: whole
+    is_json = text.startswith("{\n")  # output for programs is not shortened
     assert is_json or max(map(len, text.split("\n"))) < 1500
 
 
 @pytest.fixture
 def evil(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder with hostile inputs; what is named as such is hostile in its name, too."""
+    """Return a folder with hostile inputs, some of which have hostile names."""
     monkeypatch.chdir(tmp_path)
     table = pa.table(
         {

@@ -1,4 +1,4 @@
-"""What commands print for people: units, field terms, names in full, and hints that lead on."""
+"""Tests the output of commands for people: units, terms, full names, and hints."""
 
 from __future__ import annotations
 

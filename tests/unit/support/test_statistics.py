@@ -1,4 +1,4 @@
-"""Intervals cover what they should, pairs shrink them, and seeds that change nothing are named."""
+"""Tests intervals: their coverage, the effect of pairs, and seeds that change nothing."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def test_every_measure_lies_within_its_range() -> None:
                 assert range_of(key).low <= value <= range_of(key).high, (row["policy"], key)
 
 
-# of tables, at 0.975
+# from tables, at 0.975
 @pytest.mark.parametrize(
     ("freedom", "quantile"),
     [(4, 2.776445), (5, 2.570582), (9, 2.262157), (19, 2.093024), (29, 2.045230), (120, 1.979930)],

@@ -1,4 +1,4 @@
-"""Tables in terminals of every width: numbers are never cut."""
+"""Tests tables in terminals of every width: numbers are never cut."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which Chromium `make browser` takes: none that cannot see the pages."""
+"""Tests the choice of a Chromium by `make browser`, which must be able to see the pages."""
 
 from __future__ import annotations
 

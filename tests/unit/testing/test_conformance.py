@@ -1,4 +1,4 @@
-"""Every policy of ours through the suite that others run on theirs."""
+"""Runs the public conformance suite on every policy of gangline."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def shares_gpus(name: str) -> bool:
-    """Whether a policy with its default parameters asks for the interference of co-runners."""
+    """Return whether a policy with default parameters needs slowdown factors."""
     lab = gl.Cluster.homogeneous(servers=1, gpus=1)
     job = pa.table({"arrival_s": [0.0], "gpus": [1], "duration_s": [1.0]})
     try:
@@ -49,7 +49,7 @@ VARIANTS: list[tuple[str, dict[str, Any]]] = [
     ("las", {"limits": [50.0, 300.0], "promote_knob": 1.0}),
     ("las", {"discretised": False, "las_quantum": 30.0}),
     ("gittins", {"limits": [50.0, 300.0], "delta": 40.0, "las_time": True}),
-    # Longer than a restart and a checkpoint interval: else two jobs take turns for ever.
+    # Turns are longer than a restart and a checkpoint interval, so that jobs make progress.
     ("toy-round", {"round_s": 40.0}),
     ("toy-timer", {"delay_s": 25.0}),
 ]
@@ -59,7 +59,7 @@ VARIANTS: list[tuple[str, dict[str, Any]]] = [
 def test_variants_keep_every_law(name: str, params: dict[str, Any]) -> None:
     worlds = gl.testing.small_worlds()
     if params.get("promote_knob"):
-        # Promoted for ever: who is preempted before each checkpoint never gets anywhere.
+        # A job that is promoted again and again could be preempted before each checkpoint.
         worlds = [world for world in worlds if "checkpoint_interval_s" not in world[2]]
     gl.testing.check_policy(name, worlds, params=params)
 
@@ -95,7 +95,7 @@ def test_a_head_that_blocks_others_is_no_work_conservation() -> None:
 
 @pytest.mark.parametrize("name", ["srtf", "las"])
 def test_checkpoints_without_failures_keep_every_law(name: str) -> None:
-    """What a preemption makes undone is done again: rate x time is more than the work."""
+    """Work that a preemption undoes is done again, so rate x time exceeds the work."""
     tight, trace, _ = gl.testing.small_worlds()[0]
     for interval_s in (1.0, 7.5, 25.0):
         world = (tight, trace, {"checkpoint_interval_s": interval_s, "restart_s": 2.0})

@@ -1,4 +1,4 @@
-"""The two commands of the README: what `make demo` compares really differs."""
+"""Tests that the policies that `make demo` compares really differ."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def variable(name: str) -> str:
 
 
 def offered_load(trace: gl.Trace, cluster: gl.Cluster) -> float:
-    """GPU-seconds asked for until the last arrival over GPU-seconds that there are."""
+    """Return the requested GPU-seconds over the available ones until the last arrival."""
     columns = {name: trace.table[name].to_numpy() for name in ("arrival_s", "gpus", "duration_s")}
     asked = float((columns["gpus"] * columns["duration_s"]).sum())
     return asked / (float(columns["arrival_s"].max()) * cluster.gpus_total)

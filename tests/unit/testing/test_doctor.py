@@ -1,4 +1,4 @@
-"""doctor: tells what is there and what is not, and never falls over."""
+"""Tests that doctor reports what is installed, and never fails itself."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_tables_for_people_with_the_line_that_installs() -> None:
 def test_a_library_of_an_extra_that_does_not_load_is_advised(tmp_path: Path) -> None:
     (tmp_path / "perfetto.py").write_text("raise ImportError('gone')\n")
     done = run(folder=tmp_path)
-    assert done.returncode == 0, done.stderr  # an extra may lack
+    assert done.returncode == 0, done.stderr  # an extra may be missing
     assert "Gantt charts" in done.stdout
     assert 'pip install --force-reinstall "gangline[gantt]"' in done.stdout
 

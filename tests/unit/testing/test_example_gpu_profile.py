@@ -1,4 +1,4 @@
-"""The kept results of examples/gpu_profile are those of its measurements."""
+"""Tests that the saved results of examples/gpu_profile are those of its measurements."""
 
 from __future__ import annotations
 

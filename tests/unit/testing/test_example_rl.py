@@ -1,4 +1,4 @@
-"""The agents of examples/rl_scheduling, and what the guide says of them."""
+"""Tests the agents of examples/rl_scheduling, and the numbers in the guide."""
 
 from __future__ import annotations
 

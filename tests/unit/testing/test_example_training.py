@@ -1,4 +1,4 @@
-"""The training loop of examples/hadare_training, on data of its own: numpy alone."""
+"""Tests the training loop of examples/hadare_training on generated data."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ LADDER = (10.0, 5.0, 2.0, 2.0, 1.0)
 
 
 def blobs(seed: int = 0) -> training.Task:
-    """Three classes around the corners of a triangle."""
+    """Return three classes around the corners of a triangle."""
     rng = np.random.default_rng(seed)
     labels = rng.integers(3, size=300)
     corners = np.array([[0.0, 2.0], [2.0, -1.0], [-2.0, -1.0]])

@@ -1,4 +1,4 @@
-"""Each law on tables made by hand: a good run passes, and one broken cell is caught by its law."""
+"""Tests each law on tables made by hand: a good run passes, and its law finds a broken cell."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SUMMARY = {"jobs": 3, "finished": 3, "dropped": 0, "jct_mean_s": 52.0 / 3, "gpu_
 
 
 def good() -> World:
-    """The run of test_audit.py, with its timeline."""
+    """Return the run of test_audit.py with its timeline."""
     timeline = {
         "t_s": [0.0, 10.0, 12.0, 15.0, 30.0],
         "gpus_total": [6] * 5,
@@ -46,7 +46,7 @@ def laws_of(world: World, summary: dict[str, Any] | None = None, **more: Any) ->
     return [law for law, _ in found]
 
 
-# What the audit does not look at, or what is broken there by types without servers.
+# These are not checked by the audit, or the tests of the audit break them without servers.
 BROKEN: list[tuple[str, Callable[[World], None]]] = [
     ("lost-job", cell("jobs", "status", 2, "unfinished")),
     ("order", cell("timeline", "t_s", 2, 5.0)),
@@ -140,7 +140,7 @@ ONE = worlds.columns("x 0 1 10")
 def run_of(
     rows: list[dict[str, Any]], *, given: dict[str, Any] | None = None, **jobs: list[Any]
 ) -> tuple[pa.Table, pa.Table, Trace]:
-    """Tables of finished jobs from their segments; what a row leaves out is the usual."""
+    """Return tables of finished jobs from their segments, with defaults for missing values."""
     usual = {"part": 0, "server": 0, "gpu_mask": 1, "rate": 1.0, "co_runner": "", "sub_batch": 0}
     segments = pa.Table.from_pylist([{"job_id": "x", **usual, **row} for row in rows])
     trace = ONE | (given or {})
@@ -301,7 +301,7 @@ def test_a_job_that_waits_beside_free_gpus_is_caught() -> None:
 
 
 def test_gpus_of_servers_that_are_down_are_not_free() -> None:
-    """The second server holds nothing, and is down all the time."""
+    """The second server has no job and is always down."""
     two = [{"count": 2, "gpu": "A", "gpus": 2, "rack": 0}]
     assert "work-conserving" in waits(0.0, servers=two)
     down = {"table": [{"server": 1, "down_s": 0.0}]}

@@ -1,4 +1,4 @@
-"""The pytest plug-in in a pytest of its own, and what it costs a pytest that does not use it."""
+"""Tests the pytest plug-in in a separate pytest, and its cost without marked tests."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_a_marked_test_runs_in_drawn_worlds_and_reports_the_smallest(tmp_path: P
 
 
 def test_the_plug_in_imports_nothing_heavy() -> None:
-    """What a pytest without marked tests loads for it: no module of ours but two empty packages."""
+    """Without marked tests, pytest loads only two empty packages of gangline."""
     code = (
         "import pytest, sys; before = set(sys.modules); import gangline.testing.plugin; "
         "print(sorted(set(sys.modules) - before))"

@@ -1,4 +1,4 @@
-"""Laws that policies claim: a policy that is wrong on purpose breaks each, and ours keep theirs."""
+"""Tests laws that policies claim: a wrong policy breaks each, and ours keep theirs."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ POLICIES = sorted({name for names in CLAIMS.values() for name in names})
 
 
 def world(*jobs: tuple[float, int, float], gpus: int = 1, servers: int = 1) -> World:
-    """A plain world; jobs as (arrival, GPUs, duration), named a, b, c."""
+    """Return a plain world of jobs (arrival, GPUs, duration) named a, b, c."""
     return World(
         {
             "gpu_types": [{"name": "A", "memory_gb": 16}],
@@ -35,7 +35,7 @@ def world(*jobs: tuple[float, int, float], gpus: int = 1, servers: int = 1) -> W
 
 
 def told(policy: Any, law: str, of: World) -> str | None:
-    """What a policy is told of one law in one world, None if it keeps it."""
+    """Return the report on one law in one world; None if the policy keeps it."""
     try:
         gl.testing.check_policy(policy, [of], laws=[law])
     except LawBroken as error:

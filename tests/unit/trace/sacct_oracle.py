@@ -1,4 +1,4 @@
-"""What a file of sacct says, by plain Python written from its manual, a record at a time."""
+"""Reads a file of sacct by plain Python, written from its manual, one record at a time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tables of any names: what `columns` maps, against values worked out by hand."""
+"""Tests tables with any column names, mapped by `columns`, against values by hand."""
 
 from __future__ import annotations
 

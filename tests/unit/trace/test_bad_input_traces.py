@@ -1,4 +1,4 @@
-"""Bad traces, one test each, through the command line: damaged files of each kind, bad values."""
+"""Tests bad traces through the command line: damaged files of each kind, bad values."""
 
 from __future__ import annotations
 
@@ -15,9 +15,7 @@ import pytest
 import gangline as gl
 from unit.cli.refusals import GOOD, HEADER, Refuse, refuse, run_on
 
-__all__ = ["refuse"]  # a fixture
-
-# Files of each kind, whole and damaged.
+__all__ = ["refuse"]  # this is a fixture
 
 
 def table() -> pa.Table:
@@ -84,7 +82,8 @@ def test_truncated_file(kind: str, kept: float, tmp_path: Path, refuse: Refuse) 
 @pytest.mark.parametrize("kind", KINDS)
 def test_corrupt_file(kind: str, tmp_path: Path, refuse: Refuse) -> None:
     data = bytearray(KINDS[kind])
-    for at in range(len(data) // 3, len(data) - 4, 7):  # the magic numbers at both ends stay
+    # the magic numbers at both ends do not change
+    for at in range(len(data) // 3, len(data) - 4, 7):
         data[at] ^= 0x5A
     (tmp_path / kind).write_bytes(bytes(data))
     refuse(*run_on(name_of(kind)), words=(kind,))
@@ -177,9 +176,6 @@ def test_bad_filter(flag: str, value: str, tmp_path: Path, refuse: Refuse) -> No
     (tmp_path / "t.csv").write_text(GOOD)
     name = flag.removeprefix("--").replace("-", "_").split("_")[0]
     refuse(*run_on("t.csv", "pollux-64", flag, value), words=(name,))
-
-
-# Where the file is not.
 
 
 def test_absent_file(refuse: Refuse) -> None:

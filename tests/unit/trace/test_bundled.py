@@ -1,4 +1,4 @@
-"""Traces that come with gangline are read by name, wherever the command runs."""
+"""Tests that bundled traces are read by name from any folder."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def test_a_bundled_trace_is_read_by_name_elsewhere(
     monkeypatch.chdir(tmp_path)
     trace = gl.read_trace(f"mini:{name}")
     assert len(trace) == rows
-    assert trace.reference.source == f"mini:{name}"  # and no folder of this machine
+    assert trace.reference.source == f"mini:{name}"  # the source contains no folder of this machine
 
 
 def test_a_saved_run_of_a_bundled_trace_repeats(tmp_path: Path) -> None:

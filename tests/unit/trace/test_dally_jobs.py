@@ -1,4 +1,4 @@
-"""Jobs of Dally's simulator: what its files mean, and drawn files against the simulator's rule."""
+"""Tests jobs of Dally's simulator: its files, and drawn files against its rule."""
 
 from __future__ import annotations
 

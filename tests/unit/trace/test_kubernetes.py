@@ -1,4 +1,4 @@
-"""Exports of Kubernetes: each kind of object, what counts once, and what is set aside."""
+"""Tests exports of Kubernetes: each kind of object, owned objects, and left-out ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""LSF's accounting log: each trap by itself, and drawn logs against a plain parser."""
+"""Tests LSF's accounting log: each special case, and drawn logs against a plain parser."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tasks of OpenDC workloads: both containers, old names, and drawn tables by a plain reader."""
+"""Tests tasks of OpenDC: both containers, old names, and drawn tables by a plain reader."""
 
 from __future__ import annotations
 

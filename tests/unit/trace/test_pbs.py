@@ -1,4 +1,4 @@
-"""Accounting logs of PBS: each trap by itself, and drawn logs against a plain parser."""
+"""Tests accounting logs of PBS: special cases, and drawn logs against a plain parser."""
 
 from __future__ import annotations
 

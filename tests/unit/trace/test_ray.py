@@ -1,4 +1,4 @@
-"""Lists of Ray's jobs: each trap by itself, and drawn lists against a plain count."""
+"""Tests lists of Ray's jobs: special cases, and drawn lists against a plain count."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The output of `sacct --json`: numbers of each version, and the same jobs as in the text."""
+"""Tests `sacct --json`: the numbers of each version, and the same jobs as in the text."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def test_options_of_the_text_are_refused(
 
 
 def as_json(row: dict[str, str]) -> dict[str, Any]:
-    """Return a record of the text as the JSON has it."""
+    """Return a record of the text in the form of the JSON."""
     number, task, part = row["JobID"].partition("+")[0], None, None
     array = {"job_id": 0, "task_id": sacct.unset(None), "task": ""}
     het: dict[str, Any] = {"job_id": 0, "job_offset": sacct.unset(None)}

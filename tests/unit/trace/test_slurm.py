@@ -1,4 +1,4 @@
-"""Slurm's accounting: each trap of sacct by itself, and drawn files against a plain parser."""
+"""Tests Slurm's accounting: special cases of sacct, and drawn files against a plain parser."""
 
 from __future__ import annotations
 
@@ -336,7 +336,7 @@ def _stamp(second: int) -> str:
 
 @st.composite
 def records(draw: st.DrawFn) -> list[dict[str, str]]:
-    """Draw jobs, their steps and attempts, as sacct lists them."""
+    """Draw jobs with steps and attempts in the form of sacct."""
     found = []
     for number in range(draw(st.integers(1, 8))):
         name = f"{number + 1}" + draw(st.sampled_from(["", "_3", "+0"]))

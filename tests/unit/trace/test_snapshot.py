@@ -1,4 +1,4 @@
-"""Queues at a moment: which jobs run, wait, and have run, from exports and from logs."""
+"""Tests queues at a moment, from exports and logs: running, waiting and finished jobs."""
 
 from __future__ import annotations
 
@@ -49,13 +49,14 @@ def test_squeue(tmp_path: Path) -> None:
     now = read_snapshot(path)
     assert now.trace.metadata["reader"] == "slurm"
     assert ids(now, now.running) == ["11"]
-    assert ids(now, now.pending) == ["12", "13"]  # by submission, whatever Slurm guesses of starts
+    # in order of submission, not of Slurm's estimated starts
+    assert ids(now, now.pending) == ["12", "13"]
     assert now.at_s == 7200.0  # 10:00, two hours after the first submission
     assert now.start_s[now.running].tolist() == [3600.0]
     assert now.trace.numbers("gpus").tolist() == [8, 8, 1]  # per node, times nodes
     assert now.trace.table["gpu_types"].to_pylist() == [["a100"], ["a100"], None]
     assert limits(now) == {"11": 7200.0, "12": 3600.0, "13": None}
-    assert now.trace.notes == {"cpu_job": 1}  # N/A is none
+    assert now.trace.notes == {"cpu_job": 1}  # N/A means no GPU
 
 
 def test_sacct(tmp_path: Path) -> None:
@@ -67,7 +68,7 @@ def test_sacct(tmp_path: Path) -> None:
     assert now.finish_s[now.finished].tolist() == [2400.0]
     assert now.at_s == 6300.0  # 08:00 and 45 min, from 07:00
     assert now.trace.notes == {"job_step": 1, "never_ran": 1}  # the cancelled job
-    with refused(TraceError):  # as ever, a trace has neither
+    with refused(TraceError):  # a trace contains neither
         gl.read_trace(path, status="running")
 
 
@@ -105,7 +106,7 @@ def test_a_table_with_other_names() -> None:
     )
     now = read_snapshot(table, 40, columns=names)
     assert (ids(now, now.running), ids(now, now.pending)) == (["a"], ["b", "c"])
-    # what is said of an open job is an estimate; what is said of one that ended is not
+    # the values of an open job are estimates, and those of an ended one are not
     assert limits(now) == {"a": 100.0, "b": 50.0, "c": None, "d": None}
     assert ids(now, now.finished) == ["d"]
 

@@ -1,4 +1,4 @@
-"""Synthetic traces: the engine against a plain twin, the published shapes, and its refusals.
+"""Tests synthetic traces: the engine against a plain version, the published shapes, refusals.
 
 The twin below is written from the description of the streams (random numbers by
 ``tests/reference/philox.py``); it also made the golden hashes of
@@ -121,7 +121,7 @@ def twin_poisson(seed: int, jobs: int, rate_per_h: float) -> list[int]:
 
 
 def twin_week(shape: str) -> list[float]:
-    """Weights of the hours of a week; their mean is 1."""
+    """Return the weights of the hours of a week; their mean is 1."""
     if shape == "uniform":
         return [1.0] * 168
     scale = 168.0 / (sum(HOURS[shape]) * sum(WEEKDAYS[shape]))
@@ -193,7 +193,7 @@ def twin(shape: str, seed: int, jobs: int) -> tuple[list[int], list[int], list[f
 
 
 def fnv1a(shape: str, seed: int, jobs: int) -> int:
-    """Hash of a trace as the Rust golden test takes it."""
+    """Return the hash of a trace, computed like in the Rust golden test."""
     value = 0xCBF29CE484222325
     for arrival, gpus, seconds in zip(*twin(shape, seed, jobs), strict=True):
         for number in (arrival, gpus, round(seconds * 1000.0)):
