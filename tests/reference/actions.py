@@ -1,4 +1,4 @@
-"""What a plan may hold."""
+"""Defines the actions of a plan."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ Tag = tuple[Any, ...]
 
 @dataclass(frozen=True, kw_only=True)
 class Terms:
-    """How a part runs: no sub-batch means the full batch, no overhead the run's.
+    """The terms of a part: by default the full batch and the overhead of the run.
 
-    No configuration of an elastic job means its traced total batch. With a quota it does at most so
-    much more work, then holds its GPUs idle.
+    No configuration of an elastic job means its traced total batch. With a quota it does at most
+    this much more work, then holds its GPUs idle.
     """
 
     part: int = 0
@@ -46,7 +46,7 @@ class Preempt:
 
 @dataclass(frozen=True)
 class Move(Terms):
-    """Take a part to other GPUs; to its own it is the same as Keep."""
+    """Move a part to other GPUs; a move to its own GPUs is the same as Keep."""
 
     job: int
     gpus: tuple[Gpu, ...]
@@ -54,7 +54,7 @@ class Move(Terms):
 
 @dataclass(frozen=True)
 class Keep(Terms):
-    """Change a part where it is: an overhead pauses it, and what it has done so far is safe."""
+    """Change a part on its GPUs: an overhead pauses it, and its work so far is safe."""
 
     job: int
 
@@ -64,7 +64,7 @@ Action = Start | Preempt | Move | Keep
 
 @dataclass
 class Plan:
-    """What a decision wants."""
+    """The actions of a decision."""
 
     actions: list[Action] = field(default_factory=list)
     wake: dict[Tag, int] = field(default_factory=dict)

@@ -1,4 +1,4 @@
-"""Every rule that a plan must keep; the state is not touched."""
+"""Checks every rule that a plan must keep, without changing the state."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from .engine import Reference
 
 OVERHEAD_MAX_NS = 4 * 10**18
-Places = dict[tuple[int, int], tuple[Gpu, ...]]  # by job and part
+Places = dict[tuple[int, int], tuple[Gpu, ...]]  # keyed by job and part
 Batches = dict[tuple[int, int], int | None]
 
 
@@ -51,7 +51,7 @@ def check(ref: Reference, plan: Plan) -> None:
 
 
 def check_action(ref: Reference, action: Action) -> None:
-    """Return whether the part is there, or not there yet, and the optional fields."""
+    """Check that the part exists, or does not exist yet, and check the optional fields."""
     job = ref.jobs[action.job]
     if job.status in ("finished", "dropped", "future"):
         rule = {"finished": "finished_job", "future": "not_arrived"}
@@ -79,7 +79,7 @@ def check_action(ref: Reference, action: Action) -> None:
 
 
 def check_gpus(ref: Reference, job: Job, gpus: tuple[Gpu, ...]) -> None:
-    """Return whether these GPUs are there and make a whole gang."""
+    """Check that these GPUs exist and make a whole gang."""
     if not gpus or any(len(gpus) not in ref.gangs(job, server) for server, _ in gpus):
         raise PlanError("gang_size", job.index)
     if len(set(gpus)) != len(gpus):
@@ -98,7 +98,7 @@ def check_gpus(ref: Reference, job: Job, gpus: tuple[Gpu, ...]) -> None:
 
 
 def check_servers(ref: Reference, places: Places) -> None:
-    """The parts of a forked job would be on servers of their own."""
+    """Check that the parts of a forked job would be on different servers."""
     for job in ref.jobs:
         servers = [gpus[0][0] for (index, _), gpus in places.items() if index == job.index]
         twice = [server for server in servers if servers.count(server) > 1]
@@ -107,7 +107,7 @@ def check_servers(ref: Reference, places: Places) -> None:
 
 
 def check_state(ref: Reference, places: Places, batches: Batches) -> None:
-    """Sharing limit, pairs and memory of the whole cluster as it would be."""
+    """Check the sharing limit, pairs and memory of the whole cluster after the plan."""
     on: dict[Gpu, list[tuple[int, int]]] = {}
     for key in sorted(places):
         for gpu in places[key]:

@@ -1,4 +1,4 @@
-"""Delay scheduling by level: one plain walk per decision, everything worked out again."""
+"""Implements delay scheduling by level: one plain walk for each decision, without caches."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Order = tuple[int, int, int]
 
 
 class Dally(Policy):
-    """Offers at every event, lease boundary and exact delay timer."""
+    """Makes offers at every event, lease boundary and exact delay timer."""
 
     names = ("dally",)
     wake_on = frozenset({"arrival", "completion", "capacity", "timer"})
@@ -59,7 +59,7 @@ class Dally(Policy):
         ref.overhead_per_gpu_ns = to_ns(self.p["overhead_per_gpu_s"])
 
     def place(self, job: Job, free: set[Gpu]) -> Gpus | None:
-        """Feasibility: whatever the levels allow, some place on the empty cluster is enough."""
+        """Test feasibility: a place on the empty cluster at any level is enough."""
         for t in job.types:
             pool = placement.pool_of(self.ref.servers, t, free)
             if sum(map(len, pool.slots.values())) >= job.gpus:
@@ -73,10 +73,8 @@ class Dally(Policy):
         self.history: dict[tuple[int, str], list[tuple[int, int]]] = {}
         self.check_turns("lease_s", self.lease)
 
-    # What a decision knows
-
     def score(self, job: Job) -> int:
-        """Mean locality over the time with GPUs, in 10^-12."""
+        """Return the mean locality over the time with GPUs, in units of 10^-12."""
         parts = list(job.localities)
         if job.status == "running":
             parts.append((job.only.kept, max(0, self.ref.now - since(job, job.only))))
@@ -89,7 +87,7 @@ class Dally(Policy):
         return sum(nearest(s * 1e12) * ns for s, ns in parts) // time
 
     def extent(self, job: Job) -> tuple[int, int]:
-        """G and Gr: the largest up server and rack over the job's types."""
+        """Return G and Gr: the largest server and rack that are up, over the job's types."""
         pools = [placement.pool_of(self.ref.servers, t, set()) for t in job.types]
         server = max(pool.largest for pool in pools)
         racks = [
@@ -104,7 +102,7 @@ class Dally(Policy):
         return 0 if job.gpus <= server else 1 if job.gpus <= rack else 2
 
     def delays(self, d: int) -> tuple[float, float]:
-        """T_r and T_n of a gang size in ns at this instant; infinity for never."""
+        """Return T_r and T_n of a gang size in ns at this instant; infinity for never."""
         if self.p["mode"] == "no_wait":
             return 0, 0
         if self.p["mode"] == "fully_consolidated":
@@ -123,7 +121,7 @@ class Dally(Policy):
         return nearest(count * float(self.lease))
 
     def tuned(self, d: int, level: str) -> int:
-        """Mean and deviations of the waits in the window, in whole leases, rounded up."""
+        """Return mean and deviations of the waits in the window, in whole leases, rounded up."""
         oldest = self.ref.now - self.leases(self.p["history_leases"])
         waits = [wait for at, wait in self.history.get((d, level), []) if at >= oldest]
         if not waits:
@@ -134,7 +132,7 @@ class Dally(Policy):
         return math.ceil(bound / float(n * self.lease))
 
     def may(self, job: Job, level: int, waited: int) -> bool:
-        """Return whether a job that has waited so long may use a level."""
+        """Return whether a job that has waited this long may use a level."""
         rack, network = self.now_delays[job.gpus]
         narrowest = self.narrowest(job)
         wide = waited >= network or narrowest == 2
@@ -142,12 +140,10 @@ class Dally(Policy):
             return wide
         return level == 0 or waited >= rack or narrowest >= 1 or wide
 
-    # Rooms
-
     def room(
         self, job: Job, level: int, unclaimed: set[Gpu], over: list[set[Gpu]], own: set[Gpu]
     ) -> Gpus | None:
-        """GPUs at a level: unclaimed ones of any type first, then with claims (first to last)."""
+        """Return GPUs at a level: unclaimed ones of any type first, then those with claims."""
         for claims in ([], over):
             for t in job.types:
                 found = self.room_on(job, level, unclaimed | own, claims, t)
@@ -208,7 +204,7 @@ class Dally(Policy):
         claims: list[set[Gpu]],
         own: set[Gpu],
     ) -> Gpus:
-        """Own slots, then unclaimed ones, then those of the last claim and so on; lowest first."""
+        """Return own slots, then unclaimed ones, then those of the last claim, lowest first."""
         found: list[Gpu] = []
         for server, n in counts.items():
             taken: list[Gpu] = []
@@ -218,8 +214,6 @@ class Dally(Policy):
             assert len(taken) == n
             found += taken
         return tuple(sorted(found))
-
-    # The decision
 
     def decide(self) -> Plan:
         ref, now = self.ref, self.ref.now
@@ -297,7 +291,7 @@ class Dally(Policy):
             take(job, found)
 
     def follow(self) -> None:
-        """Since when everybody waits; whose lease runs since when."""
+        """Update since when each job waits, and since when each lease runs."""
         for job in self.ref.jobs:
             if job.status == "waiting":
                 lost = job.last_stop
@@ -338,7 +332,7 @@ class Dally(Policy):
         return plan
 
     def timers(self) -> dict[Tag, int] | None:
-        """Boundaries of the leases that matter; ends of the delays that stand before room."""
+        """Return the boundaries of relevant leases, and the ends of delays before free GPUs."""
         ref, now = self.ref, self.ref.now
         self.follow()
         found: dict[Tag, int] = {}

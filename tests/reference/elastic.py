@@ -1,4 +1,4 @@
-"""Elastic jobs: what a model achieves by GPUs, servers and batch, and how its gradients change.
+"""Models elastic jobs: their rates by GPUs, servers and batch, and their gradient noise.
 
 Written from the description: a step's time, the progress that a sample of a large batch is worth,
 and the best split of a batch into passes.
@@ -17,26 +17,26 @@ if TYPE_CHECKING:
     from .philox import Maths
     from .world import GpuType, Job, Server, World
 
-BATCHES = 50  # total batches that are tried, in geometric steps
+BATCHES = 50  # the number of total batches that are tried, in geometric steps
 FIT = ("a_c", "b_c", "a_n", "b_n", "a_r", "b_r")
 
 
 class Config(NamedTuple):
-    """How a total batch is split: samples per GPU and pass, and passes beyond the first."""
+    """The split of a total batch: samples per GPU and pass, and passes beyond the first."""
 
     m: int
     a: int
 
 
 class Best(NamedTuple):
-    """A configuration and what it achieves."""
+    """A configuration and its goodput."""
 
     goodput: float
     config: Config
 
 
 class Noise(NamedTuple):
-    """Squared norm and variance of the gradient from a share of the work on."""
+    """The squared norm and the variance of the gradient from a share of the work on."""
 
     progress: float
     sqr: float
@@ -44,7 +44,7 @@ class Noise(NamedTuple):
 
 
 def efficiency(batch: float, init_batch: float, sqr: float, var: float) -> float:
-    """Progress of a sample relative to one of the initial batch."""
+    """Return the progress of a sample relative to one of the initial batch."""
     scale = batch / init_batch
     below = var / scale + sqr
     gain = (var + sqr) / below if below != 0 else 1.0
@@ -53,7 +53,7 @@ def efficiency(batch: float, init_batch: float, sqr: float, var: float) -> float
 
 @dataclass
 class Model:
-    """One row of ``[elastic.models]``."""
+    """A row of ``[elastic.models]``."""
 
     fit: dict[str, float]
     gamma: float
@@ -65,10 +65,10 @@ class Model:
     noise: list[Noise]
     maths: Maths
     known: dict[tuple[int, int, int], Best | None] = field(default_factory=dict)
-    smaller: dict[int, Model] = field(default_factory=dict)  # with smaller passes
+    smaller: dict[int, Model] = field(default_factory=dict)  # the same model with smaller passes
 
     def step_s(self, k: int, nodes: int, config: Config) -> float:
-        """Seconds of one step on k GPUs of so many servers."""
+        """Return the seconds of one step on k GPUs of this many servers."""
         fit = self.fit
         one_pass = fit["a_c"] + fit["b_c"] * config.m
         more = max(k - 2, 0)
@@ -81,18 +81,18 @@ class Model:
         return config.a * one_pass + p_norm(one_pass, net, self.gamma, self.maths)
 
     def throughput(self, k: int, nodes: int, config: Config) -> float:
-        """Samples per second."""
+        """Return the samples per second."""
         return k * config.m * (config.a + 1) / self.step_s(k, nodes, config)
 
     def goodput(self, k: int, nodes: int, config: Config, phase: int) -> float:
-        """Samples per second, each worth as much as one of the initial batch."""
+        """Return the samples per second, counted as samples of the initial batch."""
         batch = k * config.m * (config.a + 1)
         noise = self.noise[phase]
         worth = efficiency(batch, self.init_batch, noise.sqr, noise.var)
         return self.throughput(k, nodes, config) * worth
 
     def split(self, k: int, local: float) -> Config:
-        """Fewest passes of at most max_pass samples for so many samples per GPU."""
+        """Return the fewest passes of at most max_pass samples for these samples per GPU."""
         a = math.ceil(local / self.max_pass - 1e-8) - 1
         if k == 1 and local > self.init_batch:
             a = max(a, 1)
@@ -103,7 +103,7 @@ class Model:
         return self.min_pass <= config.m <= self.max_pass and batch >= self.init_batch
 
     def best(self, k: int, nodes: int, phase: int) -> Best | None:
-        """The batch of most goodput, the smallest on ties; None where none is possible."""
+        """Return the batch of the largest goodput, the smallest on ties; None if none fits."""
         key = (k, 1 if k == 1 else min(nodes, 2), phase)
         if key not in self.known:
             self.known[key] = self.find_best(*key)
@@ -122,7 +122,7 @@ class Model:
         return found
 
     def frozen(self, k: int, nodes: int, phase: int, batch: int) -> Best | None:
-        """The same where the total batch is given."""
+        """Return the same for a given total batch."""
         config = self.split(k, batch / k)
         if not self.is_allowed(k, config):
             return None
@@ -130,7 +130,7 @@ class Model:
 
 
 def read_noise(row: World) -> list[Noise]:
-    """Phases of gradient noise; a constant scale is one phase."""
+    """Return the phases of gradient noise; a constant scale is one phase."""
     if "noise" in row:
         return [Noise(*map(float, phase)) for phase in row["noise"]]
     scale = float(row.get("noise_scale", 4 * row["init_batch"]))
@@ -138,7 +138,7 @@ def read_noise(row: World) -> list[Noise]:
 
 
 def read_models(world: World, maths: Maths) -> dict[str, Model]:
-    """Models by label."""
+    """Return the models by label."""
     rows: dict[str, Any] = world.get("elastic", {}).get("models", {})
     found = {}
     for label, row in rows.items():
@@ -171,39 +171,39 @@ def read_models(world: World, maths: Maths) -> dict[str, Model]:
 
 @dataclass
 class Elastic:
-    """What makes a job elastic."""
+    """The facts that make a job elastic."""
 
     model: Model
-    gpus: int  # as traced
-    batch: int  # total, as traced
+    gpus: int  # the number in the trace
+    batch: int  # the total in the trace
     min_gpus: int
     max_gpus: int
-    speeds: list[float]  # of the GPU types
-    work: float = 0.0  # iterations at the initial batch
+    speeds: list[float]  # the speeds of the GPU types
+    work: float = 0.0  # in iterations at the initial batch
 
     def traced(self, k: int) -> Config:
-        """Split of the traced total batch over k GPUs."""
+        """Return the split of the traced total batch over k GPUs."""
         return self.model.split(k, self.batch / k)
 
     def rate(self, k: int, nodes: int, config: Config | None, phase: int, t: int) -> float:
-        """Iterations at the initial batch per second on GPUs of a type."""
+        """Return the iterations at the initial batch per second on GPUs of a type."""
         config = self.traced(k) if config is None else config
         goodput = self.model.goodput(k, nodes, config, phase)
         return goodput / self.model.init_batch * self.speeds[t]
 
     def left_at_knot(self, phase: int) -> float | None:
-        """Work left where a phase begins; None where there is no such phase."""
+        """Return the work left where a phase begins; None if there is no such phase."""
         if phase >= len(self.model.noise):
             return None
         return self.work * (1.0 - self.model.noise[phase].progress)
 
     def phase_at(self, left: float) -> int:
-        """The phase with so much work left."""
+        """Return the phase with this much work left."""
         knots = range(1, len(self.model.noise))
         return sum(left <= (self.left_at_knot(p) or 0.0) for p in knots)
 
     def mean_rate(self, servers: list[Server]) -> float:
-        """Rate over the whole work at the traced configuration, consolidated, at speed 1."""
+        """Return the rate over the whole work as traced, on one server at speed 1."""
         nodes = 1 if any(server.gpus >= self.gpus for server in servers) else 2
         model, config = self.model, self.traced(self.gpus)
         rates = [
@@ -220,10 +220,10 @@ class Elastic:
 
 
 def room(row: World, types: list[GpuType], fixed: float) -> float:
-    """Samples per GPU and pass that every GPU can hold which can hold the traced batch.
+    """Return the samples per GPU and pass that fit every GPU that fits the traced batch.
 
-    A part `fixed` of the memory does not depend on the batch. At least the traced batch: what does
-    not fit with it never runs.
+    A part `fixed` of the memory does not depend on the batch. The result is at least the traced
+    batch, because a job that does not fit with it never runs.
     """
     need, batch = float(row.get("memory_gb") or 0.0) * GIB, row["batch_size"]
     if need == 0.0 or fixed == 1.0:
@@ -234,7 +234,7 @@ def room(row: World, types: list[GpuType], fixed: float) -> float:
 
 
 def within(model: Model, most: float) -> Model:
-    """A model whose passes have no more samples than that."""
+    """Return the model with passes of at most that many samples."""
     if most >= model.max_pass:
         return model
     key = int(most)

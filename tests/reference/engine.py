@@ -1,4 +1,4 @@
-"""The slow simulator: every instant is worked out from scratch by plain walks."""
+"""The slow simulator, which computes every instant from scratch by plain walks."""
 
 from __future__ import annotations
 
@@ -33,13 +33,14 @@ if TYPE_CHECKING:
 
     from .policies import Policy
 
-IDLE_ROUNDS_MAX = 1000  # rounds in which nothing starts and nothing else can happen
-IDLE_TIMERS_MAX = 100_000  # the same for policies that wake themselves
+# the maximum number of rounds in which nothing starts and nothing else can happen
+IDLE_ROUNDS_MAX = 1000
+IDLE_TIMERS_MAX = 100_000  # the same limit for policies that wake themselves
 
 
 @dataclass
 class Outcome:
-    """Everything a run leaves behind; times are integer ns."""
+    """The results of a run; times are integers in ns."""
 
     jobs: list[dict[str, Any]]
     segments: list[dict[str, Any]]
@@ -55,13 +56,13 @@ class Outcome:
 
 @dataclass
 class PairShare:
-    """What a run counts of jobs side by side."""
+    """The counts of a run about jobs that share GPUs."""
 
-    gpu_ns: int = 0  # of GPUs that hold two jobs
-    part_ns: int = 0  # of parts with a co-runner
-    xi_ns: float = 0.0  # the same, times their slowdown factor
-    starts: int = 0  # of parts that have a co-runner right after it
-    sub_batches: int = 0  # starts below the full batch
+    gpu_ns: int = 0  # the time of GPUs that hold two jobs
+    part_ns: int = 0  # the time of parts with a co-runner
+    xi_ns: float = 0.0  # the same time, multiplied by the slowdown factor
+    starts: int = 0  # starts of parts that then have a co-runner
+    sub_batches: int = 0  # starts with less than the full batch
 
 
 def is_shared(gpus: tuple[Gpu, ...], residents: dict[Gpu, list[Job]]) -> bool:
@@ -74,7 +75,7 @@ WAKES = frozenset({"arrival", "completion", "capacity", "timer", "round"})
 
 
 class Reference:
-    """One run, step by step: ``advance``, then ``decide`` or ``apply``, until ``advance`` is None.
+    """A run, step by step: ``advance``, then ``decide`` or ``apply``, until ``advance`` is None.
 
     ``policy=None`` leaves the decisions to the caller; the world's ``[sharing] max_share``
     (default 1) then bounds sharing, ``wake_on`` and ``round_s`` say when it is asked, and ``forks``
@@ -104,7 +105,7 @@ class Reference:
         self.seed = int(run.get("seed", 0))
         self.run_time = RunTime(world, self.types, self.servers, self.maths)
         self.estimates = Estimates(world, self.jobs, self.maths)
-        self.overhead_per_gpu_ns = 0  # of restarts, where the policy says so
+        self.overhead_per_gpu_ns = 0  # the overhead of restarts, if the policy sets it
         interval = run.get("checkpoint_interval_s")
         self.checkpoint_ns = None if interval is None else to_ns(interval)
         self.count_arrivals = tuple(map(to_ns, run.get("count_arrivals", ()))) or None
@@ -127,10 +128,12 @@ class Reference:
         self.round_ns = None if round_s is None else to_ns(round_s)
         self.max_share = int(self.rates.options.get("max_share", 1))
         self.forks = forks
-        self.parts_lost: list[tuple[int, int]] = []  # (job, part) since the last decision
-        self.changes: list[tuple[str, int]] = []  # (kind, job or server) since the last decision
-        self.idle_fitting: list[tuple[int, int]] = []  # (instant, idle GPUs that would do)
-        self.kinds: set[str] = set()  # of the events of this instant
+        self.parts_lost: list[tuple[int, int]] = []  # (job, part) pairs since the last decision
+        # (kind, job or server) pairs since the last decision
+        self.changes: list[tuple[str, int]] = []
+        # pairs of an instant and the idle GPUs that would be enough
+        self.idle_fitting: list[tuple[int, int]] = []
+        self.kinds: set[str] = set()  # the kinds of the events of this instant
         self.company = PairShare()
         self._read_failures(world["cluster"].get("failures", {}))
         self._read_capacity(world["cluster"].get("capacity", []))
@@ -181,7 +184,8 @@ class Reference:
             job.status = "dropped"
 
     def _read_failures(self, spec: World) -> None:
-        self.capacity: list[tuple[int, int, int, bool]] = []  # (instant, sequence, server, up)
+        # tuples of instant, sequence, server and up
+        self.capacity: list[tuple[int, int, int, bool]] = []
         self.sequence = 0
         self.mtbf: tuple[float, float] | None = None
         for row in sorted(spec.get("table", []), key=lambda row: to_ns(row["down_s"])):
@@ -195,7 +199,7 @@ class Reference:
                 self._next_failure(server, 0)
 
     def _read_capacity(self, rows: list[World]) -> None:
-        """From each instant on the first so many servers are there; one that leaves has failed."""
+        """Read how many servers are present from each instant on; a leaving server fails."""
         there = len(self.servers)
         for row in rows:
             at, count = to_ns(row["at_s"]), row["servers"]
@@ -217,8 +221,6 @@ class Reference:
         )
         self._push_capacity(after + max(1, to_ns(seconds)), server, up=k % 2 == 1)
 
-    # What policies ask
-
     def waiting(self) -> list[Job]:
         return [j for j in self.jobs if j.status == "waiting"]
 
@@ -235,13 +237,13 @@ class Reference:
         }
 
     def gang(self, job: Job, server: int) -> int:
-        """GPUs of a part of a job on a server."""
+        """Return the GPUs of a part of a job on a server."""
         if self.policy is None or not 0 <= server < len(self.servers):
             return job.gpus
         return self.policy.copy_size(server) or job.gpus
 
     def gangs(self, job: Job, server: int) -> range:
-        """GPUs that a part of a job may have on a server."""
+        """Return the numbers of GPUs that a part of a job may have on a server."""
         size = self.gang(job, server)
         return job.sizes if size == job.gpus else range(size, size + 1)
 
@@ -262,7 +264,7 @@ class Reference:
         types: Iterable[int] | None = None,
         gpus: int | None = None,
     ) -> int:
-        """Overhead of the job's next start or move, on types of GPU; by default the largest."""
+        """Return the overhead of the job's next start or move on GPU types or, by default, any."""
         kinds = job.types if types is None else types
         if job.first_start is None:
             return self.run_time.largest("first_start_s", job, kinds, gpus)
@@ -273,20 +275,18 @@ class Reference:
         return again + due + self.overhead_per_gpu_ns * job.gpus
 
     def longest_restart(self, job: Job) -> int:
-        """The most that a start after the first may cost."""
+        """Return the largest cost of a start after the first."""
         again = self.run_time.largest("restart_s", job, job.types)
         stop = 0 if self.forks else self.run_time.largest("stop_s", job, job.types)
         return again + stop + self.overhead_per_gpu_ns * job.gpus
 
     def types_at(self, gpus: tuple[Gpu, ...]) -> set[int]:
-        """GPU types of a place."""
+        """Return the GPU types of a place."""
         return {self.servers[server].type for server, _ in gpus}
 
     def left_now(self, job: Job) -> float:
-        """Remaining work at this instant."""
+        """Return the remaining work at this instant."""
         return parts.left_at(job, self.now)
-
-    # The loop
 
     def done(self) -> bool:
         return all(j.status in ("finished", "dropped") for j in self.jobs)
@@ -322,7 +322,7 @@ class Reference:
         self._carry_out(actions if isinstance(actions, Plan) else Plan(list(actions)))
 
     def _events_to_come(self) -> list[int]:
-        """Times of all that will happen without the policy."""
+        """Return the times of all events that will occur without the policy."""
         times = [j.next_at for j in self.running() if j.next_at < NEVER]
         times += [at for at, _, server, up in self.capacity]
         if self.max_share > 1 and not self.rates.options["overhead_interferes"]:
@@ -358,7 +358,7 @@ class Reference:
                     company.part_ns += at - self.now
                     company.xi_ns += part.xi * (at - self.now)
         if at in (*self._events_to_come(), *self.timers.values()):
-            self.steady = False  # whatever happens, a policy in rounds may want to see
+            self.steady = False  # a policy in rounds may need to see any event
         self.now, self.before_first = at, False
         kinds = self.kinds = set()
         for job in self.running():
@@ -369,7 +369,7 @@ class Reference:
             elif job.next_at == at and job.elastic is not None:
                 self._cross_knot(job)
             elif job.next_at == at:
-                self._pause(job)  # wakes nobody
+                self._pause(job)  # this wakes no policy
         for event in sorted(e for e in self.capacity if e[0] == at):
             self.capacity.remove(event)
             if self._change_capacity(event[2], up=event[3]):
@@ -423,7 +423,7 @@ class Reference:
         self.events.append((self.now, "finish", job.job_id, ()))
 
     def _pause(self, job: Job) -> None:
-        """An overhead is over, or quotas are used up: those GPUs are held at rate 0."""
+        """Handle the end of an overhead, or used-up quotas, whose GPUs are held at rate 0."""
         used_up = [p.number for p in job.parts.values() if p.used_up_at == self.now]
         parts.settle(job, self.now, used_up)
         for number in used_up:
@@ -433,7 +433,7 @@ class Reference:
             self._open_row(part, 0.0)
 
     def _cross_knot(self, job: Job) -> None:
-        """The gradient noise of an elastic job changes; this wakes nobody."""
+        """Change the gradient noise of an elastic job, which wakes no policy."""
         assert job.elastic is not None
         part = job.only
         parts.settle(job, self.now)
@@ -446,8 +446,6 @@ class Reference:
         told = self.rates.base(job, part.gpus, part.config) * part.kept / part.slow
         self._open_row(part, told * part.works / part.pace)
         self._name_co_runners(job, part, self.residents())
-
-    # Starting, stopping, rows
 
     def _open_row(self, part: Part, rate: float) -> None:
         part.rate, part.row_from, part.row_batch = rate, self.now, part.pass_batch
@@ -540,15 +538,13 @@ class Reference:
         if action.overhead_ns is not None:
             parts.book(job, part, self.now)
             part.progress_from = self.now + action.overhead_ns
-            part.stretches = []  # what is done is safe
+            part.stretches = []  # the work done so far is safe
         if action.quota is not None:
             part.quota, part.paused = action.quota, False
         if part.paused:
             self._open_row(part, 0.0)
         else:
             part.rate = None
-
-    # Plans
 
     def _carry_out(self, plan: Plan) -> None:
         assert self.pending, "no instant is waiting for a decision"
@@ -599,7 +595,7 @@ class Reference:
             self.events.append((self.now, "move", job.job_id, tuple(sorted(action.gpus))))
 
     def _count_forks(self, before: dict[int, set[int]]) -> None:
-        """A forked job was preempted if it lost all its parts, moved if its servers differ."""
+        """Count a forked job as preempted if it lost all parts, as moved if its servers differ."""
         for index, servers in before.items():
             job = self.jobs[index]
             after = {s for s, _ in job.gpu_set}
@@ -607,7 +603,7 @@ class Reference:
             job.migrations += bool(after) and after != servers
 
     def _count_company(self, plan: Plan) -> None:
-        """Starts, and moves to other GPUs, beside others and below the full batch."""
+        """Count starts, and moves to other GPUs, with co-runners and below the full batch."""
         residents = self.residents()
         for action in plan.actions:
             if isinstance(action, Start | Move):
@@ -618,7 +614,7 @@ class Reference:
                     self.company.sub_batches += part.sub_batch != job.batch
 
     def _retime(self) -> None:
-        """Re-time all parts at another rate than before, write the time line, check."""
+        """Re-time all parts whose rate changes, write the timeline, and check the state."""
         residents = busy = self.residents()
         if not self.rates.options["overhead_interferes"]:
             busy = {g: [j for j in here if self._works(j, g)] for g, here in residents.items()}
@@ -650,7 +646,7 @@ class Reference:
         self._check_invariants(residents)
 
     def _name_co_runners(self, job: Job, part: Part, residents: dict[Gpu, list[Job]]) -> None:
-        """Note the jobs beside a part as its row opens."""
+        """Record the co-runners of a part when its row opens."""
         others = {o.index for g in part.gpus for o in residents[g]} - {job.index}
         part.co_runners = tuple(sorted(others))
 
@@ -673,7 +669,7 @@ class Reference:
             self.timeline.append(row)
 
     def _idle_while_fitting(self, residents: dict[Gpu, list[Job]]) -> int:
-        """Idle GPUs of types that have enough of them for some gang that waits."""
+        """Return the idle GPUs of types that have enough of them for some waiting gang."""
         idle = [0] * len(self.types)
         for server, slot in self.every_gpu():
             idle[self.servers[server].type] += (server, slot) not in residents
@@ -688,7 +684,7 @@ class Reference:
         return self.policy is None or self.policy.copy_size(server) is None
 
     def _least_gang(self, job: Job, t: int) -> float:
-        """Fewest GPUs of a type that the job can use at a time."""
+        """Return the fewest GPUs of a type that the job can use at a time."""
         if job.elastic is not None:
             return job.gpus if t in job.usable else math.inf
         gangs = [
@@ -699,7 +695,7 @@ class Reference:
         return min((g for g in gangs if job.copies[g].get(t, 0.0) > 0), default=math.inf)
 
     def _check_invariants(self, residents: dict[Gpu, list[Job]]) -> None:
-        """The laws of a run: capacity, whole gangs, memory, no GPU given twice."""
+        """Check the laws of a run: capacity, whole gangs, memory, no GPU allocated twice."""
         up = self.every_gpu()
         for gpu, here in residents.items():
             assert gpu in up, "a job sits on a server that is down"
@@ -719,10 +715,8 @@ class Reference:
             assert job.status != "future" or job.arrival > self.now
             assert job.status != "running" or job.next_at > self.now
 
-    # The result
-
     def outcome(self) -> Outcome:
-        """Return what happened so far, in canonical orders."""
+        """Return the results so far, in canonical orders."""
         self.check_totals()
         events = sorted(
             self.events,
@@ -776,7 +770,7 @@ class Reference:
         }
 
     def check_totals(self) -> None:
-        """GPU time given equals the sum over segments; nobody is lost."""
+        """Check that GPU time equals the sum over segments and that no job is lost."""
         for job in self.jobs:
             mine = [s for s in self.segments if s["job"] == job.index]
             given = sum((s["end_ns"] - s["start_ns"]) * s["gpu_mask"].bit_count() for s in mine)

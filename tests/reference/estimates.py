@@ -23,7 +23,7 @@ class Estimates:
         self.seed = int(run.get("seed", 0))
         self.sigma = 0.0
         self.history: re.Match[str] | None = None
-        self.fixed: dict[int, int] = {}  # job -> estimate, for all but noise
+        self.fixed: dict[int, int] = {}  # estimate by job, for all kinds except noise
         self.default = to_ns(run.get("estimate_default_s", 3600.0))
         self.kind = str(run.get("estimates", "exact"))
         column = {"limit": "time_limit_s", "table": "estimate_s"}.get(self.kind)
@@ -112,7 +112,7 @@ class Estimates:
         """Return the factor on times and work left at any rate; ``left`` is the true work left."""
         if sigma > 0:
             return self.draw(job, sigma)
-        if job.index not in self.fixed or job.best_rate <= 0:  # it can run nowhere
+        if job.index not in self.fixed or job.best_rate <= 0:  # the job can run nowhere
             return 1.0
         alone = max(1, nearest(left / job.best_rate * 1e9))
         return float(self.left_ns(job, alone, 0.0)) / float(alone)

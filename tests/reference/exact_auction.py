@@ -1,4 +1,4 @@
-"""Themis with ``auction = "milp"``: bids by tier, and where the winners go."""
+"""Implements themis with ``auction = "milp"``: bids by tier, and places of the winners."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ AUCTIONEERS: list[Any] = []
 
 
 class Exact:
-    """One auction after the other."""
+    """Holds one auction after the other."""
 
     def __init__(self, policy: Themis) -> None:
         self.policy = policy
@@ -54,7 +54,7 @@ class Exact:
                 {server: at for at, server in enumerate(servers)},
             )
         ]
-        # own GPUs, then narrow tiers, wide gangs first; equal ones in the order of their bids
+        # own GPUs, then narrow tiers, then wide gangs; equal ones in the order of their bids
         won.sort(key=lambda one: ((one[0]["tier"] + 1) % 4, -one[0]["job"].gpus))
         for by_rule in (True, False):
             given = self.places(won, set(free), by_rule)

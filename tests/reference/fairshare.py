@@ -1,4 +1,4 @@
-"""Fair share of users by the tree of their accounts: decayed usage, fair tree, classic formula.
+"""Computes the fair share of users in a tree of accounts: fair tree and classic formula.
 
 Sources: Slurm's pages "Fair Tree Fairshare Algorithm" (2019-01-16) and "Classic Fairshare
 Algorithm" (2019-06-11).
@@ -23,11 +23,11 @@ class Node:
     name: str
     is_user: bool
     shares: float = 1.0
-    usage: float = 0.0  # of a user; of an account it is the sum of its children
+    usage: float = 0.0  # the usage of a user; that of an account is the sum of its children
     children: list[Node] = field(default_factory=list)
 
     def sort(self) -> None:
-        """Put children into the order in which everything is added up."""
+        """Put children into the order in which numbers are added."""
         self.children.sort(key=lambda node: (node.is_user, node.name))
         for child in self.children:
             child.sort()
@@ -45,12 +45,12 @@ class Node:
 
 
 def ratio(part: float, whole: float) -> float:
-    """Return a part of a whole, 0 of nothing."""
+    """Return the ratio of a part to a whole; 0 for a whole of 0."""
     return part / whole if whole > 0 else 0.0
 
 
 def levels(parent: Node) -> dict[Node, float]:
-    """Level fair share of each child: its part of the shares over its part of the usage."""
+    """Return the level fair share of each child: its part of the shares over that of the usage."""
     shares = total([child.shares for child in parent.children])
     usage = total([child.usage for child in parent.children])
     found = {}
@@ -61,7 +61,7 @@ def levels(parent: Node) -> dict[Node, float]:
 
 
 def fair_tree(root: Node) -> dict[Node, float]:
-    """Rank of every user over their number, the best user at 1.0."""
+    """Return the rank of every user divided by their number; the best user has 1.0."""
     count = len(root.users())
     ranks: dict[Node, int] = {}
 
@@ -84,7 +84,7 @@ def fair_tree(root: Node) -> dict[Node, float]:
 def classic(
     root: Node, dampening: float, power: Callable[[float, float], float] = math.pow
 ) -> dict[Node, float]:
-    """Half for who used just its part, more for who used less."""
+    """Return 1/2 for a user that used exactly its share, and more for one that used less."""
     found: dict[Node, float] = {}
 
     def visit(parent: Node, shares: float, effective: float | None) -> None:

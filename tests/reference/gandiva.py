@@ -1,4 +1,4 @@
-"""Time slices on shared GPUs: every group is looked at in every decision."""
+"""Implements time slices on shared GPUs; every decision looks at every group."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from .world import Gpu, Job
 
 Gpus = tuple["Gpu", ...]
-Kind = tuple[int, int, str]  # GPU type, gang size, what the rule makes it wait for
+Kind = tuple[int, int, str]  # GPU type, gang size, tier that the rule makes it wait for
 TIERS = ("server", "rack", "network")
 NARROW = ("consolidate", "yarn", "whole_servers", "skew")
 
@@ -27,9 +27,9 @@ class Member:
 
     job: Job
     joined: int
-    start_at: int  # run time it is taken to have had when it joined
-    executed: int  # what it had really run by then
-    has_run: bool = False  # on these GPUs
+    start_at: int  # the run time that it is assumed to have had when it joined
+    executed: int  # its real run time at that time
+    has_run: bool = False  # whether it has run on these GPUs
 
     def run_time(self, now: int) -> int:
         return self.start_at + self.job.progress_ns(now) - self.executed
@@ -37,7 +37,7 @@ class Member:
 
 @dataclass
 class Group:
-    """GPUs and those who take turns on them."""
+    """GPUs and the jobs that take turns on them."""
 
     kind: Kind
     gpus: Gpus
@@ -93,12 +93,10 @@ class Gandiva(Policy):
         if self.p["max_residents"] > 1 and checkpoint is not None and checkpoint > self.quantum:
             raise PolicyError("quantum_s", field="quantum_s", value=self.p["quantum_s"])
         self.switch = None if self.p["switch_s"] is None else to_ns(self.p["switch_s"])
-        self.groups: list[Group] = []  # in the order in which they were made
-        self.claims: dict[int, Kind] = {}  # server -> who claimed it
+        self.groups: list[Group] = []  # in the order of their creation
+        self.claims: dict[int, Kind] = {}  # the group that claimed each server
         self.sums: dict[tuple[Any, ...], float] = {}
         self.joins = 0
-
-    # The cluster as the groups have it
 
     def free(self) -> set[Gpu]:
         return self.ref.every_gpu() - {gpu for g in self.groups for gpu in g.gpus}
@@ -120,7 +118,7 @@ class Gandiva(Policy):
         return (t, job.gpus, waits)
 
     def new_place(self, job: Job, t: int) -> Gpus | None:
-        """GPUs of one type for a new group."""
+        """Return GPUs of one type for a new group."""
         free, d = self.free(), job.gpus
         if self.p["max_residents"] > 1 and self.p["placement"] in NARROW:
             pool = placement.pool_of(self.ref.servers, t, free)
@@ -150,7 +148,7 @@ class Gandiva(Policy):
         self.claim(group)
 
     def join(self, job: Job) -> None:
-        """To the group with the fewest residents, if one has room."""
+        """Let a job join the group with the fewest residents, if one has room."""
         room = []
         for order, t in enumerate(job.types):
             for index, group in enumerate(self.groups):
@@ -162,8 +160,6 @@ class Gandiva(Policy):
             least = min(m.run_time(self.ref.now) for m in group.members)
             group.members.append(self.member(job, least))
 
-    # Turns
-
     def overhead(self, member: Member, group: Group) -> int:
         if self.switch is not None and member.has_run:
             return self.switch
@@ -173,7 +169,7 @@ class Gandiva(Policy):
         return self.ref.overhead(member.job, self.ref.types_at(group.gpus))
 
     def base(self, group: Group) -> int:
-        """When all that run make progress."""
+        """Return when all running jobs make progress."""
         now, found = self.ref.now, []
         for m in group.members:
             if m.job not in group.running:
@@ -196,7 +192,7 @@ class Gandiva(Policy):
         return (*group.kind[:2], *sorted([a.model or "", b.model or ""]))
 
     def worth(self, group: Group, a: Job, b: Job) -> bool | None:
-        """Return whether two jobs should run together; None if a trial must tell."""
+        """Return whether two jobs should run together; None if this needs a trial."""
         rates, t = self.ref.rates, group.kind[0]
         used = rates.memory(a, None) + rates.memory(b, None)
         if not rates.can_pair(a, b, t) or used > self.ref.types[t].memory:
@@ -236,10 +232,8 @@ class Gandiva(Policy):
         elif group.turn_end is None:
             group.turn_end = max(self.base(group) + self.quantum, group.trial_end or 0)
 
-    # Migration
-
     def spread(self) -> bool:
-        """Give a resident of the most crowded group GPUs of its own."""
+        """Give its own GPUs to a resident of the most crowded group."""
         best: tuple[Any, ...] | None = None
         for index, group in enumerate(self.groups):
             for m in group.movable():
@@ -284,10 +278,8 @@ class Gandiva(Policy):
         self.set_end(group)
         return True
 
-    # The decision
-
     def follow(self) -> bool:
-        """Let go of those who left and of servers that failed; whether a job has finished."""
+        """Remove jobs that left and servers that failed; return whether a job has finished."""
         ref = self.ref
         for group in list(self.groups):
             for m in list(group.members):
@@ -301,7 +293,7 @@ class Gandiva(Policy):
         return any(job.finish == ref.now for job in ref.jobs)
 
     def end_trials(self) -> bool:
-        """Measure the pairs whose trial ends now; whether any turn or trial ends."""
+        """Measure the pairs whose trial ends now; return whether any turn or trial ends."""
         ended = False
         for group in self.groups:
             ended |= self.ref.now in (group.turn_end, group.trial_end)

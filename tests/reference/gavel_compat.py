@@ -1,4 +1,4 @@
-"""The public Gavel simulator's timing, modelled from its description: no engine, no GPUs, counts.
+"""Models the public Gavel simulator's timing from its description, with counts of GPUs only.
 
 Time is in whole nanoseconds, which changes nothing that the public results show. Rounds begin where
 the last micro-task of the round before ends. An allocator is any function that takes the active
@@ -23,13 +23,13 @@ FIXED_ORDER = ("v100", "p100", "k80")
 
 @dataclass
 class CompatJob:
-    """What the model knows of a job."""
+    """The facts about a job in the model."""
 
     index: int
     arrival_ns: int
     gpus: int
     steps: int
-    rates: tuple[float, ...]  # steps per second of the whole gang, by type
+    rates: tuple[float, ...]  # the steps per second of the whole gang, by type
     weight: float = 1.0
     left: int = 0
     finish_ns: int | None = None
@@ -40,7 +40,7 @@ class CompatJob:
 
 @dataclass
 class CompatOutcome:
-    """Finish instants by job, and how often what happened."""
+    """The finish instants by job, and counts of events."""
 
     finish_ns: list[int]
     rounds: int
@@ -55,7 +55,7 @@ def span_ns(steps: float, rate: float) -> int:
 def fifo_perf(
     jobs: Sequence[CompatJob], capacity: Sequence[int], names: Sequence[str]
 ) -> list[list[float]]:
-    """All of the fastest type with room, in order of arrival; the first without room ends it."""
+    """Give jobs all of the fastest type with room by arrival, up to the first without room."""
     free, rows = list(capacity), [[0.0] * len(capacity) for _ in jobs]
     for job, row in zip(jobs, rows, strict=True):
         room = [t for t in range(len(free)) if free[t] >= job.gpus]
@@ -69,7 +69,7 @@ def fifo_perf(
 
 
 class Compat:
-    """One run."""
+    """A run of the model."""
 
     def __init__(
         self,
@@ -117,7 +117,7 @@ class Compat:
             self.last_reset = 0
 
     def land(self) -> None:
-        """Book the micro-tasks in flight; the round began where the one before it ended."""
+        """Book the micro-tasks in flight; the round began where the previous one ended."""
         for finish, job, t, steps in self.flight:
             spent = finish - self.previous_end
             job.held_ns[t] += spent
@@ -177,7 +177,8 @@ class Compat:
         for t in self.order():
             left = self.capacity[t]
             queue = [(self.claim(job, t), job) for job in self.active]
-            queue.sort(key=lambda e: e[0], reverse=True)  # stable: ties in order of admission
+            # the sort is stable, so ties keep the order of admission
+            queue.sort(key=lambda e: e[0], reverse=True)
             for (priority, _, _), job in queue:
                 if left == 0:
                     break

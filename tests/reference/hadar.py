@@ -1,7 +1,7 @@
-"""Hadar, written from the description: prices, the dual subroutine, full scans for every choice.
+"""Implements Hadar from its description: prices, the dual subroutine, and full scans.
 
-A state of the plan under construction is the number of free GPUs of each server. Nothing is kept
-between decisions but the epoch and whether the plan is held.
+A state of the plan under construction is the number of free GPUs of each server. Only the epoch and
+whether the plan is held are kept between decisions.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from .engine import Reference
     from .world import Gpu, Job
 
-Counts = dict[int, int]  # server -> GPUs
-State = tuple[int, ...]  # free GPUs by server
+Counts = dict[int, int]  # the number of GPUs by server
+State = tuple[int, ...]  # the free GPUs by server
 EQUAL = 1e-12
 
 CHOICES: dict[str, tuple[str, ...]] = {
@@ -46,7 +46,7 @@ PRESETS: dict[str, dict[str, Any]] = {
 
 
 def is_equal(x: float, y: float) -> bool:
-    """Equal but for the noise of floats."""
+    """Return whether two floats are equal except for rounding."""
     return abs(x - y) <= EQUAL * max(abs(x), abs(y))
 
 
@@ -60,13 +60,13 @@ def whole_from(value: Any, least: int) -> bool:
 
 
 def utility(ask: float, seconds: float) -> float:
-    """U = A / d."""
+    """Return the utility U = A / d."""
     return ask / seconds if seconds > 0 else math.inf
 
 
 @dataclass(frozen=True)
 class Bidder:
-    """What prices depend on in an active job: W, A, t_max, arrival, and rates by group."""
+    """The facts about an active job that prices depend on."""
 
     arrival: int
     width: int
@@ -77,13 +77,13 @@ class Bidder:
 
 
 def slots_max(work: float, rates: list[float], round_ns: int) -> int:
-    """Slots on the slowest type."""
+    """Return the slots on the slowest type."""
     return math.ceil(work / (min(rates) * (round_ns / 1e9)))
 
 
 @dataclass
 class Epoch:
-    """Start of the horizon, and its length in rounds."""
+    """The start of the horizon, and its length in rounds."""
 
     base: int
     rounds: int
@@ -107,7 +107,7 @@ def next_epoch(old: Epoch | None, now: int, round_ns: int, bidders: list[Bidder]
 def least_price(
     factor: float, bidders: list[Bidder], end: int, rounds: float, capacity: int
 ) -> float:
-    """U_min, the price of a GPU of an empty server."""
+    """Return U_min, the price of a GPU of an empty server."""
     widest = min(float(b.slots_max * b.width) for b in bidders)
     worth = min(
         utility(b.ask, (end - b.arrival) / 1e9) / float(b.slots_max * b.width) for b in bidders
@@ -116,7 +116,7 @@ def least_price(
 
 
 def most_price(bidders: list[Bidder], group: int) -> float:
-    """U_max of a group: the greatest utility that a GPU of it could have."""
+    """Return U_max of a group: the largest utility that one of its GPUs could have."""
     values = [
         utility(b.ask, b.work / rate) / b.width for b in bidders for rate in b.rates.get(group, [])
     ]
@@ -126,7 +126,7 @@ def most_price(bidders: list[Bidder], group: int) -> float:
 def unit_price(
     least: float, most: float, given: int, capacity: int, maths: Maths | type[Maths] = PLATFORM
 ) -> float:
-    """Price of the next GPU of a server of which so many are given out."""
+    """Return the price of the next GPU of a server with this many allocated GPUs."""
     if most <= least:
         return least
     if given == capacity:
@@ -136,14 +136,14 @@ def unit_price(
 
 @dataclass(frozen=True)
 class Offer:
-    """A place for a job, and what it is worth."""
+    """A place for a job, and its value."""
 
     counts: Counts
     rate: float
     utility: float
     cost: float
-    stays: bool = False  # candidate 0
-    by_rule: bool = False  # candidate 0, taken by the stay rule
+    stays: bool = False  # whether this is candidate 0
+    by_rule: bool = False  # whether the stay rule chose candidate 0
 
     @property
     def payoff(self) -> float:
@@ -152,7 +152,7 @@ class Offer:
 
 @dataclass(frozen=True)
 class Branch:
-    """Decisions about the first jobs of the queue, or about the last."""
+    """The decisions about the first or the last jobs of the queue."""
 
     free: State
     value: float = 0.0
@@ -165,7 +165,7 @@ class Branch:
 
 
 def is_better(new: Branch, old: Branch) -> bool:
-    """Larger sum of payoffs; then more jobs; then lower cost."""
+    """Return whether it has the larger sum of payoffs, then more jobs, then the lower cost."""
     if not is_equal(new.value, old.value):
         return new.value > old.value
     if new.taken != old.taken:
@@ -174,7 +174,7 @@ def is_better(new: Branch, old: Branch) -> bool:
 
 
 class Hadar(Policy):
-    """Prices per server and GPU type; a job runs where its utility exceeds its cost."""
+    """Sets prices for each server and type; a job runs where its utility exceeds its cost."""
 
     names = ("hadar", "hadar-paper", "hadar-ttd", "hadar-jct")
     wake_on = frozenset({"round"})
@@ -222,14 +222,12 @@ class Hadar(Policy):
         return self.defaults | PRESETS[name]
 
     def place(self, job: Job, free: set[Gpu]) -> tuple[Gpu, ...] | None:
-        """GPUs of one type, or of all usable ones where types are mixed."""
+        """Return GPUs of one type, or of all usable types if types are mixed."""
         for types in [[t] for t in job.types] + [job.types] * self.p["mix_types"]:
             mine = sorted(gpu for gpu in free if self.ref.servers[gpu[0]].type in types)
             if len(mine) >= job.gpus:
                 return tuple(mine[: job.gpus])
         return None
-
-    # What a job is worth
 
     def arrived(self, job: Job) -> None:
         """Fix the time that the job would take on its even share of the GPUs of this instant."""
@@ -239,7 +237,7 @@ class Hadar(Policy):
         )
 
     def even_share(self, job: Job, n: int, gpus: set[Gpu]) -> float:
-        """Work over the rate on an even share; 0 where there is no such rate."""
+        """Return the work over the rate on an even share; 0 if there is no such rate."""
         if not gpus:
             return 0.0
         mean = 0.0
@@ -250,11 +248,11 @@ class Hadar(Policy):
         return work / (mean * min(1.0, len(gpus) / (n * job.gpus))) if mean > 0 else 0.0
 
     def best(self, job: Job) -> float:
-        """Rate on the fastest usable type, however few GPUs of it there are."""
+        """Return the rate on the fastest usable type, even if it has too few GPUs."""
         return max(job.base[t] for t in job.usable)
 
     def ask(self, job: Job) -> float:
-        """A of the utility."""
+        """Return A of the utility."""
         name = self.p["utility"]
         if name == "ftf":
             return self.iso[job.index]
@@ -287,17 +285,15 @@ class Hadar(Policy):
         self.most = [most_price(bidders, t) for t in range(len(self.ref.types))]
 
     def price(self, server: int, free: State) -> float:
-        """Price of a GPU of a server in a state."""
+        """Return the price of a GPU of a server in a state."""
         there = self.ref.servers[server]
         given = there.gpus - free[server]
         return unit_price(
             self.least, self.most[there.type], given, there.gpus, maths=self.ref.maths
         )
 
-    # FIND_ALLOC
-
     def held(self, job: Job) -> Counts:
-        """GPUs that a job holds on each server."""
+        """Return the GPUs that a job holds on each server."""
         found: Counts = {}
         for server, _ in job.gpu_set:
             found[server] = found.get(server, 0) + 1
@@ -307,7 +303,7 @@ class Hadar(Policy):
         return sorted(job.usable, key=lambda t: (-(job.base[t] / job.gpus), t))
 
     def consolidated(self, job: Job, t: int, free: State) -> Counts | None:
-        """One server of a type."""
+        """Yield single servers of a type."""
         servers = range(len(free))
         fits = [s for s in servers if self.ref.servers[s].type == t and free[s] >= job.gpus]
         if not fits:
@@ -317,7 +313,7 @@ class Hadar(Policy):
         return {min(fits, key=lambda s: (self.price(s, free), free[s], s)): job.gpus}
 
     def spread(self, job: Job, servers: list[int], free: State) -> Counts | None:
-        """Several servers, the cheapest first, all that is free on each."""
+        """Return several servers, the cheapest first, with all free GPUs of each."""
         counts: Counts = {}
         rest = job.gpus
         for s in sorted(servers, key=lambda s: (self.price(s, free), free[s], s)):
@@ -327,7 +323,7 @@ class Hadar(Policy):
         return counts if rest == 0 and len(counts) > 1 else None
 
     def widest_rack(self, servers: list[int], free: State) -> list[int]:
-        """Those of the servers that are in the rack with most free GPUs on them."""
+        """Return those of the servers that are in the rack with the most free GPUs on them."""
         rack_of = {s: self.ref.servers[s].rack for s in servers}
 
         def room(rack: int) -> int:
@@ -337,7 +333,7 @@ class Hadar(Policy):
         return [s for s in servers if rack_of[s] == best]
 
     def places(self, job: Job, free: State) -> list[Counts]:
-        """All places but the present one, in order of the scan."""
+        """Yield all places except the present one, in order of the scan."""
         types = self.types_by_rate(job)
         pools = []
         for k in range(len(types)):
@@ -351,7 +347,7 @@ class Hadar(Policy):
         return [counts for counts in found if counts is not None and counts != self.held(job)]
 
     def weigh(self, job: Job, counts: Counts, free: State, overhead: int, *, stays: bool) -> Offer:
-        """Utility and cost of a place."""
+        """Return the utility and the cost of a place."""
         assert self.round_ns is not None
         gpus = tuple((s, slot) for s in sorted(counts) for slot in range(counts[s]))
         rate = self.ref.rates.base(job, gpus) * self.ref.rates.locality(job, gpus)
@@ -406,8 +402,6 @@ class Hadar(Policy):
         (mine, theirs), second = keys
         return is_above(*second) if is_equal(mine, theirs) else mine > theirs
 
-    # The dual subroutine
-
     def key(self, job: Job) -> tuple[Any, ...]:
         left, best = self.ref.left_now(job) * self.factor(job), self.best(job)
         if self.p["utility"] == "makespan":
@@ -421,7 +415,7 @@ class Hadar(Policy):
         return (-density, -job.gpus, job.arrival, job.index)
 
     def take(self, branch: Branch, offer: Offer) -> Branch:
-        """The branch after a further job has taken its place."""
+        """Return the branch after another job has taken its place."""
         return Branch(
             without(branch.free, offer.counts),
             branch.value + offer.payoff,
@@ -433,7 +427,7 @@ class Hadar(Policy):
         return Branch(branch.free, branch.value, branch.cost, (*branch.offers, None))
 
     def worthy(self, job: Job, free: State) -> Offer | None:
-        """The place of a job if it passes the gate."""
+        """Return the place of a job if it passes the gate."""
         offer = self.find(job, free) if any(free) else None
         return offer if offer is not None and offer.payoff > 0 else None
 
@@ -461,7 +455,7 @@ class Hadar(Policy):
         return best_few(branches, 1)[0]
 
     def exact(self, queue: list[Job], free: State) -> Branch:
-        """Every state of the rest of the queue is looked at once."""
+        """Search exactly: visit every state of the rest of the queue once."""
         known: dict[tuple[int, State], Branch] = {}
 
         def rest(i: int, free: State) -> Branch:
@@ -480,8 +474,6 @@ class Hadar(Policy):
             return known[i, free]
 
         return rest(0, free)
-
-    # One decision
 
     def choose(self, jobs: list[Job]) -> dict[int, Offer]:
         """Return the places of the jobs that will run, in order of the queue."""
@@ -518,7 +510,7 @@ class Hadar(Policy):
         return plan
 
     def emit(self, chosen: dict[int, Offer]) -> Plan:
-        """Give slots, and say what differs from what holds now."""
+        """Choose slots, and add the actions that differ from the present allocation."""
         ref, plan = self.ref, Plan()
         free = ref.every_gpu()
         given: dict[int, list[Gpu]] = {}
@@ -551,19 +543,19 @@ def check_words(params: dict[str, Any], choices: dict[str, tuple[str, ...]]) -> 
 
 
 def numerator(name: str, work: float, best: float) -> float:
-    """A of the utilities that only need the job's work and its best rate."""
+    """Return A of the utilities that need only the job's work and its best rate."""
     if name == "effective_throughput":
         return work
     return 1.0 if name == "inverse_jct" else work / best
 
 
 def without(free: State, counts: Counts) -> State:
-    """A state after GPUs were taken."""
+    """Return a state after GPUs were taken."""
     return tuple(n - counts.get(s, 0) for s, n in enumerate(free))
 
 
 def merged(branches: list[Branch]) -> list[Branch]:
-    """One branch for each state, in place of the first that reached it."""
+    """Return one branch for each state, at the position of the first that reached it."""
     found: dict[State, Branch] = {}
     for branch in branches:
         old = found.get(branch.free)
@@ -573,12 +565,12 @@ def merged(branches: list[Branch]) -> list[Branch]:
 
 
 def vector(branch: Branch) -> tuple[bool, ...]:
-    """Orders branches by the first job that one takes and the other skips."""
+    """Return a key that orders branches by the first job that one takes and the other skips."""
     return tuple(offer is None for offer in branch.offers)
 
 
 def best_few(branches: list[Branch], count: int) -> list[Branch]:
-    """Return the best so many, in order of their take vectors."""
+    """Return this many best branches, in order of their take vectors."""
     found: list[Branch] = []
     left = sorted(branches, key=vector)
     while left and len(found) < count:

@@ -1,4 +1,4 @@
-"""HadarE, written from the description: copies of a job on unlike servers, by full scans.
+"""Implements HadarE from its description: copies of a job on unlike servers, by full scans.
 
 A node is a server that is large enough for a copy. A copy's part has the number of its server.
 """
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from .world import Gpu, Job
 
 Group = tuple[int, int]  # GPU type, GPUs of a server
-LAST = 1.0 + 1e-9  # quotas of a last round leave no crumb to float noise
+LAST = 1.0 + 1e-9  # quotas of a last round leave nothing to rounding
 
 CHOICES: dict[str, tuple[str, ...]] = {
     "utility": ("effective_throughput", "normalised", "inverse_jct"),
@@ -48,7 +48,7 @@ PRESETS: dict[str, dict[str, Any]] = {
 
 
 def mean(values: list[float]) -> float:
-    """Mean, added up in the order given."""
+    """Return the mean, added in the given order."""
     total = 0.0
     for value in values:
         total += value
@@ -63,11 +63,11 @@ class Parent:
     left: float
     estimated_left: float  # estimate of the work left
     work: float  # estimate of the total work
-    estimates: dict[int, float]  # node -> rate of a copy there, > 0
+    estimates: dict[int, float]  # the rate of a copy by node, > 0
     held: list[int]
-    start_ns: int  # cost of a node that it does not hold
-    given: list[int] = field(default_factory=list)  # nodes, in order of assignment
-    speed: float = 0.0  # sum of estimates over them
+    start_ns: int  # the cost of a node that it does not hold
+    given: list[int] = field(default_factory=list)  # the nodes in order of assignment
+    speed: float = 0.0  # the sum of estimates over these nodes
 
     @property
     def fastest(self) -> float:
@@ -104,7 +104,7 @@ class HadarE(Policy):
         self.round_ns = max(1, to_ns(self.p["round_s"]))
         self.epoch: Epoch | None = None
         self.is_held = False
-        self.plan: list[tuple[int, int]] = []  # (job, node) of the last decision
+        self.plan: list[tuple[int, int]] = []  # the (job, node) pairs of the last decision
         self.observed: dict[tuple[int, int], float] = {}  # ewma: last observed rate
         self.estimated: dict[tuple[int, int], float] = {}  # ewma: estimates of placed copies
 
@@ -131,8 +131,6 @@ class HadarE(Policy):
             if not is_good:
                 raise PolicyError(f"bad {name}", field=name, value=p[name])
 
-    # Nodes and rates
-
     def copy_size(self, server: int) -> int:
         return self.p["gpus_per_copy"] or self.ref.servers[server].gpus
 
@@ -140,11 +138,11 @@ class HadarE(Policy):
         return self.ref.servers[server].gpus >= self.copy_size(server)
 
     def gpus_of(self, node: int) -> tuple[Gpu, ...]:
-        """The lowest slots."""
+        """Return the lowest slots."""
         return tuple((node, slot) for slot in range(self.copy_size(node)))
 
     def rate(self, job: Job, node: int) -> float:
-        """True rate of a copy; 0 where there can be none."""
+        """Return the true rate of a copy; 0 if it cannot run there."""
         size = self.copy_size(node)
         if not self.is_node(node) or job.copies[size].get(self.ref.servers[node].type, 0.0) <= 0:
             return 0.0
@@ -152,7 +150,7 @@ class HadarE(Policy):
         return self.ref.rates.base(job, gpus) * self.ref.rates.locality(job, gpus)
 
     def nodes_of(self, job: Job) -> list[int]:
-        """Nodes that can hold a copy of the job, up or down."""
+        """Return the nodes that can hold a copy of the job, up or down."""
         return [k for k in range(len(self.ref.servers)) if self.rate(job, k) > 0]
 
     def nodes_up(self) -> list[int]:
@@ -167,15 +165,13 @@ class HadarE(Policy):
     def place(self, job: Job, free: set[Gpu]) -> tuple[Gpu, ...] | None:
         return self.gpus_of(self.nodes_of(job)[0]) if job.types else None
 
-    # Cost of copies
-
     def cap(self, job: Job) -> int:
-        """Most copies at a time."""
+        """Return the maximum number of copies at a time."""
         n = len(self.nodes_of(job))
         return n if self.p["max_copies"] is None else min(n, self.p["max_copies"])
 
     def consolidation(self, job: Job, copies: int) -> int:
-        """Nanoseconds of averaging, handing out and loading the parameters."""
+        """Return the nanoseconds of averaging, sending and loading the parameters."""
         network = self.ref.rates.network
         model = None if network is None else network.models.get(job.model or "")
         size = 0.0 if model is None else model.volume
@@ -195,7 +191,7 @@ class HadarE(Policy):
                 raise PolicyError("too short", field="round_s", value=self.p, job=job.job_id)
 
     def overhead(self, parent: Parent, nodes: list[int]) -> int:
-        """The largest cost of any of these copies, by how many are in each group."""
+        """Return the largest cost of these copies, from their numbers in each group."""
 
         def count(nodes: list[int], group: Group) -> int:
             return sum(self.group(k) == group for k in nodes)
@@ -210,8 +206,6 @@ class HadarE(Policy):
     def window(self, overhead: int) -> float:
         assert self.round_ns is not None
         return (self.round_ns - overhead) / 1e9
-
-    # Estimates
 
     @property
     def is_exact(self) -> bool:
@@ -231,7 +225,7 @@ class HadarE(Policy):
         return self.start_value(job, node)
 
     def start_value(self, job: Job, node: int) -> float:
-        """What to think of a copy that never ran."""
+        """Return the estimate for a copy that never ran."""
         if job.is_tabled:
             return job.copies[self.copy_size(node)][self.ref.servers[node].type]
         mine = sorted(k for index, k in self.observed if index == job.index)
@@ -242,7 +236,7 @@ class HadarE(Policy):
         return mean([self.estimated[index, node] for index in others]) if others else 1.0
 
     def speed_of(self, node: int) -> float:
-        """How fast a node is beside the others on which its jobs ran."""
+        """Return the speed of a node relative to the others on which its jobs ran."""
         found = []
         for index in sorted(index for index, k in self.observed if k == node):
             nodes = sorted(k for other, k in self.observed if other == index)
@@ -252,7 +246,7 @@ class HadarE(Policy):
         return mean(found) if found else 1.0
 
     def observe(self) -> None:
-        """Learn from the copies of the last plan that got through the round."""
+        """Update estimates from the copies of the last plan that completed the round."""
         ref, alpha = self.ref, self.p["estimator_alpha"]
         failed = {server for kind, server in ref.changes if kind == "down"}
         for index, node in sorted(self.plan):
@@ -261,8 +255,6 @@ class HadarE(Policy):
                 old = self.estimated[index, node]
                 self.estimated[index, node] = (1.0 - alpha) * old + alpha * seen
                 self.observed[index, node] = seen
-
-    # Assignment
 
     def parents(self) -> list[Parent]:
         found = []
@@ -292,7 +284,7 @@ class HadarE(Policy):
         parent.speed += parent.estimates[node]
 
     def worth(self, parent: Parent, nodes: list[int], speed: float) -> float:
-        """U of a set of copies."""
+        """Return the utility U of a set of copies."""
         if not nodes:
             return 0.0
         job, now = parent.job, self.ref.now
@@ -314,7 +306,7 @@ class HadarE(Policy):
         return group[0] * 1000 + group[1]
 
     def price_pass(self, parents: list[Parent], idle: list[int]) -> None:
-        """Again and again the pair of parent and group with the largest payoff gets a node."""
+        """Give a node to the pair of parent and group with the largest payoff, repeatedly."""
         assert self.round_ns is not None
         bidders = [self.bidder(parent) for parent in parents]
         self.epoch = next_epoch(self.epoch, self.ref.now, self.round_ns, bidders)
@@ -354,7 +346,7 @@ class HadarE(Policy):
             idle.remove(node)
 
     def fill(self, parents: list[Parent], idle: list[int]) -> None:
-        """Each idle node goes to the parent that is relatively fastest there."""
+        """Give each idle node to the parent that is relatively fastest on it."""
         for node in list(idle):
             able = [parent for parent in parents if self.is_eligible(parent, node)]
             if able:
@@ -370,7 +362,7 @@ class HadarE(Policy):
                 idle.remove(node)
 
     def settle(self, parents: list[Parent]) -> dict[int, list[int]]:
-        """Nodes by job: as many of each group as assigned, those held where possible."""
+        """Return nodes by job: the assigned number of each group, held ones if possible."""
         idle = set(self.nodes_up())
         nodes: dict[int, list[int]] = {parent.job.index: [] for parent in parents}
         for group in {self.group(k) for k in idle}:
@@ -387,10 +379,8 @@ class HadarE(Policy):
                 here -= set(more)
         return {index: sorted(found) for index, found in nodes.items()}
 
-    # One decision
-
     def quotas(self, parent: Parent, nodes: list[int], overhead: int) -> dict[int, float]:
-        """Iterations of each copy by the estimated rates."""
+        """Return the iterations of each copy by the estimated rates."""
         window = self.window(overhead)
         budgets = {k: parent.estimates[k] * window for k in nodes}
         total = speed = 0.0
@@ -431,7 +421,7 @@ class HadarE(Policy):
         return plan
 
     def emit(self, plan: Plan, parent: Parent, nodes: list[int]) -> None:
-        """Add what the parts of a parent do from now on."""
+        """Add the actions of the parts of a parent."""
         index, overhead = parent.job.index, self.overhead(parent, nodes)
         quotas: dict[int, float] = {}
         if not self.is_exact:

@@ -1,4 +1,4 @@
-"""How much a job slows down beside another: every kind of source, looked up anew each time."""
+"""Looks up how much a job slows down with a co-runner, in every kind of source."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def closeness(x: float, y: float) -> bool:
 
 
 class Interference:
-    """Answers from the ``[sharing]`` table of a world."""
+    """Answers questions from the ``[sharing]`` table of a world."""
 
     def __init__(self, world: World, types: list[GpuType]) -> None:
         self.o = DEFAULTS | world.get("sharing", {})
@@ -77,8 +77,6 @@ class Interference:
             raise ClusterError("infinite xi", key=key)
         self.clamped += 0 < xi < 1
         self.table[key] = xi
-
-    # What is given, as one table
 
     def read_constant(self) -> None:
         pass
@@ -136,10 +134,8 @@ class Interference:
                     xi = alone / pair[0] if runs else 0.0
                     self.add((model, beside, gpus, kind, (None, None)), xi)
 
-    # Questions
-
     def found(self, a: Job, b: Job, t: int, gang: int | None) -> float | None:
-        """The entry for a gang size, as it stands; None if there is none."""
+        """Return the unchanged entry for a gang size; None if there is none."""
         for kind in (self.types[t].name, None):
             for batches in ((a.batch, b.batch), (None, None)):
                 key = (a.model, b.model, gang, kind, batches)
@@ -148,7 +144,7 @@ class Interference:
         return None
 
     def looked_up(self, a: Job, b: Job, t: int) -> float:
-        """The entry that counts for job ``a`` beside ``b`` on a type; ABSENT, NEVER."""
+        """Return the entry that counts for job ``a`` with ``b`` on a type, or ABSENT or NEVER."""
         single = self.o["gang_fallback"] == "single"
         for gang in [a.gpus, None, *([1] if single and a.gpus > 1 else [])]:
             xi = self.found(a, b, t, gang)
@@ -163,7 +159,7 @@ class Interference:
         return ABSENT
 
     def one_way(self, a: Job, b: Job, t: int) -> float | None:
-        """Slowdown factor of ``a`` by ``b``; None: they may not share; ClusterError if absent."""
+        """Return the slowdown factor of ``a`` by ``b``; None if they may not share."""
         xi = self.constant if self.kind == "constant" else self.looked_up(a, b, t)
         if xi is None:
             raise PolicyError("no slowdown factor given", field="sharing")
@@ -178,11 +174,11 @@ class Interference:
         return max(1.0, xi)
 
     def can_pair(self, a: Job, b: Job, t: int) -> bool:
-        """Return whether two jobs may share a GPU of a type, memory aside."""
+        """Return whether two jobs may share a GPU of a type, without regard to memory."""
         return None not in (self.one_way(a, b, t), self.one_way(b, a, t))
 
     def absent(self, jobs: list[Job]) -> Iterator[tuple[Job, Job, int]]:
-        """Ordered pairs of jobs that could meet on a type and have no slowdown factor."""
+        """Return ordered pairs of jobs that could meet on a type and have no slowdown factor."""
         if self.kind == "constant" or self.o["missing"] != "error":
             return
         for a in jobs:

@@ -1,4 +1,4 @@
-"""Time of an iteration by passes: how much slower small passes are, and what distance costs."""
+"""Computes the time of an iteration by passes, and the costs of small passes and distance."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ TERMS = {
 
 
 def check_row(row: World) -> None:
-    """Refuse what cannot be."""
+    """Refuse impossible values."""
     kind, label = row.get("kind"), row.get("model")
     if kind not in TERMS:
         raise ClusterError(f"iter_time: unknown kind {kind}", model=label)
@@ -32,7 +32,7 @@ def check_row(row: World) -> None:
 
 
 def p_norm(a: float, b: float, p: float, maths: Maths) -> float:
-    """(a^p + b^p)^(1/p), the larger taken out."""
+    """Return (a^p + b^p)^(1/p), with the larger number factored out."""
     large, small = max(a, b), min(a, b)
     if small == 0:
         return large
@@ -40,7 +40,7 @@ def p_norm(a: float, b: float, p: float, maths: Maths) -> float:
 
 
 def step_s(row: World, n: int, nodes: int, batch: int, steps: int, maths: Maths) -> float:
-    """Seconds of an iteration of a batch per GPU in so many passes; the last one synchronises."""
+    """Return the seconds of an iteration in several passes; the last one synchronises."""
     compute = row["a_c"] + row["b_c"] * -(-batch // steps)
     if n == 1:
         net = 0.0
@@ -79,11 +79,11 @@ class IterTimes:
         return self.rows.get((label, self.types[t].name), self.rows.get((label, None)))
 
     def nodes(self, job: Job, t: int) -> int:
-        """Servers of a type that a gang has where none are chosen yet: one if one is enough."""
+        """Return the servers of a gang before placement: one if one is enough."""
         return 1 if any(s.type == t and s.gpus >= job.gpus for s in self.servers) else 2
 
     def inflation(self, job: Job, t: int, nodes: int, sub_batch: int) -> float | None:
-        """Slowdown by smaller passes; None where no model knows it."""
+        """Return the slowdown by smaller passes; None if no model gives it."""
         row = self.row(job, t)
         if row is None or job.batch is None:
             return None
@@ -100,7 +100,7 @@ class IterTimes:
         return max(1.0, seconds[0] / seconds[1])
 
     def tabled(self, job: Job, t: int, batch: int) -> float | None:
-        """Iterations/s of the throughput row with exactly this batch."""
+        """Return the iterations/s of the throughput row with exactly this batch."""
         for entry in self.throughput:
             same = (entry["gpu_type"], entry["model"], entry["gpus"], entry.get("batch_size"))
             together = entry.get("placement", "server") == "server"
@@ -109,7 +109,7 @@ class IterTimes:
         return None
 
     def locality(self, job: Job, t: int, nodes: int) -> float | None:
-        """Share of its rate that the gang keeps on several servers; None if no model says so."""
+        """Return the locality factor of a gang on several servers; None if no model gives it."""
         row = self.row(job, t)
         if row is None or row["kind"] != "pollux" or job.batch is None:
             return None

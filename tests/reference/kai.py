@@ -1,6 +1,6 @@
-"""KAI Scheduler by its documentation: queues with quotas in a tree, fair shares, reclaim.
+"""Implements KAI Scheduler from its documentation: quotas in a tree, fair shares, reclaim.
 
-Nothing is kept but the time of the next cycle and, where past usage counts, who ran when. What a
+Only the time of the next cycle is kept and, if past usage counts, when each job ran. What a
 queue holds is counted from the running jobs.
 """
 
@@ -38,7 +38,7 @@ class Node:
     limit: float = UNLIMITED
     weight: int = 1
     priority: int = 100
-    min_runs: dict[str, int] = field(default_factory=dict)  # in ns, those that are set
+    min_runs: dict[str, int] = field(default_factory=dict)  # the values that are set, in ns
     parent: Node | None = None
     children: list[Node] = field(default_factory=list)
 
@@ -56,7 +56,7 @@ class Node:
         return next((x.min_runs[key] for x in self.path() if key in x.min_runs), 0)
 
 
-Held = Mapping[Node, float]  # by queue: GPUs held, or its fair share
+Held = Mapping[Node, float]  # by queue: the GPUs held, or the fair share
 
 
 def tree(node: Node) -> list[Node]:
@@ -69,13 +69,10 @@ def below_common(queue: Node, other: Node) -> tuple[Node, Node]:
     return next((x, z) for x, z in pairs if x is not z)
 
 
-# Fair shares
-
-
 def over_quota_parts(
     children: Sequence[Node], usage: Mapping[Node, float], k: float
 ) -> dict[Node, float]:
-    """Return by how much each of the open children takes part in a round."""
+    """Return the weight of each open child in a round."""
     if k == 0:
         return {y: float(y.weight) for y in children}
     weights = sum(y.weight for y in children)
@@ -146,11 +143,8 @@ def fair_shares(
     return fair
 
 
-# Order and conditions
-
-
 def order(x: Node, held: Held, fair: Held, gpus: int = 0) -> tuple[Any, ...]:
-    """Key of a queue among its siblings: with the job that it sends, or alone for victims."""
+    """Return the key of a queue among its siblings, with the job that it sends or alone."""
 
     def ratio(count: float) -> Fraction:
         return Fraction(count) / Fraction(fair[x]) if fair[x] > 0 else Fraction(count)
@@ -170,7 +164,7 @@ def order(x: Node, held: Held, fair: Held, gpus: int = 0) -> tuple[Any, ...]:
 def may_reclaim(
     queue: Node, held: Held, fixed: Held, fair: Held, gpus: int, *, is_fixed: bool
 ) -> bool:
-    """Whether a job would keep its queue within the fair share, and a fixed one in the quota."""
+    """Return whether its queue would stay within its fair share (for a fixed job, its quota)."""
     if held[queue] + gpus > fair[queue]:
         return False
     return not is_fixed or fixed[queue] + gpus <= queue.quota
@@ -179,7 +173,7 @@ def may_reclaim(
 def may_take(
     x: Node, z: Node, before: Held, held: Held, fair: Held, gpus: int, *, in_quota: bool
 ) -> bool:
-    """Whether a job below x may take GPUs of a job below its sibling z."""
+    """Return whether a job below x may take GPUs of a job below its sibling z."""
     stays_within = before[x] + gpus <= x.quota
     return (
         held[z] > fair[z]
@@ -191,7 +185,7 @@ def may_take(
 def is_saturated(
     queue: Node, losers: set[Node], held: Held, fair: Held, gpus: int, multiplier: float
 ) -> bool:
-    """Whether the job would be better off than a queue that victims are taken from."""
+    """Return whether the job would be better off than a queue that loses victims."""
     for x in queue.path():
         assert x.parent is not None
         for z in x.parent.children:
@@ -205,7 +199,7 @@ def is_saturated(
 
 @dataclass
 class Stay:
-    """GPUs that a job held from one instant to another."""
+    """The GPUs that a job held from one instant to another."""
 
     job: Job
     begin: int
@@ -213,7 +207,7 @@ class Stay:
 
 
 class Kai(Policy):
-    """Queues get their quotas, then fair shares of the rest, and take back what is theirs."""
+    """Gives queues their quotas, then fair shares of the rest, and lets them reclaim these."""
 
     names = ("kai",)
     wake_on = EVENTS | {"timer"}
@@ -249,10 +243,11 @@ class Kai(Policy):
         for job in ref.jobs:
             self.queue_of(job)
         self.cycle_at = 0
-        self.ticks = 0  # usage is that of this many periods
+        self.ticks = 0  # the usage covers this many periods
         self.stays: list[Stay] = []
         self.capacities = [(0, sum(server.gpus for server in ref.servers))]
-        self.sums = dict.fromkeys(tree(self.root), 0.0)  # GPU seconds; of the root the capacity
+        # GPU-seconds by queue; the root has the capacity
+        self.sums = dict.fromkeys(tree(self.root), 0.0)
 
     def make_queues(self) -> dict[str, Node]:
         """Return the queues by name, in the order given, tied to their parents."""
@@ -304,8 +299,6 @@ class Kai(Policy):
                 return None
         return super().place(job, free)
 
-    # Quantities
-
     def count(self, jobs: Sequence[Job], *, fixed_only: bool = False) -> dict[Node, int]:
         """Count the GPUs of these jobs in each queue."""
         found = dict.fromkeys(tree(self.root), 0)
@@ -319,7 +312,7 @@ class Kai(Policy):
         """Return what each queue asks for, at most its limit."""
         leaves = self.count([job for job in self.ref.jobs if job.active])
         found: dict[Node, int] = {}
-        for x in reversed(tree(self.root)):  # children before their parents
+        for x in reversed(tree(self.root)):  # children come before their parents
             below = sum(found[child] for child in x.children) if x.children else leaves[x]
             found[x] = int(min(below, x.limit))
         return found
@@ -365,8 +358,6 @@ class Kai(Policy):
             found[self.root] += gpus * max(0, min(last, end) - max(at, begin))
         return found
 
-    # Cycles
-
     def decide(self) -> Plan:
         ref, p = self.ref, self.p
         if p["k_value"] > 0:
@@ -385,7 +376,7 @@ class Kai(Policy):
         return self.plan
 
     def go_through(self, attempt: Callable[[Job], bool], *, priorities: bool = False) -> None:
-        """Look at the waiting jobs in order; who is like one that failed is passed over."""
+        """Look at the waiting jobs in order; skip jobs that are like one that failed."""
 
         def kind(job: Job) -> tuple[Any, ...]:
             alike = (self.queue_of(job), job.gpus, set(job.types), self.is_fixed(job))
@@ -412,7 +403,7 @@ class Kai(Policy):
         return min(offers, key=lambda offer: order(offer[0], held, self.fair, offer[1].gpus))[1]
 
     def gpus_for(self, job: Job, gone: Sequence[Job] = ()) -> tuple[Gpu, ...] | None:
-        """GPUs for a job that may start once others are gone."""
+        """Return GPUs for a job that may start after evictions."""
         there = [other for other in self.on if other not in gone]
         held, fixed = self.count(there), self.count(there, fixed_only=True)
         for x in self.queue_of(job).path():
@@ -443,10 +434,8 @@ class Kai(Policy):
         self.start(job)
         return True
 
-    # Evictions
-
     def evictable(self) -> list[Job]:
-        """Running jobs that may be victims, first those that a leaf gives up first."""
+        """Return the running jobs that may be victims, in the order of eviction."""
         there = [job for job in self.on if job not in self.started and not self.is_fixed(job)]
         return sorted(there, key=lambda job: (job.priority, -job.arrival, -job.index))
 
@@ -454,7 +443,7 @@ class Kai(Policy):
         return self.ref.now < job.only.held_from + min_run
 
     def fewer(self, taken: list[Job], is_solution: Callable[[list[Job]], bool]) -> list[Job]:
-        """Put back, from the last to the first, whom the job can do without."""
+        """Remove victims that the job does not need, from the last to the first."""
         for victim in reversed(taken):
             without = [other for other in taken if other is not victim]
             if is_solution(without):

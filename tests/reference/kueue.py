@@ -1,6 +1,6 @@
-"""Kueue by its documentation: queues with quotas in a tree of cohorts, borrowing, preemption.
+"""Implements Kueue from its documentation: quotas in a tree of cohorts, borrowing, preemption.
 
-Nothing is kept but who was preempted when: quotas in use are counted from the running jobs.
+Only the times of preemptions are kept; used quotas are counted from the running jobs.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from .engine import Reference
     from .world import Gpu, Job
 
-Share = Fraction | float  # infinite of a weight of 0
+Share = Fraction | float  # infinite for a weight of 0
 FINAL, INITIAL = "LessThanOrEqualToFinalShare", "LessThanInitialShare"
 STRATEGIES = ([FINAL], [INITIAL], [FINAL, INITIAL])
 POLICIES = {
@@ -37,7 +37,7 @@ POLICIES = {
 
 @dataclass
 class Quota:
-    """GPUs of one type."""
+    """A quota of GPUs of one type."""
 
     nominal: int
     borrowing: float = math.inf
@@ -50,14 +50,15 @@ class Node:
 
     name: str
     is_queue: bool
-    quotas: dict[int, Quota] = field(default_factory=dict)  # by GPU type, in the order of trying
+    # by GPU type, in the order in which types are tried
+    quotas: dict[int, Quota] = field(default_factory=dict)
     weight: Fraction = Fraction(1)
     says: dict[str, Any] = field(default_factory=dict)
     parent: Node | None = None
     children: list[Node] = field(default_factory=list)
 
     def path(self) -> Iterator[Node]:
-        """Go from here to the root."""
+        """Yield the nodes from here to the root."""
         node: Node | None = self
         while node is not None:
             yield node
@@ -67,12 +68,12 @@ class Node:
         return self.quotas.get(t, Quota(0))
 
     def lendable(self, t: int) -> float:
-        """GPUs of the tree below that those beside may use at most."""
+        """Return the maximum of GPUs of this subtree that siblings may use."""
         below = [min(child.quota(t).lending, child.lendable(t)) for child in self.children]
         return self.quota(t).nominal + sum(below)
 
     def reach(self, t: int) -> float:
-        """GPUs that the tree below could ever use, what it may borrow included."""
+        """Return the GPUs that this subtree could ever use, including borrowed ones."""
         if self.parent is None:
             return self.lendable(t)
         quota, own = self.quota(t), self.lendable(t)
@@ -81,7 +82,7 @@ class Node:
 
 @dataclass(frozen=True)
 class Held:
-    """What a running job holds, and of which queue."""
+    """The GPUs of a running job, and its queue."""
 
     queue: Node
     type: int
@@ -93,12 +94,12 @@ On = dict["Job", Held]
 
 
 def usage(on: On, queue: Node, t: int) -> int:
-    """GPUs of a type that the jobs of a queue hold."""
+    """Return the GPUs of a type that the jobs of a queue hold."""
     return sum(len(held.gpus) for held in on.values() if (held.queue, held.type) == (queue, t))
 
 
 def left(on: On, node: Node, t: int) -> float:
-    """What a tree has left; negative where it borrows from outside."""
+    """Return what a tree has left; negative if it borrows from outside."""
     if node.is_queue:
         return node.quota(t).nominal - usage(on, node, t)
     below = [min(child.quota(t).lending, left(on, child, t)) for child in node.children]
@@ -106,7 +107,7 @@ def left(on: On, node: Node, t: int) -> float:
 
 
 def is_within(on: On, queue: Node, t: int) -> bool:
-    """Return whether nobody on the way to the root borrows more than it may."""
+    """Return whether no node on the way to the root borrows more than allowed."""
     for node in queue.path():
         limit = node.quota(t).borrowing if node.parent is not None else 0
         if left(on, node, t) < -limit:
@@ -115,7 +116,7 @@ def is_within(on: On, queue: Node, t: int) -> bool:
 
 
 def share(on: On, node: Node) -> Share:
-    """Borrowed part of what there is to share, by weight."""
+    """Return the borrowed part of the lendable GPUs, divided by the weight."""
     if node.parent is None:
         return Fraction(0)
     every = {held.type for held in on.values()}
@@ -146,7 +147,7 @@ def almost_common(node: Node, other: Node) -> Node:
 
 @dataclass
 class Choice:
-    """How a job could be admitted on a GPU type."""
+    """The way in which a job could be admitted on a GPU type."""
 
     type: int
     borrows: bool
@@ -158,7 +159,7 @@ class Choice:
 
 
 class Kueue(Policy):
-    """Jobs are admitted while their queue has quota or may borrow some, and find GPUs."""
+    """Admits jobs while their queue has quota or may borrow some, and GPUs are found."""
 
     names = ("kueue",)
     wake_on = EVENTS | {"timer"}
@@ -177,7 +178,7 @@ class Kueue(Policy):
             raise PolicyError("no such list", field="strategies", value=self.p["strategies"])
         if self.p["queue_by"] not in ("vc", "user", "account", "partition", "qos"):
             raise PolicyError("no such label", field="queue_by", value=self.p["queue_by"])
-        self.eligible_from: dict[int, int] = {}  # of jobs that were preempted
+        self.eligible_from: dict[int, int] = {}  # for jobs that were preempted
         self.queues = self.make_queues()
 
     def make_queues(self) -> dict[str, Node]:
@@ -244,10 +245,8 @@ class Kueue(Policy):
             raise PolicyError("no such queue", field="queues", value=name)
         return self.queues[name]
 
-    # What fits
-
     def flavors(self, job: Job) -> list[int]:
-        """GPU types of the queue that the job may use."""
+        """Return the GPU types of the queue that the job may use."""
         return [t for t in self.queue_of(job).quotas if t in job.types]
 
     def place(self, job: Job, free: set[Gpu]) -> tuple[Gpu, ...] | None:
@@ -267,22 +266,20 @@ class Kueue(Policy):
         return usage(on, queue, t) + job.gpus > queue.quota(t).nominal
 
     def gpus_for(self, on: On, job: Job, t: int) -> tuple[Gpu, ...] | None:
-        """GPUs for the job beside those that run, if its quota lets it."""
+        """Return GPUs for the job in addition to the running ones, if its quota allows it."""
         if not is_within(self.with_job(on, job, t), self.queue_of(job), t):
             return None
         taken = {gpu for held in on.values() for gpu in held.gpus}
         return self.place_on(job, self.ref.every_gpu() - taken, t)
 
     def fits(self, on: On, job: Job, t: int, inside: Node | None = None) -> bool:
-        """Whether the job could start; with a node, whether that need not borrow for it either."""
+        """Return whether the job could start; with a node, also without borrowing by the node."""
         if inside is not None and left(self.with_job(on, job, t), inside, t) < 0:
             return False
         return self.gpus_for(on, job, t) is not None
 
-    # Preemption
-
     def candidates(self, on: On, job: Job, t: int) -> list[Job]:
-        """Running jobs on the type that the job may preempt, in the order of the documentation."""
+        """Return running jobs on the type that the job may preempt, in the documented order."""
         queue = self.queue_of(job)
         found = []
         for other, held in on.items():
@@ -316,7 +313,7 @@ class Kueue(Policy):
         return all(left(on, node, t) < 0 for node in way[: way.index(top) + 1])
 
     def victims(self, on: On, job: Job, t: int) -> list[Job]:
-        """Return whom to preempt for the job on a type; nobody where that does not help."""
+        """Return the jobs to preempt for the job on a type; none if that does not help."""
         found = self.candidates(on, job, t)
         if self.p["fair_sharing"]:
             return self.fair_victims(on, job, t, found)
@@ -325,7 +322,8 @@ class Kueue(Policy):
     def classic_victims(self, on: On, job: Job, t: int, found: list[Job]) -> list[Job]:
         queue = self.queue_of(job)
         way = list(queue.path())
-        sides = [node for node in way if node.parent is not None] or way  # all but the root
+        # all nodes except the root
+        sides = [node for node in way if node.parent is not None] or way
         may_borrow = queue.says["borrow"] == "LowerPriority"
         alone = self.with_job({}, job, t)
         if not may_borrow and all(left(alone, node, t) < 0 for node in sides):
@@ -414,7 +412,7 @@ class Kueue(Policy):
         while not node.is_queue:
             below = [child for child in node.children if counts(child)]
             if not below:
-                # a dead end: what it led to borrows no more
+                # its subtree no longer borrows, so it is removed
                 for x in tree(node):
                     by_queue.pop(x, None)
                 if node.parent is None:
@@ -449,10 +447,8 @@ class Kueue(Policy):
                 return other
         return None
 
-    # Admission
-
     def choose(self, on: On, job: Job) -> Choice | None:
-        """Go through the types of the queue as its fungibility says; return the best one seen."""
+        """Try the types of the queue by its fungibility; return the best choice."""
         says = self.queue_of(job).says
         seen: list[Choice] = []
         for t in self.flavors(job):
@@ -532,7 +528,7 @@ class Kueue(Policy):
                 return plan
 
     def admit(self, plan: Plan, job: Job, choice: Choice) -> bool:
-        """Start a job, unless what was admitted before it took its place."""
+        """Start a job, unless earlier admissions took its place."""
         if any(victim not in self.on for victim in choice.victims):
             return False
         on = {o: held for o, held in self.on.items() if o not in choice.victims}

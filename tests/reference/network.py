@@ -1,6 +1,6 @@
-"""What distance costs, from the text alone: shapes, closed forms, layers, measured pairs.
+"""Computes the cost of distance from its description: shapes, closed forms, layers, pairs.
 
-Nothing is cached and nothing is shared with the engine but the meaning of the keys.
+It has no cache and shares only the meaning of the keys with the engine.
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ from .world import ClusterError, Gpu, GpuType, Job, Server
 
 GIB = 2**30
 TIERS = ("server", "rack", "network")
-Shape = tuple[int, int, int, int, int]  # GPUs per server most, fewest; servers per rack; racks
+# most and fewest GPUs on a server; most and fewest servers in a rack; racks
+Shape = tuple[int, int, int, int, int]
 
 LINKS: dict[str, dict[str, dict[str, Any]]] = {
     "dally-2024": {
@@ -33,7 +34,7 @@ LINKS: dict[str, dict[str, dict[str, Any]]] = {
     },
 }
 UPLINK = {"hgx-h100": (400 * GIB, 2), "pcie-25g": (3.125e9, 4)}  # per server of a rack, divisor
-# C in us, V in MB, K, o, V_last in kB, unscaled C in ms
+# the columns are C in us, V in MB, K, o, V_last in kB, and unscaled C in ms
 MODELS: dict[str, tuple[float, float, int, float, float | None, float | None]] = {
     "AlexNet": (1032.341, 244, 8, 0.641, 93, 60.7),
     "MobileNetV3": (52.884, 9.9, 52, 0.901, 1.7, 9.9),
@@ -46,7 +47,7 @@ MODELS: dict[str, tuple[float, float, int, float, float | None, float | None]] =
 
 @dataclass
 class Model:
-    """One model's demand."""
+    """The demand of a model."""
 
     compute: float
     volume: float
@@ -62,7 +63,7 @@ class Model:
 
 
 def built_in(label: str, compute: str) -> Model:
-    """A model of the table that is always there."""
+    """Return a built-in model."""
     scaled, volume, buckets, overlap, last, unscaled = MODELS[label]
     seconds = float(f"{scaled}e-6") if compute == "scaled" else float(f"{unscaled}e-3")
     last_bytes = None if last is None else float(f"{last}e3")
@@ -70,7 +71,7 @@ def built_in(label: str, compute: str) -> Model:
 
 
 def shape_of(servers: list[Server], gpus: tuple[Gpu, ...]) -> Shape:
-    """How the GPUs lie over servers and racks."""
+    """Return the shape of GPUs over servers and racks."""
     used = sorted({s for s, _ in gpus})
     counts = [sum(t == s for t, _ in gpus) for s in used]
     racks = sorted({servers[s].rack for s in used})
@@ -83,7 +84,7 @@ def tier_of_shape(shape: Shape) -> int:
 
 
 def canonical(n: int, tier: int, server: int, rack: int) -> Shape:
-    """The shape that stands for a tier, given the largest server and the largest rack."""
+    """Return the canonical shape of a tier for the largest server and the largest rack."""
     if tier == 0:
         return (n, n, 1, 1, 1)
     if tier == 1:
@@ -102,7 +103,7 @@ def canonical(n: int, tier: int, server: int, rack: int) -> Shape:
 
 
 def steps(algo: str | list[str], n: int) -> int:
-    """Fewest steps of the algorithms named."""
+    """Return the fewest steps of the named algorithms."""
     names = [algo] if isinstance(algo, str) else list(algo)
     if "auto" in names:
         names = ["ring", "halving", "direct"]
@@ -111,7 +112,7 @@ def steps(algo: str | list[str], n: int) -> int:
 
 
 def tau(link: dict[str, Any], n: int, x: float) -> float:
-    """Time of one all-reduce in one tier; x = bytes over bandwidth."""
+    """Return the time of one all-reduce in one tier; x is bytes over bandwidth."""
     if n <= 1:
         return 0.0
     alpha: float = link["alpha_s"]
@@ -165,7 +166,7 @@ class Network:
         return widest * per_server / (self.o.get("oversubscription") or divisor)
 
     def extent(self, t: int) -> tuple[int, int]:
-        """Largest server and most GPUs in one rack of a type, as described."""
+        """Return the largest server and the most GPUs in one rack of a type, as described."""
         mine = [s for s in self.servers if s.type == t]
         racks = {s.rack for s in mine}
         per_rack = [sum(s.gpus for s in mine if s.rack == k) for k in racks]
@@ -178,7 +179,7 @@ class Network:
         return found
 
     def bucket(self, shape: Shape, w: float) -> list[float]:
-        """Times of one bucket of w bytes in the three tiers."""
+        """Return the times of one bucket of w bytes in the three tiers."""
         p_max, p_min, s_max, s_min, r = shape
         server, rack, network = (self.links[t] for t in TIERS)
         nics = rack.get("server_bw", math.inf)
@@ -197,7 +198,7 @@ class Network:
         ]
 
     def exposed(self, shape: Shape, m: Model) -> float:
-        """Communication that hides under nothing, s."""
+        """Return the exposed communication in seconds."""
         if self.o.get("detail") == "layers":
             return self.exposed_by_layer(shape, m)
         b = self.bucket(shape, m.volume / m.buckets)
@@ -209,7 +210,7 @@ class Network:
         return max(last[0] + last[1] + last[2], total - m.overlap * m.compute)
 
     def exposed_by_layer(self, shape: Shape, m: Model) -> float:
-        """Every bucket as an event: ready, then through one channel per tier."""
+        """Simulate every bucket as an event: ready, then through one channel of each tier."""
         layers = m.layers or [
             (m.overlap * m.compute / m.buckets, m.volume / m.buckets) for _ in range(m.buckets)
         ]
@@ -237,12 +238,12 @@ class Network:
         return max(0.0, coming[-1][0] - now)
 
     def raw(self, label: str | None, shape: Shape) -> float:
-        """The closed form before the clamp."""
+        """Return the closed form before the clamp."""
         m = self.model(label)
         return m.compute / (m.compute + self.exposed(shape, m))
 
     def alphabeta(self, job: Job, t: int, shape: Shape) -> float:
-        """The closed form, never above that of a narrower tier."""
+        """Return the closed form, clamped to that of narrower tiers."""
         server, rack = self.extent(t)
         tier, n = tier_of_shape(shape), job.gpus
         if self.o.get("detail") == "tier":
@@ -255,7 +256,7 @@ class Network:
         return found
 
     def ratio(self, label: str | None, batch: int | None, t: int, n: int) -> float | None:
-        """Spread over consolidated throughput of the nearest smaller gang in the table."""
+        """Return spread over consolidated throughput of the nearest smaller gang in the table."""
         mine = [r for r in self.rows if r["gpu_type"] == self.types[t].name and r["gpus"] > 1]
         mine = [r for r in mine if r["model"] == label]
         own = [r for r in mine if batch is not None and r.get("batch_size") == batch]
@@ -281,7 +282,7 @@ class Network:
         return found
 
     def locality(self, job: Job, t: int, shape: Shape) -> float:
-        """Share of its base rate that the gang keeps."""
+        """Return the locality factor of a gang."""
         tier = tier_of_shape(shape)
         if job.gpus == 1 or self.kind == "none":
             return 1.0
@@ -306,10 +307,10 @@ class Network:
         return 1.0 if on_missing == "one" else self.alphabeta(job, t, shape)
 
     def at_tier(self, job: Job, t: int, tier: int) -> float:
-        """Share kept in a tier where no placement is given."""
+        """Return the locality factor in a tier without a placement."""
         return self.locality(job, t, canonical(job.gpus, tier, *self.extent(t)))
 
     def skew(self, label: str | None) -> float | None:
-        """Share of the largest tensor, where the table of models knows it."""
+        """Return the share of the largest tensor, if the table of models has it."""
         found = self.models.get(label or "") or self.models.get(self.o.get("default_model") or "")
         return None if found is None else found.skew

@@ -1,4 +1,4 @@
-"""The parts of a running job: its work between two settlements, and what a lost part did.
+"""Keeps the parts of a running job: work between two settlements, and lost work.
 
 Plain functions of a job and an instant. A job of an ordinary policy has one part, number 0.
 """
@@ -20,52 +20,53 @@ if TYPE_CHECKING:
 
 @dataclass
 class Stretch:
-    """What a part did between two settlements of its job."""
+    """The work of a part between two settlements of its job."""
 
     begin: int
     end: int
-    left: float  # of the job, at the begin
+    left: float  # the work of the job that was left at the beginning
     rate: float
     done: float
-    alone: bool  # no other part did or lost anything
+    alone: bool  # whether no other part did or lost work
 
 
 @dataclass
 class Part:
-    """A gang of a job that is held now."""
+    """A gang of a job that holds GPUs now."""
 
     number: int
     gpus: tuple[Gpu, ...]  # ascending
     tier: str
     sub_batch: int | None
-    config: Config | None  # of an elastic job; None: its traced batch
-    held_from: int  # instant of its start or last move
-    booked_from: int  # time held is counted up to here
+    config: Config | None  # the configuration of an elastic job; None means its traced batch
+    held_from: int  # the instant of its start or last move
+    booked_from: int  # the time held is counted up to this instant
     progress_from: int
-    quota: float = math.inf  # work that it may still do, as of the last settlement
-    paused: bool = False  # the quota is used up
-    rate: float | None = None  # None: a new row must be opened in this instant
+    quota: float = math.inf  # the work that it may still do, at the last settlement
+    paused: bool = False  # whether the quota is used up
+    rate: float | None = None  # None means that a new row must be opened at this instant
     kept: float = 1.0  # locality factor
-    inflation: float = 1.0  # by its sub-batch
-    pace: float = 1.0  # by how much it is slower than told
-    works: float = 1.0  # share of its time with progress that is not spent on checkpoints
-    saves: float = 0.0  # the rest of it
+    inflation: float = 1.0  # the factor of its sub-batch
+    pace: float = 1.0  # the factor of noise on its time
+    works: float = 1.0  # the share of its time with progress without checkpoints
+    saves: float = 0.0  # the share of checkpoints
     xi: float = 1.0  # slowdown factor by co-runners
     row_from: int = 0
     row_batch: int | None = None
     row_slow: float = 1.0
     co_runners: tuple[int, ...] = ()
     used_up_at: int = NEVER
-    stretches: list[Stretch] = field(default_factory=list)  # since its last safe point
+    # the stretches since its last safe point
+    stretches: list[Stretch] = field(default_factory=list)
 
     @property
     def pass_batch(self) -> int | None:
-        """Samples per GPU that are in memory at a time."""
+        """Return the samples per GPU that are in memory at a time."""
         return self.sub_batch if self.config is None else self.config.m
 
     @property
     def slow(self) -> float:
-        """What its sub-batch and those beside it take together."""
+        """Return the slowdown by its sub-batch and its co-runners together."""
         return self.inflation * self.xi
 
     @property
@@ -75,7 +76,7 @@ class Part:
 
 
 def span(work: float, rate: float) -> int:
-    """Nanoseconds that so much work takes, at least 1."""
+    """Return the nanoseconds that this work takes, at least 1."""
     return max(1, nearest(work / rate * 1e9))
 
 
@@ -85,12 +86,12 @@ def by_server(job: Job) -> list[Part]:
 
 
 def since(job: Job, part: Part) -> int:
-    """Instant from which a part's progress is not yet settled."""
+    """Return the instant from which a part's progress is not yet settled."""
     return max(job.settled_at, part.progress_from)
 
 
 def terms(job: Job, now: int, used_up: Collection[int] = ()) -> dict[int, float]:
-    """Work of each part since the last settlement; of those that use their quota up, the quota."""
+    """Return the work of each part since the last settlement, at most its quota."""
     found = {}
     for part in by_server(job):
         found[part.number] = 0.0
@@ -102,7 +103,7 @@ def terms(job: Job, now: int, used_up: Collection[int] = ()) -> dict[int, float]
 
 
 def total(values: Collection[float]) -> float:
-    """Add up from 0.0 in the order given; not sum(), which newer Pythons compensate."""
+    """Add numbers from 0.0 on in the given order, because newer Pythons compensate sum()."""
     result = 0.0
     for value in values:
         result += value
@@ -110,12 +111,12 @@ def total(values: Collection[float]) -> float:
 
 
 def left_at(job: Job, now: int) -> float:
-    """Remaining work at an instant without another settlement in between."""
+    """Return the remaining work at an instant without another settlement in between."""
     return max(0.0, job.remaining - total(terms(job, now).values()))
 
 
 def rate_of(part: Part) -> float:
-    """Rate of a part whose row is open."""
+    """Return the rate of a part whose row is open."""
     assert part.rate is not None
     return part.rate
 
@@ -144,7 +145,7 @@ def settle(job: Job, now: int, used_up: Collection[int] = ()) -> None:
 
 
 def plan_next(job: Job) -> None:
-    """Work out the next instant at which the job ends or one of its parts pauses or sets out."""
+    """Compute the next instant at which the job ends or a part pauses or begins progress."""
     job.next_at, job.ends = NEVER, False
     awake = [part for part in by_server(job) if not part.paused]
     for part in job.parts.values():
@@ -160,19 +161,19 @@ def plan_next(job: Job) -> None:
     pauses = min(part.used_up_at for part in active)
     later = [part.progress_from for part in awake if part.progress_from > begin]
     job.next_at = min([end, pauses, knot_at(job, begin, active), *later])
-    may = total([part.quota for part in active])  # infinite unless all of them have a quota
+    may = total([part.quota for part in active])  # infinite unless all parts have a quota
     job.ends = end == job.next_at and not (end == pauses and may < job.remaining)
 
 
 def done_at(job: Job) -> int:
-    """Instant at which a job of one part would end at its present rate, were there no knot."""
+    """Return when a job of one part would end at its present rate without another knot."""
     if job.elastic is None or job.elastic.left_at_knot(job.phase + 1) is None:
         return job.next_at
     return since(job, job.only) + span(job.remaining, rate_of(job.only))
 
 
 def knot_at(job: Job, begin: int, active: list[Part]) -> int:
-    """Instant at which the gradient noise of an elastic job changes next."""
+    """Return the next instant at which the gradient noise of an elastic job changes."""
     left = None if job.elastic is None else job.elastic.left_at_knot(job.phase + 1)
     if left is None:
         return NEVER
@@ -180,7 +181,7 @@ def knot_at(job: Job, begin: int, active: list[Part]) -> int:
 
 
 def book(job: Job, part: Part, now: int) -> None:
-    """Count the time held, and of that the overhead, up to now."""
+    """Count the time held up to now, and the overhead in it."""
     overhead = min(now, part.progress_from) - part.booked_from
     job.held_ns += now - part.booked_from
     job.gpu_ns += len(part.gpus) * (now - part.booked_from)
@@ -190,7 +191,7 @@ def book(job: Job, part: Part, now: int) -> None:
 
 
 def lose(job: Job, part: Part, now: int, interval: int | None) -> None:
-    """Give back the work of a part, just settled, since its last checkpoint or other safe point."""
+    """Undo the settled work of a part since its last checkpoint or other safe point."""
     stretches = part.stretches
     at = stretches[0].begin
     if interval is not None:

@@ -1,4 +1,4 @@
-"""Twin of the engine's random numbers, standard library only.
+"""Computes the engine's random numbers with the standard library only.
 
 Philox4x32-10 (Salmon et al., SC 2011), addressed by (seed, purpose, id0, id1, counter); the
 layout of the words and the meaning of each sampler are written at the top of
@@ -23,7 +23,7 @@ COUNTER_LIMIT = 1 << 24
 
 
 class Purpose(IntEnum):
-    """What a draw is for; the codes are part of the results."""
+    """The purpose of a draw; the codes are part of the results."""
 
     ARRIVALS = 1
     DURATIONS = 2
@@ -46,7 +46,7 @@ class Purpose(IntEnum):
 
 @dataclass(frozen=True)
 class Maths:
-    """The three functions whose last digit depends on the library."""
+    """The three functions whose last digit depends on the mathematical library."""
 
     log: Callable[[float], float] = math.log
     exp: Callable[[float], float] = math.exp
@@ -166,7 +166,7 @@ def geometric(
 
 
 class WeightTable:
-    """Indices drawn with the probability of their weights."""
+    """A table that draws indices with probabilities by their weights."""
 
     def __init__(self, weights: Sequence[float]) -> None:
         self.last = max(i for i, weight in enumerate(weights) if weight > 0.0)

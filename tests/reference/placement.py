@@ -1,4 +1,4 @@
-"""Placement rules: plain walks over the free GPUs of one GPU type."""
+"""Implements placement rules as plain walks over the free GPUs of one GPU type."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from .sharing import Rates
 
-Counts = dict[int, int]  # server -> GPUs taken there
+Counts = dict[int, int]  # the GPUs taken on each server
 
 DEFAULTS: dict[str, Any] = {
     "placement": "consolidate",
@@ -38,9 +38,9 @@ CHOICES: dict[str, tuple[Any, ...]] = {
 
 @dataclass
 class Pool:
-    """The up servers of one type and the GPUs free there."""
+    """The servers of one type that are up, and their free GPUs."""
 
-    slots: dict[int, list[int]]  # up server -> free slots, ascending
+    slots: dict[int, list[int]]  # the free slots of each server that is up, ascending
     size: dict[int, int]
     rack: dict[int, int]
 
@@ -59,7 +59,7 @@ class Pool:
         return sorted(self.slots)
 
     def racks(self) -> dict[int, list[int]]:
-        """Return rack -> its up servers, both ascending."""
+        """Return the servers of each rack that are up, both ascending."""
         found: dict[int, list[int]] = {}
         for s in sorted(self.slots, key=lambda s: (self.rack[s], s)):
             found.setdefault(self.rack[s], []).append(s)
@@ -124,7 +124,7 @@ def one_rack(pool: Pool, racks: dict[int, list[int]], d: int, p: dict[str, Any])
 
 
 def consolidate(pool: Pool, d: int, p: dict[str, Any]) -> Counts | None:
-    """Server, then rack, then network, never wider than ``max_level``."""
+    """Place in a server, a rack or over racks, never wider than ``max_level``."""
     level = p["max_level"]
     found = one_server(pool, pool.servers, d, p["fit"])
     if found is None and level != "server":
@@ -135,7 +135,7 @@ def consolidate(pool: Pool, d: int, p: dict[str, Any]) -> Counts | None:
 
 
 def yarn(pool: Pool, d: int, p: dict[str, Any]) -> Counts | None:
-    """One server, or whole idle servers plus one (``whole_servers``: whole ones only)."""
+    """Place on one server, or on whole idle servers plus one (``whole_servers``: whole only)."""
     size = pool.largest
     if d <= size:
         return one_server(pool, pool.servers, d, p["fit"])
@@ -166,7 +166,7 @@ def yarn(pool: Pool, d: int, p: dict[str, Any]) -> Counts | None:
 
 
 def spread(pool: Pool, d: int) -> Counts | None:
-    """One GPU at a time, emptiest server first, each server once per sweep."""
+    """Place one GPU at a time, emptiest server first, each server once in each sweep."""
     if pool.total(pool.servers) < d:
         return None
     counts: Counts = dict.fromkeys(pool.servers, 0)
@@ -179,7 +179,7 @@ def spread(pool: Pool, d: int) -> Counts | None:
 
 
 def waits_for(job: Job, t: int, p: dict[str, Any], rates: Rates) -> str:
-    """What a gang under rule ``skew`` waits for on a type: server, rack, or network = nothing."""
+    """Return what a gang waits for under ``skew``: server, rack, or network for nothing."""
     if p["skew"] == "oracle":
         accepts = 1.0 - p["skew_eps"]
         if rates.at_tier(job, t, 1) < accepts:
@@ -193,7 +193,7 @@ def waits_for(job: Job, t: int, p: dict[str, Any], rates: Rates) -> str:
 
 
 def skew_high(pool: Pool, racks: dict[int, list[int]], d: int, p: dict[str, Any]) -> Counts | None:
-    """The fewest servers possible, in one rack if any rack is large enough."""
+    """Place on the fewest possible servers, in one rack if any rack is large enough."""
     servers = sorted(s for k in racks for s in racks[k])
     if d <= pool.largest:
         return one_server(pool, servers, d, p["fit"])
@@ -233,7 +233,7 @@ def choose_slots(free: list[int], n: int, size: int, slots: str) -> list[int]:
 
 
 def draw(gpus: list[Gpu], d: int, below: Callable[[int, int], int]) -> list[Gpu] | None:
-    """d GPUs without replacement; draw i picks the n-th of the GPUs still free in order."""
+    """Draw d GPUs without replacement; draw i picks the n-th GPU that is still free."""
     if len(gpus) < d:
         return None
     left = sorted(gpus)
@@ -241,7 +241,7 @@ def draw(gpus: list[Gpu], d: int, below: Callable[[int, int], int]) -> list[Gpu]
 
 
 def network_step(pool: Pool, d: int, p: dict[str, Any]) -> Counts:
-    """Whole racks while they are needed whole, then the rest; the type has room."""
+    """Take whole racks while they are needed, then place the rest; the type has room."""
     racks = pool.racks()
     order = sorted(racks, key=lambda k: (-pool.total(racks[k]) if p["fit"] == "best" else 0, k))
     counts: Counts = {}
@@ -260,7 +260,7 @@ def network_step(pool: Pool, d: int, p: dict[str, Any]) -> Counts:
 
 
 def with_slots(pool: Pool, counts: Counts, p: dict[str, Any]) -> tuple[Gpu, ...]:
-    """The slots of so many GPUs per server."""
+    """Return the slots of these numbers of GPUs by server."""
     return tuple(
         (s, slot)
         for s in sorted(counts)
@@ -269,7 +269,7 @@ def with_slots(pool: Pool, counts: Counts, p: dict[str, Any]) -> tuple[Gpu, ...]
 
 
 def best_speed(pool: Pool, job: Job, p: dict[str, Any], rates: Rates) -> Counts | None:
-    """The fastest of the places at each level; of equal ones the narrowest."""
+    """Return the fastest of the places at each level, and the narrowest of equal ones."""
     d = job.gpus
     found = [one_server(pool, pool.servers, d, p["fit"]), one_rack(pool, pool.racks(), d, p)]
     if pool.total(pool.servers) >= d:

@@ -1,4 +1,4 @@
-"""The policies, written as full walks; nothing is kept that can be worked out again."""
+"""Implements the policies as full walks, without state that can be computed again."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ Key = tuple[Any, ...]
 
 
 class Policy:
-    """What every policy shares: parameters, placement, durations."""
+    """The common part of all policies: parameters, placement, durations."""
 
-    names: ClassVar[tuple[str, ...]] = ()  # in the registry
+    names: ClassVar[tuple[str, ...]] = ()  # the names in the registry
     max_share = 1
     forks = False
     mixes_types = False
@@ -53,7 +53,7 @@ class Policy:
             raise MissingDurationError("durations are missing", jobs=unknown)
 
     def check_turns(self, field: str, length: int) -> None:
-        """Refuse turns in which a job that restarts reaches no checkpoint."""
+        """Refuse turns in which a restarted job reaches no checkpoint."""
         ref = self.ref
         restarts = [ref.longest_restart(job) for job in self.trace()]
         kept = ref.checkpoint_ns or 1
@@ -94,11 +94,9 @@ class Policy:
                 return gpus
         return None
 
-    # Estimated durations
-
     @property
     def sigma(self) -> float:
-        """Log-normal error of durations: its own, or that of the run."""
+        """Return the log-normal error of durations of the policy or of the run."""
         return float(self.p.get("estimate_error", 0.0)) or self.ref.estimates.sigma
 
     @property
@@ -107,27 +105,27 @@ class Policy:
         return self.sigma == 0 and self.ref.estimates.is_exact
 
     def duration_ns(self, job: Job) -> int:
-        """Isolated duration."""
+        """Return the isolated duration."""
         return self.ref.estimates.total_ns(job, self.sigma)
 
     def total_factor(self, job: Job) -> float:
-        """The same over the true one."""
+        """Return the estimated duration divided by the true one."""
         return self.ref.estimates.total_factor(job, self.sigma)
 
     def factor(self, job: Job) -> float:
-        """Time for the work left over the true one."""
+        """Return the estimated time for the work left divided by the true one."""
         return self.ref.estimates.factor(job, self.ref.left_now(job), self.sigma)
 
     def estimated_seconds(self, job: Job, rate: float) -> float:
-        """Seconds for the work left at a rate; equal for jobs with equal estimates."""
+        """Return seconds for the work left at a rate; equal for jobs with equal estimates."""
         return self.ref.estimates.seconds_at(job, self.ref.left_now(job), rate, self.sigma)
 
     def remaining_ns(self, job: Job) -> int:
-        """Isolated time for the work left."""
+        """Return the isolated time for the work left."""
         return self.ref.estimates.left_ns(job, self.true_remaining_ns(job), self.sigma)
 
     def true_remaining_ns(self, job: Job) -> int:
-        """Isolated time for the work left, in truth."""
+        """Return the true isolated time for the work left."""
         ref = self.ref
         is_steady = job.elastic is None or len(job.elastic.model.noise) == 1
         if job.status == "running" and is_steady and job.only.rate == job.best_rate:
@@ -136,7 +134,7 @@ class Policy:
 
 
 class Queue(Policy):
-    """fifo, fifo-skip, sjf, sjf-strict, ssf: a queue without preemption."""
+    """The queues without preemption: fifo, fifo-skip, sjf, sjf-strict and ssf."""
 
     names = ("fifo", "fifo-skip", "sjf", "sjf-strict", "ssf")
 
@@ -183,16 +181,16 @@ class Easy(Policy):
 
     def begin(self) -> None:
         super().begin()
-        self.ends: dict[int, int] = {}  # job -> estimated finish, with inexact estimates only
+        self.ends: dict[int, int] = {}  # the estimated finish by job, only for inexact estimates
 
     def estimate(self, job: Job, t: int) -> int:
-        """Overhead due and estimated run time on a type."""
+        """Return the overhead due and the estimated run time on a type."""
         run = nearest(job.remaining / job.base[t] * 1e9)
         estimated = run if self.is_exact else nearest(run * self.factor(job))
         return self.ref.overhead(job, [t]) + max(1, estimated)
 
     def end_if(self, job: Job, gpus: tuple[Gpu, ...]) -> int:
-        """Estimated finish of a job started now on these GPUs."""
+        """Return the estimated finish of a job started now on these GPUs."""
         ref = self.ref
         if self.is_exact:
             rate = ref.rates.base(job, gpus) * ref.rates.locality(job, gpus)
@@ -203,7 +201,7 @@ class Easy(Policy):
         return end
 
     def end_running(self, job: Job) -> int:
-        """Estimated finish of a running job; one that has run out is extended."""
+        """Return the estimated finish of a running job; an expired estimate is extended."""
         if self.is_exact:
             return job.next_at
         now = self.ref.now
@@ -263,7 +261,7 @@ class Easy(Policy):
 
 
 class Repack(Policy):
-    """srtf and srsf: greedy re-pack by count; base of las and gittins."""
+    """The policies srtf and srsf: greedy re-pack by count; the base of las and gittins."""
 
     names: ClassVar[tuple[str, ...]] = ("srtf", "srsf")
     needs_duration = True
@@ -314,7 +312,7 @@ class Repack(Policy):
 
 
 def repack(policy: Policy, order: list[Job]) -> Plan:
-    """Preemptive pass over the active jobs in key order."""
+    """Make a preemptive pass over the active jobs in key order."""
     ref = policy.ref
     kind = [server.type for server in ref.servers]
     left = dict.fromkeys(range(len(ref.types)), 0)
@@ -363,7 +361,7 @@ def repack(policy: Policy, order: list[Job]) -> Plan:
 
 
 class Las(Repack):
-    """las, gittins and their tiresias presets: queues by attained service."""
+    """The policies las and gittins with their tiresias presets: queues by attained service."""
 
     names = ("las", "gittins", "tiresias", "tiresias-gittins")
 
@@ -398,7 +396,7 @@ class Las(Repack):
         self.limits = [to_ns(x) for x in self.p["limits"]]
         self.queued = self.gittins or self.p["discretised"]
         self.queue = {j.index: 0 for j in self.ref.jobs}
-        self.offset = {j.index: 0 for j in self.ref.jobs}  # progress at the last promotion
+        self.offset = {j.index: 0 for j in self.ref.jobs}  # the progress at the last promotion
         if self.gittins:
             self.delta = to_ns(self.p["delta"])
             given = self.p["distribution"]
@@ -419,7 +417,7 @@ class Las(Repack):
         return self.scale(job) * self.executed(job)
 
     def promotion_at(self, job: Job) -> int | None:
-        """Instant at which a waiting job returns to the top queue."""
+        """Return the instant at which a waiting job returns to the top queue."""
         k = self.p["promote_knob"]
         if not self.queued or k == 0 or job.status != "waiting" or self.queue[job.index] == 0:
             return None
@@ -443,7 +441,7 @@ class Las(Repack):
                 self.promotions += 1
 
     def index(self, job: Job) -> Fraction:
-        """Gittins index at the grid point below the attained service."""
+        """Return the Gittins index at the grid point below the attained service."""
         a = self.attained(job) // self.delta * self.delta
         s = self.services
         i, e, n = bisect_right(s, a), bisect_right(s, a + self.delta), len(s)
@@ -452,7 +450,7 @@ class Las(Repack):
         return Fraction(e - i, sum(s[i:e]) - a * (e - i) + self.delta * (n - e))
 
     def continuous(self, job: Job) -> int:
-        """Key of the form without queues: a running job has a head start."""
+        """Return the key without queues, in which a running job has a lead."""
         head = to_ns(self.p["las_quantum"]) * self.scale(job)
         return self.attained(job) - (head if job.status == "running" else 0)
 
@@ -489,7 +487,7 @@ class Las(Repack):
 
 
 class ToyRound(Policy):
-    """All active jobs by attained service at each round; whoever can keeps its place."""
+    """Runs active jobs by attained service in each round; jobs keep their places if possible."""
 
     names = ("toy-round",)
     wake_on = frozenset({"round"})
@@ -524,7 +522,7 @@ class ToyRound(Policy):
 
 
 class ToyTimer(Policy):
-    """A job waits ``delay_s`` for one server before it accepts any place."""
+    """Lets a job wait ``delay_s`` for one server before it accepts any place."""
 
     names = ("toy-timer",)
     wake_on = EVENTS | {"timer"}
@@ -556,7 +554,7 @@ class ToyTimer(Policy):
 
 
 class ToyShare(Policy):
-    """Free GPUs first, else the lowest GPUs that hold at most one job."""
+    """Places jobs on free GPUs or otherwise on the lowest GPUs with at most one job."""
 
     names = ("toy-share",)
     max_share = 2
@@ -593,7 +591,7 @@ class ToyShare(Policy):
     def share(
         self, job: Job, t: int, on: dict[Gpu, list[Job]], batch: dict[int, int | None]
     ) -> tuple[tuple[Gpu, ...] | None, int | None]:
-        """Return the GPUs beside others and the sub-batch there."""
+        """Return shared GPUs and the sub-batch on them."""
         ref = self.ref
         sub = -(-job.batch // 2) if self.p["halve"] and job.batch is not None else job.batch
         found: list[Gpu] = []

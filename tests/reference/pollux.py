@@ -1,4 +1,4 @@
-"""Pollux-style scheduling of elastic jobs by goodput: the greedy search, written from the text."""
+"""Implements pollux, which schedules elastic jobs by goodput with the greedy search."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 Gpus = tuple["Gpu", ...]
 
 COUNTS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)
-FLOOR = 0.001  # added to every speed-up
+FLOOR = 0.001  # this is added to every speed-up
 LEAST_GAIN = 1e-9
 CANDIDATES = 16
 PRESETS: dict[str, dict[str, Any]] = {
@@ -35,20 +35,20 @@ class Claim:
     """An active job in one decision."""
 
     job: Job
-    place: int  # in the order of step 1
-    phi: float  # factor of a changed allocation
-    fair: float  # goodput that its speed-up is relative to
+    place: int  # the position in the order of step 1
+    phi: float  # the factor of a changed allocation
+    fair: float  # the goodput that its speed-up is relative to
     now: int  # GPUs
     speed_now: float
     ladder: list[int] = field(default_factory=list)
     speeds: list[float] = field(default_factory=list)
     count: int = 0
-    is_bound: bool = False  # would lose all that it did since its last start
+    is_bound: bool = False  # whether it would lose all work since its last start
     is_kept: bool = False
     is_closed: bool = False
 
     def speed(self, count: int) -> float:
-        """Speed-up at a rung, or as the job runs."""
+        """Return the speed-up at a rung, or that of the running job."""
         if count == 0:
             return 0.0
         if count in self.ladder:
@@ -57,29 +57,29 @@ class Claim:
         return self.speed_now
 
     def up(self) -> int | None:
-        """The next rung."""
+        """Return the next rung."""
         return min((rung for rung in self.ladder if rung > self.count), default=None)
 
     def down(self, freed: int = 1) -> int | None:
-        """The highest rung that frees so many GPUs and at least one; never none at all."""
+        """Return the highest rung that frees this many GPUs and at least one, and keeps some."""
         most = self.count - max(freed, 1)
         return max((rung for rung in self.ladder if rung <= most), default=None)
 
     def ups(self) -> list[int]:
-        """The next rung, and the present count if it is further up."""
+        """Return the next rung, and the present count if it is higher."""
         up = self.up()
         found = [] if up is None else [up]
         return found + [self.now] * (self.now > max([self.count, *found]))
 
     def downs(self, freed: int) -> list[int]:
-        """The highest rung that frees so many GPUs, and the present count if it does too."""
+        """Return the highest rung that frees this many GPUs, and the present count if it does."""
         down = self.down(freed)
         found = [] if down is None else [down]
         is_other = self.now not in (0, down)
         return found + [self.now] * (is_other and self.now <= self.count - max(freed, 1))
 
     def felt(self, count: int) -> float:
-        """Speed-up less what a change costs."""
+        """Return the speed-up less the cost of a change."""
         if count == self.now:
             return self.speed_now
         return self.speed(count) * self.phi
@@ -87,7 +87,7 @@ class Claim:
 
 @dataclass
 class Layout:
-    """Who holds which GPUs after the decision."""
+    """The GPUs of each job after the decision."""
 
     free: set[Gpu]
     gpus: dict[int, Gpus] = field(default_factory=dict)
@@ -104,7 +104,7 @@ class Layout:
         return gpus
 
     def server_of(self, claim: Claim) -> int | None:
-        """The one server of a job."""
+        """Return the only server of a job."""
         servers = {server for server, _ in self.gpus.get(claim.job.index, ())}
         return servers.pop() if len(servers) == 1 else None
 
@@ -115,12 +115,12 @@ class Layout:
         return self.others(server, (), count)
 
     def others(self, server: int, own: Gpus, count: int) -> Gpus:
-        """Free GPUs of a server that are not in a set."""
+        """Return the free GPUs of a server that are not in a set."""
         mine = sorted(gpu for gpu in self.free if gpu[0] == server and gpu not in own)
         return tuple(mine[:count])
 
     def spanned(self) -> set[int]:
-        """Servers with a job that is on several."""
+        """Return the servers with a job on several servers."""
         found: set[int] = set()
         for gpus in self.gpus.values():
             servers = {server for server, _ in gpus}
@@ -130,7 +130,7 @@ class Layout:
 
 
 class Pollux(Policy):
-    """Counts by gain per GPU, stability, local moves, then places."""
+    """Chooses counts by gain per GPU, stability and local moves, and then places."""
 
     names = ("pollux", "pollux-fixed", "pollux-no-avoid")
     wake_on = frozenset({"round"})
@@ -156,34 +156,32 @@ class Pollux(Policy):
         if self.p["search"] not in ("greedy", "ga"):
             raise PolicyError("bad search", field="search", value=self.p["search"])
         self.round_ns = max(1, to_ns(self.p["period_s"]))
-        self.most: dict[int, int] = {}  # GPUs that a job ever had
+        self.most: dict[int, int] = {}  # the most GPUs that a job ever had
         self.is_fixed = self.p["batch"] == "traced"
 
     def defaults_of(self, name: str) -> dict[str, Any]:
         return self.defaults | PRESETS[name]
 
     def types_of(self, job: Job) -> list[int]:
-        """Types with room for the smallest gang."""
+        """Return the types with room for the smallest gang."""
         exist = [0] * len(self.ref.types)
         for server in self.ref.servers:
             exist[server.type] += server.gpus
         return [t for t in job.usable if job.sizes[0] <= exist[t]]
 
     def place(self, job: Job, free: set[Gpu]) -> Gpus | None:
-        """Asked about the empty cluster only."""
+        """Place a job on the empty cluster, the only case in which this is called."""
         return self.find(job, job.sizes[0], free, set())
 
-    # What a job would gain
-
     def best(self, job: Job, count: int, nodes: int) -> Best | None:
-        """Best configuration of an elastic job; where its model has none, that of the trace."""
+        """Return the best configuration of an elastic job, or that of the trace."""
         assert job.elastic is not None
         model, batch = job.elastic.model, job.elastic.batch
         found = None if self.is_fixed else model.best(count, nodes, job.phase)
         return found or model.frozen(count, nodes, job.phase, batch)
 
     def goodput(self, job: Job, count: int, nodes: int) -> float:
-        """At the best configuration; with the GPUs of the trace any job runs as traced."""
+        """Return the goodput at the best configuration; on its traced GPUs a job runs as traced."""
         assert job.elastic is not None
         found = self.best(job, count, nodes)
         if found is not None:
@@ -194,7 +192,7 @@ class Pollux(Policy):
         return 0.0
 
     def config(self, job: Job, gpus: Gpus) -> Config | None:
-        """How the batch is split on these GPUs."""
+        """Return the split of the batch on these GPUs."""
         if job.elastic is None:
             return None
         found = self.best(job, len(gpus), len({server for server, _ in gpus}))
@@ -205,7 +203,7 @@ class Pollux(Policy):
         return max((server.gpus for server in self.ref.servers if server.up), default=0)
 
     def phi(self, job: Job) -> float:
-        """Discount of a change by age and number of starts."""
+        """Return the discount of a change by age and number of starts."""
         age, delay = (self.ref.now - job.arrival) / 1e9, self.p["phi_delay_s"]
         restarts = job.starts + job.migrations
         if age + delay == 0:
@@ -213,7 +211,7 @@ class Pollux(Policy):
         return float(max(age - delay * restarts, 0.0) / (age + delay))
 
     def attained(self, job: Job) -> int:
-        """GPU time with progress, ns."""
+        """Return the GPU time with progress in ns."""
         found = job.gpu_ns - job.overhead_gpu_ns
         for part in job.parts.values():
             begin = max(part.booked_from, part.progress_from)
@@ -221,7 +219,7 @@ class Pollux(Policy):
         return found
 
     def claims(self, jobs: list[Job]) -> list[Claim]:
-        """The active jobs in the order of step 1, with their ladders."""
+        """Return the active jobs in the order of step 1, with their ladders."""
         order = sorted(
             jobs, key=lambda j: (not self.is_bound(j), self.attained(j), j.arrival, j.index)
         )
@@ -268,20 +266,18 @@ class Pollux(Policy):
         return claim
 
     def rungs(self, job: Job) -> list[int]:
-        """Counts that a job may have."""
+        """Return the counts that a job may have."""
         least, limit = job.sizes[0], self.limit(job)
         return [least, *(count for count in COUNTS if least < count <= limit)]
 
     def limit(self, job: Job) -> int:
-        """Most GPUs that a job may have now."""
+        """Return the maximum number of GPUs that a job may have now."""
         grown = math.floor(self.p["growth"] * max(1, self.most.get(job.index, 0)))
         most: int = min(grown, self.p["max_gpus_per_job"], job.sizes[-1])
         return max(job.sizes[0], most)
 
-    # The objective
-
     def value(self, speed: float) -> float:
-        """u of a speed-up: what is summed over the jobs."""
+        """Return u of a speed-up, which is summed over the jobs."""
         p, x = self.p["fairness_p"], speed + FLOOR
         if p == 0:
             return self.ref.maths.log(x)
@@ -289,16 +285,14 @@ class Pollux(Policy):
         return -power if p < 0 else power
 
     def objective(self, total: float, jobs: int) -> float:
-        """Generalised mean of the jobs, of the sum of their values."""
+        """Return the generalised mean of the sum of the jobs' values."""
         p = self.p["fairness_p"]
         if p == 0:
             return self.ref.maths.exp(total / jobs)
         return self.ref.maths.pow(abs(total) / jobs, 1.0 / p)
 
-    # Steps 2 to 4, 6
-
     def climb(self, claims: list[Claim], budget: int) -> int:
-        """Step 3: the rung of most gain per GPU, again and again; returns the GPUs left over."""
+        """Take the rung with the largest gain per GPU repeatedly (step 3); return the GPUs left."""
         for claim in claims:
             claim.is_closed = claim.is_kept
         while budget > 0:
@@ -324,14 +318,14 @@ class Pollux(Policy):
         return budget
 
     def share_out(self, claims: list[Claim], every: int) -> None:
-        """Steps 2 to 4."""
+        """Carry out steps 2 to 4."""
         budget = every
         for claim in claims:
             if claim.ladder and claim.ladder[0] <= budget:
                 claim.count = claim.ladder[0]
                 budget -= claim.count
         budget = self.climb(claims, budget)
-        for claim in [*claims, *claims]:  # what a later one gives back may keep an earlier one
+        for claim in [*claims, *claims]:  # what a later job gives back may keep an earlier one
             changes = 0 < claim.now != claim.count
             if changes and claim.speed(claim.count) * claim.phi <= claim.speed_now:
                 cost = claim.now - claim.count
@@ -344,7 +338,7 @@ class Pollux(Policy):
         self.move_rungs(claims, budget)
 
     def move_rungs(self, claims: list[Claim], budget: int) -> None:
-        """Step 6: one rung from one job to another while the objective grows."""
+        """Move one rung from one job to another while the objective grows (step 6)."""
         moves = self.p["ls_moves"]
         for _ in range(2 * len(claims) if moves is None else moves):
             total = 0.0
@@ -378,10 +372,8 @@ class Pollux(Policy):
             budget += giver.count - down - (up - taker.count)
             giver.count, taker.count = down, up
 
-    # Step 5
-
     def find(self, job: Job, count: int, free: set[Gpu], spanned: set[int]) -> Gpus | None:
-        """One server, else whole idle servers and the rest on one more; a type at a time."""
+        """Find one server, or whole idle servers and one more for the rest, type by type."""
         for t in job.types:
             servers = [i for i, s in enumerate(self.ref.servers) if s.up and s.type == t]
             mine = {i: sorted(gpu for gpu in free if gpu[0] == i) for i in servers}
@@ -394,7 +386,7 @@ class Pollux(Policy):
         return None
 
     def span(self, mine: dict[int, list[Gpu]], count: int, spanned: set[int]) -> Gpus | None:
-        """Whole idle servers, the largest first, and best fit of the rest."""
+        """Return whole idle servers, the largest first, and the best fit for the rest."""
         size = {i: self.ref.servers[i].gpus for i in mine}
         taken: list[int] = []
         rest = count
@@ -412,7 +404,7 @@ class Pollux(Policy):
         return tuple(sorted(gpus))
 
     def put(self, claims: list[Claim]) -> dict[int, Gpus]:
-        """GPUs of every job that gets some; counts become those that found a place."""
+        """Place every job that gets GPUs; counts become those that found a place."""
         layout = Layout(self.ref.every_gpu())
         for claim in claims:
             if claim.now and claim.count == claim.now:
@@ -430,7 +422,7 @@ class Pollux(Policy):
         return layout.gpus
 
     def put_one(self, claim: Claim, layout: Layout) -> None:
-        """The count, or the highest rung below it that fits."""
+        """Place the count, or the highest lower rung that fits."""
         lower = [rung for rung in reversed(claim.ladder) if rung < claim.count]
         for count in [claim.count, *lower]:
             gpus: Gpus | None = claim.job.gpu_set
@@ -442,7 +434,7 @@ class Pollux(Policy):
         claim.count = 0
 
     def improve(self, claim: Claim, wanted: int, claims: list[Claim], layout: Layout) -> None:
-        """A job that was placed below its count: the better of two ways, if any gains."""
+        """Improve a job that was placed below its count by the better of two ways, if any gains."""
         room = self.make_room(claim, wanted, claims, layout)
         apart = self.scatter(claim, wanted, layout)
         if room is not None and (apart is None or room[0] >= apart[0]):
@@ -460,7 +452,7 @@ class Pollux(Policy):
     def make_room(
         self, claim: Claim, wanted: int, claims: list[Claim], layout: Layout
     ) -> tuple[float, Claim, int] | None:
-        """Another job gives up a rung on its server; return what that gains, and the new count."""
+        """Let another job give up a rung on its server; return the gain and the new count."""
         found: tuple[float, Claim, int] | None = None
         before = self.value(claim.felt(claim.count))
         for other in claims:
@@ -481,7 +473,7 @@ class Pollux(Policy):
         return found
 
     def scatter(self, claim: Claim, wanted: int, layout: Layout) -> tuple[float, Gpus] | None:
-        """Free GPUs of several servers, at the speed apart; return what that gains."""
+        """Use free GPUs of several servers, at their speed; return the gain."""
         job, before = claim.job, claim.count
         if job.elastic is None or (before and layout.server_of(claim) is None):
             return None
@@ -503,7 +495,7 @@ class Pollux(Policy):
         return best
 
     def fill(self, claims: list[Claim], layout: Layout) -> None:
-        """Changed jobs grow on their server, by gain per GPU."""
+        """Let changed jobs grow on their server, by gain per GPU."""
         while True:
             best: tuple[float, Claim, int] | None = None
             for claim in claims:
@@ -543,7 +535,7 @@ class Pollux(Policy):
         return plan
 
     def act(self, plan: Plan, job: Job, gpus: Gpus) -> None:
-        """Start, move, or only another split of the batch."""
+        """Add a start, a move, or only another split of the batch."""
         config = self.config(job, gpus)
         self.most[job.index] = max(self.most.get(job.index, 0), len(gpus))
         if job.status == "waiting":

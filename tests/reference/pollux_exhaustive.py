@@ -1,4 +1,4 @@
-"""The best objective that any allocation of a small cluster reaches: every way is tried."""
+"""Finds the best objective of a small cluster by trying every allocation."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from .pollux import Claim, Gpus, Pollux
 
-Way = tuple[int, ...]  # GPUs per server
+Way = tuple[int, ...]  # the number of GPUs on each server
 
 
 @dataclass
@@ -25,7 +25,7 @@ class Option:
 
 
 def value_of(policy: Pollux, claim: Claim, way: Way) -> float:
-    """Value of a job that is placed so, the discount of a change included."""
+    """Return the value of a job with this place, including the discount of a change."""
     count, nodes = sum(way), sum(n > 0 for n in way)
     gpus = claim.job.gpu_set
     if count and way == tuple(sum(s == i for s, _ in gpus) for i in range(len(way))):
@@ -38,7 +38,7 @@ def value_of(policy: Pollux, claim: Claim, way: Way) -> float:
 
 
 def options(policy: Pollux, claim: Claim) -> list[Option]:
-    """Every way of one job."""
+    """Return every way to place one job."""
     servers = policy.ref.servers
     if claim.job.elastic is None:
         counts = {0, claim.job.gpus}
@@ -50,7 +50,7 @@ def options(policy: Pollux, claim: Claim) -> list[Option]:
 
 
 def best_objective(policy: Pollux, claims: list[Claim]) -> float:
-    """Branch and bound over the ways of all jobs; at most one spanning job per server."""
+    """Return the optimum by branch and bound; a server has at most one spanning job."""
     every = [options(policy, claim) for claim in claims]
     most = [0.0]
     for own in reversed(every):
@@ -76,7 +76,7 @@ def best_objective(policy: Pollux, claims: list[Claim]) -> float:
 
 
 def objective_of(policy: Pollux, claims: list[Claim], found: dict[int, Gpus]) -> float:
-    """Objective of a plan."""
+    """Return the objective of a plan."""
     total = 0.0
     for claim in claims:
         gpus = found.get(claim.job.index, ())

@@ -1,4 +1,4 @@
-"""The genetic search of the Pollux-style policy, written from its description.
+"""Implements the genetic search of pollux from its description.
 
 A candidate gives each active job, in the order of step 1, a number of GPUs on each server. The
 first population is the present allocation and changed copies of it. In each generation as many
@@ -16,17 +16,17 @@ from .world import PolicyError
 if TYPE_CHECKING:
     from .pollux import Claim, Gpus, Pollux
 
-Row = tuple[int, ...]  # GPUs of a job on each server
+Row = tuple[int, ...]  # the GPUs of a job on each server
 Rows = list[Row]
 
-BACK = 0.1  # chance that a job returns to its present allocation
-DROP = 0.1  # chance that a job may lose servers, and then of each of its servers
-CHANGE = 0.5  # chance that a job gets another number of GPUs on a server
+BACK = 0.1  # the probability that a job returns to its present allocation
+DROP = 0.1  # the probability that a job may lose servers, and then that it loses each of them
+CHANGE = 0.5  # the probability that a job gets another number of GPUs on a server
 
 
 @dataclass
 class Numbers:
-    """Uniform numbers of one decision, in the order in which they are asked for."""
+    """The uniform numbers of one decision, in the order of the draws."""
 
     seed: int
     now: int
@@ -42,7 +42,7 @@ class Numbers:
 
 
 class Genetic:
-    """One decision."""
+    """A decision of the search."""
 
     def __init__(self, policy: Pollux, claims: list[Claim]) -> None:
         self.policy, self.claims, self.ref = policy, claims, policy.ref
@@ -61,7 +61,7 @@ class Genetic:
         return range(len(self.sizes))
 
     def value(self, rows: Rows) -> float:
-        """What the objective sums up; a waiting job counts without a discount."""
+        """Return the term of the objective; a waiting job counts without a discount."""
         total = 0.0
         for claim, row, now in zip(self.claims, rows, self.present, strict=True):
             speed = claim.speed_now
@@ -93,7 +93,7 @@ class Genetic:
         return found
 
     def repaired(self, rows: Rows) -> Rows:
-        """Job after job takes what it may of what those before it left."""
+        """Repair a candidate: each job takes what it may of what earlier jobs left."""
         left, spanned, found = list(self.sizes), set[int](), []
         for claim, row, now in zip(self.claims, rows, self.present, strict=True):
             if claim.is_bound:
@@ -116,7 +116,7 @@ class Genetic:
         return found
 
     def of_one_type(self, claim: Claim, row: Row) -> list[int]:
-        """The servers of the type with most of its GPUs, of equal ones the job's first choice."""
+        """Keep the servers of the type with most of its GPUs, or the job's first type on ties."""
 
         def count(t: int) -> int:
             return sum(row[i] for i in self.servers if self.ref.servers[i].type == t)
@@ -125,7 +125,7 @@ class Genetic:
         return [row[i] if self.ref.servers[i].type == best else 0 for i in self.servers]
 
     def trimmed(self, claim: Claim, cells: list[int]) -> list[int]:
-        """No more than the job may have: the last servers lose first."""
+        """Reduce a row to what the job may have; the last servers lose first."""
         excess = sum(cells) - self.most(claim)
         for server in reversed(self.servers):
             less = min(max(excess, 0), cells[server])
@@ -136,7 +136,7 @@ class Genetic:
     def completed(
         self, claim: Claim, cells: list[int], left: list[int], spanned: set[int]
     ) -> list[int]:
-        """The fewest GPUs of the job, on its servers and then where most are left, if there are."""
+        """Complete a row to the job's fewest GPUs, on its servers and then on the emptiest."""
         least = claim.job.sizes[0]
         kind = self.ref.servers[next(s for s in self.servers if cells[s])].type
         closed = spanned if self.policy.p["avoid_interference"] else set()
@@ -144,7 +144,7 @@ class Genetic:
         full = [left[s] if s in alone else 0 for s in self.servers]
         open_ = [s for s in self.servers if self.ref.servers[s].type == kind and s not in closed]
         if sum(full) < least:
-            # over more servers than now: without those that are closed to it
+            # on more servers than now, without those that are closed to it
             alone = [s for s in alone if s not in closed]
             full = [left[s] if s in open_ else 0 for s in self.servers]
         found = [cells[s] if s in alone else 0 for s in self.servers]
@@ -167,18 +167,18 @@ class Genetic:
         return sum(cells) >= claim.job.sizes[0] and self.speed(claim, sum(cells), nodes) > 0
 
     def parent(self, members: list[tuple[float, Rows]]) -> Rows:
-        """The better of two: the best come first."""
+        """Return the better of two drawn members, which are sorted from best to worst."""
         one, two = self.numbers.below(len(members)), self.numbers.below(len(members))
         return members[min(one, two)][1]
 
     def child(self, members: list[tuple[float, Rows]]) -> Rows:
-        """Jobs before a point from one parent, the others from another."""
+        """Return a child: jobs before a point from one parent, the others from another."""
         one, two = self.parent(members), self.parent(members)
         point = self.numbers.below(len(one))
         return self.repaired(self.mutated(one[:point] + two[point:]))
 
     def survivors(self, members: list[tuple[float, Rows]]) -> list[tuple[float, Rows]]:
-        """The best, each once; the earlier of equal ones."""
+        """Return the best distinct candidates; of equal ones, the earlier."""
         kept: list[tuple[float, Rows]] = []
         for value, rows in sorted(members, key=lambda member: -member[0]):
             if len(kept) < self.policy.p["ga_population"] and (value, rows) not in kept:
@@ -199,7 +199,7 @@ class Genetic:
         return members[0][1]
 
     def put(self) -> dict[int, Gpus]:
-        """GPUs of every job that gets some: the own ones, else the lowest that are free."""
+        """Return GPUs for every job that gets some: its own, or the lowest free ones."""
         rows = self.search()
         free, found = self.ref.every_gpu(), dict[int, "Gpus"]()
         changed = []

@@ -1,4 +1,4 @@
-"""Pairs at random, kept while they are good: written from the description."""
+"""Implements random pairs that are kept while they are good, from the description."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class RandomPairs(Rounds):
-    """An equal split over jobs alone and pairs of jobs."""
+    """Splits time equally over jobs alone and pairs of jobs."""
 
     names = ("gavel-gandiva",)
 
@@ -25,11 +25,11 @@ class RandomPairs(Rounds):
         self.turn = 0
 
     def kind(self, job: Job) -> Kind:
-        """Each job meets one other, not any of its kind."""
+        """Return the kind of a job, which has one partner, not any job of a kind."""
         return (job.index,)
 
     def gain(self, ask: dict[str, Any], a: int, b: int, t: int) -> float:
-        """Sum of relative speeds of the jobs in two rows; 0 if they cannot share there."""
+        """Return the sum of relative speeds of two rows; 0 if they cannot share."""
         table, rates = ask["pair_rates"], ask["rates"]
         one, other = table[a][b][t], table[b][a][t]
         return one / rates[a][t] + other / rates[b][t] if one > 0 and other > 0 else 0.0

@@ -1,4 +1,4 @@
-"""Every policy of the slow simulator by its registry name."""
+"""Lists every policy of the slow simulator by its registry name."""
 
 from __future__ import annotations
 

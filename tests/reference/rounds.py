@@ -1,4 +1,4 @@
-"""Policies in rounds, written from the description: shares become placements."""
+"""Implements policies in rounds from the description: shares become placements."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 Row = list[float]
 Claim = tuple[Fraction, float, float]  # priority, deficit, share
 Kind = tuple[Any, ...]
-Place = tuple[int, Kind, int]  # job, kind of the one beside it, type
-Choice = tuple[int, int | None, int]  # job, the one beside it, type
+Place = tuple[int, Kind, int]  # job, kind of its co-runner, type
+Choice = tuple[int, int | None, int]  # job, its co-runner, type
 
 # Where programs are solved: policy and parameters -> allocator. Set by whoever compares, so that
 # the two simulators are given the same shares.
@@ -56,17 +56,18 @@ def fastest_first(ask: dict[str, Any]) -> list[Row]:
 
 
 CLOSED = ("gavel-isolated", "gavel-fifo", "gavel-fifo-perf", "gavel-gandiva")
-FIXED = ("capacity", "names", "entity_weight", "pair_rates", "kinds")  # of no single job
+# these settings belong to no single job
+FIXED = ("capacity", "names", "entity_weight", "pair_rates", "kinds")
 FIFO = ("gavel-fifo", "gavel-fifo-perf")
 
 
 def members(choice: Choice) -> list[int]:
-    """Jobs of a choice."""
+    """Return the jobs of a choice."""
     return [index for index in choice[:2] if index is not None]
 
 
 class Rounds(Policy):
-    """Priorities X / t per type; everybody is looked at in every round."""
+    """Uses priorities X / t for each type, and looks at every job in every round."""
 
     wake_on = frozenset({"round"})
     defaults: ClassVar[dict[str, Any]] = placement.DEFAULTS | {
@@ -129,7 +130,7 @@ class Rounds(Policy):
         self.share: dict[tuple[int, int], float] = {}
         self.held: dict[tuple[int, int], int] = {}
         self.deficit: dict[tuple[int, int], float] = {}
-        # job -> (type, kind of the one beside it, counted up to)
+        # by job: type, kind of its co-runner, instant up to which time is counted
         self.holders: dict[int, tuple[int, Kind | None, int]] = {}
         self.company: dict[Place, float] = {}
         self.company_held: dict[Place, int] = {}
@@ -157,7 +158,7 @@ class Rounds(Policy):
 
     def begin(self) -> None:
         super().begin()
-        if self.name != "gavel-fifo":  # there nobody is stopped
+        if self.name != "gavel-fifo":  # gavel-fifo stops no job
             self.check_turns("round_s", to_ns(self.p["round_s"]))
         every = self.ref.every_gpu(down=True)
         # types on which the placement rule has a place for a job on the empty, whole cluster
@@ -189,7 +190,7 @@ class Rounds(Policy):
         self.entities = {name: given[name] if given else 1.0 for name in names}
 
     def order_given(self) -> list[int] | None:
-        """Types in the order of the parameter, None if it names none."""
+        """Return the types in the order of the parameter; None if it names none."""
         if self.p["type_order"] == "auto":
             return None
         names = [name.strip() for name in self.p["type_order"].split(",")]
@@ -216,7 +217,7 @@ class Rounds(Policy):
         return found
 
     def count(self) -> None:
-        """Book the time since the last decision to who held GPUs."""
+        """Book the time since the last decision for the jobs that held GPUs."""
         ref = self.ref
         for index, (t, beside, since) in list(self.holders.items()):
             if beside is None:
@@ -276,13 +277,13 @@ class Rounds(Policy):
         self.solved_for = ([job.index for job in jobs], capacity)
 
     def kind(self, job: Job) -> Kind:
-        """All that matters of a job to one beside it."""
+        """Return all properties of a job that matter to a co-runner."""
         rates = tuple(self.rate(job, t) for t in range(len(self.ref.types)))
         batch = job.batch if self.ref.rates.interference.asks_batches else None
         return (job.gpus, job.model, batch, job.memory, rates)
 
     def kinds_of(self, jobs: list[Job]) -> dict[str, Any]:
-        """Return the number of each job's kind, and the rates of kinds beside kinds."""
+        """Return the number of each job's kind, and the rates of pairs of kinds."""
         rates, types = self.ref.rates, self.ref.types
         order = list(dict.fromkeys(self.kind(job) for job in self.ref.jobs))
         present = {self.kind(job): job for job in jobs}
@@ -306,7 +307,7 @@ class Rounds(Policy):
         }
 
     def meet(self, jobs: list[Job]) -> None:
-        """Close the books of time beside others and open those of the new allocation."""
+        """Close the accounts of shared time and open those of the new allocation."""
         elapsed = (self.ref.now - self.reset_at) / 1e9
         mine = {job.index for job in jobs}
         for place in [place for place in self.company if place[0] in mine]:
@@ -321,7 +322,7 @@ class Rounds(Policy):
             self.company[place] = share
 
     def in_parts(self, ask: dict[str, Any]) -> list[Row]:
-        """Shares of all jobs; where there are parts, each is an ask of its own."""
+        """Return the shares of all jobs; with parts, each part is a separate solve."""
         jobs = ask["jobs"]
         self.found: dict[Place, float] = {}
         parts = min(self.p.get("partitions", 1), len(jobs))
@@ -343,7 +344,7 @@ class Rounds(Policy):
         return [rows[job] for job in jobs]
 
     def whole(self, ask: dict[str, Any]) -> list[Row]:
-        """Shares of time alone; those beside others are kept aside."""
+        """Return the shares of time alone; those of shared time are stored."""
         if not self.packed:
             return self.allocate(ask)
         kinds = ask.pop("kinds")
@@ -355,14 +356,14 @@ class Rounds(Policy):
         return rows
 
     def type_by_share(self, job: Job) -> int | None:
-        """Type on which a job runs, if it has a share there."""
+        """Return the type on which a job runs, if it has a share there."""
         if job.status != "running":
             return None
         t = self.ref.servers[job.gpu_set[0][0]].type
         return t if self.share.get((job.index, t), 0.0) > 0 else None
 
     def keep_types(self, jobs: list[Job]) -> list[Row]:
-        """All of its type to who runs, then to the first who wait, until one has no place."""
+        """Give running jobs their type, then waiting jobs in order, until one has no place."""
         ref, rows, blocked = self.ref, [], False
         free = ref.free()
         for job in jobs:
@@ -379,7 +380,7 @@ class Rounds(Policy):
         return rows
 
     def type_order(self) -> list[int]:
-        """Types by the sum over active jobs of rate / average rate, largest first."""
+        """Return types by the sum over active jobs of rate / average rate, largest first."""
         types = range(len(self.ref.types))
         capacity = [float(gpus) for gpus in self.capacity()]
         gpus = sum(capacity)
@@ -389,14 +390,14 @@ class Rounds(Policy):
             average = 0.0
             for t in types:
                 average += row[t] * capacity[t]
-            average = average / gpus if gpus else 0.0  # every server may be down
+            average = average / gpus if gpus else 0.0  # all servers may be down
             if average > 0:
                 for t in types:
                     better[t] += row[t] / average
         return sorted(types, key=lambda t: (-nearest(better[t] * 1e9), t))
 
     def claim(self, job: Job, t: int) -> Claim:
-        """Priority, deficit and share of a job on a type."""
+        """Return the priority, deficit and share of a job on a type."""
         assert self.round_ns is not None
         at = (job.index, t)
         share = self.share.get(at, 0.0)
@@ -404,7 +405,7 @@ class Rounds(Policy):
         return Fraction(nearest(share * 1e8), held), self.deficit.get(at, 0.0), share
 
     def claim_beside(self, job: Job, kind: Kind, t: int) -> Claim:
-        """Priority, deficit and share of a job beside one of a kind."""
+        """Return the priority, deficit and share of a job with a co-runner of a kind."""
         assert self.round_ns is not None
         place = (job.index, kind, t)
         share = self.company.get(place, 0.0)
@@ -412,7 +413,7 @@ class Rounds(Policy):
         return Fraction(nearest(share * 1e8), held), self.company_deficit.get(place, 0.0), share
 
     def pairs(self, jobs: list[Job], t: int) -> list[tuple[Claim, Job, Job, Any]]:
-        """Return the two that go next of each two kinds, with the lesser of their claims."""
+        """Return the next pair of each two kinds, with the smaller of its claims."""
         sides: dict[tuple[Kind, Kind], list[tuple[Claim, Job]]] = {}
         for job in jobs:
             for index, kind, where in self.company:
@@ -434,7 +435,7 @@ class Rounds(Policy):
     def entries(
         self, jobs: list[Job], t: int, first: bool | None
     ) -> list[tuple[tuple[Any, ...], Choice, Any]]:
-        """Return who could go next on a type: order, choice and what is left out if it cannot."""
+        """Return the candidates on a type: order, choice, and what is left out without a place."""
         found: list[tuple[tuple[Any, ...], Choice, Any]] = []
         for job in jobs:
             claim = self.claim(job, t)
@@ -448,7 +449,7 @@ class Rounds(Policy):
         return found
 
     def choose(self, jobs: list[Job], left: list[int], banned: set[Choice]) -> list[Choice]:
-        """Return who runs where: two passes over the types, one choice after the other."""
+        """Return the choices of jobs and types: two passes over the types."""
         left, chosen, taken = list(left), list[Choice](), set[int]()
         passes: tuple[bool | None, ...] = (True, False)
         if self.name in FIFO:
@@ -529,7 +530,8 @@ class Rounds(Policy):
             and (self.solved_at is None or ref.now - self.solved_at >= interval)
         ):
             self.solve()
-        if self.solved_at is not None:  # before that no job has a share, and types go by index
+        # before the first solve no job has a share, and types are in order of index
+        if self.solved_at is not None:
             self.order = self.order_given() or self.type_order()
         placed = self.fill(jobs, ref.every_gpu())
         stay = {index for choice, _ in placed for index in members(choice)}
@@ -552,7 +554,7 @@ class Rounds(Policy):
         return plan
 
     def is_settled(self, choices: list[Choice]) -> bool:
-        """Whether all run in the one way they have a share of, and no two pairs could mix."""
+        """Return whether all jobs run in their only way with a share, and no pairs could mix."""
         lines = []
         for a, b, t in choices:
             for index in (a, b):
@@ -571,7 +573,7 @@ class Rounds(Policy):
         return len(set(lines)) == len(lines)
 
     def types_alone(self, job: Job) -> list[int]:
-        """Types on which the job has a share of running alone."""
+        """Return the types on which the job has a share of running alone."""
         types = range(len(self.ref.types))
         return [t for t in types if self.claim(job, t)[2] > 0 and self.rate(job, t) > 0]
 

@@ -1,4 +1,4 @@
-"""Run time as it is, written from runtime.md part A: costs by kind of job, and noise."""
+"""Implements costs by kind of job and noise, from runtime.md part A."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SIGMAS = ("job_noise", "run_noise", "straggler_noise")
 
 
 class RunTime:
-    """What a start, a stop and a checkpoint cost, and by how much a gang is slower than told."""
+    """The costs of starts, stops and checkpoints, and the noise of gangs."""
 
     def __init__(
         self, world: World, types: list[GpuType], servers: list[Server], maths: Maths
@@ -49,7 +49,7 @@ class RunTime:
             seen.add(kind)
 
     def cost(self, name: str, job: Job, gpus: int, t: int) -> int:
-        """Nanoseconds of one kind of cost of a gang on a type."""
+        """Return the nanoseconds of one kind of cost of a gang on a type."""
         own = {"model": job.model, "gpus": gpus, "gpu_type": self.types[t].name}
         found: list[tuple[tuple[bool, ...], Any]] = []
         for row in self.rows:
@@ -64,12 +64,12 @@ class RunTime:
         return to_ns(rest.get(name, 0.0))
 
     def largest(self, name: str, job: Job, types: Iterable[int], gpus: int | None = None) -> int:
-        """The largest cost over some types."""
+        """Return the largest cost over some types."""
         size = job.gpus if gpus is None else gpus
         return max((self.cost(name, job, size, t) for t in types), default=0)
 
     def at(self, name: str, job: Job, gpus: tuple[Gpu, ...]) -> int:
-        """The cost at a place."""
+        """Return the cost at a place."""
         kinds = {self.servers[server].type for server, _ in gpus}
         return self.largest(name, job, kinds, len(gpus))
 
@@ -81,14 +81,14 @@ class RunTime:
                 raise OptionError("checkpoint_s", field="checkpoint_s", job=job.job_id)
 
     def saving(self, job: Job, gpus: tuple[Gpu, ...]) -> tuple[float, float]:
-        """Shares of the time with progress that work, and that checkpoints, take at a place."""
+        """Return the shares of work and of checkpoints in the time with progress at a place."""
         cost = self.at("checkpoint_s", job, gpus)
         if not cost or self.interval is None:
             return 1.0, 0.0
         return float(self.interval - cost) / float(self.interval), cost / self.interval
 
     def pace(self, job: Job, gpus: tuple[Gpu, ...], number: int, stretch: int) -> float:
-        """By how much a stretch of a part is slower than told."""
+        """Return the noise factor of a stretch of a part."""
         whole, run, straggler = (self.sigma[key] for key in SIGMAS)
         factor = 1.0
         if whole > 0:

@@ -1,4 +1,4 @@
-"""Memory, interference and rate: what a gang achieves where it is."""
+"""Computes memory, interference and the rate of a gang at its place."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def tier_of(servers: list[Server], gpus: tuple[Gpu, ...]) -> str:
 
 
 class Rates:
-    """Pure questions about memory, slowdown factors and rates in one world."""
+    """Answers questions about memory, slowdown factors and rates in one world."""
 
     def __init__(
         self,
@@ -59,14 +59,14 @@ class Rates:
         self.can_pair = self.interference.can_pair
 
     def memory(self, job: Job, sub_batch: int | None) -> int:
-        """Bytes per GPU at a sub-batch."""
+        """Return the bytes per GPU at a sub-batch."""
         if job.batch is None or sub_batch is None or sub_batch == job.batch:
             return job.memory
         phi = float(self.options["memory_fixed_fraction"])
         return nearest(job.memory * (phi + (1.0 - phi) * (sub_batch / job.batch)))
 
     def inflation(self, job: Job, sub_batch: int | None, t: int, nodes: int | None = None) -> float:
-        """Cost of gradient accumulation on GPUs of a type; unknown places are the narrowest."""
+        """Return the cost of gradient accumulation on a type; unknown places are the narrowest."""
         if job.batch is None or sub_batch is None:
             return 1.0
         if nodes is None:
@@ -78,13 +78,13 @@ class Rates:
         return 1.0 + float(self.options["acc_cost"]) * (steps - 1)
 
     def inflation_at(self, job: Job, sub_batch: int | None, gpus: tuple[Gpu, ...]) -> float:
-        """The same on chosen GPUs; of mixed types the largest."""
+        """Return the same on chosen GPUs; for mixed types, the largest."""
         servers = {s for s, _ in gpus}
         kinds = {self.servers[s].type for s in servers}
         return max(self.inflation(job, sub_batch, t, len(servers)) for t in kinds)
 
     def xi_gpu(self, job: Job, others: list[Job], t: int) -> float:
-        """Slowdown factor of the job on one GPU of a type by those it shares it with."""
+        """Return the slowdown factor of the job on one GPU of a type by its co-runners."""
         each = [self.one_way(job, o, t) for o in others]
         values = [xi for xi in each if xi is not None]
         if len(values) <= 1:
@@ -99,20 +99,20 @@ class Rates:
         return total
 
     def xi_gang(self, job: Job, gpus: tuple[Gpu, ...], residents: dict[Gpu, list[Job]]) -> float:
-        """Slowdown factor of the whole gang on these GPUs."""
+        """Return the slowdown factor of the whole gang on these GPUs."""
         per_gpu = [
             self.xi_gpu(job, [o for o in residents[g] if o is not job], self.servers[g[0]].type)
             for g in gpus
         ]
         if self.options["gang_xi"] == "mean":
             total = 0.0
-            for xi in per_gpu:  # not sum(), which newer Pythons compensate
+            for xi in per_gpu:  # sum() is not used, because newer Pythons compensate it
                 total += xi
             return total / len(per_gpu)
         return max(per_gpu)
 
     def base(self, job: Job, gpus: tuple[Gpu, ...], config: Config | None = None) -> float:
-        """Base rate on these GPUs; mixed types run at the slowest per-GPU rate."""
+        """Return the base rate on these GPUs; mixed types run at the slowest rate per GPU."""
         kinds = sorted({self.servers[s].type for s, _ in gpus})
         if job.elastic is not None:
             nodes = len({s for s, _ in gpus})
@@ -128,9 +128,9 @@ class Rates:
         return job.gpus * min(job.base.get(t, 0.0) / job.gpus for t in kinds)
 
     def locality(self, job: Job, gpus: tuple[Gpu, ...]) -> float:
-        """Locality factor of these GPUs for the job's label; of mixed types the smallest."""
+        """Return the locality factor of these GPUs for the label; for mixed types, the smallest."""
         if job.elastic is not None:
-            return 1.0  # its rate itself says what distance costs
+            return 1.0  # its rate contains the cost of distance
         if len(gpus) != job.gpus:
             job = replace(job, gpus=len(gpus))  # a copy of another size
         servers = {s for s, _ in gpus}
@@ -149,7 +149,7 @@ class Rates:
         return float(row.get(tier_of(self.servers, gpus), 1.0))
 
     def at_tier(self, job: Job, t: int, tier: int) -> float:
-        """Locality factor in a tier of a type where no placement is given."""
+        """Return the locality factor in a tier of a type without a placement."""
         modelled = self.iter_times.locality(job, t, 1 if tier == 0 else 2)
         if modelled is not None:
             return modelled
@@ -160,7 +160,7 @@ class Rates:
         return 1.0 if job.gpus == 1 else float(row.get(TIERS[tier], 1.0))
 
     def kept(self, running: list[tuple[Job, Part]]) -> dict[tuple[int, int], float]:
-        """Locality factor of every part, beside those who share its up-links."""
+        """Return the locality factor of every part, with others on its up-links."""
         alone = {(job.index, p.number): self.locality(job, p.gpus) for job, p in running}
         if self.network is None:
             return alone

@@ -1,4 +1,4 @@
-"""Shortest job first with two jobs per GPU: first fit, and best sharing benefit first."""
+"""Implements shortest job first with two jobs on a GPU: first fit, and best benefit first."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ Gpus = tuple["Gpu", ...]
 
 
 class Stay(NamedTuple):
-    """How long a running job, or one started in this plan, is taken to stay."""
+    """The assumed stay of a running job, or of one started in this plan."""
 
     finish: int
     xi: float
 
 
 class Good(NamedTuple):
-    """A resident that gains from the newcomer, in rank order."""
+    """A resident with which sharing pays, in rank order."""
 
     t_con: float
     job: int
@@ -60,7 +60,7 @@ PRESETS: dict[str, dict[str, Any]] = {
 
 
 class SjfFfs(Policy):
-    """Share whenever there is room."""
+    """Shares whenever there is room."""
 
     names = ("sjf-ffs", "sjf-ffs-code", "sjf-ffs-consolidated")
     max_share = 2
@@ -90,8 +90,6 @@ class SjfFfs(Policy):
     def defaults_of(self, name: str) -> dict[str, Any]:
         return self.defaults | PRESETS.get(name, {})
 
-    # The queue
-
     def order(self, job: Job) -> tuple[int, int, int]:
         total = self.duration_ns(job)
         if self.p["key"] == "gpu_time":
@@ -99,7 +97,7 @@ class SjfFfs(Policy):
         return (total, job.arrival, job.index)
 
     def candidates(self) -> list[Job]:
-        """All that wait, if something was released or all are asked anyway; else the newcomers."""
+        """Return all waiting jobs if GPUs were released or all are retested, or the new ones."""
         ref = self.ref
         always = self.p["retest"] == "always" or self.p["block"]
         always |= self.p.get("partner_time", "exclusive") != "exclusive"
@@ -141,7 +139,7 @@ class SjfFfs(Policy):
         return Stay(begin + span(left_at(job, ref.now), rate), 1.0)
 
     def started(self, job: Job, gpus: Gpus, batch: int | None) -> Start:
-        """Put the job there for the rest of this decision."""
+        """Place the job for the rest of this decision."""
         ref, gpus = self.ref, tuple(sorted(gpus))
         rate = ref.rates.base(job, gpus) * ref.rates.locality(job, gpus)
         rate /= ref.rates.inflation_at(job, batch, gpus)
@@ -152,10 +150,8 @@ class SjfFfs(Policy):
             self.on[gpu].append(job.index)
         return Start(job.index, gpus, sub_batch=batch)
 
-    # Places
-
     def place(self, job: Job, free: set[Gpu]) -> Gpus | None:
-        """Return whether some type has enough free GPUs; asked about the empty cluster."""
+        """Return whether some type has enough free GPUs in the empty cluster."""
         for t in job.types:
             mine = sorted(gpu for gpu in free if self.ref.servers[gpu[0]].type == t)
             if len(mine) >= job.gpus:
@@ -163,7 +159,7 @@ class SjfFfs(Policy):
         return None
 
     def find(self, job: Job) -> tuple[Gpus, int | None] | None:
-        """GPUs and sub-batch of the first type that has a place."""
+        """Return GPUs and sub-batch of the first type that has a place."""
         for t in job.types:
             found = self.find_on(job, t)
             if found is not None:
@@ -171,13 +167,13 @@ class SjfFfs(Policy):
         return None
 
     def find_on(self, job: Job, t: int) -> tuple[Gpus, int | None] | None:
-        """A place on one type: alone, else beside others."""
+        """Return a place on one type: alone or otherwise shared."""
         if len(self.free(t)) >= job.gpus:
             return self.exclusive(job, t), job.batch
         return self.beside(job, t) if self.ref.max_share > 1 else None
 
     def of_type(self, t: int, residents: int) -> list[Gpu]:
-        """GPUs of a type with so many residents, ascending."""
+        """Return the GPUs of a type with this many residents, ascending."""
         servers = self.ref.servers
         return sorted(
             g for g, h in self.on.items() if len(h) == residents and servers[g[0]].type == t
@@ -187,7 +183,7 @@ class SjfFfs(Policy):
         return self.of_type(t, 0)
 
     def singles(self, t: int, job: Job, batch: int | None) -> list[Gpu]:
-        """One-resident GPUs of a type with memory for the job at a sub-batch."""
+        """Return GPUs of a type with one resident and memory for the job at a sub-batch."""
         rates, found = self.ref.rates, []
         for gpu in self.of_type(t, 1):
             (other,) = self.on[gpu]
@@ -197,11 +193,11 @@ class SjfFfs(Policy):
         return found
 
     def distinct(self, server: int) -> int:
-        """Jobs on any GPU of a server."""
+        """Return the number of jobs on a server."""
         return len({index for gpu, here in self.on.items() if gpu[0] == server for index in here})
 
     def exclusive(self, job: Job, t: int) -> Gpus:
-        """Free GPUs only; there are enough."""
+        """Return free GPUs only, of which there are enough."""
         free = self.free(t)
         count = {s: sum(gpu[0] == s for gpu in free) for s, _ in free}
         if self.p["free_pick"] == "few_residents":
@@ -214,7 +210,7 @@ class SjfFfs(Policy):
         return tuple([gpu for s in servers for gpu in free if gpu[0] == s][: job.gpus])
 
     def beside(self, job: Job, t: int) -> tuple[Gpus, int | None] | None:
-        """All free GPUs, then those of servers with few jobs; or one server for all."""
+        """Return all free GPUs, then those of servers with few jobs, or one server for all."""
         free, jobs, rates = self.free(t), self.ref.jobs, self.ref.rates
         singles = [
             gpu
@@ -236,11 +232,11 @@ class SjfFfs(Policy):
         return tuple([*free, *singles][: job.gpus]), job.batch
 
     def ladder(self, job: Job) -> list[int | None]:
-        """Sub-batches, the largest first."""
+        """Return the sub-batches, the largest first."""
         return [job.batch]
 
     def has_room(self, job: Job) -> bool:
-        """Return whether some type has GPUs for the job beside others, whatever they are."""
+        """Return whether some type has shared GPUs for the job, with any residents."""
         least = self.ladder(job)[-1]
         return self.ref.max_share > 1 and any(
             len(self.free(t)) + len(self.singles(t, job, least)) >= job.gpus for t in job.types
@@ -248,7 +244,7 @@ class SjfFfs(Policy):
 
 
 class SjfBsbf(SjfFfs):
-    """Share only where the mean completion of the pair gains."""
+    """Shares only if the mean completion time of the pair becomes shorter."""
 
     names = ("sjf-bsbf", "sjf-bsbf-code", "sjf-bsbf-consolidated")
 
@@ -282,11 +278,11 @@ class SjfBsbf(SjfFfs):
         return list(dict.fromkeys(found))
 
     def new_s(self, job: Job, t: int) -> float:
-        """Seconds that the newcomer would take alone (A)."""
+        """Return the seconds that the newcomer would take alone (A)."""
         return self.estimated_seconds(job, job.base[t])
 
     def resident_s(self, index: int) -> float:
-        """Seconds that a resident would take alone (B)."""
+        """Return the seconds that a resident would take alone (B)."""
         stay = self.stays[index]
         seconds = (stay.finish - self.ref.now) / 1e9
         if self.p["partner_time"] == "exclusive":
@@ -294,7 +290,7 @@ class SjfBsbf(SjfFfs):
         return seconds * self.factor(self.ref.jobs[index])
 
     def pair_of(self, job: Job, index: int, t: int) -> tuple[float, float, float] | None:
-        """B, xi_A and xi_B beside a resident; None if the two may not share."""
+        """Return B, xi_A and xi_B with a resident; None if the two may not share."""
         mine = self.ref.rates.one_way(job, self.ref.jobs[index], t)
         theirs = self.ref.rates.one_way(self.ref.jobs[index], job, t)
         if mine is None or theirs is None:
@@ -304,7 +300,7 @@ class SjfBsbf(SjfFfs):
         return self.resident_s(index), mine, theirs
 
     def find(self, job: Job) -> tuple[Gpus, int | None] | None:
-        """The first type with a place, or of all types the place with the least added time."""
+        """Return the first type with a place, or the place with the least added time."""
         if not self.p["compare_types"]:
             return super().find(job)
         best: tuple[float, Gpus, int | None] | None = None
@@ -317,7 +313,7 @@ class SjfBsbf(SjfFfs):
         return None if best is None else best[1:]
 
     def find_on(self, job: Job, t: int) -> tuple[Gpus, int | None] | None:
-        """As ever; instead of free GPUs on several servers, perhaps one server that is shared."""
+        """Find a place as usual, or one shared server instead of free GPUs on several servers."""
         found = super().find_on(job, t)
         if found is None or not self.p["compare_spread"] or len(self.free(t)) < job.gpus:
             return found
@@ -329,7 +325,7 @@ class SjfBsbf(SjfFfs):
         return near
 
     def added_s(self, job: Job, t: int, gpus: Gpus, batch: int | None) -> float:
-        """The job's time there, and what it delays a partner: the mean over shared GPUs."""
+        """Return the job's time plus the mean delay of partners over shared GPUs."""
         rates = self.ref.rates
         a = self.estimated_seconds(job, rates.base(job, gpus) * rates.locality(job, gpus))
         g = rates.inflation(job, batch, t)
@@ -349,7 +345,7 @@ class SjfBsbf(SjfFfs):
         return total / len(partners)
 
     def good(self, job: Job, t: int, batch: int | None) -> tuple[list[Good], dict[int, list[Gpu]]]:
-        """Residents worth joining at a sub-batch, the best first, and their GPUs with room."""
+        """Return the residents worth joining at a sub-batch, best first, and their GPUs."""
         ref = self.ref
         g, a = ref.rates.inflation(job, batch, t), self.new_s(job, t)
         gpus: dict[int, list[Gpu]] = {}
@@ -376,13 +372,13 @@ class SjfBsbf(SjfFfs):
             if best is not None and self.p["sub_batch_rule"] == "largest":
                 break
             if self.singles(t, job, batch) == self.of_type(t, 1):
-                break  # memory is no obstacle: smaller passes would only cost more
+                break  # memory is not the obstacle, so smaller passes would only cost more
         return None if best is None else best[1:]
 
     def beside_at(
         self, job: Job, t: int, batch: int | None, one_server: bool
     ) -> tuple[float, Gpus] | None:
-        """Score and GPUs at one sub-batch."""
+        """Return the score and the GPUs at one sub-batch."""
         ranked, gpus = self.good(job, t, batch)
         chosen = None
         if one_server or self.p["gather"] == "server_first":
@@ -399,7 +395,7 @@ class SjfBsbf(SjfFfs):
         return total / count, chosen
 
     def anywhere(self, job: Job, t: int, ranked: list[Good], gpus: dict[int, list[Gpu]]) -> Gpus:
-        """Free GPUs, then those of the best residents; near those that the gang has already."""
+        """Return free GPUs, then those of the best residents near the gang's other GPUs."""
         chosen = self.free(t)
         for _, index in ranked:
             near = {s for s, _ in chosen}
@@ -410,7 +406,7 @@ class SjfBsbf(SjfFfs):
     def on_one_server(
         self, job: Job, t: int, ranked: list[Good], gpus: dict[int, list[Gpu]]
     ) -> Gpus | None:
-        """The first server that has enough as one resident after the other is added."""
+        """Return the first server with enough GPUs when residents are added one by one."""
         free = self.free(t)
         servers = sorted({s for s, _ in self.on if self.ref.servers[s].type == t})
         rooms = {s: [gpu for gpu in free if gpu[0] == s] for s in servers}

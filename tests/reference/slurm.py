@@ -1,4 +1,4 @@
-"""Slurm by its documentation: multifactor priority, main and backfill passes, preemption by QOS."""
+"""Implements Slurm from its documentation: priority, main and backfill passes, preemption."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ WEIGHTS = ("age", "fairshare", "job_size", "partition", "qos")
 
 @dataclass
 class Stay:
-    """GPUs that a job held from one instant to another, for the account of its user."""
+    """The GPUs that a job held between two instants, for the account of its user."""
 
     job: Job
     begin: int
@@ -33,7 +33,7 @@ class Stay:
 
 @dataclass
 class Booking:
-    """Servers that nobody else may use for a while."""
+    """Servers that no other job may use for some time."""
 
     servers: set[int]
     begin: int
@@ -41,7 +41,7 @@ class Booking:
 
 
 class Slurm(Policy):
-    """What waits is ordered by priority; backfill never delays what is ahead of it."""
+    """Orders waiting jobs by priority; backfill never delays a job that is ahead."""
 
     names = ("slurm",)
     wake_on = EVENTS | {"timer"}
@@ -99,12 +99,10 @@ class Slurm(Policy):
         self.sched_every = to_ns(self.p["sched_interval_s"])
         self.backfill_every = to_ns(self.p["bf_interval_s"])
         self.stays: list[Stay] = []
-        self.eligible_from: dict[int, int] = {}  # of jobs that were preempted
+        self.eligible_from: dict[int, int] = {}  # for jobs that were preempted
         self.planned: dict[int, int] = {}  # starts of waiting jobs by the last backfill pass
-        self.ticks = 0  # usage is that of this many calculation periods
+        self.ticks = 0  # the usage covers this many calculation periods
         self.root, self.users = self.make_tree()
-
-    # The names of a job
 
     def account_of(self, job: Job) -> str:
         return job.account or ""
@@ -119,14 +117,12 @@ class Slurm(Policy):
         return job.partition or "default"
 
     def limit_of(self, job: Job) -> float:
-        """Time limit in ns, or without end."""
+        """Return the time limit in ns, or infinity."""
         if job.limit is not None:
             return job.limit
         if self.p["limit_factor"] > 0:
             return max(1, nearest(self.p["limit_factor"] * self.duration_ns(job)))
         return to_ns(self.p["default_limit_s"]) or NEVER_ENDS
-
-    # Fair share
 
     def make_tree(self) -> tuple[Node, dict[tuple[str, str], Node]]:
         """Return root, and the users by account and name."""
@@ -162,7 +158,7 @@ class Slurm(Policy):
         return path
 
     def charged(self, account: str, user: str, begin: int, end: int) -> float:
-        """GPU seconds of an association in a period, times the factor of the QOS."""
+        """Return the GPU-seconds of an association in a period, times the factor of the QOS."""
         spent: dict[str, int] = {}
         for stay in self.stays:
             job = stay.job
@@ -174,7 +170,7 @@ class Slurm(Policy):
         return total([factors.get(q, 1.0) * (spent[q] / 1e9) for q in sorted(spent)])
 
     def bring_usage_up(self) -> None:
-        """Do the calculations that were due by now."""
+        """Carry out the calculations that were due by now."""
         period, half_life = to_ns(self.p["calc_period_s"]), self.p["half_life_s"]
         decay = 1.0
         if half_life > 0:
@@ -192,13 +188,11 @@ class Slurm(Policy):
             return fair_tree(self.root)
         return classic(self.root, self.p["dampening"], self.ref.maths.pow)
 
-    # Priority
-
     def named(self, parameter: str, name: str, default: float) -> float:
         return float(self.p[parameter].get(name, default))
 
     def over_largest(self, parameter: str, names: set[str], name: str, default: float) -> float:
-        """Value of a name over the largest one."""
+        """Return the value of a name divided by the largest one."""
         every = names | set(self.p[parameter])
         largest = max(self.named(parameter, other, default) for other in every)
         return ratio(self.named(parameter, name, default), largest)
@@ -244,7 +238,7 @@ class Slurm(Policy):
         return max(0, min(PRIORITY_MAX, int(value - job.nice)))
 
     def queue(self) -> list[Job]:
-        """Eligible jobs in the order of a pass."""
+        """Return eligible jobs in the order of a pass."""
         shares = self.factors()
         now = self.ref.now
 
@@ -260,8 +254,6 @@ class Slurm(Policy):
         there = [j for j in self.ref.waiting() if self.eligible_from.get(j.index, 0) <= now]
         return sorted(there, key=key)
 
-    # Places
-
     def partition_types(self, job: Job) -> list[int]:
         names = self.p["partition_types"].get(self.partition_of(job))
         every = range(len(self.ref.types))
@@ -276,10 +268,8 @@ class Slurm(Policy):
                 return gpus
         return None
 
-    # Limits
-
     def own_limits(self, job: Job) -> list[float]:
-        """GPUs that a job alone may not exceed."""
+        """Return the number of GPUs that a single job must not exceed."""
         qos = self.qos_of(job)
         found = [
             self.p[name][qos] for name in ("qos_grp_gpus", "qos_user_gpus") if qos in self.p[name]
@@ -308,10 +298,8 @@ class Slurm(Policy):
             for a in self.account_path(job)
         )
 
-    # Preemption
-
     def victims(self, job: Job) -> list[Job]:
-        """Running jobs that the job may preempt, in the order in which they are tried."""
+        """Return running jobs that the job may preempt, in the order in which they are tried."""
         lower = self.p["qos_preempt"].get(self.qos_of(job), [])
         found = []
         for other in self.ref.running():
@@ -332,7 +320,7 @@ class Slurm(Policy):
     def take(
         self, job: Job, free: set[Gpu], order: list[Job]
     ) -> tuple[list[Job], tuple[Gpu, ...]] | None:
-        """Return the first jobs of an order without which the job has a place, and that."""
+        """Return the first jobs of an order whose eviction gives the job a place, and the place."""
         taken: list[Job] = []
         for other in order:
             taken.append(other)
@@ -344,7 +332,7 @@ class Slurm(Policy):
     def preempting(
         self, job: Job, free: set[Gpu], servers: set[int]
     ) -> tuple[list[Job], tuple[Gpu, ...]] | None:
-        """Whom to preempt on these servers, and the place that this gives."""
+        """Return the jobs to preempt on these servers, and the place that this gives."""
         free = {gpu for gpu in free if gpu[0] in servers}
         order = [v for v in self.victims(job) if {s for s, _ in self.on[v]} <= servers]
         found = self.take(job, free, order)
@@ -360,8 +348,6 @@ class Slurm(Policy):
         if found is None:
             return None
         return [v for v in found[0] if set(self.on[v]) & set(found[1])], found[1]
-
-    # Passes
 
     def start(self, job: Job, gpus: tuple[Gpu, ...], victims: list[Job] | None = None) -> None:
         for victim in victims or []:
@@ -396,11 +382,11 @@ class Slurm(Policy):
                 blocked.add(self.partition_of(job))
 
     def up(self, at: float) -> float:
-        """The next instant of the grid, the instant itself if it is one."""
+        """Round an instant up to the grid."""
         return at if at == NEVER_ENDS else -(-int(at) // self.resolution) * self.resolution
 
     def expected_end(self, job: Job) -> float:
-        """When the planner takes a job to be gone; one that is overdue goes next."""
+        """Return when the planner expects a job to end; an overdue job is expected next."""
         return self.up(max(self.held_from(job) + self.limit_of(job), self.ref.now + 1))
 
     def backfill_pass(self, queue: list[Job]) -> None:
@@ -438,7 +424,7 @@ class Slurm(Policy):
                     break
 
     def open_servers(self, bookings: list[Booking], begin: float, end: float) -> set[int]:
-        """Return the servers that nobody booked for a part of this time."""
+        """Return the servers without a booking in this time."""
         shut = {s for b in bookings if b.begin < end and begin < b.end for s in b.servers}
         return set(range(len(self.ref.servers))) - shut
 

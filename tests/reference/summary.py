@@ -1,4 +1,4 @@
-"""Numbers of a whole run, by plain walks over what it wrote down."""
+"""Computes the numbers of a whole run by plain walks over its records."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def of(ref: Reference) -> dict[str, float]:
-    """Return the numbers of the summary; shares of time are not numbers before a job has ended."""
+    """Return the numbers of the summary; shares of time are NaN before a job has ended."""
     held = sum(job.gpu_ns for job in ref.jobs) / 1e9
     finishes = [job.finish for job in ref.jobs if job.finish is not None]
     begin = min([job.arrival for job in ref.jobs if job.status != "dropped"], default=0)
@@ -77,12 +77,12 @@ def of_jobs(rows: list[dict[str, Any]], window: tuple[int, ...] | None) -> dict[
 
 
 def mean(values: list[float]) -> float:
-    """The arithmetic mean; nothing has none."""
+    """Return the arithmetic mean; NaN for no values."""
     return sum(values) / len(values) if values else math.nan
 
 
 def quantile(values: list[float], percent: int) -> float:
-    """By linear interpolation between two neighbours; what is no number counts as the largest."""
+    """Return a quantile by linear interpolation; NaN counts as the largest value."""
     ordered = sorted(values, key=lambda value: (math.isnan(value), value))
     if not ordered:
         return math.nan
@@ -93,7 +93,7 @@ def quantile(values: list[float], percent: int) -> float:
 
 
 def of_sharing(ref: Reference, busy: float) -> dict[str, float]:
-    """What only a run has in which two jobs may share a GPU."""
+    """Return the numbers of runs in which two jobs may share a GPU."""
     company = ref.company
     alone = 0.0  # seconds that the work done would have taken without co-runners, times GPUs
     for row in ref.segments:
@@ -112,12 +112,12 @@ def of_sharing(ref: Reference, busy: float) -> dict[str, float]:
 
 
 def usefulness(row: dict[str, Any]) -> float:
-    """How useful a GPU of a segment is while the overhead is over; one at its quota is not."""
+    """Return the usefulness of a GPU of a segment after the overhead; 0 at its quota."""
     return row["kept"] / row["slow"] if row["rate"] > 0 else 0.0
 
 
 def on_gpus(ref: Reference) -> dict[tuple[int, int], tuple[float, float]]:
-    """Seconds in which each GPU is held, and the same weighed by its least affected resident."""
+    """Return the seconds of held GPUs, and those weighted by the least affected resident."""
     found = {}
     for gpu in sorted(ref.every_gpu(down=True)):
         rows = [s for s in ref.segments if s["server"] == gpu[0] and s["gpu_mask"] >> gpu[1] & 1]
@@ -137,7 +137,7 @@ def on_gpus(ref: Reference) -> dict[tuple[int, int], tuple[float, float]]:
 
 
 def lost_to_others(ref: Reference) -> float:
-    """GPU-seconds that sub-batches and co-runners took of what the placement would have given."""
+    """Return the GPU-seconds that sub-batches and co-runners cost."""
     lost = 0.0
     for row in ref.segments if ref.max_share > 1 else []:
         if row["rate"] > 0:
@@ -147,7 +147,7 @@ def lost_to_others(ref: Reference) -> float:
 
 
 def node_seconds(ref: Reference) -> float:
-    """Seconds in which servers have a busy GPU, summed over servers."""
+    """Return the seconds in which servers have a busy GPU, summed over servers."""
     total, until = 0, [0] * len(ref.servers)
     for row in sorted(ref.segments, key=lambda row: row["start_ns"]):
         server = row["server"]
@@ -157,14 +157,14 @@ def node_seconds(ref: Reference) -> float:
 
 
 def idle_seconds(ref: Reference, end: int) -> float:
-    """GPU-seconds that were idle while a waiting gang would have fitted on a type."""
+    """Return the GPU-seconds that were idle while a waiting gang would have fitted on a type."""
     times = [*(at for at, _ in ref.idle_fitting), end][1:]
     rows = zip(ref.idle_fitting, times, strict=True)
     return sum(count * max(0, min(until, end) - at) for (at, count), until in rows) / 1e9
 
 
 def crowd(ref: Reference, job: Job) -> float:
-    """How many times its even share of the cluster a job would take, at least 1."""
+    """Return a job's demand relative to its even share of the cluster, at least 1."""
     assert job.finish is not None
     there = 0
     for other in ref.jobs:

@@ -1,4 +1,4 @@
-"""Themis as `docs/policies/themis.md` describes it, by plain walks."""
+"""Implements themis as `docs/policies/themis.md` describes it, by plain walks."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Gpus = tuple["Gpu", ...]
 
 
 class Themis(Policy):
-    """Auctions at the multiples of the lease; between them for what is free."""
+    """Holds auctions at the multiples of the lease, and between them for free GPUs."""
 
     names = ("themis",)
     needs_duration = True
@@ -53,7 +53,7 @@ class Themis(Policy):
         self.history: list[tuple[int, int]] = []
 
     def mean_active(self, job: Job) -> Fraction:
-        """Mean number of active jobs since a job's arrival."""
+        """Return the mean number of active jobs since a job's arrival."""
         now = self.ref.now
         if now == job.arrival:
             return Fraction(self.history[-1][1])
@@ -64,7 +64,7 @@ class Themis(Policy):
         return Fraction(total, now - job.arrival)
 
     def remaining_ns(self, job: Job) -> int:
-        """As the policy sees it; no time is shorter than the clock can tell."""
+        """Return the remaining time that the policy sees, at least one nanosecond."""
         return max(1, super().remaining_ns(job))
 
     def rho(self, job: Job) -> Fraction:
@@ -73,7 +73,7 @@ class Themis(Policy):
         return (self.ref.now - job.arrival + self.remaining_ns(job)) / ideal
 
     def gain(self, job: Job, gpus: Gpus) -> float:
-        """How much less unfair a lease on these GPUs is than another one of waiting."""
+        """Return the gain in fairness of a lease on these GPUs over waiting."""
         return self.gain_at(
             job, self.ref.rates.base(job, gpus) * self.ref.rates.locality(job, gpus)
         )
@@ -126,7 +126,7 @@ class Themis(Policy):
     def auction(self, bidders: list[Job], free: set[Gpu]) -> dict[int, Gpus]:
         rho = {j.index: self.rho(j) for j in bidders}
         worst_first = sorted(bidders, key=lambda j: (-rho[j.index], j.index))
-        # of the decimal that was written, not of the float next to it
+        # this uses the written decimal, not the nearest float
         fairness = Fraction(repr(self.p["fairness"]))
         invited = max(1, len(bidders) - floor(fairness * len(bidders)))
         given: dict[int, Gpus] = {}

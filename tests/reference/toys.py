@@ -1,4 +1,4 @@
-"""Two policies for tests: copies of a job side by side, and gangs over GPU types."""
+"""Two policies for tests: several copies of a job, and gangs over GPU types."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Key = tuple[int, int]  # job, part
 
 
 class ToyFork(Policy):
-    """Idle servers take further copies of the jobs that run; a job that waits takes them back."""
+    """Fills idle servers with copies of running jobs; a waiting job takes them back."""
 
     names = ("toy-fork",)
     forks = True
@@ -49,7 +49,7 @@ class ToyFork(Policy):
         return self.lowest(job, free, set())
 
     def lowest(self, job: Job, free: set[Gpu], taken: set[int]) -> Gpus | None:
-        """The lowest slots of the first server with room that is not taken."""
+        """Return the lowest slots of the first server with room that is not taken."""
         for server in range(len(self.ref.servers)):
             gpus = None if server in taken else self.on(job, free, server)
             if gpus is not None:
@@ -57,7 +57,7 @@ class ToyFork(Policy):
         return None
 
     def on(self, job: Job, free: set[Gpu], server: int) -> Gpus | None:
-        """The lowest slots of one server."""
+        """Return the lowest slots of one server."""
         here = sorted(gpu for gpu in free if gpu[0] == server)
         gpus = self.ref.gang(job, server)
         kind = self.ref.servers[server].type
@@ -102,7 +102,7 @@ class ToyFork(Policy):
         self.free -= set(gpus)
 
     def merge(self) -> None:
-        """Each part of a job with several, or with a quota, pauses and may do its quota again."""
+        """Let each part of a job with several parts, or a quota, pause and get its quota again."""
         quota, pause = self.p["quota"], to_ns(self.p["merge_s"])
         if self.p["merge_s"] == 0 and quota is None:
             return
@@ -112,7 +112,7 @@ class ToyFork(Policy):
                 self.keeps[job.index, number] = keep
 
     def reclaim(self, blocked: Job) -> Gpus | None:
-        """Take parts of jobs with several until a server has room; else leave all as it was."""
+        """Take parts of jobs with several until a server has room, or change nothing."""
         before = dict(self.held), set(self.free), dict(self.preempts), dict(self.keeps)
         for job in reversed(self.ref.running()):
             while len(self.parts_of(job)) > 1:
@@ -128,7 +128,7 @@ class ToyFork(Policy):
         return None
 
     def copy(self) -> None:
-        """Start further parts on idle servers."""
+        """Start more parts on idle servers."""
         for job in self.ref.jobs:
             while 0 < len(self.parts_of(job)) < self.p["copies"]:
                 taken = {self.held[job.index, number][0][0] for number in self.parts_of(job)}
@@ -147,12 +147,12 @@ class ToyFork(Policy):
 
 
 def is_merged(job: Job) -> bool:
-    """Whether its parts exchange their work now and then: several, or one that has a quota."""
+    """Return whether its parts are merged regularly: several parts, or one with a quota."""
     return len(job.parts) > 1 or any(part.quota < math.inf for part in job.parts.values())
 
 
 class ToyMixed(Policy):
-    """Strict FIFO; a gang for which no single type has room now takes several."""
+    """A strict FIFO, in which a gang takes several types if no single type has room now."""
 
     names = ("toy-mixed",)
     mixes_types = True

@@ -1,4 +1,4 @@
-"""Up-links that gangs over racks share, from the text alone: from scratch, by plain walks.
+"""Computes shares of up-links from their description, by plain walks from scratch.
 
 The arithmetic is the engine's: an up-link is full when the demands on it, each in units of 2^-40 of
 the up-link and rounded down, add up to more than one whole.
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 def slowest(
     network: Network, servers: list[Server], job: Job, gpus: tuple[Gpu, ...]
 ) -> tuple[float, int]:
-    """Smallest locality factor over the GPU types of a gang, and the first type that has it."""
+    """Return the smallest locality factor over the GPU types of a gang, and its first type."""
     shape = shape_of(servers, gpus)
     kinds = {servers[s].type for s, _ in gpus}
     return min((network.locality(job, t, shape), t) for t in kinds)
