@@ -99,7 +99,7 @@ def flush(path: Path) -> None:
 
 
 def is_sealed(source: Path | bytes, kind: str) -> bool:
-    """Return whether gangline wrote this file as one of this kind and nobody changed it since.
+    """Return whether gangline wrote this file as one of this kind and it was not changed since.
 
     Parameters
     ----------

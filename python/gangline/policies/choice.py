@@ -116,7 +116,7 @@ class ChosenPolicy(NamedTuple):
 
     @property
     def knowledge(self) -> str:
-        """What the policy knows about the work that is left: "online" or "remaining"."""
+        """The knowledge of the policy about the remaining work: "online" or "remaining"."""
         return "remaining" if self.durations == "yes" else "online"
 
     @property

@@ -64,7 +64,7 @@ OF_TABLES = {reason.name: reason for reason in (SILENT, NOT_ASKED, ROUND)}
 
 
 class State(NamedTuple):
-    """What the tables of a run say about an instant at which a job waits.
+    """The facts in the tables of a run about an instant at which a job waits.
 
     Attributes
     ----------
