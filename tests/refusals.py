@@ -1,4 +1,4 @@
-"""What a test asserts of an error: its type and its facts; its words stand in a snapshot."""
+"""Asserts the type and the facts of an error; its words are in a snapshot."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from snapshots import Snapshot
 
 Error = TypeVar("Error", bound=BaseException)
-REPEATED = ("errors", "more", "__notes__")  # what the sentence or a test says
+REPEATED = ("errors", "more", "__notes__")  # facts that the message or a test covers
 
 
 def refused(
@@ -19,10 +19,10 @@ def refused(
     /,
     **facts: object,
 ) -> pytest.RaisesExc[Error]:
-    """Return what expects an error whose attributes have these values.
+    """Return a context that expects an error with these attributes.
 
-    With a snapshot, sentence and attributes are kept there: for what no attribute tells, such as
-    what to do next.
+    With a snapshot, the message and the attributes are kept there, for facts that no attribute has,
+    such as what to do next.
     """
 
     def check(error: Error) -> bool:

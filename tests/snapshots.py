@@ -1,4 +1,4 @@
-"""Texts that tests freeze whole, in one file per test module: `snapshots/MODULE.txt` beside it.
+"""Keeps whole texts of tests, in one file for each test module: `snapshots/MODULE.txt`.
 
     def test_the_answer_by_hand(snapshot: Snapshot) -> None:
         snapshot(said(runs))
@@ -53,7 +53,7 @@ def write(path: Path, texts: dict[str, str]) -> None:
 
 
 def compare(path: Path, name: str, text: str, *, update: bool) -> None:
-    """Hold a text against the kept one; write it where that was asked for."""
+    """Compare a text with the kept one, or write it if requested."""
     kept = read(path)
     if update:
         write(path, {**kept, name: text})
@@ -67,9 +67,9 @@ def compare(path: Path, name: str, text: str, *, update: bool) -> None:
 
 
 def of_test(module: Path, test: str, folders: Mapping[str, str], *, update: bool) -> Snapshot:
-    """Return what a test calls with texts, which are kept together as its next snapshot.
+    """Return the function to which a test passes texts, kept together as its next snapshot.
 
-    Folders that another machine or another run has elsewhere stand in it by their words.
+    Folders that differ between machines and runs are replaced by fixed words.
     """
     calls = 0
 

@@ -1,7 +1,7 @@
-"""Tiny worlds, written as one says them: clusters, jobs, traces and toy policies.
+"""Builds tiny worlds from short texts: clusters, jobs, traces and toy policies.
 
-A cluster is a line per block of servers: how many servers, GPUs each, GPU type, and where needed
-the speed of that type and the rack.
+A cluster has a line for each block of servers: the number of servers, GPUs of each, the GPU type,
+and if needed its speed and the rack.
 
     lab("2x4 g")                            two servers of four GPUs of type g
     lab("1x2 A @0", "1x4 B*2 @1")           two types in two racks; B is twice as fast
@@ -62,7 +62,7 @@ def cluster(*blocks: str, **tables: Any) -> gl.Cluster:
 
 
 def servers_of_four(size: str, network: str) -> gl.Cluster:
-    """Return the cluster of a toy study: as many servers as `size` says, and no network."""
+    """Return the cluster of a toy study: `size` servers and no network."""
     assert network == ""
     return gl.Cluster.homogeneous(servers=int(size), gpus=4)
 
@@ -91,7 +91,7 @@ def trace(*rows: Row, **more: Any) -> gl.Trace:
 
 
 class FirstFit(gl.Policy):
-    """In order of arrival, every job that fits on one server, on the first such server."""
+    """Starts every job that fits on one server, in order of arrival, on the first such server."""
 
     def decide(self, view: gl.View, changes: gl.Changes) -> gl.Plan:
         plan, free = gl.Plan(), view.servers("gpus_free").copy()
@@ -104,7 +104,7 @@ class FirstFit(gl.Policy):
 
 
 class OneByOne(gl.Policy):
-    """One job at a time, in order of arrival, on the first server."""
+    """Runs one job at a time, in order of arrival, on the first server."""
 
     def decide(self, view: gl.View, changes: gl.Changes) -> gl.Plan:
         plan = gl.Plan()

@@ -159,10 +159,10 @@ def sweep(found: Sweep | Summary, key: SummaryKey = "jct_mean_s") -> Figure:
     ----------
     found : Sweep or Summary
         Of `gangline.sweep`, or of its `summary`, which says by which keys. The horizontal axis is
-        the first key that is a number, else the first that is not a policy; of trace addresses it
-        is the number in which they differ. Each combination of the other keys has a line. Bands are
-        95 % intervals. Hollow dots: in some draws the jobs ask for more than the GPUs can do. If
-        only the policy varies, each policy has a bar.
+        the first key that is a number, or otherwise the first that is not a policy. For trace
+        addresses it is the number in which they differ. Each combination of the other keys has a
+        line. Bands are 95 % intervals. Hollow dots: in some draws the jobs ask for more than the
+        GPUs can do. If only the policy varies, each policy has a bar.
     key : str
         A number of the summaries of runs: jct_mean_s, makespan_s, gpu_utilization, ...
 

@@ -81,8 +81,8 @@ class Jobs:
 class Shares(Plain):
     """Shares of every job on every type and, with `pair_rates`, of every two jobs side by side.
 
-    `pair_rates[a, b, k]` is the rate of job a beside job b. `rate[m]` maps the variables that serve
-    job m to their rates; `type_of` has the GPU type of each variable.
+    `pair_rates[a, b, k]` is the rate of job a with co-runner b. `rate[m]` maps the variables that
+    serve job m to their rates; `type_of` has the GPU type of each variable.
     """
 
     def __init__(self, jobs: Jobs, pair_rates: np.ndarray | None = None) -> None:

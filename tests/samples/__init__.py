@@ -1,1 +1,1 @@
-"""Small invented inputs, one of each format, with the defects that real ones have."""
+"""Small invented inputs, one of each format, with the defects of real ones."""

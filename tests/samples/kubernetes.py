@@ -1,4 +1,4 @@
-"""Objects of Kubernetes as `kubectl get -o json` shows them, built from a few values."""
+"""Builds objects of Kubernetes in the form of `kubectl get -o json` from a few values."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def template(gpus: int | str, selector: dict[str, str] | None = None) -> dict[st
 
 
 def condition(kind: str, at: str, **more: str) -> dict[str, str]:
-    """Return a condition that holds."""
+    """Return a condition with the status True."""
     return {"type": kind, "status": "True", "lastTransitionTime": f"{DAY}{at}Z", **more}
 
 

@@ -1,4 +1,4 @@
-"""What `sacct --json` prints, with invented values: by the example outputs of its versions."""
+"""Writes the output of `sacct --json` with invented values, after examples of its versions."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ START = 1_709_287_200  # 2024-03-01T10:00:00 UTC
 
 
 def unset(value: int | None) -> dict[str, Any]:
-    """Return a number as newer versions write it."""
+    """Return a number in the form of newer versions."""
     return {"set": value is not None, "infinite": False, "number": value or 0}
 
 

@@ -1,4 +1,4 @@
-"""What batch schedulers and simulators export, with invented values, by their manuals."""
+"""Writes exports of batch schedulers and simulators with invented values, after their manuals."""
 
 from __future__ import annotations
 
@@ -52,12 +52,12 @@ PBS = "".join(
         pbs(80, "E", "2[2].head", f"{_BEN} ctime=@10 qtime=@10 start=@60 end=@80 Exit_status=1 "
             "Resource_List.select=1:ncpus=2:ngpus=2+3:ncpus=1:ngpus=1"),
         pbs(81, "E", "2[].head", f"{_BEN} ctime=@10 start=@60 end=@80 Resource_List.ngpus=1"),
-        # requeued once
+        # a job that was requeued once
         pbs(120, "R", "3.head", f"{_ANA} ctime=@20 start=@100 {_GOT} {_ASKED} end=@120 "
             "Exit_status=-3 run_count=1"),
         pbs(900, "E", "3.head", f"{_ANA} ctime=@20 start=@300 {_GOT} {_ASKED} end=@900 "
             "Exit_status=0 resources_used.walltime=00:05:00 run_count=2"),
-        # no GPUs, deleted before it ran, still running, and of Torque
+        # jobs without GPUs, deleted before they ran, still running, and of Torque
         pbs(60, "E", "4.head", f"{_ANA} ctime=@30 start=@31 end=@60 exec_vnode=(n4:ncpus=2) "
             "Resource_List.ngpus=0 Exit_status=0"),
         pbs(40, "Q", "5.head", "queue=gpu"),
@@ -99,11 +99,11 @@ def lsf(second: int, job: int, **fields: str) -> str:
     Parameters
     ----------
     second : int
-        Since the start of the sample.
+        Seconds since the start of the sample.
     job : int
-        Its number.
+        The number of the job.
     **fields : str
-        Those with other values than usual, each as the log writes it, a list as its cells.
+        Fields with unusual values, in the form of the log; a list is given as its cells.
     """
     values = dict(item.split("=", 1) for item in LSF_FIELDS.split(" "))
     values = {name: value.replace("'", '"') for name, value in values.items()}
@@ -193,7 +193,7 @@ OPENDC = f"""id,submission_time,duration,cpu_count,cpu_capacity,mem_capacity,gpu
 
 
 def opendc(**changes: pa.Array | None) -> bytes:
-    """Return the same tasks as Parquet, as newer versions write them; None leaves a column out."""
+    """Return the same tasks as Parquet of newer versions; None leaves out a column."""
     moments = [1000 * PBS_DAY + more for more in (500, 0, 100, 200)]
     columns = {
         "id": pa.array([0, 1, 2, 3], pa.int32()),

@@ -1,4 +1,4 @@
-"""JSON files with seals, written without gangline: the SHA-256 of the file with zeros in it."""
+"""Writes JSON files with seals, without gangline: the SHA-256 of the file with zeros in it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ ZEROS = "0" * 64
 
 
 def put_sealed(path: Path, kind: str, data: Mapping[str, Any]) -> None:
-    """Write JSON as a program would that knows how a seal is made."""
+    """Write JSON like another program that knows the form of a seal."""
     content = {key: value for key, value in data.items() if key != "seal"}
     text = json.dumps({"seal": f"gangline {kind} {ZEROS}", **content})
     digits = hashlib.sha256(text.encode()).hexdigest()

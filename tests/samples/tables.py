@@ -119,7 +119,7 @@ buckets = 25
 
 
 def parquet(text: str) -> bytes:
-    """Return a CSV table as Parquet, its cells in plain sight."""
+    """Return a CSV table as uncompressed Parquet."""
     from pyarrow import csv
 
     out = io.BytesIO()
@@ -129,5 +129,5 @@ def parquet(text: str) -> bytes:
 
 
 def gavel() -> bytes:
-    """Return a table as Gavel's JSON writes it."""
+    """Return a table in the form of Gavel's JSON."""
     return json.dumps(GAVEL, indent=1).encode()

@@ -1,4 +1,4 @@
-"""One trace of each format: at most twenty lines, invented values, and the format's usual traps."""
+"""One trace of each format: at most twenty lines, invented values, and usual special cases."""
 
 from __future__ import annotations
 
@@ -182,7 +182,7 @@ def _table() -> pa.Table:
     return pa.table({"arrival_s": [0.0, 1.0], "gpus": [1, 2], "duration_s": [5.0, 6.0]})
 
 
-# File name to (format, content). The names tell nothing, except those of PAI tables.
+# The format and content by file name. Names have no meaning, except those of PAI tables.
 SAMPLES: dict[str, tuple[str, bytes]] = {
     "a.csv": ("native", NATIVE.encode()),
     "b.bin": ("native", parquet()),

@@ -76,7 +76,7 @@ class Cluster(ClusterKeys, frozen=True, kw_only=True):
     Parameters
     ----------
     name : str
-        Shown in results.
+        Name of the cluster, which results show.
     gpu_types : tuple of GpuType
         GPU types; their order breaks ties between types.
     servers : tuple of ServerBlock

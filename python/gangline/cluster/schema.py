@@ -321,7 +321,7 @@ class Sharing(_Table, frozen=True):
         `"analytic"` (`util` and `kappa`).
     xi : float
         Slowdown factor >= 1 of the constant kind, and of absent pairs with
-        `missing = "constant"`. Has no default: a run that shares GPUs without any source of
+        `missing = "constant"`. It has no default: a run that shares GPUs without any source of
         slowdown factors is refused.
     rows : list of tables
         Pairs of the table and gavel kinds.

@@ -238,7 +238,7 @@ def test_the_command_tells_which_rules_were_checked(
 
 
 def test_both_numbers_of_a_finding_are_of_one_instant() -> None:
-    """Jobs end at 85, 145 and 250 s on 2 GPUs, after 75, 365 and 605 GPU-s of 170, 290 and 500."""
+    """On 2 GPUs jobs end at 85, 145 and 250 s with 75, 365 and 605 of 170, 290 and 500 GPU-s."""
     jobs = {
         "job_id": ["a", "b", "c"],
         "arrival_s": [0.0, 10.0, 10.0],

@@ -97,7 +97,8 @@ def test_a_blocked_gang_may_be_why_others_wait() -> None:
     )
     assert figures(held, trace([4, 8, 1])) == (200.0, 0.0)
     alone = segments(("0", 0, 50, 0, 4), ("2", 60, 70, 0, 1))
-    assert figures(alone, trace([4, 8, 1])) == (4 * 50 + 8 * 10.0, 60.0)  # 1 never ran: dropped
+    # job 1 never ran and is dropped
+    assert figures(alone, trace([4, 8, 1])) == (4 * 50 + 8 * 10.0, 60.0)
 
 
 RACKS = worlds.cluster("4x2 A @fill:2", "1x8 B @2", types={"B": {"memory_gb": 32}}, name="racks")
@@ -108,10 +109,11 @@ RACKS = worlds.cluster("4x2 A @fill:2", "1x8 B @2", types={"B": {"memory_gb": 32
     [
         ([0], 4, {}, True),  # on the B
         ([0], 4, {"gpu_types": [None, ["A"]]}, True),  # in the other rack
-        ([0, 2], 4, {"gpu_types": [None, ["A"]]}, False),  # one server free in each rack
-        ([4], 8, {"memory_gb": [1.0, 20.0]}, False),  # only a B has the memory
+        ([0, 2], 4, {"gpu_types": [None, ["A"]]}, False),  # each rack has one free server
+        ([4], 8, {"memory_gb": [1.0, 20.0]}, False),  # only type B has enough memory
         ([0], 8, {"memory_gb": [1.0, 20.0]}, True),
-        ([], 8, {"gpu_types": [None, ["A"]]}, True),  # wider than a rack: over all
+        # the gang is wider than a rack and goes over all racks
+        ([], 8, {"gpu_types": [None, ["A"]]}, True),
         ([4], 8, {"gpu_types": [None, ["A"]]}, True),
         ([3], 8, {"gpu_types": [None, ["A"]]}, False),
     ],

@@ -121,7 +121,7 @@ def test_gpu_seconds_are_the_sum_over_parts() -> None:
     assert look(segments(), listed).counts == {"sums": 1}
     alone = pa.table(jobs())
     found = gl.audit(alone, LAB, trace=TRACE)
-    assert set(found.counts) == {"sums", "short-run"}  # 7 s of run for 12 s of work
+    assert set(found.counts) == {"sums", "short-run"}  # the job ran 7 s for 12 s of work
     assert any("--max-parts 2" in note for note in found.notes)
     assert gl.audit(alone, LAB, trace=TRACE, max_parts=2).ok
     listed["gpu_seconds"][0] = 29.0  # more than twice 2 x 7
@@ -136,7 +136,7 @@ def test_work_is_the_sum_over_parts() -> None:
     assert found.counts == {"short-run": 1}
     assert found.findings["what"].to_pylist() == ["did at most 11 of 12 iterations"]
     rows = segments()
-    rows["rate"][1] = 2.0  # of both parts together: a row has the rate of its part
+    rows["rate"][1] = 2.0  # this is the rate of both parts, but a row has the rate of its part
     assert look(rows).counts == {"rate": 1}
 
 

@@ -168,7 +168,7 @@ def test_overheads_add_up_to_those_of_the_jobs(tmp_path: Path) -> None:
 def test_overheads_that_do_not_follow_are_counted_not_invented(tmp_path: Path) -> None:
     result = simulate("fifo", first_start_s=1.0)
     jobs = result.jobs
-    wrong = pa.array([1.0, 0.25])  # two prices for two first starts: the table does not tell why
+    wrong = pa.array([1.0, 0.25])  # two first starts differ in cost, and the table does not say why
     at = jobs.column_names.index("overhead_s")
     other = gl.Result(
         result.summary,
@@ -253,7 +253,7 @@ def copies(jobs: int, seed: int, cluster: gl.Cluster, **params: Any) -> gl.Resul
 
 
 def test_copies_that_stay_pause_to_be_brought_together(tmp_path: Path) -> None:
-    """One job on five nodes: a start of 20 s in the first round, 15 s in each later one."""
+    """One job on five nodes has a start of 20 s in the first round and 15 s in each later one."""
     lone = copies(1, 0, gl.Cluster.preset("hadare-5"), c0_s=15.0)
     drawn = chart(lone, tmp_path / "g.pftrace")
     rounds = len(drawn.slices) // 5
@@ -281,7 +281,7 @@ def test_copies_that_stay_pause_to_be_brought_together(tmp_path: Path) -> None:
 def test_pauses_of_copies_add_up_to_the_overheads_of_the_jobs(params: dict[str, Any]) -> None:
     data = gl.Cluster.preset("hadare-5").to_dict()
     sizes = {"compute_s": 0.1, "grad_bytes": 2e8, "buckets": 13}
-    models = {"ResNet-18 (batch size 64)": sizes}  # the others send nothing that is known
+    models = {"ResNet-18 (batch size 64)": sizes}  # the traffic of other models is unknown
     network = {"preset": "dally-2024", "models": models}
     run = copies(9, 2, gl.Cluster.from_dict({**data, "network": network}), **params)
     drawn = gantt_module.gantt(run)

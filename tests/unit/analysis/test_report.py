@@ -243,7 +243,7 @@ def test_gpu_time_adds_up_to_all_of_it() -> None:
 
 
 def test_losses_on_shared_gpus_are_scaled_to_the_time_in_use() -> None:
-    """One GPU for 10 s: a job alone pays an overhead for 1 s, then two lose nothing for 9 s.
+    """On one GPU for 10 s, a job alone has overhead for 1 s, then two lose nothing for 9 s.
 
     They hold it for 19 s together: the overhead is 1/19 of the time held and 1/10 of that in use.
     Then one second in which one of two makes progress at 2/3 and the other pays an overhead: the
@@ -264,12 +264,12 @@ def test_losses_on_shared_gpus_are_scaled_to_the_time_in_use() -> None:
 
 
 def test_what_co_runners_cost_is_a_part_of_the_gpu_time() -> None:
-    """Two equal jobs share one GPU at xi = 1.5 from start to end: a third is lost to each other."""
+    """Two equal jobs share one GPU at xi = 1.5 from start to end, so a third is lost."""
     one = gl.Cluster.homogeneous(servers=1, gpus=1)
     jobs = worlds.jobs("0 1 10", "0 1 10")
     run = gl.report.digest(gl.simulate(one, jobs, "toy-share", sharing={"xi": 1.5}))
     assert run.summary["makespan_s"] == 15.0
-    if "share_fraction" not in run.summary:  # an engine that does not measure it
+    if "share_fraction" not in run.summary:  # this engine does not measure it
         used = run.summary["gpu_utilization"]
         by_hand = {"share_fraction": 1 / 3, "useful_utilization": used * 2 / 3}
         run = dataclasses.replace(run, summary={**run.summary, **by_hand})
@@ -686,7 +686,7 @@ def test_nothing_finished_still_makes_a_page() -> None:
 
 def test_a_run_without_a_time_line_still_makes_a_page() -> None:
     run = gl.report.digest(gl.simulate(LAB, gl.Trace.from_arrow(JOBS), "fifo", timeline="off"))
-    assert tables.usage([run])[1][0][1].html == "–"  # unknown, which is not zero
+    assert tables.usage([run])[1][0][1].html == "–"  # the value is unknown, not zero
     page = Page(gl.report.render([run]))
     assert page.count("figure") == len(charts([run])) > 0
     assert "The cluster over time" not in page.words

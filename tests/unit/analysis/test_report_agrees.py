@@ -52,14 +52,14 @@ def compared(cluster: Any, trace: Any, policy: str, **options: Any) -> int:
 def check_waiting(story: Story, said: Explanation) -> None:
     assert story.wait_s == pytest.approx(said.wait_s, abs=1e-6)
     if not story.reasons_s:
-        return  # servers failed at drawn times, of which no table tells
+        return  # servers failed at drawn times, which are in no table
     waited = dict(zip((one.name for one in REASONS), story.reasons_s, strict=True))
     free = Counter[str]()
     for wait in said.waits:
         for one in wait.stretches:
             free[one.state] += one.length_s
     assert math.fsum(story.reasons_s) == pytest.approx(said.wait_s, abs=1e-4)
-    # the report tells head-of-line blocking apart from the other two states
+    # the report distinguishes head-of-line blocking from the other two states
     assert waited["too few"] == pytest.approx(free["too few"], abs=1e-4)
     assert waited["apart"] <= free["apart"] + 1e-4
     assert waited["together"] <= free["together"] + 1e-4
@@ -81,7 +81,7 @@ def test_stories_agree_with_explanations(policy: str) -> None:
         try:
             checked += compared(cluster, trace, policy, **options)
         except gl.PolicyError:
-            continue  # no world for this policy
+            continue  # there is no world for this policy
     assert checked
 
 

@@ -84,7 +84,7 @@ def seen(world: str, policy: str) -> Seen:
     result = gl.simulate(cluster, trace, policy, segments=True, **options)
     jobs = result.jobs.to_pylist()
     for number, job in enumerate(jobs):
-        # a job that was never slowed down: slowdown = jct / time alone
+        # for a job that was never slowed down, slowdown = jct / time alone
         job |= {"number": number, "alone_s": round(job["jct_s"] / job["slowdown"], 6)}
     mine: dict[str, list[dict[str, Any]]] = {job["job_id"]: [] for job in jobs}
     for segment in result.segments.to_pylist():
@@ -190,7 +190,7 @@ def check_free(
     stretches = [one for wait in said.waits for one in wait.stretches]
     too_few_s = math.fsum(one.length_s for one in stretches if one.state == "too few")
     assert too_few_s == pytest.approx(busy_s, abs=1e-6)
-    if said.policy != "hadar":  # of which the tables alone do not tell whether gangs mix types
+    if said.policy != "hadar":  # the tables do not show whether gangs of hadar mix types
         told = dict(zip((one.name for one in REASONS), story.reasons_s, strict=True))
         assert told["too few"] == pytest.approx(busy_s, abs=1e-4)
 

@@ -57,7 +57,7 @@ def test_by_hand() -> None:
     # from 1 to 2 h job 1 held 4 + 2 GPUs as two copies
     assert (one.copied_jobs, one.copied_gpu_h, one.copies_most) == (1, 6.0, 2)
     assert one.resized_jobs == 0
-    # if job 0 had asked for 3; that a copy of job 1 has other GPUs is no change of its size
+    # this is the case if job 0 had asked for 3; copies of job 1 do not change its size
     found = gangs(rows, TYPE_OF_SERVER)
     other = shapes(found, NAMES, np.array([3, 4, 1]))
     assert (other.resized_jobs, other.resized_gpus) == (1, (4, 4))
@@ -102,7 +102,7 @@ def test_the_page_tells_of_mixed_gangs_and_copies() -> None:
     assert 1 < copying.copies_most <= 15
     page = gl.report.render([gl.report.digest(run) for run in runs])
     assert "Gangs over several GPU types, and copies" in page
-    for name in ("hadar", "gavel-las", "hadare"):  # each table of models says whose it is
+    for name in ("hadar", "gavel-las", "hadare"):  # each table of models names its policy
         assert f"<summary>Under <bdi><strong>{name}</strong></bdi></summary>" in page
     assert " + K80" in page
     only = gl.report.render([gl.report.digest(runs[1])])

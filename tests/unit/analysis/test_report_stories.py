@@ -52,7 +52,7 @@ def test_a_story_by_hand(snapshot: Snapshot) -> None:
 
 
 def test_a_story_has_the_reasons_of_the_policy(snapshot: Snapshot) -> None:
-    """j0 of 100 s gives its GPU to j1 at 10 s; a run that gives another log has no say."""
+    """j0 of 100 s gives its GPU to j1 at 10 s; a run with another log gives no reasons."""
     run = digest([(0, 1, 100), (10, 1, 20)], "srtf")
     (story,) = with_causes(run.stories, run.again, run.spec["log_hash"])
     assert story.causes == (
@@ -65,7 +65,7 @@ def test_a_story_has_the_reasons_of_the_policy(snapshot: Snapshot) -> None:
 
 
 def test_several_reasons_are_sentences_of_their_own(snapshot: Snapshot) -> None:
-    """Two GPUs; j0 holds one to 10 s, j1 wants both and runs to 15 s; j2, of one, is behind it."""
+    """On two GPUs j0 holds one to 10 s, j1 needs both and runs to 15 s, and j2 waits behind it."""
     two = gl.Cluster.homogeneous(servers=1, gpus=2)
     run = digest([(0, 1, 10), (1, 2, 5), (2, 1, 3)], "fifo", two)
     told = with_causes(run.stories, run.again, run.spec["log_hash"])
@@ -82,7 +82,7 @@ def test_a_page_says_that_reasons_are_not_known() -> None:
 
 
 def test_gpus_that_were_not_free_link_to_the_stories_that_say_why() -> None:
-    """One GPU; j0 is longer and has it first, j1 comes and srtf ranks it before: j0 waits."""
+    """On one GPU the longer j0 runs first; then j1 arrives, srtf ranks it first, and j0 waits."""
     run = digest([(0, 1, 100), (10, 1, 20)], "srtf")
     page = render([run])
     assert "<strong>GPUs not free</strong>: other jobs held them, or servers were down" in page
@@ -94,7 +94,7 @@ def test_gpus_that_were_not_free_link_to_the_stories_that_say_why() -> None:
 
 
 def test_a_wait_behind_the_head_is_told(snapshot: Snapshot) -> None:
-    """Two GPUs; j0 holds one to 10 s, j1 wants both, j2 one: from 2 to 10 s j2 is behind j1."""
+    """On two GPUs j0 holds one to 10 s and j1 needs both, so j2 is behind j1 from 2 s on."""
     two = gl.Cluster.homogeneous(servers=1, gpus=2)
     run = digest([(0, 1, 10), (1, 2, 5), (2, 1, 3)], "fifo", two)
     snapshot(sentences(run.stories[0]))
@@ -112,7 +112,7 @@ def test_many_takers_are_counted() -> None:
 
 
 def test_losses_of_a_story(snapshot: Snapshot) -> None:
-    """Two equal jobs share one GPU at xi = 1.5 from start to end: each loses 5 of its 15 s."""
+    """Two equal jobs share one GPU at xi = 1.5 from start to end, and each loses 5 of its 15 s."""
     run = digest([(0, 1, 10), (0, 1, 10)], "toy-share", sharing={"xi": 1.5})
     assert [sentences(story) for story in run.stories] == ["Co-runners cost 5 s."] * 2
     lab = worlds.lab("2x1 g @fill:1", network={"levels": {"*": [1.0, 0.5, 0.5]}})

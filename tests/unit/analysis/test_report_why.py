@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 digest_module = importlib.import_module(
     "gangline.analysis.report.digest"
-)  # its name is a function, too
+)  # the name is also that of a function
 LAB = gl.Cluster.homogeneous(servers=1, gpus=2)
 # B needs both GPUs and waits for A; C would fit beside A. fifo: A 0-10, B 10-15, C 15-18.
 BLOCKED = worlds.columns("A 0 1 10", "B 1 2 5", "C 2 1 3")
@@ -66,7 +66,7 @@ def test_idle_gpus_of_several_types_do_not_add_up() -> None:
     rows = worlds.columns("0 2 10", "0 1 10", "1 2 10", "2 1 10")
     blocked, _ = shares(gl.simulate(lab, pa.table(rows), "fifo"), A=2, B=2)
     assert blocked == pytest.approx(8 / 17)
-    # while servers are down the timeline does not say of which type
+    # the timeline does not show the type of servers that are down
     lab["failures"] = {"table": [{"server": 0, "down_s": 30.0, "up_s": 40.0}]}
     rows["duration_s"] = [25.0] * 4
     blocked, _ = shares(gl.simulate(lab, pa.table(rows), "fifo"), A=2, B=2)
@@ -84,7 +84,7 @@ def test_without_waiting_or_a_timeline_nothing_is_known() -> None:
 
 def test_dropped_jobs_wait_for_nothing() -> None:
     rows = {name: [*values[:1], values[1], *values[1:]] for name, values in BLOCKED.items()}
-    rows["gpus"][1], rows["job_id"][1] = 3, "X"  # can never run here, and would be the head
+    rows["gpus"][1], rows["job_id"][1] = 3, "X"  # it can never run here, but would be the head
     run = gl.simulate(LAB, pa.table(rows), "fifo", on_infeasible="drop")
     assert shares(run)[0] == pytest.approx(8 / 22)
 
@@ -166,7 +166,8 @@ def test_a_short_wait_is_said_to_be_one(snapshot: Snapshot) -> None:
 def test_a_cluster_that_hardly_makes_jobs_wait_is_said_to_be_one(snapshot: Snapshot) -> None:
     """A is alone for 100 s, then B and C collide. The GPU is in use all the time.
 
-    With 60 s and 2 s, 60 of 222 s are waiting under fifo: contention. With 2 s and 1 s, 2 of 105 s.
+    With 60 s and 2 s, 60 of 222 s are waiting under fifo, which is contention. With 2 s and 1 s, 2
+    of 105 s.
     """
     one = gl.Cluster.homogeneous(servers=1, gpus=1)
     rows = worlds.columns("0 1 100", "100 1 60", "100 1 2")
@@ -239,7 +240,7 @@ def test_too_coarse_a_timeline_explains_nothing() -> None:
 
 
 def test_groups_by_length_are_those_of_the_jobs_alone() -> None:
-    """A job of exactly 10 min is in the first group, whatever it waited for."""
+    """A job of exactly 10 min is in the first group, regardless of its wait."""
     one = gl.Cluster.homogeneous(servers=1, gpus=1)
     rows = worlds.columns("0.1 1 600", "0.1 1 601", "0.2 1 90000", "0.3 1 3600")
     for run in digests(one, rows, "fifo", "srtf"):
@@ -266,7 +267,7 @@ def test_the_time_axis_ends_with_the_waiting(snapshot: Snapshot) -> None:
     told = re.search(r'data-chart="([^"]*)"', _svg.draw(drawn["gpus_busy"]))
     assert told is not None
     assert json.loads(html.unescape(told[1]))["x"]["high"] == pytest.approx(15.0 * 1.02)
-    # without a tail the axis shows all
+    # without a tail the axis shows everything
     rows = {**BLOCKED, "duration_s": [10.0, 5.0, 0.5]}
     assert charts(digests(LAB, rows, "fifo"))["gpus_busy"].x_limit is None
 
@@ -407,7 +408,7 @@ def test_policies_that_tie_are_named_together(snapshot: Snapshot) -> None:
         )
 
     snapshot(said(a=60.0, b=90.0, c=90.0))
-    # against the best of the others and the baseline, which is the first unless one is named
+    # compared with the best of the others and the baseline, which is the first by default
     snapshot(said(c=120.0, a=60.0, b=90.0))
     named = said(b=90.0, a=60.0, c=120.0)
     snapshot(named)
@@ -439,7 +440,7 @@ def test_a_calmer_policy_that_is_nearly_as_good_is_named(snapshot: Snapshot) -> 
 
 
 def test_a_policy_that_ties_by_the_seeds_has_its_own_mean(snapshot: Snapshot) -> None:
-    """fifo is 2 % behind srtf, and the seeds do not tell: its lead over hadar is smaller."""
+    """fifo is 2 % behind srtf, within what seeds distinguish; its lead is smaller."""
     rows = [
         {"policy": "fifo", "jct_mean_s": 102.0, "preemptions": 0},
         {"policy": "hadar", "jct_mean_s": 125.0, "preemptions": 0},
@@ -486,7 +487,7 @@ def test_seeds_that_change_nothing_are_one_run() -> None:
 
 
 def test_shares_of_waiting_over_several_draws_are_those_of_all_that_was_waited() -> None:
-    """One draw waits 100 times as long as the other: a mean of two shares would hide it."""
+    """One draw waits 100 times as long as the other, which a mean of two shares would hide."""
     two = gl.Cluster.homogeneous(servers=1, gpus=2)
     runs = []
     for seed, scale in enumerate((1, 100)):
@@ -551,7 +552,7 @@ def test_the_chart_of_groups_is_of_all_draws() -> None:
 
 
 def test_takers_are_those_of_all_draws() -> None:
-    """One draw has nine pairs of a stopped job and a taker, another one, a third none."""
+    """One draw has nine pairs of a stopped job and a taker, another has one, and a third none."""
     rows = [
         {"policy": "p", "seed": seed, "taken": float(taken), "taken_by_later": share}
         for seed, (taken, share) in enumerate([(9, 1.0), (1, 0.0), (0, math.nan)])

@@ -17,8 +17,8 @@ import pytest
 import gangline as gl
 import worlds
 
-# A run that would take minutes, in which the policy decides often, or hardly ever: servers fail and
-# come back all the time, which wakes nobody, while job 0 is lost and the last job is far away.
+# These runs would take minutes. The policy decides often or almost never: servers fail and recover
+# all the time without waking it, job 0 never ends, and the last job arrives very late.
 BUSY = """
 import sys, time
 import gangline as gl
@@ -204,8 +204,8 @@ def test_an_interrupt_after_the_work_is_done_changes_nothing() -> None:
     assert (done.returncode, done.stderr) == (0, "")
 
 
-# The n-th time that the main thread takes a lock of a condition, it is interrupted before it could
-# release it: what a signal does there once in thousands of interrupts.
+# When the main thread takes a lock of a condition for the n-th time, it is interrupted before it
+# can release it. A real signal does this once in thousands of interrupts.
 LOCKED = """
 import itertools, signal, sys, threading
 from gangline.files.columns import begin, each

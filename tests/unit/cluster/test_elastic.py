@@ -103,7 +103,7 @@ def test_the_batch_of_the_trace_can_be_kept() -> None:
 
 @pytest.mark.parametrize("search", ["greedy", "ga"])
 def test_a_job_that_can_only_run_at_its_traced_size_does(search: str) -> None:
-    # 384 samples on 2 GPUs are passes of 96, on 4 GPUs as well: only 3 GPUs take whole passes
+    # 384 samples on 2 and on 4 GPUs are passes of 96; only 3 GPUs take whole passes
     cluster = lab(servers=1, min_pass_batch=128, max_pass_batch=128)
     jobs = trace([3], min_gpus=[2], max_gpus=[4])
     params = {"batch": "traced", "search": search, "ga_population": 20, "ga_generations": 20}

@@ -80,25 +80,25 @@ PACKED = gl.policies.GavelLas(packed=True, round_s=100.0)
 
 
 def test_gavel_packs_by_measured_rates(tmp_path: Path) -> None:
-    """Each keeps more than half of its speed: side by side to the end, 8 and 3 steps a second."""
+    """Each job keeps more than half of its speed, so they share to the end at 8 and 3 steps/s."""
     result = gl.simulate(measured(tmp_path, "V100"), steps(("a", 1, 8000), ("b", 1, 3000)), PACKED)
     assert finishes(result) == [1000.0, 1000.0]
     assert result.jobs.column("share_s").to_pylist() == [1000.0, 1000.0]
 
 
 def test_pairs_with_a_zero_take_turns(tmp_path: Path) -> None:
-    """On a K80 a and b may not share: alone on one GPU they need 1000 + 1000 s."""
+    """On a K80 a and b must not share, so they need 1000 + 1000 s on one GPU."""
     cluster = measured(tmp_path, "K80")
     result = gl.simulate(cluster, steps(("a", 1, 2000), ("b", 1, 1000)), PACKED)
     assert max(finishes(result)) == 2000.0
     assert not any(result.jobs.column("share_s").to_pylist())
-    # two of one model do share there, at half speed each, but gain nothing by it
+    # two jobs of one model share there at half speed, but gain nothing by it
     result = gl.simulate(cluster, steps(("a", 1, 2000), ("a", 1, 2000)), PACKED)
     assert max(finishes(result)) == 2000.0
 
 
 def test_gangs_take_the_pair_of_one_gpu(tmp_path: Path) -> None:
-    """16 / 1.25 and 6 / 1.333 steps a second; or no pair at all."""
+    """The rates are 16 / 1.25 and 6 / 1.333 steps/s, or the two do not share."""
     jobs = steps(("a", 2, 12800), ("b", 2, 4500))
     result = gl.simulate(measured(tmp_path, "V100", 2), jobs, PACKED)
     assert finishes(result) == [1000.0, 1000.0]
@@ -165,7 +165,7 @@ def test_rows_by_type_slow_jobs_down_on_that_type() -> None:
     cluster = lab(interference="table", rows=rows)
     assert finishes(gl.simulate(cluster, pair("v"), "toy-share")) == [130.0, 90.0]
     assert finishes(gl.simulate(cluster, pair("k"), "toy-share")) == [160.0, 120.0]
-    # on v the pair is absent, and matters only where the jobs may be there
+    # the pair is absent on v, which matters only if both jobs may run there
     known = lab(interference="table", rows=rows[1::2])
     assert finishes(gl.simulate(known, pair("k"), "toy-share")) == [160.0, 120.0]
     with refused(gl.ClusterError, key="sharing", value=[("a", "b on v"), ("b", "a on v")]):

@@ -90,7 +90,7 @@ def test_a_fit_tells_what_distance_costs() -> None:
 
 
 def test_measured_batches_say_what_smaller_passes_cost() -> None:
-    """4 samples take 1/5 s, 32 take 1 s: eight passes 1.6 s."""
+    """4 samples take 1/5 s and 32 take 1 s, so eight passes take 1.6 s."""
     rows = [
         {"gpu_type": "V", "model": "m", "gpus": 2, "batch_size": batch, "iters_per_s": rate}
         for batch, rate in ((32, 1.0), (4, 5.0))
@@ -122,7 +122,7 @@ def test_an_entry_of_a_type_goes_first() -> None:
 
 
 def test_the_pair_rule_weighs_the_cost_of_a_smaller_batch() -> None:
-    """10 GB each on 16 GB: together at four samples per pass only."""
+    """Jobs of 10 GB share a GPU of 16 GB only with four samples in a pass."""
     columns = {
         "job_id": ["long", "short"], "arrival_s": [0.0, 1.0], "gpus": [1, 1],
         "duration_s": [1000.0, 200.0], "model": ["m", "m"], "batch_size": [32, 32],
@@ -133,7 +133,7 @@ def test_the_pair_rule_weighs_the_cost_of_a_smaller_batch() -> None:
     # eight passes cost 1.35 by default: 200 s become some 324 s beside the other
     cheap = gl.simulate(world(gpus=1, sharing=sharing), trace, "sjf-bsbf")
     assert cheap.jobs["share_s"].to_pylist()[1] > 0.0
-    # with passes that take as long whatever their size, eight cost 8, and waiting is better
+    # if passes of all sizes take equally long, eight cost 8, and waiting is better
     dear = world(GOLDEN | {"a_c": 1.0, "b_c": 0.0}, gpus=1, sharing=sharing)
     assert gl.simulate(dear, trace, "sjf-bsbf").jobs["share_s"].to_pylist() == [0.0, 0.0]
 

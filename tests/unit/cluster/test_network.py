@@ -216,7 +216,7 @@ def test_table_of_what_gangs_keep() -> None:
         for row in found
         if row["model"] == "m"
     }
-    # type h: two lone servers in racks of their own, so no rack tier
+    # type h has two servers in separate racks, so it has no rack tier
     assert mine == {
         ("g", "server", 2): 0.9,
         ("g", "server", 4): 0.9,
@@ -288,7 +288,7 @@ def test_tensor_sizes_count_where_distance_costs_nothing() -> None:
 
 
 def test_best_speed_leaves_an_uneven_place() -> None:
-    """First fit: the first rack with room splits 3 + 1; whole racks before it split 2 | 2."""
+    """By first fit, the first rack with room gives 3 + 1, and earlier racks give 2 | 2."""
     link = {**LINK, "port_bw": 1e9}
     model = {"compute_s": 0.1, "grad_bytes": 1.4e9, "buckets": 25}
     sizes = [(2, 0), (2, 1), (3, 2), (1, 2)]
@@ -342,7 +342,7 @@ def test_demands_of_gangs_over_racks() -> None:
 
 
 def test_with_tiers_a_gang_sends_what_its_canonical_place_would() -> None:
-    """Racks of 3 GPUs: two of them would hold the gang of 4 that lies over four."""
+    """Two racks of 3 GPUs would hold the gang of 4 that is on four racks."""
     world = racks(contention="maxmin", detail="tier")
     world["servers"] = [{"count": 12, "gpu": "g", "gpus": 1, "rack": "fill:3"}]
     core = network.to_core(gl.Cluster.from_dict(world), ["m"])
@@ -353,7 +353,7 @@ def test_with_tiers_a_gang_sends_what_its_canonical_place_would() -> None:
 
 
 def test_peak_counts_every_bucket_as_one_of_equal_size() -> None:
-    """Four buckets of 0.25e9 bytes are sent in 1 s, whatever the last one exposes."""
+    """Four buckets of 0.25e9 bytes are sent in 1 s, regardless of the last one."""
     world = racks(contention="peak", background=0.5)
     world["network"]["models"]["m"] |= {"buckets": 4, "last_bytes": 1e6}
     core = network.to_core(gl.Cluster.from_dict(world), ["m"])
@@ -397,7 +397,7 @@ def test_default_layers_share_the_overlapped_part_of_the_compute_time() -> None:
 
 
 def test_background_alone_slows_a_gang() -> None:
-    """Of 2e9 a tenth is left: 1e9 bytes take 5 s, so S = 1/5 instead of 1/2."""
+    """A tenth of 2e9 is left, so 1e9 bytes take 5 s, and S is 1/5 instead of 1/2."""
     jobs = trace({"gpus": 2, "model": "m"})
 
     def end(**keys: Any) -> float:

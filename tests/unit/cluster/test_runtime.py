@@ -50,7 +50,7 @@ def test_rows_come_from_a_file_beside_the_cluster(tmp_path: Path) -> None:
 
 
 def test_the_core_gets_numbers_for_labels() -> None:
-    """Model m is the second label, type k the second type; no job is an x."""
+    """Model m is the second label and type k the second type; no job has model x."""
     rows = [*ROWS, {"model": "x", "stop_s": 1.0}]
     runtime = gl.Cluster.from_dict(lab(job_noise=0.5, checkpoint_s=2.0, rows=rows)).runtime
     assert to_core(runtime, ["a", "m"], ["v", "k"]) == (

@@ -465,7 +465,7 @@ def test_slowdown_factors_of_the_public_pairs(table: ThroughputTable) -> None:
     for kind, (count, quantiles) in published.items():
         xi = [r["xi"] for r in found if r["gpu_type"] == kind and r["gpus"] == 1 and r["xi"]]
         assert len(xi) == count
-        # two digits are published, and not how they lie between two measurements
+        # only two digits are published, without the values between two measurements
         drawn = np.quantile(xi, [0.05, 0.25, 0.5, 0.75, 0.95])
         assert drawn.tolist() == pytest.approx(quantiles, rel=0.006)
 

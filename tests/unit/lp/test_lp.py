@@ -108,7 +108,7 @@ def test_finish_time_fairness_counts_what_an_equal_split_took_so_far() -> None:
 
 
 def test_the_weight_of_an_entity_is_split_by_the_weights_of_its_jobs() -> None:
-    """One GPU, halves for two entities; one and three quarters of its half for the first's jobs."""
+    """Two entities have half of one GPU each; the first's jobs get 1/4 and 3/4 of its half."""
     world = {"rates": [[1.0]] * 3, "scale": [1] * 3, "capacity": [1], "weight": [1, 3, 1]}
     found = gl.lp.solve("gavel-water-filling", **world, entity=[0, 0, 1])
     assert found.levels == pytest.approx([0.125, 0.375, 0.5])
@@ -190,7 +190,7 @@ def test_allox_refuses_gangs() -> None:
 
 
 def test_allox_pins_running_jobs_and_starts_the_rest() -> None:
-    """One GPU of each type. Job 0 holds the fast one; of 1 and 2 the shorter goes first."""
+    """Each type has one GPU. Job 0 holds the fast one, and the shorter of 1 and 2 is next."""
     world = {"rates": [[1.0, 4.0]] * 3, "scale": [1] * 3, "capacity": [1, 1]}
     found = gl.lp.solve(
         "gavel-allox", **world, steps_remaining=[9.0, 9.0, 3.0], running_type=[1, -1, -1]
@@ -235,7 +235,7 @@ def test_twelve_types() -> None:
 
 
 def test_hierarchy_by_hand() -> None:
-    """One GPU, three equal jobs. Entity 0 (weight 3) has one job, entity 1 (weight 1) has two:
+    """One GPU has three equal jobs. Entity 0 (weight 3) has one job, entity 1 (weight 1) has two:
     split evenly 3/4, 1/8, 1/8; first come first served 3/4, 1/4, 0."""
     world = {"rates": [[1.0]] * 3, "scale": [1] * 3, "capacity": [1]}
     groups = {"entity": [0, 1, 1], "entity_weight": [3.0, 1.0]}
@@ -246,7 +246,7 @@ def test_hierarchy_by_hand() -> None:
 
 
 def test_hierarchy_gives_the_rest_to_the_next_in_line() -> None:
-    """Two GPUs, so that one job cannot use its entity's whole share: the next one gets it."""
+    """With two GPUs one job cannot use its entity's whole share, and the next job gets the rest."""
     world = {"rates": [[1.0]] * 3, "scale": [1] * 3, "capacity": [2]}
     found = gl.lp.solve("gavel-water-filling", **world, entity=[0, 0, 0], entity_policy="fifo")
     assert found.levels == pytest.approx([1.0, 1.0, 0.0], abs=1e-8)
@@ -268,7 +268,7 @@ def test_water_rises_past_a_job_that_is_full() -> None:
 
 
 def test_tie_break_takes_the_most_throughput() -> None:
-    """The gang of 2 holds the ratio down; the free GPU is worth something to the other alone."""
+    """The gang of 2 limits the ratio, and only the other job can use the free GPU."""
     world = {"rates": [[1.0, 0.0], [1.0, 1.0]], "scale": [1, 1], "capacity": [1, 3]}
     found = gl.lp.solve("gavel-makespan", **world, steps_remaining=[100.0, 1.0])
     assert found.shares == pytest.approx(np.array([[1.0, 0.0], [0.0, 1.0]]))
@@ -349,7 +349,7 @@ def test_rows_that_are_off_are_an_error(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_a_further_objective_keeps_what_has_a_multiplier() -> None:
-    """Most of x0 first, then least of x1: x0 stays at the 3 that only x1 = 2 allows."""
+    """After x0 is maximised, x1 is minimised, and x0 stays at 3, which needs x1 = 2."""
     program = chain(-INF, 1.0, [1.0, 0.0])
     program["upper"] = np.array([3.0, 3.0])
     then = [(np.array([0.0, -1.0]), None)]
@@ -422,7 +422,7 @@ def test_an_allocation_is_frozen() -> None:
 
 
 def test_twins_see_pairs_in_the_unit_of_their_own_rates() -> None:
-    # One GPU, two jobs that keep 0.8 of their speed side by side: always paired, each does 0.8.
+    # Two jobs on one GPU keep 0.8 of their speed together, so they are always paired.
     world: dict[str, Any] = {"capacity": [1], "rates": [[100.0]] * 2, "scale": [1, 1]}
     world |= {"weight": [1, 1], "steps_remaining": [160.0, 160.0], "age_s": [0.0, 0.0]}
     packing: dict[str, Any] = {"packed": True, "kind": [0, 0], "pair_rates": [[[80.0]]]}
@@ -435,7 +435,7 @@ def test_twins_see_pairs_in_the_unit_of_their_own_rates() -> None:
     world |= {"capacity": [1, 1], "rates": [[100.0, 25.0]] * 2}
     packing |= {"pair_rates": [[[80.0, 0.0]]]}
     blind = gl.lp.solve("gavel-makespan-agnostic", **world, **packing)
-    assert blind.objective == pytest.approx(160.0 / 62.5)  # a GPU each is as good as it gets
+    assert blind.objective == pytest.approx(160.0 / 62.5)  # one GPU for each job is the optimum
 
 
 def test_a_job_with_next_to_nothing_left_disturbs_nobody() -> None:

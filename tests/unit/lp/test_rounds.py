@@ -32,7 +32,7 @@ def test_a_solve_that_fails_ends_the_run_and_names_policy_and_round() -> None:
 
 
 def test_time_received_approaches_the_share() -> None:
-    """Three equal long jobs on one GPU: a third each, to within a round."""
+    """Three equal long jobs on one GPU get a third each, to within a round."""
     rows = [
         {"job_id": str(i), "arrival_s": 0.0, "gpus": 1, "duration_s": 36000.0} for i in range(3)
     ]
@@ -197,7 +197,7 @@ def test_a_twin_that_sees_no_rates_splits_alike() -> None:
 
 
 def test_a_job_that_has_to_run_all_the_time_is_never_made_to_wait() -> None:
-    """Four GPUs: gangs that do not fit together would each take a round of the longest job."""
+    """On four GPUs, gangs that do not fit together would each take a round of the longest job."""
     gangs = ((1, 60), (3, 19), (2, 17), (2, 16), (1, 20))  # GPUs and rounds
     rows = [
         {"job_id": str(at), "arrival_s": 0.0, "gpus": gpus, "duration_s": 360.0 * length}

@@ -143,7 +143,7 @@ def test_compare_runs_each_quality_of_those_that_read_durations() -> None:
     jobs.append(job("B", 1, 5, estimate_s=2))
     table = gl.compare(lab("1x1 g"), trace(jobs), ["sjf", "fifo"], estimates=["exact", "table"])
     assert table.labels == ["sjf", "sjf(estimates=table)", "fifo"]
-    # X to 9; then A, B: 9, 11, 16; or B, A: 9, 13, 16
+    # X runs to 9. Then A and B end at 11 and 16, or B and A at 13 and 16.
     assert [row["jct_mean_s"] for row in table.rows] == pytest.approx([36 / 3, 38 / 3, 36 / 3])
     with refused(gl.OptionError, field="estimates", value="exact"):
         gl.compare(lab("1x1 g"), trace(jobs), ["sjf"], estimates=["exact", "exact"])

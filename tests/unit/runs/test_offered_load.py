@@ -55,7 +55,7 @@ def same_as_a_plain_count(trace: gl.Trace, cluster: gl.Cluster = LAB) -> None:
     largest = math.fsum(sorted(work)[-10:]) / math.fsum(work)
     assert found.largest_share == pytest.approx(largest, rel=1e-9)
     assert found.largest_jobs == min(10, len(work))
-    # GPUs wanted at once: at each arrival, the jobs that have arrived and are not done
+    # the GPUs that are needed at once, from the jobs at each arrival that are not done
     ends = sorted((row["arrival_s"] + row["duration_s"], row["gpus"]) for row in fitting)
     wanted, most, done = 0, 0, 0
     for row in sorted(fitting, key=lambda row: row["arrival_s"]):
@@ -493,7 +493,8 @@ def test_long_jobs_need_not_leave_a_backlog(snapshot: Snapshot) -> None:
     assert load.leaves_backlog is False
     snapshot(load.in_words())
     jobs["duration_s"][1] = 600.0
-    jobs["gpus"][1] = 2  # until 100 s it could use 2 x 60 GPU-seconds: 100 + 120 + 10 of 200
+    # until 100 s it could use 2 x 60 GPU-seconds, so the total is 100 + 120 + 10 of 200
+    jobs["gpus"][1] = 2
     load = gl.offered_load(lab, pa.table(jobs))
     assert load.early_load == 230 / 200
     assert load.leaves_backlog
@@ -618,7 +619,7 @@ def test_on_several_types_free_gpus_may_be_too_few_of_each(snapshot: Snapshot) -
     rows = worlds.columns("0 1 100", "1 1 100", "2 4 100")
     load = gl.offered_load(lab, pa.table(rows))
     assert (load.peak_share, load.is_light) == (None, False)
-    rows["gpus"] = [1, 1, 3]  # at least one type has 3 free
+    rows["gpus"] = [1, 1, 3]  # at least one type has 3 free GPUs
     load = gl.offered_load(lab, pa.table(rows))
     assert (load.peak_share, load.is_light) == (5 / 8, True)
     snapshot(load.in_words())

@@ -505,7 +505,7 @@ class TestRunTimes:
         assert all(181 <= count <= 199 for count in held_by.values()), held_by
 
     def test_drawn_testbeds_are_recovered(self) -> None:
-        """200 testbeds of 120 jobs of two models and three sizes, with log-normal noise."""
+        """The test draws 200 testbeds of 120 jobs of two models and three sizes, with noise."""
         draw = np.random.default_rng(9)
         count, sigma = 120, 0.3
         durations = np.exp(draw.normal(7.5, 1.2, count))

@@ -26,7 +26,7 @@ from refusals import refused
 
 LOADS = SimpleNamespace(**runpy.run_path(str(ROOT / "scripts" / "synth_loads.py")))
 POINTS = [0.01, 0.05, 0.25, 0.50, 0.75, 0.90, 0.95, 0.99, 1.00]
-# Upper bound of the class, seconds at the points.
+# The upper bound of each class, and its seconds at the points.
 DURATIONS: dict[str, list[tuple[float, list[int]]]] = {
     "philly": [
         (1, [30, 52, 122, 1117, 2716, 8512, 19137, 135404, 3256045]),
@@ -81,7 +81,7 @@ WEEKDAYS = {
     "helios": [1.03, 1.07, 1.28, 1.21, 0.95, 0.68, 0.78],
     "pai": [1.0] * 7,
 }
-# Jobs per hour, mean jobs of a burst.
+# The jobs per hour, and the mean number of jobs in a burst.
 RATES = {"philly": (31.5, 2.2), "helios": (29.0, 1.3), "pai": (39.3, 1.35)}
 MEASURED = ("philly", "helios", "pai")
 
@@ -137,7 +137,7 @@ def twin_bursts(shape: str, seed: int, jobs: int, rate_per_h: float | None = Non
     made: list[int] = []
     clock_s = 0.0
     candidate = 0
-    # Every burst that starts before the last job wanted is known once this many lie behind.
+    # Every burst that starts before the last needed job is known after this many more.
     while len(made) < jobs or heapq.nsmallest(jobs, made)[-1] > clock_s * 1e6:
         weight = week[math.floor(clock_s / 3600.0) % 168]
         if candidate == 0 or philox.uniform(seed, purpose, candidate, 0, 1) * peak < weight:
@@ -153,7 +153,7 @@ def twin_bursts(shape: str, seed: int, jobs: int, rate_per_h: float | None = Non
 
 
 def twin_at_load(shape: str, seed: int, work_per_s: float, work: list[float]) -> list[int]:
-    """Arrivals by hand: one hour after another, as many arrivals as its weight calls for."""
+    """Return arrivals by hand: for each hour, the number that its weight requires."""
     week = twin_week(shape)
     span_s = math.fsum(work) / work_per_s
 
@@ -240,7 +240,7 @@ def test_quantiles_and_shares_of_100_000_jobs(shape: str) -> None:
 
 @pytest.mark.parametrize("shape", MEASURED)
 def test_durations_of_every_class_follow_their_table(shape: str) -> None:
-    """Rare classes have few draws, so the shares below each quantile are held to four sigma."""
+    """Rare classes have few draws, so shares below each quantile have a tolerance of four sigma."""
     drawn = _core.synth(shape, {"jobs": 100_000, "seed": 3, "arrivals": "batch"})
     gpus, seconds = np.asarray(drawn["gpus"]), np.asarray(drawn["duration_s"])
     least = 0.0
@@ -300,7 +300,8 @@ def test_a_load_keeps_the_hours_of_the_day(load: float) -> None:
     days = math.floor(arrivals[-1] / 86400)
     hours = (arrivals[arrivals < days * 86400] // 3600 % 24).astype(int)
     expected = np.array(HOURS["helios"]) / sum(HOURS["helios"])
-    # five sigma; bursts of 1.3 jobs in the mean spread counts by 2 x 1.3 - 1 times the Poisson law
+    # The tolerance is five sigma; bursts of 1.3 jobs on average multiply the Poisson variance by 2
+    # x 1.3 - 1.
     sigma = np.sqrt(1.6 * expected / len(hours))
     assert (np.abs(np.bincount(hours, minlength=24) / len(hours) - expected) < 5.0 * sigma).all()
 

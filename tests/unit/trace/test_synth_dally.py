@@ -1,4 +1,4 @@
-"""Workloads of Dally's evaluation: published counts, laws, and a plain twin of the draws."""
+"""Tests workloads of Dally's evaluation: published counts, distributions, and a plain version."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from snapshots import Snapshot
 
 NAMES = ("dally-batch", "dally-poisson", "dally-week")
-# Jobs by GPUs and by model, as published.
+# The published numbers of jobs by GPUs and by model.
 BATCH = {1: 270, 2: 13, 4: 52, 8: 109, 16: 42, 32: 11, 40: 1, 48: 1, 56: 1}
 WEEK = {2: 41, 3: 1, 4: 96, 8: 190, 16: 56, 32: 23, 40: 2, 48: 1, 56: 1}
 SIZES = {"dally-batch": BATCH, "dally-poisson": BATCH, "dally-week": WEEK}
@@ -33,7 +33,7 @@ MODELS = {
 GAPS_S = (1872.0, 4354.0, 11526.0)
 MEDIAN_S = 15.5 * 3600
 LONGEST_S = 13.5 * 86400
-# Of 300 jobs of seed 11, made by the twin below.
+# The hash of 300 jobs of seed 11, made by the plain version below.
 GOLDEN = {
     "dally-batch": "84a73d5b6f457e988a26e66064e83b8aa64911aa35b7f5501d1ef4ff51fcef91",
     "dally-poisson": "2b5d9638555bdec9d820044227cf21e6bed5f0ae3865723be0bfbf83ae57a6fd",
@@ -46,7 +46,7 @@ def column(trace: gl.Trace, name: str) -> list[Any]:
 
 
 def deck(shares: dict[Any, int], seed: int, purpose: Purpose, jobs: int) -> list[Any]:
-    """Cards in the order of the shares, dealt by increasing draw."""
+    """Return indices in the order of the shares, sorted by a random draw."""
     total = sum(shares.values())
     counts = {card: jobs * share // total for card, share in shares.items()}
     by_rest = sorted(shares, key=lambda card: -(jobs * shares[card] % total))
@@ -61,13 +61,13 @@ def deck(shares: dict[Any, int], seed: int, purpose: Purpose, jobs: int) -> list
 
 
 def expected(seed: int, jobs: int) -> list[float]:
-    """Arrivals of a process of rate 1, the first at 0."""
+    """Return arrivals of a process of rate 1, the first at 0."""
     gaps = [philox.exponential(1.0, seed, Purpose.ARRIVALS, job) for job in range(1, jobs)]
     return list(itertools.accumulate(gaps, initial=0.0))
 
 
 def week_days(seed: int, jobs: int, days: float = 10.0) -> list[float]:
-    """Walk day by day: each block of three days has the three rates in one of six orders."""
+    """Return arrivals day by day: three days have the three rates in one of six orders."""
     raw = [1.0 / gap for gap in GAPS_S]
     rates = [rate * 3 * jobs / days / sum(raw) for rate in raw]
     orders = list(itertools.permutations(range(3)))
@@ -85,7 +85,7 @@ def week_days(seed: int, jobs: int, days: float = 10.0) -> list[float]:
 
 
 def twin(name: str, seed: int, jobs: int) -> list[tuple[int, int, int, str]]:
-    """Microseconds, GPUs, milliseconds, model of each job."""
+    """Return microseconds, GPUs, milliseconds and model of each job."""
     seconds = {
         "dally-batch": lambda: [0.0] * jobs,
         "dally-poisson": lambda: [x * 4354.0 for x in expected(seed, jobs)],
@@ -157,7 +157,7 @@ def test_shares_and_percentiles_of_100_000_jobs(name: str) -> None:
     for share in (0.05, 0.25, 0.5, 0.75, 0.9, 0.95):
         exact = 3600.0 * math.exp(law.inv_cdf(share))
         assert np.quantile(seconds, share) == pytest.approx(exact, rel=0.02)
-    # sizes, models and durations are drawn apart
+    # sizes, models and durations are drawn independently
     large = np.asarray(column(trace, "gpus")) > 4
     assert np.median(seconds[large]) == pytest.approx(3600.0, rel=0.03)
 
@@ -168,7 +168,7 @@ def test_durations_have_the_published_median_and_end() -> None:
     assert seconds.max() == LONGEST_S
     beyond = 1 - NormalDist().cdf(math.log(LONGEST_S / MEDIAN_S))
     assert np.mean(seconds == LONGEST_S) == pytest.approx(beyond, rel=0.25)
-    # ours: sigma is chosen so that 500 draws are expected to end where the published ones do
+    # Our own choice: the expected maximum of 500 draws is the published one.
     longest = [
         gl.synth.dally_batch(seed=seed, max_duration_s=1e9).numbers("duration_s").max()
         for seed in range(60)

@@ -1,4 +1,4 @@
-"""The workload of the Hadar study: its classes, its load, a plain twin of the draws, its rates."""
+"""Tests the workload of the Hadar study: classes, load, a plain version of the draws, rates."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ if TYPE_CHECKING:
     from types import ModuleType
 
 TABLE = "traces/tables/gavel/simulation_throughputs.json.gz"
-# Label, V100-GPU-hours above and at most.
+# The label, and the bounds (above, at most) of V100-GPU-hours.
 HOURS = [
     (("ResNet-18 (batch size 64)",), 0.0, 1.0),
     (("CycleGAN",), 1.0, 10.0),
     (("LM (batch size 20)", "Transformer (batch size 64)"), 10.0, 50.0),
     (("ResNet-50 (batch size 64)",), 60.0, 100.0),
 ]
-# Of 300 jobs of seed 11, made by the twin below.
+# The hash of 300 jobs of seed 11, made by the plain version below.
 GOLDEN = "4d196f3b8d8495ef1136e5f25ccc12d06d426a7a79b25791a2dfff007ef7f0fd"
 
 Row = tuple[int, int, int, float, str]
@@ -52,7 +52,7 @@ def drawn(bounds: list[float], u: float) -> int:
 
 
 def twin(seed: int, jobs: int, load: float | None = None) -> list[Row]:
-    """Microseconds, GPUs, milliseconds, iterations, model of each job."""
+    """Return microseconds, GPUs, milliseconds, iterations and model of each job."""
     speed = rates()
     now = 0.0
     moments = []
@@ -81,7 +81,7 @@ def twin(seed: int, jobs: int, load: float | None = None) -> list[Row]:
 
 
 def least_busy_s(jobs: list[Row], speed: dict[tuple[str, str, int], float]) -> float:
-    """The least time in which 20 GPUs of each type can do the work, by prices of GPU time."""
+    """Return the least time in which 20 GPUs of each type can do the work, by prices."""
     need: dict[tuple[str, int], list[float]] = {}
     for _, gpus, _, iterations, model in jobs:
         total = need.setdefault((model, gpus), [0.0, 0.0, 0.0])
@@ -113,7 +113,7 @@ def test_the_generator_agrees_with_the_twin(seed: int) -> None:
     assert rows(gl.synth.hadar(jobs=200, seed=seed)) == twin(seed, 200)
     busy = gl.synth.hadar(jobs=200, seed=seed, arrivals="poisson", load=0.7)
     for ours, theirs in zip(rows(busy), twin(seed, 200, load=0.7), strict=True):
-        assert ours[0] == pytest.approx(theirs[0], rel=1e-5)  # six digits of the last arrival
+        assert ours[0] == pytest.approx(theirs[0], rel=1e-5)  # the last arrival has six digits
         assert ours[1:] == theirs[1:]
 
 
@@ -180,7 +180,7 @@ def test_the_study_runs_on_its_clusters() -> None:
         assert result.summary["finished"] == 60
     single = gl.synth.hadar(jobs=5, gang_shares="1,0,0,0")
     result = gl.simulate(gl.Cluster.preset("hadare-5"), single, "fifo")
-    assert result.summary["finished"] == 5  # durations count where no rate is known
+    assert result.summary["finished"] == 5  # durations count if no rate is known
 
 
 def test_smooth_rates_are_the_least_that_rise_with_gang_and_type() -> None:

@@ -1,4 +1,4 @@
-"""Generators that imitate a public program or experiment, and the extras of every generator."""
+"""Tests generators that imitate a public program or experiment, and all extras."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 TABLE = "traces/tables/gavel/simulation_throughputs.json.gz"
 
-# First jobs of seed 0 with gangs, as published: label, GPUs, seconds, arrival (mean gap 1800 s).
+# The published first jobs of seed 0 with gangs: label, GPUs, seconds, arrival.
 FIRST = [
     ("ResNet-18 (batch size 64)", 8, "68344.350", "0.000000"),
     ("Transformer (batch size 16)", 1, "31016.609", "489.172146"),
@@ -72,7 +72,7 @@ def test_gavel_options_move_only_what_they_name() -> None:
     assert column(few, "duration_s") == column(plain, "duration_s")[:20]
     single = gl.synth.gavel(jobs=200, seed=3, multi=False)
     assert set(column(single, "gpus")) == {1}
-    # a label is drawn again only for gangs, so the streams part at the first redraw and not before
+    # a label is drawn again only for gangs, so the streams are equal up to the first redraw
     assert column(single, "duration_s")[0] == column(plain, "duration_s")[0]
     limits = gl.synth.gavel(jobs=200, seed=3, deadlines=True)
     slack = limits.numbers("deadline_s") - limits.numbers("arrival_s")
@@ -150,7 +150,7 @@ def test_bsbf_rows() -> None:
 
 
 def test_bsbf_by_the_plain_twin() -> None:
-    """The streams: counter 0 and 1 of models and of arrivals."""
+    """The streams are counters 0 and 1 of models and of arrivals."""
     jobs = 300
     weights = {"ncf": 503, "cifar10": 495, "deepspeech2": 111, "bert": 86, "yolov3": 59}
     weights["imagenet"] = 26
@@ -196,11 +196,11 @@ def test_every_shape_takes_the_extras(shape: str) -> None:
         assert column(full, name) == column(plain, name)
     users = Counter(column(full, "user"))
     assert set(users) == {f"user-{i}" for i in range(1, 8)}
-    # Zipf 1.2: the first has 2 ** 1.2 times what the second has
+    # under Zipf 1.2 the first user has 2 ** 1.2 times the jobs of the second
     assert users["user-1"] / users["user-2"] == pytest.approx(2**1.2, rel=0.15)
     assert len(set(column(full, "vc"))) == 3
     factors = np.log(full.numbers("duration_s") / plain.numbers("duration_s"))
-    long = plain.numbers("duration_s") > 10  # short ones show the rounding to milliseconds
+    long = plain.numbers("duration_s") > 10  # short jobs show the rounding to milliseconds
     assert np.median(factors[long]) == pytest.approx(0.0, abs=0.05)
     assert np.std(factors[long]) == pytest.approx(0.5, rel=0.05)
 

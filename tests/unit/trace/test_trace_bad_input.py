@@ -1,4 +1,4 @@
-"""Whatever a user hands in: one clear error that says what, where and what to do."""
+"""Tests that any bad input gives one clear error with its place and a remedy."""
 
 from __future__ import annotations
 
@@ -135,7 +135,7 @@ def test_truncated_and_false_compression(tmp_path: Path, suffix: str) -> None:
     else:
         packed = gzip.compress(plain) if suffix == "gz" else lzma.compress(plain)
     assert len(read_trace(put(tmp_path, f"n.csv.{suffix}", packed))) == 5002
-    # the content tells as well as the name
+    # the content is recognised like the name
     assert len(read_trace(put(tmp_path, "n.bin", packed))) == 5002
     for cut in (0, 3, len(packed) // 2, len(packed) - 3):
         with refused(TraceError, expected="a whole file" if cut or suffix == "xz" else "a trace"):
@@ -172,7 +172,7 @@ def test_an_xz_header_cannot_ask_for_gigabytes(tmp_path: Path) -> None:
     assert limit[0] == resource.RLIM_INFINITY or limit[0] > 1 << 32
     try:
         packed = lzma.compress(NATIVE, filters=filters)
-    except MemoryError:  # the encoder itself wants ten times the dictionary
+    except MemoryError:  # the encoder itself needs ten times the dictionary
         packed = _with_large_dictionary(lzma.compress(NATIVE))
     with refused(TraceError, expected="a whole file") as caught:
         read_trace(put(tmp_path, "n.csv.xz", packed))
@@ -183,7 +183,7 @@ def _with_large_dictionary(packed: bytes) -> bytes:
     import struct
     import zlib
 
-    # Block header: size, flags, filter id, its size, dictionary code, padding, CRC32.
+    # The block header has size, flags, filter id, its size, dictionary code, padding and CRC32.
     at = 12
     size = (packed[at] + 1) * 4
     header = bytearray(packed[at : at + size - 4])
@@ -259,7 +259,7 @@ def test_arrivals_in_another_unit_are_one_line(
     table = pa.table({"arrival_s": moments, "gpus": [1] * 30, "duration_s": [9.0] * 30})
     with refused(TraceError, snapshot):
         Trace.from_arrow(table)
-    # with an arrival that is no number the rows are not all in one unit: each has its own error
+    # if an arrival is not a number, the rows are not all in one unit, and each has its own error
     path.write_bytes(path.read_bytes() + b"x,5,1,9\n")
     with refused(TraceError, column="arrival_s", line=2, more=10) as caught:
         read_trace(path)
@@ -335,7 +335,7 @@ def test_a_pipe_is_read_once(tmp_path: Path) -> None:
 def test_arrow_threads_hold_no_memory_of_the_interpreter(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A thread that let go of it while the process ended aborted the process."""
+    """A thread that released such memory while the process ended aborted the process."""
     import pyarrow.csv as pa_csv
 
     read_csv, held = pa_csv.read_csv, []

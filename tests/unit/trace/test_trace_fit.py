@@ -1,4 +1,4 @@
-"""Fits of iteration times: drawn data with known parameters, and the public tables."""
+"""Tests fits of iteration times on drawn data with known parameters, and on public tables."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 KNOWN = (0.05, 0.004, 0.3, 0.02, 0.06, 0.015, 2.5)
 SHAPES = ("1", "2", "3", "4", "22", "44", "444", "1111")
-# By an independent fit to the same public placements: a_c, b_c, a_n, b_n, a_r, b_r, gamma.
+# An independent fit to the same public placements: a_c, b_c, a_n, b_n, a_r, b_r, gamma.
 PUBLIC = {
     "bert": (0.1692, 0.0586, 1.352, 0.01424, 0.2872, 0.01121, 1.901),
     "cifar10": (0.01733, 0.0007018, 0.1211, 0.002392, 0.03168, 0.0009819, 1.999),
@@ -31,7 +31,7 @@ PUBLIC = {
 
 
 def plain(parameters: tuple[float, ...], gpus: int, servers: int, samples: int) -> Step:
-    """Write the form out, for one point."""
+    """Return the formula for one point."""
     a_c, b_c, a_n, b_n, a_r, b_r, gamma = parameters
     once = a_c + b_c * samples
     a, b = (a_n, b_n) if servers > 1 else (a_r, b_r)
@@ -103,7 +103,7 @@ def test_the_public_tables_give_the_published_iteration_times(
         assert [mine["a_c"], mine["b_c"]] == pytest.approx(expected[:2], rel=0.05)
         assert mine["gamma"] == pytest.approx(expected[6], abs=0.35)
         assert mine["error_median"] < 0.08
-        # single parameters of a synchronisation trade against each other; their sums do not
+        # single parameters of a synchronisation are not determined, but their sums are
         own = StepFit(**mine)
         off = [
             own.step_s(sum(map(int, shape)), len(shape), samples)

@@ -1,4 +1,4 @@
-"""Every format on a small invented file: found by its content alone, and read as it is meant."""
+"""Tests every format on a small invented file: its detection by content, and its reading."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def read(folder: Path, content: str, **options: Any) -> Trace:
 
 
 def holds(trace: Trace, **columns: list[Any]) -> None:
-    """Hold columns of a trace against what they should be."""
+    """Compare columns of a trace with the expected ones."""
     assert {name: trace.column(name).to_pylist() for name in columns} == columns
 
 
@@ -48,7 +48,7 @@ def holds(trace: Trace, **columns: list[Any]) -> None:
 def test_content_alone_tells_the_format(tmp_path: Path, name: str, snapshot: Snapshot) -> None:
     expected, content = samples.SAMPLES[name]
     path = put(tmp_path, name, content)
-    if expected == "table":  # its columns have any names: a mapping tells it
+    if expected == "table":  # its columns may have any names, so a mapping is needed
         with refused(TraceError, snapshot):
             detect(Source(path, 1 << 20))
     else:
@@ -97,7 +97,7 @@ def test_philly_csv(tmp_path: Path) -> None:
         duration_s=[30.5, 60.0, 60.0],
         vc=["vc-a", "vc-b", "vc-b"],
     )
-    assert trace.notes == {"repeated_hour": 2}  # counted, not repaired
+    assert trace.notes == {"repeated_hour": 2}  # it is counted but not repaired
     assert trace.metadata["epoch"] == "2017-11-04T23:59:50 local time"
 
 
@@ -106,7 +106,7 @@ def test_a_zone_makes_local_times_comparable(tmp_path: Path) -> None:
     naive = read(tmp_path, text)
     zoned = read(tmp_path, text, zone="America/Los_Angeles")
     assert naive.numbers("arrival_s").tolist() == [0.0, 5420.0, 9020.0]
-    # 02:30 came two hours after the first 01:30: the clock was set back in between
+    # 02:30 was two hours after the first 01:30, because the clock was set back in between
     assert zoned.numbers("arrival_s").tolist() == [0.0, 5420.0, 12620.0]
     assert zoned.notes == {"repeated_hour": 1}
     assert zoned.metadata["zone"] == "America/Los_Angeles"
@@ -510,7 +510,7 @@ def test_a_generator_has_no_format() -> None:
 def test_a_signature_and_a_module_are_all_that_a_format_needs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The first step of the recipe in CONTRIBUTING.md, taken for a format that is made up."""
+    """This is the first step of the recipe in CONTRIBUTING.md, for an invented format."""
 
     def read_lab(source: Source, options: Options) -> Raw:
         return read_columns(source, "lab", wanted)

@@ -1,4 +1,4 @@
-"""Small files that say they are enormous: refused in bounded memory and time."""
+"""Tests that small files that claim to be enormous are refused in bounded memory and time."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ MIB = 1 << 20
 LIMIT = 64 * MIB
 HEADER = b"job_id,arrival_s,gpus,duration_s\n"
 
-# What the kernel tells a parent of its child holds the parent's own size before the exec.
+# The kernel's number for a child includes the parent's own size before the exec.
 READ = """
 import re, sys
 from pathlib import Path
@@ -48,7 +48,7 @@ except TraceError as error:
 
 
 def peak_of(path: Path | str, small: Path) -> tuple[int, str]:
-    """Read a trace in a process of its own; return the bytes it took, and jobs or message."""
+    """Read a trace in a separate process; return the bytes it took, and jobs or message."""
     done = subprocess.run(
         [sys.executable, "-c", READ, str(path), str(small), str(LIMIT)],
         capture_output=True,
@@ -111,7 +111,7 @@ def test_a_text_that_every_row_of_parquet_repeats_is_counted_as_often(
 
 
 def counts(data: bytes) -> list[int]:
-    """Return all counts of rows that the footer of a Parquet file tells."""
+    """Return all counts of rows in the footer of a Parquet file."""
     metadata = pq.ParquetFile(io.BytesIO(data)).metadata
     group = metadata.row_group(0)
     columns = [group.column(i).num_values for i in range(group.num_columns)]
@@ -126,7 +126,7 @@ def test_parquet_whose_counts_contradict_each_other_is_damaged(
     pq.write_table(pa.table(numbers(1000)), sink, use_dictionary=False)
     data = sink.getvalue()
     footer = len(data) - 8 - int.from_bytes(data[-8:-4], "little")
-    thousand, fewer = bytes([0xD0, 0x0F]), bytes([0xCE, 0x0F])  # 1000 and 999 as Thrift has them
+    thousand, fewer = bytes([0xD0, 0x0F]), bytes([0xCE, 0x0F])  # 1000 and 999 in Thrift's form
     path = tmp_path / ("jobs.parquet.gz" if packed else "jobs.parquet")
     forged_files = 0
     for place in range(footer, len(data)):
@@ -154,7 +154,7 @@ def test_rows_of_text_count_as_what_they_are_in_memory(tmp_path: Path, small: Pa
 
 @pytest.mark.parametrize("kind", ["xz", "tar.gz"])
 def test_text_that_unpacks_to_more_is_refused(tmp_path: Path, small: Path, kind: str) -> None:
-    """256 MiB of it; pieces and their sum are held, never the whole."""
+    """The text has 256 MiB, which are never held as a whole."""
     rows = HEADER + b"j,1,1,1\n" * MIB
     path = tmp_path / f"jobs.csv.{kind}"
     if kind == "xz":
@@ -202,7 +202,7 @@ def test_a_table_of_rates_is_held_to_its_limit(
         read_throughput(parquet(tmp_path, pa.table({**names, **columns}), 1))
 
 
-# Archives, each of a few kilobytes when packed.
+# These archives have a few kilobytes each when packed.
 
 
 def block(kind: bytes, size: int, name: bytes = b"n.csv") -> bytes:

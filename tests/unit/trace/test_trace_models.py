@@ -1,4 +1,4 @@
-"""Models drawn for jobs that name none."""
+"""Tests models that are drawn for jobs without one."""
 
 from __future__ import annotations
 

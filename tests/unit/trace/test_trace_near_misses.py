@@ -1,4 +1,4 @@
-"""Files that are nearly a trace: what is recognised, and what the message says to do."""
+"""Tests files that are nearly a trace: their detection, and the advice of the message."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ NATIVE = "job_id,arrival_s,gpus,duration_s\n"
 
 
 def swf(tail: str = "", status: int = 1) -> str:
-    """Thirty lines of SWF without a header."""
+    """Return thirty lines of SWF without a header."""
     return "".join(
         f"{i} {i * 10} 5 100 2 -1 -1 2 200 -1 {status} {i % 3} 1 -1 1 1 -1 -1{tail}\n"
         for i in range(1, 31)

@@ -1,4 +1,4 @@
-"""Readers on small invented files; every defect of a format has its line here."""
+"""Tests readers on small invented files, with a line for every defect of a format."""
 
 from __future__ import annotations
 
@@ -226,7 +226,7 @@ def test_absent_file_is_an_os_error(tmp_path: Path, snapshot: Snapshot) -> None:
 
 
 def test_narrow_columns_are_checked_against_wide_bounds(tmp_path: Path) -> None:
-    """The bounds of a duration do not fit a half; numpy warned on stderr, and tests fail on it."""
+    """The bounds of a duration do not fit half precision, which made numpy warn."""
     table = pa.table(
         {
             "job_id": ["a"],

@@ -1,7 +1,7 @@
-"""The real public files, each counted a second time by plain code, line by line.
+"""Recounts the real public files by plain code, line by line.
 
-Rows, GPU-hours, percentiles and gang sizes must be those of the count; figures that the collectors
-of the files measured are in `FIGURES`, as they published them.
+Rows, GPU-hours, percentiles and gang sizes must be those of the count; the figures that the authors
+of the files published are in `FIGURES`.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ Line = dict[str, str]
 
 
 class Job(NamedTuple):
-    """What counts of one line; a reason instead if it is left out."""
+    """The counted values of one line, or the reason why it is left out."""
 
     gpus: int
     duration_s: float
@@ -104,7 +104,7 @@ def lines_of(place: Path, member: str) -> Iterator[Line]:
 
 
 def nearest_quantile(values: list[float], share: float) -> float:
-    """Quantile between the two nearest values of a sorted list."""
+    """Return a quantile between the two nearest values of a sorted list."""
     at = (len(values) - 1) * share
     low = math.floor(at)
     high = min(low + 1, len(values) - 1)
@@ -130,7 +130,7 @@ def test_a_plain_count_of_the_file_says_the_same(name: str, shared: Path) -> Non
         assert trace.info()["duration_s"][point] == pytest.approx(expected, rel=1e-9)
 
 
-# Arrivals per hour since the first (median, p95, most), and GPUs in demand on average.
+# The arrivals per hour since the first (median, p95, maximum), and the mean GPUs in demand.
 FIGURES = {
     "philly-sia/philly.csv.gz": (11, 147, 778, 374),
     "helios-venus-gpu/helios_trace.csv.gz": (None, None, None, 521),

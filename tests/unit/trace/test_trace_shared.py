@@ -1,4 +1,4 @@
-"""The real public files, read in place: the counts that their collectors measured."""
+"""Tests the real public files against the counts of their authors."""
 
 from __future__ import annotations
 
@@ -74,7 +74,8 @@ def test_muri(shared: Path, number: int, count: int) -> None:
     assert len(trace) == count
     assert trace.metadata["reader"] == "muri"
     if number == 2:
-        # 8,653,000 in the file: milliseconds, or the median job would run for a hundred days
+        # the file has 8,653,000, which must be milliseconds, or the median job would run for 100
+        # days
         assert np.median(trace.numbers("duration_s")) == 8653.0
 
 

@@ -1,4 +1,4 @@
-"""The internal table: options, order, identifiers, Arrow producers, round trips."""
+"""Tests the internal table: options, order, identifiers, Arrow producers, round trips."""
 
 from __future__ import annotations
 
@@ -209,7 +209,7 @@ def test_numbers_may_come_as_text_or_decimals() -> None:
 
 
 def test_types_of_columns_are_those_of_the_table() -> None:
-    """Names that mypy knows are those there are, each with the numpy type that it has."""
+    """The names that mypy knows are the existing ones, with the right numpy types."""
     numbers = {"gpus": pa.int32(), **dict.fromkeys(get_args(Real), pa.float64())}
     numbers |= dict.fromkeys(get_args(Count), pa.int32())
     assert set(get_args(Number)) == set(numbers)
@@ -270,7 +270,7 @@ def test_unknown_options_are_refused(snapshot: Snapshot) -> None:
 
 
 class Producer:
-    """Some other library's table: all it offers is the stream."""
+    """A table of another library, which offers only the stream."""
 
     def __init__(self, table: pa.Table) -> None:
         self._table = table

@@ -1,4 +1,4 @@
-"""Writers: bytes by hand, round trips on every carried column, what is lost, refusals."""
+"""Tests writers: bytes by hand, round trips of every column, losses, refusals."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def test_batsim_in_both_spellings(tmp_path: Path) -> None:
     assert new["profiles"]["delay_100.5"] == {"type": "DelayProfile", "delay": 100.5}
     old = json.loads(text(tmp_path, trace(), "batsim", spelling="old", nb_res=64))
     assert (old["nb_res"], old["profiles"]["delay_0.25"]["type"]) == (64, "delay")
-    # one profile per distinct duration
+    # there is one profile for each distinct duration
     same = json.loads(text(tmp_path, trace(duration_s=[4.0, 4.0]), "batsim"))
     assert list(same["profiles"]) == ["delay_4.0"]
 
@@ -119,7 +119,7 @@ def test_philly_json_attempts_of_a_run(tmp_path: Path) -> None:
         [{"ip": "m3", "gpus": ["gpu1"]}],
         [{"ip": "m3", "gpus": ["gpu0"]}],
     ]
-    # 0.2 s round to nothing, and no attempt lasts nothing
+    # 0.2 s would round to 0, but no attempt has length 0
     assert (first[1]["start_time"], first[1]["end_time"]) == (
         "2024-01-01 00:00:07",
         "2024-01-01 00:00:08",
@@ -143,7 +143,7 @@ def test_philly_json_of_a_real_run_keeps_gangs_and_times(tmp_path: Path) -> None
     held = result.jobs.column("run_s").to_numpy()
     counts = [len(job["attempts"]) for job in json.loads(path.read_text())]
     assert max(counts) > 1
-    # each attempt is off by at most a second in all
+    # each attempt is off by at most one second in total
     assert np.all(np.abs(back.numbers("duration_s") - held) <= np.asarray(counts) + 1e-6)
 
 
