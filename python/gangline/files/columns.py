@@ -55,7 +55,7 @@ def one_chunk(column: Any) -> Any:
 
 
 def arrow_memory(data: bytes | memoryview) -> Any:
-    """Copy bytes into memory of Arrow's own.
+    """Copy bytes into memory that Arrow owns.
 
     A thread of Arrow may release its input after the call has returned. If the release needs the
     interpreter while the process is ending, the process is aborted.

@@ -713,7 +713,7 @@ def _elastic_models(draw: st.DrawFn) -> dict[str, Any]:
 
 
 def any_worlds() -> st.SearchStrategy[World]:
-    """Draw worlds of every kind of this module, simple ones most often.
+    """Draw worlds of every kind of this module; simple worlds are drawn most often.
 
     Returns
     -------

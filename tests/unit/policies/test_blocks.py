@@ -116,7 +116,7 @@ def test_what_the_trace_says_of_a_job_is_in_the_view() -> None:
 
 def test_place_takes_gpus_in_the_draft_and_leaves_a_plan_alone_that_has_no_room() -> None:
     def act(view: gl.View, plan: gl.Plan) -> None:
-        plan.start(0, {1: 2})  # by hand: slots 0 and 1 of server 1
+        plan.start(0, {1: 2})  # the plan takes slots 0 and 1 of server 1
         assert plan.free_mask.tolist() == [0b1111, 0b1100]
         assert plan.place(1)  # 2 GPUs on the fuller server
         assert plan.free_mask.tolist() == [0b1111, 0]
@@ -161,9 +161,9 @@ def test_released_jobs_move_come_back_or_are_preempted() -> None:
             assert plan.free_mask.tolist() == [0b1111, 0b1111]
             assert plan.place(3)  # 4 GPUs: server 0
             assert not plan.restore(0)  # its GPUs are taken
-            assert plan.place(1)  # moves to server 1, where best fit finds it
-            assert not plan.restore(2)  # slots 0 and 1 of server 1 are gone
-            assert plan.place(2)  # moves to slots 2 and 3
+            assert plan.place(1)  # the job moves to server 1, the best fit
+            assert not plan.restore(2)  # slots 0 and 1 of server 1 are taken
+            assert plan.place(2)  # the job moves to slots 2 and 3
             return plan
 
     jobs = trace(gpus=[2, 2, 2, 4], arrival_s=[0, 0, 0, 10])
@@ -245,7 +245,8 @@ def test_skip_like_passes_over_jobs_that_differ_in_length_only() -> None:
 
 def test_orders_by_service_and_deadline() -> None:
     def look(view: gl.View, plan: gl.Plan) -> None:
-        assert list(gl.orders.ssf(view)) == [1, 0, 2]  # 100, 90, 120 GPU-seconds
+        # the services are 100, 90 and 120 GPU-seconds
+        assert list(gl.orders.ssf(view)) == [1, 0, 2]
         assert list(gl.orders.srsf(view)) == [1, 0, 2]
         assert list(gl.orders.edf(view)) == [2, 0, 1]
         for job in view.waiting.job:

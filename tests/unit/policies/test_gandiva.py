@@ -115,7 +115,7 @@ def test_a_crowd_of_equals_needs_no_migration_where_all_is_taken() -> None:
     result = run(trace=trace_of([(0, 4, 100)] * 16))
     assert result.summary["migrations"] == 0
     assert result.spec["counters"]["joins"] == 12
-    # four groups of four that take turns of 60 s, then of 40 s
+    # four groups of four jobs take turns of 60 s, then of 40 s
     finishes = sorted(result.jobs["finish_s"].to_pylist())
     assert finishes == [280.0] * 4 + [320.0] * 4 + [360.0] * 4 + [400.0] * 4
 

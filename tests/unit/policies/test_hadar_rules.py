@@ -55,9 +55,9 @@ class Run:
         return found
 
 
-# One short job and one long one, rounds of 10 s, U = 1 / d. They need 1 and 100 rounds, so P is 128
-# and T_end 1280 s; C is 4 GPUs and U_min = factor x 1 / (128 x 4) x 1 / (1280 x 100) = 0.01. The
-# short job is worth 1, and the long one 0.001: less than any GPU costs.
+# There are one short job and one long one, rounds of 10 s, and U = 1 / d. The jobs need 1 and 100
+# rounds, so P is 128 and T_end 1280 s; C is 4 GPUs and U_min = factor x 1 / (128 x 4) x 1 / (1280 x
+# 100) = 0.01. The short job is worth 1, and the long one 0.001: less than any GPU costs.
 SHORT, LONG = 1.0, 1000.0
 DEAR = {"utility": "inverse_jct", "umin_factor": 655_360.0}
 

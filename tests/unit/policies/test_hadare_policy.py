@@ -69,8 +69,8 @@ def test_averages_and_quotas_by_hand() -> None:
     cluster = worlds.cluster("1x1 fast*4 @0", name="one")
     params = {"estimator": "ewma", "round_s": 100.0, "c0_s": 0.0}
     run = gl.simulate(cluster, jobs(1, 550.0, 1), "hadare", params=params, segments=True)
-    # 1 at first, then (1 + 4) / 2 and (2.5 + 4) / 2: quotas 100 and 250; 200 are left, less than
-    # 325, so they are the quota of the third round
+    # the estimate is 1, then (1 + 4) / 2 and (2.5 + 4) / 2, so quotas are 100 and 250; 200
+    # iterations are left, fewer than 325, and are the quota of the third round
     rows = [(row["start_s"], row["end_s"], row["rate"]) for row in run.segments.to_pylist()]
     assert rows == [
         (0.0, 25.0, 4.0),
@@ -114,7 +114,7 @@ def test_of_equal_payoffs_the_relatively_faster_copy_wins() -> None:
 
 
 def test_a_window_that_large_models_fill_is_refused_before_the_run() -> None:
-    """1 s and 5e9 bytes at 1.25e9 bytes/s take 5 s."""
+    """A consolidation takes 1 s plus 4 s for 5e9 bytes at 1.25e9 bytes/s."""
     world = world_of([(1.0, 1.0)], [16.0])
     models = {"p0": {"compute_s": 0.1, "grad_bytes": 5e9, "buckets": 3}}
     world["network"] = {"levels": {"*": [1.0, 1.0, 1.0]}, "models": models}

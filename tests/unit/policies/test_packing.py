@@ -34,7 +34,7 @@ def alike(count: int, length_s: float = 36000.0) -> gl.Trace:
 
 @pytest.mark.parametrize("policy", PROGRAMS)
 def test_what_each_job_is_promised_fits_its_time_and_the_gpus(policy: str) -> None:
-    """BASE by hand: time alone and beside others <= 1 per job; GPUs of pairs count once."""
+    """By hand, alone and shared time of a job sum to at most 1, and GPUs of pairs count once."""
     rng = np.random.default_rng(5)
     jobs, kinds = 9, 3
     kind = rng.integers(0, kinds, jobs)
@@ -61,7 +61,7 @@ def test_what_each_job_is_promised_fits_its_time_and_the_gpus(policy: str) -> No
 
 
 def test_time_received_by_each_pair_approaches_its_share() -> None:
-    """Three equal jobs on one GPU: the three pairs have a third of the time each."""
+    """With three equal jobs on one GPU, each of the three pairs has a third of the time."""
     result = gl.simulate(
         pool(), alike(3), gl.policies.GavelLas(packed=True), segments=True, until_s=36000.0
     )
@@ -74,7 +74,7 @@ def test_time_received_by_each_pair_approaches_its_share() -> None:
 
 
 def test_sharing_pays_where_both_gain_and_only_there() -> None:
-    """Two equal jobs of 3600 s on one GPU: side by side 1.25 x 3600, else one after the other."""
+    """Two equal jobs of 3600 s on one GPU take 1.25 x 3600 s if they share, or run in turn."""
     policy = gl.policies.GavelLas(packed=True)
     good = gl.simulate(pool(xi=1.25), alike(2, 3600.0), policy)
     assert good.summary["makespan_s"] == 4500.0
@@ -112,7 +112,7 @@ def test_sharing_needs_a_source_of_slowdown_factors(policy: Any, snapshot: Snaps
         assert "`--set sharing.xi=1.25` on the command line" in str(caught.value)
         assert '`sharing={"xi": 1.25}` in Python' in str(caught.value)
     del silent["sharing"]
-    # a comparison knows before its first run what a shipped policy needs, and not that of a class
+    # before its first run, a comparison knows the needs of a shipped policy, but not of a class
     error = gl.OptionError if isinstance(policy, worlds.Together) else gl.PolicyError
     with refused(error, snapshot):
         gl.compare(silent, alike(2), [policy])
@@ -187,7 +187,7 @@ def test_the_command_line_says_what_is_missing(capsys: pytest.CaptureFixture[str
 
 
 def test_random_pairs_take_equal_turns_and_stay_together() -> None:
-    """Four equal jobs on one GPU, side by side at 0.8: two pairs, half of the time each."""
+    """Four equal jobs on one GPU, at 0.8 when shared, make two pairs with half of the time each."""
     result = gl.simulate(
         pool(), alike(4), gl.policies.GavelGandiva(), segments=True, until_s=36000.0
     )

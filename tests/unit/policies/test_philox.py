@@ -127,8 +127,8 @@ def test_inverse_normal_agrees_with_the_standard_library() -> None:
     quantile = statistics.NormalDist().inv_cdf
     for exponent in range(1, 53):
         for p in (2.0**-exponent, 1.0 - 2.0**-exponent, 0.7 * 2.0**-exponent):
-            # 1 - 2^-52 lies deep in a tail where one digit of p is many of the quantile, alike
-            # for both, so the comparison may stay tight.
+            # 1 - 2^-52 is far in the tail, where one digit of p changes many of the quantile. Both
+            # versions are equally affected, so the tolerance can stay small.
             assert philox.inverse_normal(p) == pytest.approx(quantile(p), rel=2e-15, abs=1e-300)
 
 

@@ -95,7 +95,7 @@ PERIODS = [
 
 @pytest.mark.parametrize(("name", "field"), PERIODS)
 def test_what_repeats_takes_a_step_of_the_clock_or_is_refused(name: str, field: str) -> None:
-    """Two jobs of a few nanoseconds on the same GPUs; both end."""
+    """Two jobs of a few nanoseconds on the same GPUs both end."""
     lab = gl.Cluster.homogeneous(servers=1, gpus=2)
     jobs = {"arrival_s": [0.0, 0.0], "gpus": [2, 2], "duration_s": [5e-9, 4e-9]}
     run = gl.simulate(lab, pa.table(jobs), name, params={field: 1e-9})

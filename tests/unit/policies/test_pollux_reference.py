@@ -55,7 +55,7 @@ def job(name: str, at: float, gpus: int = 1, seconds: float = 1000.0, **more: An
 
 
 def test_a_knot_changes_the_rate_at_its_instant() -> None:
-    """One GPU at the initial batch is as good in every phase; at 512 it is not."""
+    """At the initial batch, one GPU has the same goodput in every phase, but not at 512."""
     world = world_of([job("a", 0, batch_size=512)])
     world["elastic"]["models"]["cifar10"]["noise"] = [[0, 1, 1], [0.5, 1, 100]]
     rows = reference.run(world, "fifo").segments
@@ -146,7 +146,7 @@ def test_inelastic_gangs_compete_at_their_size() -> None:
 
 
 def test_a_frozen_batch_limits_the_gang() -> None:
-    """128 samples are 32 each on 4 GPUs, the least that a pass may have."""
+    """128 samples on 4 GPUs are 32 each, the minimum of a pass."""
     world = world_of([job("a", 0, seconds=1e5)], servers=2)
     world["elastic"]["models"]["cifar10"]["noise_scale"] = 1e5
     assert counts(world, "pollux-fixed", rounds=29)["a"] == 4
@@ -190,7 +190,7 @@ def random_plan(ref: reference.Reference, r: random.Random) -> Plan:
 
 
 def test_greedy_beside_every_other_allocation() -> None:
-    """500 decisions: at least 95 % of the best objective on the mean, never below 80 %."""
+    """In 500 decisions it reaches 95 % of the best objective on average, and never below 80 %."""
     r, ratios = random.Random(6), list[float]()
     while len(ratios) < 500:
         ref = reference.Reference(drawn(r), "pollux")

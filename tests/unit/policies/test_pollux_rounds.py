@@ -17,7 +17,7 @@ MODEL = {
 
 @pytest.mark.parametrize("fairness_p", [-1.0, 1.0])
 def test_without_a_discount_the_order_of_service_moves_jobs(fairness_p: float) -> None:
-    """Three equal jobs on four GPUs: the fourth GPU changes hands as attained service changes."""
+    """With three equal jobs on four GPUs, the fourth GPU moves as attained service changes."""
     lab = gl.Cluster.from_dict(
         {
             "gpu_types": [{"name": "T"}],

@@ -86,7 +86,7 @@ def test_bounds_prices_and_offers_by_hand() -> None:
         # utility per GPU at the best rate: 100 / 100 / 1 and 200 / 200 / 2
         assert [prices.density(job) for job in (0, 1)] == exactly([1.0, 0.5])
 
-        # two GPUs of `fast`: 200 / (400 / 2) less 2 x U_min
+        # the payoff of two GPUs of `fast` is 200 / (400 / 2) less 2 x U_min
         offer = prices.offer(1)
         assert offer is not None
         assert (offer.gpus, offer.rate, offer.stays) == ({1: 2}, 2.0, False)
@@ -121,7 +121,7 @@ def test_bounds_prices_and_offers_by_hand() -> None:
 
 
 def test_a_gang_on_two_servers_pays_a_surcharge_and_by_the_round() -> None:
-    """A gang of 5 is the only job: N = 1000, A = 500. Mixed, it has the pace of the slow GPUs.
+    """A gang of 5 is the only job: N = 1000, A = 500. Mixed, it runs at the slow rate.
 
     t = 10 rounds, P = 16: U_min = 1/4 x 50 / (16 x 6) x (500 / 1600) / 50 = 5/6144. The cost is
     that of 5 GPUs, for each of the 10 rounds that are left, and a tenth more. Of equally dear
@@ -179,7 +179,7 @@ def test_an_epoch_lasts_from_one_decision_to_the_next(*, asks_first: bool, least
             gl.Prices(view, round_s=100.0)
         if view.now_s == 200.0:
             seen.append(gl.Prices(view, round_s=100.0).lowest)
-            gl.Prices(view, round_s=100.0)  # the epoch is the same, however often it is asked for
+            gl.Prices(view, round_s=100.0)  # repeated requests do not change the epoch
             seen.append(gl.Prices(view, round_s=100.0).lowest)
         return start_all(view)
 
@@ -192,7 +192,7 @@ def test_an_epoch_lasts_from_one_decision_to_the_next(*, asks_first: bool, least
     [(True, False, 1 / 768), (False, False, 1 / 256), (True, True, 1 / 256)],
 )
 def test_a_run_step_by_step_keeps_the_epoch(*, reads: bool, forks: bool, least: float) -> None:
-    """The same at 200 s, after decisions at 0 and 100 s: read or not, in the run or in a fork."""
+    """The epoch at 200 s is the same whether prices are read earlier or not, also in a fork."""
     step = gl.Simulation(LAB, worlds.jobs(*TWO, (200, 1, 300.0)), mixes_types=True)
     assert step.advance() == "decision"
     assert gl.Prices(step.view, round_s=100.0).lowest == exactly(1 / 3072)

@@ -129,7 +129,7 @@ def test_of_a_partner_the_gpus_beside_free_ones_come_first() -> None:
 
 
 def test_of_servers_with_equal_room_the_first_is_taken() -> None:
-    """P fills both servers, so beside it both have room for N."""
+    """P fills both servers, so N could share GPUs on either."""
     jobs = [job("P", 0, 4, 100), job("N", 1, 2, 10)]
     outcome = run(world_of(jobs, [2, 2], {"xi": 1.25}), "sjf-bsbf-consolidated")
     assert places(outcome, "N") == {(0, 0), (0, 1)}
@@ -155,7 +155,7 @@ FOUR = [job("P", 0, 1, 30), job("Q", 1, 1, 500), job("R", 2, 1, 40), job("S", 3,
 @pytest.mark.parametrize(
     ("policy", "params", "gpus"),
     [
-        ("sjf-bsbf", {}, {(0, 0), (1, 0)}),  # the two that end first
+        ("sjf-bsbf", {}, {(0, 0), (1, 0)}),  # these two residents end first
         ("sjf-bsbf-consolidated", {}, {(0, 0), (0, 1)}),  # Q is the first to fill a server
         ("sjf-bsbf", {"gather": "server_first", "max_probe": 2}, {(0, 0), (1, 0)}),
         ("sjf-bsbf", {"gather": "server_first", "max_probe": 3}, {(0, 0), (0, 1)}),
@@ -169,12 +169,12 @@ def test_gather(policy: str, params: dict[str, Any], gpus: set[tuple[int, int]])
 
 
 def test_where_ffs_shares() -> None:
-    """Server 0 has three jobs and no free GPU; server 1 two jobs and a free GPU, or one gang."""
+    """Server 0 has three jobs and is full; server 1 has two and a free GPU, or one gang."""
     three = [job(f"a{i}", 0, 1, 100) for i in range(3)]
     jobs = [*three, job("b0", 1, 1, 200), job("b1", 1, 1, 200), job("N", 2, 3, 5)]
     world = world_of(jobs, [3, 3], {"xi": 1.25})
     assert places(run(world, "sjf-ffs"), "N") == {(1, 0), (1, 1), (1, 2)}
-    # one server with the fewest free GPUs
+    # this is the server with the fewest free GPUs
     outcome = run(world, "sjf-ffs-consolidated")
     assert places(outcome, "N") == {(0, 0), (0, 1), (0, 2)}
     world = world_of([*three, job("c", 1, 3, 200), job("N", 2, 2, 5)], [3, 3], {"xi": 1.25})
@@ -219,7 +219,7 @@ def test_block_lets_nobody_pass() -> None:
         assert passed.jobs[2]["first_start_ns"] == 2 * 10**9
         assert passed.summary["shares_refused"] == 0  # 10 + 10 GB never fit
         blocked = run(world, policy, {"block": True})
-        # C starts with B, beside it, as A ends at 100
+        # C starts together with B when A ends at 100
         assert blocked.jobs[2]["first_start_ns"] == 100 * 10**9
 
 
@@ -254,7 +254,7 @@ def test_partner_time(partner_time: str, start_s: int) -> None:
 
 def test_overhead_of_a_partner_counts_once() -> None:
     """J0 starts with 20 s of overhead: 120 s to go. J1 (70 s) asks for 1.6 x 70 = 112."""
-    for at, start in ((7, 7), (9, 120)):  # with 113 s to go, and with 111
+    for at, start in ((7, 7), (9, 120)):  # the resident has 113 s left, and then 111 s
         jobs = [job("J0", 0, 1, 100), job("J1", at, 1, 70)]
         world = world_of(jobs, [1], {"xi": 1.8}, run={"first_start_s": 20})
         outcome = run(world, "sjf-bsbf")

@@ -176,7 +176,7 @@ def test_usage_halves_in_a_half_life() -> None:
 
 
 def test_less_served_user_goes_first() -> None:
-    """Ann has used the machine; of two equal jobs that wait, Bob's starts first, though newer."""
+    """Ann has used the machine, so Bob's newer job starts before her equal one."""
     jobs = [
         job("a1", 0, 4, 100, user="ann"),
         job("a2", 50, 4, 100, user="ann"),
@@ -290,7 +290,7 @@ def test_backfill_does_not_delay_what_is_ahead() -> None:
 
 
 def test_a_finer_grid_refuses_what_ends_too_late() -> None:
-    """With 10 s the end of A stays 100; C of 75 s would end at 105, by the grid at 110."""
+    """With a grid of 10 s A ends at 100, and C of 75 s would end at 105, on the grid 110."""
     jobs = [*BEHIND[:2], job("C", 2, 2, 50, 75)]
     assert starts(jobs, "2x2 g", bf_resolution_s=10) == {"A": 0, "B": 100, "C": 200}
     assert starts(jobs, "2x2 g", bf_resolution_s=60) == {"A": 0, "C": 30, "B": 100}
@@ -372,7 +372,7 @@ def test_depth_of_the_queue() -> None:
 
 
 def test_bf_max_job_user() -> None:
-    """Two jobs of Ann's wait ahead; with one per user her second one is not tried."""
+    """Two jobs of Ann wait ahead; with a limit of one per user, her second job is not tried."""
     jobs = [
         job("A", 0, 2, 100, 100, user="bob"),
         job("B", 1, 4, 100, 100, user="ann"),
@@ -419,7 +419,7 @@ def test_published_order_of_preemption() -> None:
 
 
 def test_only_who_is_in_the_way_is_preempted() -> None:
-    """Without a second order small is tried first; its GPU is not used in the end, so it stays."""
+    """Without a second order small is tried first, but it keeps its GPU, which is not needed."""
     jobs = [
         job("small", 0, 1, 1000, qos="low"),
         job("large", 0, 2, 1000, qos="low"),
@@ -432,7 +432,7 @@ def test_only_who_is_in_the_way_is_preempted() -> None:
 def test_preemption_by_qos() -> None:
     """High takes low's GPUs at 30; low is eligible again at 150 and has 70 s left.
 
-    Ordinary jobs can preempt nobody, and nobody is preempted while there is room.
+    Ordinary jobs cannot preempt others, and no job is preempted while there is room.
     """
     jobs = [
         job("low", 0, 4, 100, qos="low"),

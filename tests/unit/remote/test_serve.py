@@ -402,7 +402,7 @@ def test_who_does_not_say_hello_is_turned_away(hello: Any, words: str) -> None:
     def scheduler(peer: Peer) -> None:
         host, port = peer.socket.getpeername()
         stranger = Peer(f"{host}:{port}")
-        # `peer` came first and says something wrong; the stranger is next
+        # `peer` connects first and sends a wrong message; the other client is next
         assert peer.hear()["type"] == "hello"
         peer.say(hello)
         error = peer.hear()

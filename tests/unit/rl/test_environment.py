@@ -81,7 +81,7 @@ def test_the_checker_of_gymnasium_is_content() -> None:
 
 
 def test_a_world_by_hand() -> None:
-    # one GPU: A for 10 s and B for 2 s at 0 s, C for 1 s at 20 s
+    # on one GPU A takes 10 s and B 2 s from 0 s on, and C takes 1 s from 20 s on
     trace = jobs("A 0 1 10", "B 0 1 2", "C 20 1 1")
     env = SchedulingEnv(lab("1x1 g"), trace, window=2)
     _, info = env.reset()
@@ -95,7 +95,7 @@ def test_a_world_by_hand() -> None:
     assert (reward, ended, info["action_mask"].tolist()) == (-2.0, False, [1, 0, 0])
     _, reward, ended, _, info = env.step(0)
     assert (reward, ended) == (-1.0, True)
-    # slowdowns 1, 6 and 1; of 21 s the GPU works 13 s
+    # the slowdowns are 1, 6 and 1, and the GPU works 13 of 21 s
     expected = {"jct": 23.0, "wait": 10.0, "slowdown": 8.0, "makespan": 21.0, "utilization": 8.0}
     assert info["totals"] == pytest.approx(expected, rel=1e-12)
 
@@ -252,7 +252,7 @@ def test_an_impossible_start_waits() -> None:
     env.reset()
     env.step(0)
     assert env.action_masks().tolist() == [False, True, False, False, True]
-    _, reward, *_ = env.step(0)  # B has no place: wait for A
+    _, reward, *_ = env.step(0)  # B has no place and waits for A
     assert (reward, env.simulation.now_s) == (-30.0, 10.0)
     assert env.action_masks().tolist() == [True, True, False, False, False]
     _, reward, *_ = env.step(4)  # otherwise nothing would happen, so B starts

@@ -15,7 +15,7 @@ from worlds import trace
 if TYPE_CHECKING:
     from pathlib import Path
 
-# One GPU, in order of arrival: starts at 0, 60, 90 and 190; waits 0, 50, 70 and 160.
+# On one GPU in order of arrival, jobs start at 0, 60, 90 and 190 and wait 0, 50, 70 and 160.
 JOBS = trace("a 0 1 60", "b 10 1 30", "c 20 1 100", "d 30 1 7", user=["ann", "bob", "ann", None])
 LAB = "1x1xA100"
 

@@ -115,7 +115,7 @@ def test_what_would_compare_nothing_or_use_nothing_is_refused(
 
 
 def test_a_policy_that_would_not_start_is_refused_before_the_first_run() -> None:
-    """A lease of 1,200 s against restarts of 3,600 s; the seeds and the other policies are fine."""
+    """A lease of 1,200 s is shorter than restarts of 3,600 s; everything else is valid."""
     seen: list[str] = []
     with refused(gl.PolicyError, field="lease_s", value="1200"):
         gl.compare(
@@ -256,7 +256,7 @@ def test_a_best_policy_that_knows_durations_is_said_to(snapshot: Snapshot) -> No
     assert means[2] < means[1] < means[0]
     (told,) = [line for line in three.sentences() if "assumes" in line]
     snapshot(told)
-    # with restarts that cost something, and errors of the durations, neither is assumed
+    # with costs of restarts and errors of durations, neither is assumed
     for policy in (gl.policies.Srtf(), gl.policies.Srtf(estimate_error=0.5)):
         paid = gl.compare(LAB, jobs, ["fifo", policy], restart_s=0.5).sentences()[1:]
         assert not any("free preemption" in line for line in paid)

@@ -417,7 +417,7 @@ def test_the_least_load_is_the_best_bound_that_prices_prove(seed: int) -> None:
     expected = best_price_bound(need, [gpus[name] * span for name in names])
     assert found.load == pytest.approx(expected, rel=1e-7)
     assert max(found.by_type.values()) == found.load
-    # what the types do together is at least the work where it is fastest
+    # the types together do at least the work on the fastest types
     done = math.fsum(found.by_type[name] * gpus[name] * span for name in names)
     assert done >= found.work_gpu_s * (1 - 1e-7)
 
@@ -484,7 +484,7 @@ def test_the_largest_jobs_are_told_of_where_they_hold_much(snapshot: Snapshot) -
 
 
 def test_long_jobs_need_not_leave_a_backlog(snapshot: Snapshot) -> None:
-    """Two GPUs and 100 s of arrivals: 170 of 400 GPU-seconds can be done by the last arrival."""
+    """On two GPUs and in 100 s, 170 of 400 GPU-seconds can be done by the last arrival."""
     lab = gl.Cluster.homogeneous(servers=1, gpus=2)
     jobs = worlds.columns("0 1 300", "40 1 60", "50 1 10", "100 1 30")
     load = gl.offered_load(lab, pa.table(jobs))
@@ -502,7 +502,7 @@ def test_long_jobs_need_not_leave_a_backlog(snapshot: Snapshot) -> None:
 
 
 def test_on_several_types_each_is_used_until_the_last_arrival() -> None:
-    """Two jobs of 2 GPUs, of 900 s on A and 1800 s on B; the second may not use B."""
+    """Two jobs of 2 GPUs take 900 s on A and 1800 s on B, and the second may not use B."""
     lab = mixed(("A", 2, 1.0), ("B", 2, 0.5))
     rows = worlds.columns("0 2 900", "50 2 900", "100 1 900", gpu_types=[None, ["A"], None])
     load = gl.offered_load(lab, pa.table(rows))
@@ -594,7 +594,7 @@ BACKLOG_POLICIES = ("fifo", "srtf", "las", "hadar", "gavel-las", "hadare")
 
 
 def test_a_backlog_is_said_to_be_left_only_where_every_policy_leaves_one() -> None:
-    """Clusters of several types, where the late jobs are counted in the tables of each run."""
+    """The test uses clusters of several types, and counts late jobs in the tables of each run."""
     said: dict[bool, list[bool]] = {True: [], False: []}
     for seed in range(30):
         lab, rows = drawn_types(seed)
@@ -614,7 +614,7 @@ def test_a_backlog_is_said_to_be_left_only_where_every_policy_leaves_one() -> No
 
 
 def test_on_several_types_free_gpus_may_be_too_few_of_each(snapshot: Snapshot) -> None:
-    """Two types of 4: with 2 GPUs held, one of each, 6 are free and a gang of 4 fits on neither."""
+    """Of two types with 4 GPUs, one GPU each is held, so a gang of 4 fits on neither."""
     lab = mixed(("A", 4, 1.0), ("B", 4, 1.0))
     rows = worlds.columns("0 1 100", "1 1 100", "2 4 100")
     load = gl.offered_load(lab, pa.table(rows))

@@ -92,7 +92,7 @@ def test_closest_row_says_what_a_start_costs(
 
 
 def test_a_cost_that_no_row_has_is_that_of_the_run() -> None:
-    """Restarts: of the row for m, of restart_by_model for n, of restart_s for others."""
+    """Model m has the restart cost of its row, n that of restart_by_model, others restart_s."""
     again = {"m": 2, "n": 3, "o": 4}
     for model, seconds in again.items():
         jobs = [job("A", 0, 1, 20, model=model), job("B", 4, 1, 5, model=model)]
@@ -172,7 +172,7 @@ def test_easy_counts_what_a_start_costs_on_the_type(seconds: int, first: int) ->
 
 
 def test_checkpoints_take_their_share_of_the_time() -> None:
-    """2 s of each 10: 16 s of work take 20 s, of which 4 s are spent on checkpoints."""
+    """With 2 s of each 10 s, 16 s of work take 20 s, of which 4 s are spent on checkpoints."""
     costs = {"checkpoint_s": 2}
     world = world_of([job("A", 0, 1, 16)], "1x1 g", runtime=costs, checkpoint_interval_s=10)
     row = rows_of(world)["A"]
@@ -196,7 +196,7 @@ def test_a_failure_takes_what_is_after_the_last_checkpoint() -> None:
 
 
 def test_time_at_a_quota_is_not_lost() -> None:
-    """3 s of work, then a pause until the failure at 10."""
+    """The job does 3 s of work and then pauses until the failure at 10."""
     down = [{"server": 0, "down_s": 10, "up_s": 11}]
     ref = reference.Reference(world_of([job("A", 0, 1, 20)], "1x1 g", runtime={}, down=down))
     ref.advance()
@@ -241,7 +241,7 @@ def test_the_factor_of_a_job_depends_on_no_policy() -> None:
 
 
 def test_kept_gpus_keep_their_factor() -> None:
-    """Three rounds of 10 s; the job keeps its place and one rate."""
+    """Over three rounds of 10 s the job keeps its place and one rate."""
     world = world_of([job("A", 0, 1, 25)], "1x1 g", runtime={"run_noise": 0.1})
     found = reference.run(world, "toy-round", {"round_s": 10}).segments
     assert len({row["rate"] for row in found}) == 1
@@ -261,7 +261,7 @@ def test_a_gang_waits_for_the_slowest_of_its_further_servers(servers: int) -> No
 
 
 def test_all_factors_of_a_rate_multiply() -> None:
-    """Locality, slowdown beside another job, checkpoints and noise, in the order of the text."""
+    """The factors are locality, slowdown by a co-runner, checkpoints and noise, in this order."""
     jobs = [job("A", 0, 2, 30), job("B", 0, 2, 90)]
     world = world_of(
         jobs,

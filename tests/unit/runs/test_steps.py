@@ -82,7 +82,7 @@ def test_work_left_at_a_limit_is_exact() -> None:
 
 
 def test_who_goes_on_after_a_limit_is_slowed_by_its_co_runner() -> None:
-    # both go at 2/3; a limit of 1 iteration from 3 on is used up at 4.5
+    # both run at 2/3, so a quota of 1 iteration from 3 on is used up at 4.5
     run = driven(
         [{"arrival_s": 0.0, "duration_s": 10.0}] * 2,
         [start(0), start(1), ("wake_at", 3.0, 0)],
@@ -94,7 +94,7 @@ def test_who_goes_on_after_a_limit_is_slowed_by_its_co_runner() -> None:
 
 
 def test_a_move_goes_back_to_the_last_checkpoint() -> None:
-    # of 6 s done at the move 4 are kept; 16 s of 20 are left
+    # of the 6 s of work before the move, 4 s are kept, so 16 of 20 s are left
     run = driven(
         [{"arrival_s": 0.0, "duration_s": 20.0}],
         [start(0), ("wake_at", 6.0, 0)],
@@ -156,7 +156,7 @@ def test_a_type_at_rate_zero_takes_no_job() -> None:
 
 
 def test_a_move_keeps_the_sub_batch() -> None:
-    # two passes of 4 of 8 samples: 0.8 iterations/s before and after the move, which is free
+    # two passes of 4 of 8 samples give 0.8 iterations/s before and after the move, which is free
     run = driven(
         [{"arrival_s": 0.0, "duration_s": 8.0, "batch_size": 8}],
         [(*start(0), 4), ("wake_at", 5.0, 0)],
@@ -211,7 +211,7 @@ def test_a_rate_that_changes_in_overhead_leaves_the_overhead_as_it_is() -> None:
 
 
 def test_passes_of_a_batch_are_counted_whole() -> None:
-    # 8 samples in passes of 3 are three passes: 1 + 0.25 x 2 times as long
+    # 8 samples in passes of 3 are three passes, which take 1 + 0.25 x 2 times as long
     run = driven(
         [{"arrival_s": 0.0, "duration_s": 6.0, "batch_size": 8}],
         [(*start(0), 3)],
@@ -221,7 +221,7 @@ def test_passes_of_a_batch_are_counted_whole() -> None:
 
 
 def test_results_taken_early_count_what_runs() -> None:
-    # j0 holds its GPU from 0 to 3, where the run is left
+    # j0 holds its GPU from 0 to 3, the end of the run
     run = driven(
         [{"arrival_s": 0.0, "duration_s": 10.0}, {"arrival_s": 3.0, "duration_s": 10.0}],
         [start(0)],

@@ -94,7 +94,7 @@ def test_fifo_against_a_count_of_gpus(seed: int) -> None:
     running = 0
     while sum(sizes[: running + 1]) <= 32:
         running += 1
-    # in units of 1/8 s, which floats and nanoseconds both hold
+    # times are in units of 1/8 s, which are exact as floats and as nanoseconds
     started = np.sort(random.integers(0, 8000, running)) / 8.0
     limit = random.integers(8000, 40000, 40) / 8.0
     came = np.sort(random.integers(0, 8000, 40 - running)) / 8.0
@@ -150,7 +150,7 @@ def test_a_log_normal_error_by_its_quantiles() -> None:
         -math.log(found.median_s()[2] / 100.0) / 0.5 / math.sqrt(2.0)
     ) == pytest.approx(third)
     assert (drawn > [0.0, 100.0, 200.0]).all()
-    # 400 draws: the share below the median is within 99.9 % of a binomial
+    # with 400 draws, the share below the median is within 99.9 % of a binomial distribution
     assert (drawn < found.median_s()).mean(axis=0) == pytest.approx([0.5] * 3, abs=0.085)
 
 
@@ -174,7 +174,7 @@ def test_a_running_job_counts_those_that_took_longer() -> None:
 
 
 def test_few_that_took_longer_make_the_wider_group_count() -> None:
-    # of ann's, three took longer than 0.37 of their limit; of all, 33
+    # three of ann's jobs took longer than 0.37 of their limit, and 33 of all jobs
     found = estimates([1000.0], [370.0], PAST + OTHERS)
     assert set(np.round(values(found)[:, 0], 6).tolist()) == {380.0, 390.0, 400.0, 5000.0}
 
@@ -213,7 +213,7 @@ def test_no_estimate_at_all() -> None:
 
 
 def test_an_interval_is_of_orders_of_the_draws() -> None:
-    """One running job: each draw's start is its end, so the draws can be had by themselves."""
+    """With one running job the start in each draw is its end, which is drawn here directly."""
     queue = pa.table({name: column[:2] for name, column in QUEUE.items()})
     found = gl.eta(LAB, queue, "fifo", at=40, estimate_error=0.5, draws=39, seed=3)
     random = np.random.Generator(np.random.Philox(3))
@@ -243,7 +243,7 @@ def test_the_same_arguments_give_the_same_numbers() -> None:
 
 @pytest.mark.parametrize("policy", ["gavel-las", "themis", "tiresias", "srtf", "yarn-cs", "dally"])
 def test_running_jobs_run_on(policy: str) -> None:
-    """They are there at the moment whatever the policy, rounds included."""
+    """They run at the moment under every policy, including those in rounds."""
     table = pa.table(
         {
             "arrival_s": [0.0, 100.0, 150.0, 700.0, 900.0],
@@ -474,7 +474,7 @@ def test_arrivals_of_another_log() -> None:
 
 
 def test_bounds_of_a_binomial_count() -> None:
-    # of four tosses of a fair coin: 0 and 4 have 1/16 each, 1 and 3 have 4/16
+    # four tosses of a fair coin have 0 or 4 heads with 1/16 each, and 1 or 3 with 4/16 each
     assert script.bounds(4, 0.5, 0.2) == (1, 3)
     assert script.bounds(4, 0.5, 0.1) == (0, 4)
 

@@ -42,10 +42,10 @@ COVERAGE = SimpleNamespace(**runpy.run_path(str(ROOT / "scripts" / "interval_cov
 @pytest.mark.parametrize("count", COVERAGE.COUNTS)
 @pytest.mark.parametrize("kind", COVERAGE.LAWS)
 def test_intervals_cover_a_known_mean_as_often_as_the_guide_says(kind: str, count: int) -> None:
-    """Few values fall short of 95 % where their law is skewed; no end leaves the range."""
+    """Few values of a skewed distribution give less than 95 %; no end leaves the range."""
     said = COVERAGE.published()[kind][COVERAGE.COUNTS.index(count)]
     found = COVERAGE.coverage(COVERAGE.LAWS[kind], count, 800)
-    # three standard errors, and half a percentage point of rounding
+    # the tolerance is three standard errors and half a percentage point of rounding
     error = 3.0 * math.sqrt(said * (1.0 - said) / 800)
     assert found == pytest.approx(said, abs=error + 0.005)
 
@@ -62,7 +62,7 @@ def test_intervals_cover_a_known_mean_as_often_as_the_guide_says(kind: str, coun
 def test_no_end_lies_outside_the_range(
     values: list[float], within: Range, ends: tuple[float | None, float | None]
 ) -> None:
-    """Where an end lies within the range, it is that without a range."""
+    """An end that lies within the range is the same as without a range."""
     free = interval(values, ANY) or (0.0, 0.0)
     expected = tuple(free[i] if end is None else end for i, end in enumerate(ends))
     assert interval(values, within) == expected
@@ -77,7 +77,7 @@ def test_differences_of_shares_lie_between_their_extremes() -> None:
 
 
 def test_every_measure_lies_within_its_range() -> None:
-    """On contended worlds with a network, GPU types, restarts and two jobs per GPU."""
+    """The worlds are contended, with a network, GPU types, restarts and two jobs per GPU."""
     options: dict[str, Any] = {"restart_s": 30.0, "sharing": {"xi": 1.25}}
     for preset, jobs, policies in (
         ("dally-2024-small", "synth:dally-batch?jobs=80", ("fifo", "las", "dally", "sjf-ffs")),
