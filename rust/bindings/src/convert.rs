@@ -4,8 +4,8 @@ use crate::error::CoreError;
 use gangline_engine::{EngineError, World};
 use gangline_model::{
     ClusterSpec, CopyRates, ElasticClass, ElasticTable, GpuType, GpuTypeId, JobColumns, JobId,
-    JobTable, Label, Labels, ModelError, NoisePhase, RackId, RateTable, Requests, Server, SimSpan,
-    SimTime, StepFit,
+    JobTable, Label, Labels, ModelError, NoisePhase, PhaseTable, RackId, RateTable, Requests,
+    Server, SimSpan, SimTime, StepFit,
 };
 use numpy::{
     IntoPyArray, Ix1, Ix2, Ix3, PyArray1, PyArray2, PyArrayMethods, PyReadonlyArray,
@@ -166,6 +166,7 @@ pub(crate) struct Jobs {
     rate_types: usize,
     copies: Option<CopyRates>,
     elastic: Option<Arc<ElasticTable>>,
+    phases: Option<Arc<PhaseTable>>,
     pub(crate) missing_durations: usize,
 }
 
@@ -271,6 +272,17 @@ impl Jobs {
             None => None,
             Some(object) => Some(Arc::clone(&object.extract::<PyRef<'_, Elastic>>()?.table)),
         };
+        let phases = match (given.vector("phase_class")?, given.column("phases")?) {
+            (None, None) => None,
+            (Some(row), Some(classes)) => {
+                let classes: Vec<Vec<(f64, f64)>> = classes.extract()?;
+                PhaseTable::new(row, &classes).map_err(CoreError::from)?
+            }
+            _ => {
+                let message = "expected both of phase_class and phases, or neither";
+                return Err(PyTypeError::new_err(message));
+            }
+        };
         let columns = JobColumns {
             arrival: instants(&given.required::<f64>("arrival_s")?)?,
             gpus: given.required("gpus")?,
@@ -306,6 +318,7 @@ impl Jobs {
             rate_types,
             copies,
             elastic,
+            phases: phases.map(Arc::new),
             missing_durations: known
                 .map_or(0, |known| known.iter().filter(|known| !**known).count()),
         })
@@ -399,6 +412,9 @@ impl Jobs {
         }
         if let Some(elastic) = &self.elastic {
             rates = rates.with_elastic(Arc::clone(elastic), &self.table)?;
+        }
+        if let Some(phases) = &self.phases {
+            rates = rates.with_phases(Arc::clone(phases), &self.table)?;
         }
         Ok(World {
             cluster: Arc::clone(&cluster.spec),

@@ -10,7 +10,7 @@ use crate::error::{CoreError, raise};
 use crate::orders::{Kept, Measure, Spec, Walk};
 use crate::window::{Arrays, Standing, fill};
 use gangline_engine::{Changes, ClusterView, Plan};
-use gangline_model::{Action, GpuSet, GpuTypeId, JobId, ServerId, SimTime, Verb, span_of_work};
+use gangline_model::{Action, GpuSet, GpuTypeId, JobId, ServerId, SimTime, Verb};
 use gangline_policies::kit::Seen;
 use gangline_policies::sharing::Pair;
 use gangline_policies::{Allocation, HadarParams, Market};
@@ -563,10 +563,10 @@ impl PolicyView {
             if bytes > capacity {
                 return Ok(None);
             }
-            let work = view.remaining_work(job).map_err(CoreError::from)?;
+            let alone_s = view.seconds_at(job, view.base_rate(job, stay.gpu_type));
             let told = |job, seconds| Seen::AS_TOLD.seconds(view, job, seconds);
             let pair = Pair {
-                new_s: told(job, work / view.base_rate(job, stay.gpu_type)),
+                new_s: told(job, alone_s.map_err(CoreError::from)?),
                 resident_s: told(resident, (stay.finish - view.now()).seconds() / stay.xi),
                 xi_new,
                 xi_resident: xi_resident.max(1.0),
@@ -787,11 +787,12 @@ fn stay(view: &ClusterView<'_>, actions: &[Action], job: JobId) -> PyResult<Opti
     let run = view.run(job);
     let sub_batch = action.and_then(|action| action.terms.sub_batch);
     if given.is_none() && sub_batch.is_none() {
-        return Ok(run.map(|run| {
+        let finish = view.finish(job).map_err(CoreError::from)?;
+        return Ok(run.zip(finish).map(|(run, finish)| {
             let part = run.only();
             Stay {
                 gpu_type: run.gpu_type(),
-                finish: run.done_at(),
+                finish,
                 xi: part.xi,
                 bytes: view.memory_bytes(job, part.sub_batch),
             }
@@ -812,11 +813,11 @@ fn stay(view: &ClusterView<'_>, actions: &[Action], job: JobId) -> PyResult<Opti
         (None, Some(run)) => run.only().progress_start.max(view.now()),
         _ => view.now() + view.overhead_at(job, gpus),
     };
-    let work = view.remaining_work(job).map_err(CoreError::from)?;
+    let span = view.span_at(job, rate).map_err(CoreError::from)?;
     let first = gpus.by_server()[0].server;
     Ok(Some(Stay {
         gpu_type: view.cluster().server(first).gpu_type,
-        finish: since + span_of_work(work, rate),
+        finish: since + span,
         xi: 1.0,
         bytes: view.memory_bytes(job, batch),
     }))

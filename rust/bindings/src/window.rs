@@ -74,8 +74,10 @@ pub(crate) fn fill(
     for job in view.running() {
         inverse += inverse_duration(view, job)?;
         running += 1;
-        if let (Some(seen), Some(run)) = (seen, view.run(job)) {
-            let end = seen.span(view, job, run.done_at() - view.now());
+        if let Some(seen) = seen
+            && let Some(finish) = view.finish(job).map_err(CoreError::from)?
+        {
+            let end = seen.span(view, job, finish - view.now());
             let end = end.map_err(CoreError::from)?;
             next_end = Some(next_end.map_or(end, |next| next.min(end)));
         }

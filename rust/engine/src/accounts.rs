@@ -110,6 +110,7 @@ impl Accounts {
             shares,
             forks,
             resizes,
+            has_knots,
             has_distance,
             has_run_time,
             ..
@@ -118,7 +119,12 @@ impl Accounts {
         Self {
             jobs,
             keeps_segments: config.segments
-                || (has_distance || shares || watches_locality || forks || resizes || has_run_time),
+                || (has_distance
+                    || shares
+                    || watches_locality
+                    || forks
+                    || has_knots
+                    || has_run_time),
             overhead_ns: column(features.starts_cost, jobs),
             comm_s: column(has_distance, jobs),
             comm_tier_s: [(); 3].map(|()| column(has_distance, jobs)),

@@ -19,6 +19,9 @@ pub(crate) struct Features {
     pub(crate) forks: bool,
     /// Whether gangs may change their size. If jobs can be forked, gangs keep the size in the trace.
     pub(crate) resizes: bool,
+    /// Whether the rates of jobs change with their progress: elastic jobs, and jobs with phases. If jobs can be
+    /// forked, none does.
+    pub(crate) has_knots: bool,
     /// Whether distance slows gangs down.
     pub(crate) has_distance: bool,
     /// Whether all or some starts cost time.
@@ -42,6 +45,7 @@ impl Features {
         let max_share = config.max_share.min(traits.max_share).max(1);
         let shares = max_share > 1;
         let resizes = world.rates.elastic().is_some() && !traits.forks;
+        let has_knots = resizes || (world.rates.phases().is_some() && !traits.forks);
         let has_distance = config.locality.is_some();
         let has_run_time = config.run_time.is_some();
         let starts_cost = has_run_time
@@ -55,12 +59,13 @@ impl Features {
             shares,
             forks: traits.forks,
             resizes,
+            has_knots,
             has_distance,
             starts_cost,
             starts_quietly: shares && !config.overhead_interferes,
             has_run_time,
             has_details: shares || config.segments || has_run_time,
-            is_undisturbed: has_one_type && !(shares || has_distance || resizes || starts_cost),
+            is_undisturbed: has_one_type && !(shares || has_distance || has_knots || starts_cost),
         }
     }
 }

@@ -238,7 +238,7 @@ impl Engine {
     fn complete(&mut self, record: u32) -> WakeOn {
         let at = record as usize;
         if !self.motion.step(at) {
-            if self.motion.state.features().resizes {
+            if self.motion.state.features().has_knots {
                 self.changes.retimed.push(self.motion.state.job_of(at));
             }
             return WakeOn::default();

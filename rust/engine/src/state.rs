@@ -15,14 +15,15 @@ use crate::traits::PolicyTraits;
 use crate::uplinks::UpLinks;
 
 use gangline_model::{
-    ClusterSpec, ElasticTable, GpuSet, GpuTypeId, Infeasible, JobId, JobTable, RateTable, ServerId,
-    SimSpan, SimTime, span_of_work,
+    ClusterSpec, ElasticTable, GpuSet, GpuTypeId, Infeasible, JobId, JobTable, PhaseTable,
+    RateTable, ServerId, SimSpan, SimTime, span_of_work,
 };
 use std::sync::Arc;
 
 mod elastic;
 pub(crate) mod jobs;
 pub(crate) mod motion;
+mod phases;
 mod rates;
 mod run_time;
 pub(crate) mod running;
@@ -39,6 +40,8 @@ pub struct State {
     types: TypeTable,
     /// The elastic jobs, where gangs may change their size.
     elastic: Option<Arc<ElasticTable>>,
+    /// The jobs whose rate changes with their progress, where jobs cannot be forked.
+    phases: Option<Arc<PhaseTable>>,
     /// Additional overhead of a restart per GPU.
     restart_per_gpu: SimSpan,
     now: SimTime,
@@ -75,6 +78,7 @@ impl State {
         Self {
             types: TypeTable::new(world, traits),
             elastic: rates.elastic().filter(|_| features.resizes).cloned(),
+            phases: rates.phases().filter(|_| features.has_knots).cloned(),
             restart_per_gpu: traits.restart_per_gpu,
             now: SimTime::ZERO,
             lives: Jobs::new(jobs.len(), cluster.gpu_types().len(), gpus_max),
@@ -281,14 +285,13 @@ impl State {
 
     /// Returns the isolated time for the remaining work; see [`crate::ClusterView::remaining`].
     pub(crate) fn remaining_span(&self, job: JobId) -> SimSpan {
-        let best = self.types.best_rate(job);
+        // the work of an elastic job takes another rate after its next knot
+        let is_steady = |run: &Run| run.knot <= 0.0 || self.phases_of(job).is_some();
         match self.run(job) {
-            Some(run)
-                if run.rate.to_bits() == best.to_bits() && !run.is_forked() && run.knot <= 0.0 =>
-            {
-                run.done_at() - run.progress_from(self.now)
+            Some(run) if self.is_at_best_rate(run) && !run.is_forked() && is_steady(run) => {
+                self.done_at(run) - run.progress_from(self.now)
             }
-            _ => span_of_work(self.remaining_work(job), best),
+            _ => self.span_at(job, self.types.best_rate(job)),
         }
     }
 

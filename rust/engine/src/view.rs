@@ -9,7 +9,7 @@ use crate::state::running::{Part, Run};
 use crate::traits::Knowledge;
 use gangline_model::{
     ClusterSpec, ElasticModel, GpuSet, GpuTypeId, JobFacts, JobId, JobTable, LocalityModel,
-    ServerId, SimSpan, SimTime, Tier, TimerTag, span_of_work,
+    ServerId, SimSpan, SimTime, Tier, TimerTag,
 };
 use smallvec::SmallVec;
 use std::ops::Deref;
@@ -415,6 +415,22 @@ impl<'a> ClusterView<'a> {
         self.state.rate_alone(job, gpus)
     }
 
+    /// Returns the rate (iterations/s) that a running job would have now on its GPUs alone, in its present phase.
+    pub fn rate_alone_now(&self, job: JobId, gpus: &GpuSet) -> f64 {
+        self.state.rate_alone_now(job, gpus)
+    }
+
+    /// Returns whether the rate of a job changes with its progress.
+    #[inline]
+    pub fn has_phases(&self, job: JobId) -> bool {
+        self.state.phases_of(job).is_some()
+    }
+
+    /// Returns whether the rate of any job of the run changes with its progress, elastic jobs aside.
+    pub fn has_any_phases(&self) -> bool {
+        self.state.rates().phases().is_some()
+    }
+
     /// Returns the locality factor of a running gang on its GPUs, with the jobs that send through the same up-links; 1
     /// without a network. The result is `None` if the job does not run.
     #[inline]
@@ -522,8 +538,28 @@ impl<'a> ClusterView<'a> {
     /// # Errors
     /// [`PolicyError::NotAllowedToKnow`] for an online policy.
     pub fn isolated_left(&self, job: JobId) -> Result<SimSpan, PolicyError> {
-        let left = self.remaining_work(job)?;
-        Ok(span_of_work(left, self.state.types().best_rate(job)))
+        self.span_at(job, self.best_rate(job))
+    }
+
+    /// Time that the remaining work would take at a rate: that of the mean over the phases of a job whose rate
+    /// changes with its progress.
+    ///
+    /// # Errors
+    /// [`PolicyError::NotAllowedToKnow`] for an online policy.
+    #[inline]
+    pub fn span_at(&self, job: JobId, rate: f64) -> Result<SimSpan, PolicyError> {
+        self.check_knowledge(job)?;
+        Ok(self.state.span_at(job, rate))
+    }
+
+    /// The same in seconds, not rounded.
+    ///
+    /// # Errors
+    /// [`PolicyError::NotAllowedToKnow`] for an online policy.
+    #[inline]
+    pub fn seconds_at(&self, job: JobId, rate: f64) -> Result<f64, PolicyError> {
+        self.check_knowledge(job)?;
+        Ok(self.state.seconds_at(job, rate))
     }
 
     /// Returns the time that the remaining work would take on the job's best type, in one place and alone. If the job
@@ -556,17 +592,17 @@ impl<'a> ClusterView<'a> {
     #[inline]
     pub fn is_at_best_rate(&self, job: JobId) -> bool {
         self.run(job)
-            .is_some_and(|run| run.rate.to_bits() == self.state.types().best_rate(job).to_bits())
+            .is_some_and(|run| self.state.is_at_best_rate(run))
     }
 
-    /// Returns the time at which a running job finishes at its present rate.
+    /// Returns the time at which a running job finishes if its conditions stay as they are, through all its phases.
     ///
     /// # Errors
     /// [`PolicyError::NotAllowedToKnow`] for an online policy.
     #[inline]
     pub fn finish(&self, job: JobId) -> Result<Option<SimTime>, PolicyError> {
         self.check_knowledge(job)?;
-        Ok(self.run(job).map(Run::done_at))
+        Ok(self.run(job).map(|run| self.state.done_at(run)))
     }
 
     /// Returns the isolated service of every job of the trace, in ascending order, without the jobs in `dropped`

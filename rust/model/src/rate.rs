@@ -3,7 +3,8 @@
 //! Each of the three has a table here. Other models can be added without changing the engine.
 
 use crate::{
-    ClusterSpec, ElasticTable, Extent, Gang, GpuTypeId, JobFacts, JobId, ModelError, Shape, Tier,
+    ClusterSpec, ElasticTable, Extent, Gang, GpuTypeId, JobFacts, JobId, ModelError, PhaseTable,
+    Shape, Tier,
 };
 use std::sync::Arc;
 
@@ -14,6 +15,7 @@ pub struct RateTable {
     classes: Vec<f64>,
     copies: Option<CopyRates>,
     elastic: Option<Arc<ElasticTable>>,
+    phases: Option<Arc<PhaseTable>>,
 }
 
 /// Measured rates of gangs of every size, for policies that run copies of a job on other numbers of GPUs.
@@ -40,6 +42,7 @@ impl RateTable {
             classes: Vec::new(),
             copies: None,
             elastic: None,
+            phases: None,
         }
     }
 
@@ -125,6 +128,38 @@ impl RateTable {
         }
         self.elastic = Some(elastic);
         Ok(self)
+    }
+
+    /// Adds the phases of jobs whose rate changes with their progress. Their base rate is their mean rate.
+    ///
+    /// # Errors
+    /// [`ModelError::Table`] if the table is for another number of jobs, or if an elastic job has phases.
+    pub fn with_phases(
+        mut self,
+        phases: Arc<PhaseTable>,
+        jobs: &JobFacts,
+    ) -> Result<Self, ModelError> {
+        let is_both = |job: &JobId| {
+            let elastic = self.elastic.as_ref();
+            phases.get(*job).is_some() && elastic.is_some_and(|table| table.get(*job).is_some())
+        };
+        let what = if phases.jobs() != jobs.len() {
+            format!("{} rows, {} jobs", phases.jobs(), jobs.len())
+        } else if let Some(job) = jobs.ids().find(is_both) {
+            format!("job {job} is elastic, and its model has phases of its own")
+        } else {
+            self.phases = Some(phases);
+            return Ok(self);
+        };
+        Err(ModelError::Table {
+            table: "phases",
+            what,
+        })
+    }
+
+    /// Returns the table of jobs whose rate changes with their progress, if there are any.
+    pub fn phases(&self) -> Option<&Arc<PhaseTable>> {
+        self.phases.as_ref()
     }
 
     /// Returns the table of elastic jobs, if there are any.

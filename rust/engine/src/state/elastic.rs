@@ -84,19 +84,23 @@ impl State {
         self.elastic_base_at(job, new.gpus, passes, left)
     }
 
-    /// Returns the base rate of the only part of a run in its phase and at its batch; `None` if the job is not elastic.
-    pub(super) fn elastic_base_now(&self, record: usize) -> Option<f64> {
+    /// Returns the base rate of the only part of a run in its phase and at its batch.
+    pub(super) fn base_now(&self, record: usize) -> f64 {
         let run = &self.runs[record];
         let part = &run.parts[0];
         let passes = part.accum.map(|accum| (part.sub_batch, accum));
         self.elastic_base_at(run.job, &part.gpus, passes, run.left)
+            .unwrap_or_else(|| self.base_in_phase(run.job, self.base_on(run.job, &part.gpus)))
     }
 
-    /// Returns the remaining work of an elastic job at the start of its next noise phase; 0 if there is none.
+    /// Returns the remaining work of a job at the start of its next phase; 0 if there is none.
     #[cold]
     pub(super) fn next_knot(&self, record: usize) -> f64 {
         let run = &self.runs[record];
         let work = self.jobs.work(run.job);
+        if let Some(phases) = self.phases_of(run.job) {
+            return phases.knot(work, phases.phase(work, run.left));
+        }
         self.elastic_model(run.job)
             .map_or(0.0, |model| model.knot(work, model.phase(work, run.left)))
     }

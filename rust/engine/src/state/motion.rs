@@ -152,7 +152,7 @@ impl Motion {
         run.finish = SimTime::NEVER;
     }
 
-    /// Begins the next noise phase of an elastic job, with another rate. Its event has been removed from the queue.
+    /// Begins the next phase of a job, with another rate. Its event has been removed from the queue.
     #[cold]
     fn cross_knot(&mut self, record: usize) {
         let run = &self.state.runs[record];
@@ -164,8 +164,8 @@ impl Motion {
         run.left = knot;
         run.parts[0].quota = quota.max(0.0);
         let xi = run.parts[0].xi;
-        self.set_base(record);
         self.state.runs[record].knot = self.state.next_knot(record);
+        self.set_base(record);
         if self.state.runs[record].parts[0].is_paused() {
             self.state.runs[record].parts[0].rate = 0.0;
         } else {
@@ -177,9 +177,7 @@ impl Motion {
 
     /// Gives the only part of a run the base rate of its phase and batch.
     fn set_base(&mut self, record: usize) {
-        if let Some(base) = self.state.elastic_base_now(record) {
-            self.state.runs[record].parts[0].base = base;
-        }
+        self.state.runs[record].parts[0].base = self.state.base_now(record);
     }
 
     /// Adds the next event of a run, whose work is settled, to the queue.
@@ -255,7 +253,7 @@ impl Motion {
         run.left = remaining;
         run.knot = 0.0;
         run.is_touched = false;
-        if state.features.resizes {
+        if state.features.has_knots {
             state.runs[at].knot = state.next_knot(at);
         }
         let is_far = pace.tier == Tier::Network;

@@ -199,6 +199,14 @@ impl State {
         self.base_on(job, gpus) * locality
     }
 
+    /// Returns the rate that a running job would have in its present phase on its GPUs alone.
+    pub(crate) fn rate_alone_now(&self, job: JobId, gpus: &GpuSet) -> f64 {
+        match self.phase_factor(job) {
+            None => self.rate_alone(job, gpus),
+            Some(factor) => (self.base_on(job, gpus) * factor) * self.locality_on(job, gpus),
+        }
+    }
+
     /// Returns the present locality factor of a part, including the up-links.
     #[inline]
     pub(crate) fn locality_now(&self, record: usize, part: &Part) -> f64 {
@@ -236,8 +244,9 @@ impl State {
         } else {
             (self.cluster.tier(gpus), self.base_on(job, gpus))
         };
-        let base = if self.features.resizes {
-            self.elastic_base(job, new).unwrap_or(base)
+        let base = if self.features.has_knots {
+            self.elastic_base(job, new)
+                .unwrap_or_else(|| self.base_in_phase(job, base))
         } else {
             base
         };
@@ -294,18 +303,22 @@ impl State {
         let locality = self.locality_now(record, part);
         let batch = (part.sub_batch, part.accum);
         let inflation = self.inflation_of(run.job, &part.gpus, batch);
-        let mut rate = (part.base * locality) / (inflation * xi);
-        if self.features.has_run_time
-            && let Some(details) = &part.details
-        {
-            rate = details.untold.rate(rate);
-        }
         Speed {
             locality,
             xi,
             inflation,
-            rate,
+            rate: self.rate_of(part, part.base, locality, inflation * xi),
             is_shared: self.features.shares,
+        }
+    }
+
+    /// Rate of a part at a base rate, locality factor and slowdown.
+    #[inline]
+    pub(super) fn rate_of(&self, part: &Part, base: f64, locality: f64, slow: f64) -> f64 {
+        let rate = (base * locality) / slow;
+        match &part.details {
+            Some(details) if self.features.has_run_time => details.untold.rate(rate),
+            _ => rate,
         }
     }
 }

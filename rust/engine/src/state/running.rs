@@ -319,7 +319,7 @@ pub struct Run {
     pub(crate) since: SimTime,
     /// Work left at the last settlement.
     pub(crate) left: f64,
-    /// Remaining work at the start of the next noise phase of an elastic job; 0 if there is none.
+    /// Remaining work at the start of the next phase of the job; 0 if there is none.
     pub(crate) knot: f64,
     pub(crate) is_touched: bool,
 }
@@ -535,7 +535,7 @@ impl Run {
     /// Returns the instant at which the job finishes at its present rate, or stops at its quota. Its next event may be
     /// earlier: the end of its overhead, or of a phase of an elastic job.
     #[inline]
-    pub fn done_at(&self) -> SimTime {
+    pub(crate) fn done_at(&self) -> SimTime {
         match &self.parts[..] {
             [part] if part.rate > 0.0 && (self.knot > 0.0 || self.begins_next()) => {
                 let work = part.quota.min(self.left);

@@ -11,7 +11,7 @@ use crate::place::PlacementParams;
 use gangline_engine::{
     Cause, Changes, ClusterView, Knowledge, Next, Plan, Policy, PolicyError, PolicyTraits, Reason,
 };
-use gangline_model::{GpuSet, GpuTypeId, JobId, SimSpan, SimTime, span_of_work};
+use gangline_model::{GpuSet, GpuTypeId, JobId, SimSpan, SimTime};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 
@@ -84,7 +84,7 @@ impl Easy {
         job: JobId,
         gpu_type: GpuTypeId,
     ) -> Result<SimSpan, PolicyError> {
-        let run = span_of_work(view.remaining_work(job)?, view.base_rate(job, gpu_type));
+        let run = view.span_at(job, view.base_rate(job, gpu_type))?;
         let run = self.seen.span(view, job, run)?;
         let span = view.overhead_on(job, gpu_type) + SimSpan(run.0.max(1));
         Ok(span.min(SimSpan(MAX_ESTIMATE)))
@@ -101,7 +101,7 @@ impl Easy {
     ) -> Result<(), PolicyError> {
         let span = if self.is_exact {
             let rate = view.rate_if(job, &gpus);
-            view.overhead_at(job, &gpus) + span_of_work(view.remaining_work(job)?, rate)
+            view.overhead_at(job, &gpus) + view.span_at(job, rate)?
         } else {
             self.estimate(view, job, gpu_type)?
         };

@@ -239,7 +239,7 @@ impl Pairs {
     ) -> bool {
         let speed = |job| {
             let run = view.run(job).expect("both run until the trial ends");
-            run.rate / view.rate_alone(job, run.gpus())
+            run.rate / view.rate_alone_now(job, run.gpus())
         };
         let (first, second) = (a.min(b), a.max(b));
         let sum = speed(first) + speed(second);

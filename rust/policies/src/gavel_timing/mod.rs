@@ -133,6 +133,10 @@ impl GavelTiming {
         if view.has_run_time() {
             return Err(self.refuse("jobs run as fast as told there; leave [runtime] out"));
         }
+        if view.has_any_phases() {
+            let why = "the rates of jobs are constant there; leave out the column phases";
+            return Err(self.refuse(why));
+        }
         for job in view.jobs().ids() {
             let work = view.work(job)?;
             if work.fract() != 0.0 {

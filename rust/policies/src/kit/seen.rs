@@ -94,7 +94,7 @@ impl Seen {
         job: JobId,
         rate: f64,
     ) -> Result<f64, PolicyError> {
-        let seconds = view.remaining_work(job)? / rate;
+        let seconds = view.seconds_at(job, rate)?;
         Ok(match self.estimate(view, job)? {
             Estimate::Exact => seconds,
             Estimate::Times(factor) => seconds * factor,

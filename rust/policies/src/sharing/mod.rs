@@ -29,7 +29,7 @@ use crate::kit::why::{BEHIND, NO_PLACE};
 use gangline_engine::{
     Cause, Changes, ClusterView, Knowledge, Next, Plan, Policy, PolicyError, PolicyTraits, Reason,
 };
-use gangline_model::{GpuTypeId, JobId, Terms, span_of_work};
+use gangline_model::{GpuTypeId, JobId, Terms};
 use residents::{Residents, Stay};
 use search::{Found, Newcomer, Reach, ladder};
 use std::cmp::Reverse;
@@ -65,12 +65,16 @@ impl Sharing {
 
     /// Updates the residents to this instant: their rates until now, and the jobs that have left. Returns the jobs that
     /// lost a co-runner; a job may be listed more than once.
-    fn follow(&mut self, view: &ClusterView<'_>, changes: &Changes) -> Vec<JobId> {
+    fn follow(
+        &mut self,
+        view: &ClusterView<'_>,
+        changes: &Changes,
+    ) -> Result<Vec<JobId>, PolicyError> {
         for &job in changes.started.iter().chain(&changes.retimed) {
-            if let Some(run) = view.run(job) {
+            if let (Some(run), Some(finish)) = (view.run(job), view.finish(job)?) {
                 let part = run.only();
                 let stay = Stay {
-                    finish: run.done_at(),
+                    finish,
                     xi: part.xi,
                     bytes: view.memory_bytes(job, part.sub_batch),
                 };
@@ -81,7 +85,7 @@ impl Sharing {
         for &job in changes.finished.iter().chain(&changes.requeued) {
             self.residents.end(view, job, &mut left);
         }
-        left
+        Ok(left)
     }
 
     /// Restores the full batch of jobs whose last co-runner has left. From this decision on they need the memory and
@@ -112,8 +116,7 @@ impl Sharing {
             let part = view.run(job).expect("a running job").only();
             let rate = view.rate_alone(job, &part.gpus);
             let stay = Stay {
-                finish: part.progress_start.max(view.now())
-                    + span_of_work(view.remaining_work(job)?, rate),
+                finish: part.progress_start.max(view.now()) + view.span_at(job, rate)?,
                 xi: 1.0,
                 bytes: view.memory_bytes(job, 0),
             };
@@ -203,7 +206,7 @@ impl Sharing {
     ) -> Result<(), PolicyError> {
         let Found { gpus, sub_batch } = found;
         let rate = view.rate_alone(job, &gpus) / view.inflation_on(job, sub_batch, &gpus);
-        let span = span_of_work(view.remaining_work(job)?, rate);
+        let span = view.span_at(job, rate)?;
         let stay = Stay {
             finish: view.now() + view.overhead_at(job, &gpus) + span,
             xi: 1.0,
@@ -326,7 +329,7 @@ impl Policy for Sharing {
         changes: &Changes,
         plan: &mut Plan<'_>,
     ) -> Result<Next, PolicyError> {
-        let left = self.follow(view, changes);
+        let left = self.follow(view, changes)?;
         self.restore(view, plan, left)?;
         for &job in &changes.requeued {
             self.queue.add(view, &self.params, job)?;

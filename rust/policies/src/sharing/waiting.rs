@@ -77,11 +77,11 @@ impl Queue {
 }
 
 /// Returns the common properties of a class. A job that has done work before has a class of its own, because it has
-/// less work left than its position in the order suggests.
+/// less work left than its position in the order suggests, and so has a job whose rate changes with its progress.
 fn class_key(view: &ClusterView<'_>, job: JobId) -> Result<ClassKey, PolicyError> {
     let jobs = view.jobs();
     let left = view.remaining_work(job)?;
-    let own = if left < view.work(job)? {
+    let own = if left < view.work(job)? || view.has_phases(job) {
         u64::from(job.0) + 1
     } else {
         0

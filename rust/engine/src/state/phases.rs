@@ -1,0 +1,89 @@
+//! Jobs whose rate changes with their progress (`docs/concepts/jobs-and-rates.md`): their present phase, and the time
+//! that work takes through the phases to come. Only runs with such jobs use this module.
+
+use crate::state::State;
+use crate::state::running::Run;
+use gangline_model::{JobId, Phases, SimSpan, SimTime, span_of_work};
+
+impl State {
+    /// The phases of a job, if its rate changes with its progress.
+    #[inline]
+    pub(crate) fn phases_of(&self, job: JobId) -> Option<&Phases> {
+        self.phases.as_ref()?.get(job)
+    }
+
+    /// The present phase. That of a running job lasts until its next knot, even if rounding puts its work beyond it.
+    fn present(&self, job: JobId, phases: &Phases) -> usize {
+        let work = self.jobs.work(job);
+        match self.run(job) {
+            Some(run) => phases.before(work, run.knot),
+            None => phases.phase(work, self.remaining_work(job)),
+        }
+    }
+
+    /// The factor of the present phase of a job on its base rate.
+    pub(crate) fn phase_factor(&self, job: JobId) -> Option<f64> {
+        let phases = self.phases_of(job)?;
+        Some(phases.factor(self.present(job, phases)))
+    }
+
+    /// Base rate in the present phase, given the mean base rate.
+    #[inline]
+    pub(crate) fn base_in_phase(&self, job: JobId, base: f64) -> f64 {
+        self.phase_factor(job).map_or(base, |factor| base * factor)
+    }
+
+    /// Time that the remaining work takes at a mean rate.
+    pub(crate) fn span_at(&self, job: JobId, rate: f64) -> SimSpan {
+        let left = self.remaining_work(job);
+        let Some(phases) = self.phases_of(job) else {
+            return span_of_work(left, rate);
+        };
+        let parts = phases.segments(self.jobs.work(job), self.present(job, phases), left);
+        let spans = parts.map(|(part, factor)| span_of_work(part, rate * factor));
+        SimSpan(spans.fold(0, |sum: i64, span| sum.saturating_add(span.0)))
+    }
+
+    /// Seconds that the remaining work takes at a mean rate, not rounded.
+    pub(crate) fn seconds_at(&self, job: JobId, rate: f64) -> f64 {
+        let left = self.remaining_work(job);
+        let Some(phases) = self.phases_of(job) else {
+            return left / rate;
+        };
+        let parts = phases.segments(self.jobs.work(job), self.present(job, phases), left);
+        parts.fold(0.0, |sum, (part, factor)| sum + part / (rate * factor))
+    }
+
+    /// Instant at which a running job finishes if its conditions stay as they are, or stops at its quota.
+    #[inline]
+    pub(crate) fn done_at(&self, run: &Run) -> SimTime {
+        match self.phases_of(run.job) {
+            Some(phases) if run.only().rate > 0.0 => self.done_through(run, phases),
+            _ => run.done_at(),
+        }
+    }
+
+    #[cold]
+    fn done_through(&self, run: &Run, phases: &Phases) -> SimTime {
+        let (part, work) = (run.only(), self.jobs.work(run.job));
+        let base = self.base_on(run.job, &part.gpus);
+        let mut quota = part.quota;
+        let mut end = run.progress_from(run.since);
+        for (left, factor) in phases.segments(work, phases.before(work, run.knot), run.left) {
+            let rate = self.rate_of(part, base * factor, part.locality, part.inflation * part.xi);
+            end = end + span_of_work(left.min(quota), rate);
+            if quota <= left {
+                break;
+            }
+            quota -= left;
+        }
+        end
+    }
+
+    /// Returns whether a running job has its best rate, consolidated and alone, for its present phase.
+    #[inline]
+    pub(crate) fn is_at_best_rate(&self, run: &Run) -> bool {
+        let best = self.base_in_phase(run.job, self.types.best_rate(run.job));
+        run.rate.to_bits() == best.to_bits()
+    }
+}

@@ -1,0 +1,219 @@
+//! Jobs whose rate changes with their progress (`docs/concepts/jobs-and-rates.md`), such as those that raise their
+//! batch size while they run.
+
+use crate::{JobId, ModelError};
+use std::ops::RangeInclusive;
+
+/// Largest number of phases of a job.
+const PHASES_MAX: usize = 1024;
+/// Relative rates of a phase.
+const RATES: RangeInclusive<f64> = 1e-6..=1e6;
+
+/// Part of a job's work, with a constant factor on its base rate.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Phase {
+    /// Share of the work that is done at the start of the phase, in [0, 1); 0 for the first phase.
+    progress: f64,
+    /// Factor on the base rate. Its harmonic mean over the work is 1.
+    factor: f64,
+}
+
+/// Phases of a class of jobs: at least two.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Phases(Vec<Phase>);
+
+impl Phases {
+    /// Phases from progress and relative rate; `None` if the rate never changes.
+    fn new(given: &[(f64, f64)]) -> Option<Self> {
+        let mut kept: Vec<(f64, f64)> = Vec::with_capacity(given.len());
+        for &(progress, rate) in given {
+            if kept.last().is_none_or(|last| last.1 != rate) {
+                kept.push((progress, rate));
+            }
+        }
+        if kept.len() < 2 {
+            return None;
+        }
+        let mut mean = 0.0;
+        for (at, &(progress, rate)) in kept.iter().enumerate() {
+            let end = kept.get(at + 1).map_or(1.0, |next| next.0);
+            mean += (end - progress) / rate;
+        }
+        let phase = |&(progress, rate): &(f64, f64)| Phase {
+            progress,
+            factor: rate * mean,
+        };
+        Some(Self(kept.iter().map(phase).collect()))
+    }
+
+    /// Remaining work at the start of a phase; 0 if there is none of this number.
+    fn left_at(&self, phase: usize, work: f64) -> f64 {
+        let progress = self.0.get(phase).map_or(1.0, |phase| phase.progress);
+        work * (1.0 - progress)
+    }
+
+    /// The phase of a job, given its total and its remaining work.
+    pub fn phase(&self, work: f64, left: f64) -> usize {
+        let later = 1..self.0.len();
+        later
+            .take_while(|&phase| left <= self.left_at(phase, work))
+            .count()
+    }
+
+    /// Remaining work at the start of the next phase; 0 if this is the last.
+    pub fn knot(&self, work: f64, phase: usize) -> f64 {
+        self.left_at(phase + 1, work)
+    }
+
+    /// The phase before a knot, given the remaining work there; the last phase if it is 0.
+    pub fn before(&self, work: f64, knot: f64) -> usize {
+        let is_next = |&phase: &usize| self.left_at(phase, work).to_bits() == knot.to_bits();
+        let next = (1..self.0.len()).find(is_next);
+        next.unwrap_or(self.0.len()) - 1
+    }
+
+    /// Factor on the base rate in a phase.
+    pub fn factor(&self, phase: usize) -> f64 {
+        self.0[phase].factor
+    }
+
+    /// The remaining work by phase, from a phase on: (work, factor).
+    pub fn segments(
+        &self,
+        work: f64,
+        phase: usize,
+        left: f64,
+    ) -> impl Iterator<Item = (f64, f64)> + '_ {
+        (phase..self.0.len()).map(move |at| {
+            let from = if at == phase {
+                left
+            } else {
+                self.left_at(at, work)
+            };
+            let part = if at + 1 == self.0.len() {
+                from
+            } else {
+                (from - self.left_at(at + 1, work)).max(0.0)
+            };
+            (part, self.0[at].factor)
+        })
+    }
+}
+
+/// The jobs of a trace whose rate changes with their progress.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PhaseTable {
+    /// Class of each job; `u32::MAX` = its rate does not change.
+    row: Vec<u32>,
+    classes: Vec<Option<Phases>>,
+}
+
+impl PhaseTable {
+    /// Checks the classes: each a list of (progress, relative rate). `row` holds the class of each job, `u32::MAX` =
+    /// none. Returns `None` if the rate of no job changes.
+    ///
+    /// # Errors
+    /// [`ModelError::Table`] naming the first bad class, or a row that does not exist.
+    pub fn new(row: Vec<u32>, classes: &[Vec<(f64, f64)>]) -> Result<Option<Self>, ModelError> {
+        let fail = |what: String| {
+            Err(ModelError::Table {
+                table: "phases",
+                what,
+            })
+        };
+        for (at, class) in classes.iter().enumerate() {
+            if let Some(what) = problem(class) {
+                return fail(format!("class {at}: {what}"));
+            }
+        }
+        let named = row.iter().filter(|&&row| row != u32::MAX).max();
+        if let Some(row) = named.filter(|&&row| row as usize >= classes.len()) {
+            return fail(format!("row {row} of {} rows", classes.len()));
+        }
+        let classes: Vec<Option<Phases>> = classes.iter().map(|one| Phases::new(one)).collect();
+        let table = Self { row, classes };
+        let has_any = (0..table.row.len()).any(|job| table.get(JobId::new(job)).is_some());
+        Ok(has_any.then_some(table))
+    }
+
+    /// Number of jobs in the table.
+    pub fn jobs(&self) -> usize {
+        self.row.len()
+    }
+
+    /// The phases of a job, if its rate changes.
+    #[inline]
+    pub fn get(&self, job: JobId) -> Option<&Phases> {
+        self.classes.get(self.row[job.index()] as usize)?.as_ref()
+    }
+}
+
+/// What is wrong with the phases of a class, if something is.
+fn problem(class: &[(f64, f64)]) -> Option<&'static str> {
+    let starts = class.first().is_some_and(|first| first.0 == 0.0);
+    let ascend = class.windows(2).all(|two| two[0].0 < two[1].0);
+    let ends = class.last().is_some_and(|last| last.0 < 1.0);
+    if class.len() > PHASES_MAX {
+        Some("a job has at most 1024 phases")
+    } else if !(starts && ascend && ends) {
+        Some("phases must begin at progress 0 and ascend below 1")
+    } else if !class.iter().all(|one| RATES.contains(&one.1)) {
+        Some("a relative rate must be 1e-6 to 1e6")
+    } else {
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn table(classes: &[Vec<(f64, f64)>]) -> Option<PhaseTable> {
+        let rows = (0..classes.len() as u32).collect();
+        PhaseTable::new(rows, classes).expect("valid")
+    }
+
+    #[test]
+    fn the_traced_duration_includes_the_changes() {
+        let table = table(&[vec![(0.0, 1.0), (0.25, 3.0)]]).expect("it changes");
+        let phases = table.get(JobId(0)).expect("it changes");
+        // 0.25 / 1 + 0.75 / 3 = 0.5 of the time at rate 1
+        assert_eq!([phases.factor(0), phases.factor(1)], [0.5, 1.5]);
+        let parts: Vec<(f64, f64)> = phases.segments(100.0, 0, 90.0).collect();
+        assert_eq!(parts, [(15.0, 0.5), (75.0, 1.5)]);
+        assert_eq!(
+            phases.segments(100.0, 1, 60.0).collect::<Vec<_>>(),
+            [(60.0, 1.5)]
+        );
+        assert_eq!(
+            [75.1, 75.0, 1.0].map(|left| phases.phase(100.0, left)),
+            [0, 1, 1]
+        );
+        assert_eq!([phases.knot(100.0, 0), phases.knot(100.0, 1)], [75.0, 0.0]);
+        assert_eq!([75.0, 0.0].map(|knot| phases.before(100.0, knot)), [0, 1]);
+    }
+
+    #[test]
+    fn equal_neighbours_are_one_phase() {
+        assert_eq!(
+            table(&[vec![(0.0, 5.0)], vec![(0.0, 2.0), (0.5, 2.0)]]),
+            None
+        );
+        let merged = table(&[vec![(0.0, 1.0), (0.25, 1.0), (0.5, 2.0)]]);
+        assert_eq!(merged, table(&[vec![(0.0, 1.0), (0.5, 2.0)]]));
+    }
+
+    #[test]
+    fn bad_classes_are_refused() {
+        let is_bad = |class: &[(f64, f64)]| PhaseTable::new(vec![0], &[class.to_vec()]).is_err();
+        assert!(is_bad(&[]));
+        assert!(is_bad(&[(0.1, 1.0)]));
+        assert!(is_bad(&[(0.0, 1.0), (0.5, 2.0), (0.5, 3.0)]));
+        assert!(is_bad(&[(0.0, 1.0), (1.0, 2.0)]));
+        for rate in [0.0, 1e7, f64::NAN, f64::INFINITY, -1.0] {
+            assert!(is_bad(&[(0.0, rate)]));
+        }
+        assert!(is_bad(&[(0.0, 1.0), (f64::NAN, 2.0)]));
+        assert!(PhaseTable::new(vec![1], &[vec![(0.0, 1.0)]]).is_err());
+    }
+}
