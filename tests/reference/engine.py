@@ -7,7 +7,7 @@ import struct
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from . import parts, philox, summary
+from . import parts, phases, philox, summary
 from .actions import Action, Keep, Move, Plan, Preempt, Start, Tag
 from .checks import check
 from .elastic import read_models
@@ -139,6 +139,9 @@ class Reference:
         self._read_capacity(world["cluster"].get("capacity", []))
         if policy is not None:
             self._install(policy, params or {})
+        for job in self.jobs:
+            if self.forks:
+                job.phases = None
         self._refuse_infeasible(str(run.get("on_infeasible", "error")))
         for job in self.jobs:
             if job.status != "dropped":
@@ -284,6 +287,13 @@ class Reference:
         """Return the GPU types of a place."""
         return {self.servers[server].type for server, _ in gpus}
 
+    def end_of(self, job: Job) -> int:
+        """Instant at which a job of one part ends if nothing happens."""
+        if job.phases is None:
+            return parts.done_at(job)
+        base = self.rates.base(job, job.only.gpus, job.only.config)
+        return phases.end_of(job, job.only, base, job.settled_at)
+
     def left_now(self, job: Job) -> float:
         """Return the remaining work at this instant."""
         return parts.left_at(job, self.now)
@@ -366,7 +376,7 @@ class Reference:
                 self._finish(job)
                 kinds.add("completion")
                 self.changes.append(("completion", job.index))
-            elif job.next_at == at and job.elastic is not None:
+            elif job.next_at == at and job.is_at_knot:
                 self._cross_knot(job)
             elif job.next_at == at:
                 self._pause(job)  # this wakes no policy
@@ -433,17 +443,18 @@ class Reference:
             self._open_row(part, 0.0)
 
     def _cross_knot(self, job: Job) -> None:
-        """Change the gradient noise of an elastic job, which wakes no policy."""
-        assert job.elastic is not None
+        """Begin the next phase of a job, which wakes no policy."""
+        assert job.course is not None
         part = job.only
         parts.settle(job, self.now)
         self._close_row(job, part, "retimed")
         job.phase += 1
-        left = job.elastic.left_at_knot(job.phase)
+        left = job.course.left_at_knot(job.phase)
         assert left is not None
         assert math.isclose(left, job.remaining, rel_tol=1e-9, abs_tol=3e-9 * (part.rate or 0.0))
         job.remaining = left
-        told = self.rates.base(job, part.gpus, part.config) * part.kept / part.slow
+        base = phases.times(job, self.rates.base(job, part.gpus, part.config))
+        told = base * part.kept / part.slow
         self._open_row(part, told * part.works / part.pace)
         self._name_co_runners(job, part, self.residents())
 
@@ -455,7 +466,7 @@ class Reference:
         """Write the segments of a part that has just been settled."""
         assert part.rate is not None
         if self.now == part.row_from:
-            opened = part.rate == 0.0 or job.elastic is not None
+            opened = part.rate == 0.0 or job.course is not None
             assert opened, "only a row that a used-up quota or a knot opened may be empty"
             return
         for server in sorted({s for s, _ in part.gpus}):
@@ -492,7 +503,7 @@ class Reference:
         if not job.parts:
             job.run_ns += self.now - job.running_since
             job.status, job.last_stop = "waiting", self.now
-            job.phase = 0 if job.elastic is None else job.elastic.phase_at(job.remaining)
+            job.phase = 0 if job.course is None else job.course.phase_at(job.remaining)
 
     def _hold(self, job: Job, action: Start | Move, sub_batch: int | None) -> None:
         gpus = tuple(sorted(action.gpus))
@@ -505,8 +516,8 @@ class Reference:
             parts.settle(job, self.now)
         else:
             job.status, job.running_since, job.settled_at = "running", self.now, self.now
-        if job.elastic is not None:
-            job.phase = job.elastic.phase_at(job.remaining)
+        if job.course is not None:
+            job.phase = job.course.phase_at(job.remaining)
         stretch = job.stretches.get(action.part, 0)
         job.stretches[action.part] = stretch + 1
         works, saves = self.run_time.saving(job, gpus)
@@ -628,7 +639,8 @@ class Reference:
             if part.paused:
                 continue
             kept = keeps[job.index, part.number]
-            told = self.rates.base(job, part.gpus, part.config) * kept / part.slow
+            base = phases.times(job, self.rates.base(job, part.gpus, part.config))
+            told = base * kept / part.slow
             rate = told * part.works / part.pace
             new, old = (rate, kept), (part.rate, part.kept)
             if part.rate is not None and struct.pack("2d", *new) == struct.pack("2d", *old):

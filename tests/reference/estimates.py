@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from . import philox
+from . import phases, philox
 from .world import Job, OptionError, PolicyError, TraceError, World, nearest, to_ns
 
 if TYPE_CHECKING:
@@ -114,14 +114,14 @@ class Estimates:
             return self.draw(job, sigma)
         if job.index not in self.fixed or job.best_rate <= 0:  # the job can run nowhere
             return 1.0
-        alone = max(1, nearest(left / job.best_rate * 1e9))
+        alone = phases.span(job, left, job.best_rate)
         return float(self.left_ns(job, alone, 0.0)) / float(alone)
 
     def seconds_at(self, job: Job, left: float, rate: float, sigma: float) -> float:
         """Return the estimated seconds for the work left at a rate."""
         if sigma > 0 or job.index not in self.fixed:
-            return left / rate * self.factor(job, left, sigma)
-        alone = max(1, nearest(left / job.best_rate * 1e9))
+            return phases.seconds(job, left, rate) * self.factor(job, left, sigma)
+        alone = phases.span(job, left, job.best_rate)
         return self.left_ns(job, alone, 0.0) / 1e9 * (job.best_rate / rate)
 
     def total_factor(self, job: Job, sigma: float) -> float:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from . import placement
+from . import phases, placement
 from .actions import Action, Move, Plan, Preempt, Start, Tag
 from .policies import EVENTS, Policy
 from .sharing import tier_of
@@ -305,7 +305,8 @@ class Gandiva(Policy):
             for job in sorted((a, b), key=lambda job: job.index):
                 rate, rates = job.only.rate, self.ref.rates
                 assert rate is not None
-                alone = rates.base(job, job.gpu_set) * rates.locality(job, job.gpu_set)
+                alone = phases.times(job, rates.base(job, job.gpu_set))
+                alone *= rates.locality(job, job.gpu_set)
                 total += rate / alone
             if not self.is_worth(self.sums.setdefault(self.pair_key(group, a, b), total)):
                 group.running.remove(b)

@@ -146,7 +146,7 @@ def settle(job: Job, now: int, used_up: Collection[int] = ()) -> None:
 
 def plan_next(job: Job) -> None:
     """Compute the next instant at which the job ends or a part pauses or begins progress."""
-    job.next_at, job.ends = NEVER, False
+    job.next_at, job.ends, job.is_at_knot = NEVER, False, False
     awake = [part for part in by_server(job) if not part.paused]
     for part in job.parts.values():
         part.used_up_at = NEVER
@@ -160,7 +160,9 @@ def plan_next(job: Job) -> None:
             part.used_up_at = begin + span(part.quota, rate_of(part))
     pauses = min(part.used_up_at for part in active)
     later = [part.progress_from for part in awake if part.progress_from > begin]
-    job.next_at = min([end, pauses, knot_at(job, begin, active), *later])
+    knot = knot_at(job, begin, active)
+    job.next_at = min([end, pauses, knot, *later])
+    job.is_at_knot = knot == job.next_at
     may = total([part.quota for part in active])  # infinite unless all parts have a quota
     job.ends = end == job.next_at and not (end == pauses and may < job.remaining)
 
@@ -173,8 +175,8 @@ def done_at(job: Job) -> int:
 
 
 def knot_at(job: Job, begin: int, active: list[Part]) -> int:
-    """Return the next instant at which the gradient noise of an elastic job changes."""
-    left = None if job.elastic is None else job.elastic.left_at_knot(job.phase + 1)
+    """Return the next instant at which the phase of a job changes."""
+    left = None if job.course is None else job.course.left_at_knot(job.phase + 1)
     if left is None:
         return NEVER
     return begin + span(job.remaining - left, total([rate_of(part) for part in active]))

@@ -6,7 +6,7 @@ from bisect import bisect_right
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from . import placement
+from . import phases, placement
 from .actions import Keep, Move, Plan, Preempt, Start, Tag
 from .world import Gpu, Job, MissingDurationError, OptionError, PolicyError, nearest, to_ns
 
@@ -128,8 +128,11 @@ class Policy:
         """Return the true isolated time for the work left."""
         ref = self.ref
         is_steady = job.elastic is None or len(job.elastic.model.noise) == 1
-        if job.status == "running" and is_steady and job.only.rate == job.best_rate:
-            return job.next_at - max(ref.now, job.only.progress_from)
+        best = phases.times(job, job.best_rate)
+        if job.status == "running" and is_steady and job.only.rate == best:
+            return ref.end_of(job) - max(ref.now, job.only.progress_from)
+        if job.phases is not None:
+            return phases.span(job, ref.left_now(job), job.best_rate)
         return nearest(ref.left_now(job) / job.best_rate * 1e9)
 
 
@@ -186,6 +189,8 @@ class Easy(Policy):
     def estimate(self, job: Job, t: int) -> int:
         """Return the overhead due and the estimated run time on a type."""
         run = nearest(job.remaining / job.base[t] * 1e9)
+        if job.phases is not None:
+            run = phases.span(job, job.remaining, job.base[t])
         estimated = run if self.is_exact else nearest(run * self.factor(job))
         return self.ref.overhead(job, [t]) + max(1, estimated)
 
@@ -195,7 +200,7 @@ class Easy(Policy):
         if self.is_exact:
             rate = ref.rates.base(job, gpus) * ref.rates.locality(job, gpus)
             due = ref.overhead(job, ref.types_at(gpus))
-            return ref.now + due + max(1, nearest(job.remaining / rate * 1e9))
+            return ref.now + due + phases.span(job, job.remaining, rate)
         end = ref.now + self.estimate(job, ref.servers[gpus[0][0]].type)
         self.ends[job.index] = end
         return end
@@ -203,7 +208,7 @@ class Easy(Policy):
     def end_running(self, job: Job) -> int:
         """Return the estimated finish of a running job; an expired estimate is extended."""
         if self.is_exact:
-            return job.next_at
+            return job.next_at if job.phases is None else self.ref.end_of(job)
         now = self.ref.now
         if self.ends[job.index] <= now:
             longer = nearest(self.p["estimate_extend"] * (now - job.only.held_from))

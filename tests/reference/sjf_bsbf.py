@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from .actions import Keep, Plan, Start
 from .pair import overlapped, shares
-from .parts import done_at, left_at, span
+from .parts import left_at
+from .phases import span
 from .policies import Policy
 from .world import PolicyError
 
@@ -110,7 +111,7 @@ class SjfFfs(Policy):
         residents = ref.residents()
         self.on = {g: [job.index for job in residents.get(g, [])] for g in ref.every_gpu()}
         self.batch = {job.index: job.only.sub_batch for job in ref.running()}
-        self.stays = {job.index: Stay(done_at(job), job.only.xi) for job in ref.running()}
+        self.stays = {job.index: Stay(ref.end_of(job), job.only.xi) for job in ref.running()}
         for job in ref.running():
             alone = all(len(self.on[gpu]) == 1 for gpu in job.gpu_set)
             if self.p.get("restore_sub_batch") and alone and job.only.sub_batch != job.batch:
@@ -136,14 +137,14 @@ class SjfFfs(Policy):
         ref, gpus = self.ref, job.only.gpus
         rate = ref.rates.base(job, gpus) * ref.rates.locality(job, gpus)
         begin = max(ref.now, job.only.progress_from)
-        return Stay(begin + span(left_at(job, ref.now), rate), 1.0)
+        return Stay(begin + span(job, left_at(job, ref.now), rate), 1.0)
 
     def started(self, job: Job, gpus: Gpus, batch: int | None) -> Start:
         """Place the job for the rest of this decision."""
         ref, gpus = self.ref, tuple(sorted(gpus))
         rate = ref.rates.base(job, gpus) * ref.rates.locality(job, gpus)
         rate /= ref.rates.inflation_at(job, batch, gpus)
-        finish = ref.now + ref.overhead(job, ref.types_at(gpus)) + span(job.remaining, rate)
+        finish = ref.now + ref.overhead(job, ref.types_at(gpus)) + span(job, job.remaining, rate)
         self.stays[job.index] = Stay(finish, 1.0)
         self.batch[job.index] = batch
         for gpu in gpus:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from .elastic import Elastic, Model
     from .parts import Part
+    from .phases import Phases
 
 Gpu = tuple[int, int]  # (server index, slot)
 World = dict[str, Any]
@@ -119,7 +120,8 @@ class Job:
     deadline: int | None = None
     is_tabled: bool = False  # the rates are those of the throughput table
     elastic: Elastic | None = None
-    phase: int = 0  # of gradient noise
+    phases: Phases | None = None  # of a job whose rate changes with its progress
+    phase: int = 0  # of these, or of the gradient noise of an elastic job
     copies: dict[int, dict[int, float]] = field(default_factory=dict)  # GPUs -> type -> rate
     usable: list[int] = field(default_factory=list)  # types, in the order they are tried
     types: list[int] = field(default_factory=list)  # those of them that a placement may use
@@ -131,6 +133,7 @@ class Job:
     settled_at: int = 0
     next_at: int = 0  # the next instant at which something happens to the job by itself
     ends: bool = False  # whether that is its end
+    is_at_knot: bool = False  # whether its phase changes there
     running_since: int = 0
     first_start: int | None = None
     last_stop: int | None = None
@@ -166,6 +169,11 @@ class Job:
     def gpu_set(self) -> tuple[Gpu, ...]:
         """GPUs of all parts."""
         return tuple(sorted(gpu for part in self.parts.values() for gpu in part.gpus))
+
+    @property
+    def course(self) -> Elastic | Phases | None:
+        """What changes the rate of the job at knots of its work."""
+        return self.phases if self.elastic is None else self.elastic
 
     @property
     def sizes(self) -> range:
@@ -260,6 +268,7 @@ def read_jobs(
     models: dict[str, Model] | None = None,
 ) -> list[Job]:
     """Return the jobs in index order with the types each one can use."""
+    from . import phases
     from .elastic import make_elastic
 
     names = [t.name for t in types]
@@ -295,6 +304,10 @@ def read_jobs(
         )
         fixed = float(world.get("sharing", {}).get("memory_fixed_fraction", 0.5))
         make_elastic(job, row, models or {}, types, servers, fixed)
+        changes = phases.read(row.get("phases"), job.job_id)
+        if changes and job.elastic is not None:
+            raise TraceError("an elastic job with phases", job=job.job_id, column="phases")
+        job.phases = phases.of(changes, job.work)
         job.remaining = job.work
         job.is_tabled = is_tabled(row, world, types)
         roomy = [t for t in allowed if size <= memory[t]]
