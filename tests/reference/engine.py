@@ -139,11 +139,9 @@ class Reference:
         self._read_capacity(world["cluster"].get("capacity", []))
         if policy is not None:
             self._install(policy, params or {})
-        for job in self.jobs:
-            if self.forks:
-                job.phases = None
         self._refuse_infeasible(str(run.get("on_infeasible", "error")))
         for job in self.jobs:
+            job.phases = None if self.forks else job.phases  # copies run at the mean rate
             if job.status != "dropped":
                 sizes = {gpus for i in range(len(self.servers)) for gpus in self.gangs(job, i)}
                 self.run_time.check(job, sorted(sizes))

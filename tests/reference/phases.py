@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from .world import NEVER, TraceError, nearest
@@ -30,7 +31,7 @@ def read(text: str | None, job_id: object) -> list[tuple[float, float]]:
     starts = [progress for progress, _ in rows]
     good = (
         starts[0] == 0.0
-        and all(a < b for a, b in zip(starts, starts[1:], strict=False))
+        and all(a < b for a, b in pairwise(starts))
         and starts[-1] < 1.0
         and all(RATE_MIN <= rate <= RATE_MAX for _, rate in rows)
         and len(rows) <= PHASES_MAX
@@ -116,4 +117,3 @@ def end_of(job: Job, part: Part, base: float, settled: int) -> int:
         at += max(1, nearest(work / rate * 1e9))
     assert at < NEVER
     return at
-
