@@ -224,16 +224,16 @@ def test_easy_keeps_a_reservation_at_the_true_end(seconds: float, start: float) 
 
 
 def test_easy_counts_the_phases_of_who_waits() -> None:
-    """C falls back to the checkpoint at 60, half done. On type a the rest takes 40 s: before 110."""
+    """C falls back to the checkpoint at 71, half done. From 76 on it takes 40 s: no longer than A."""
     a = {"gpu_types": ["a"]}
     jobs = [
-        job("A", 0, 1, 110, **a),
-        job("C", 0, 1, 160, phases=STEEP),
+        job("A", 0, 1, 120, **a),
         job("H", 10, 2, 1, **a),
+        job("C", 11, 1, 160, phases=STEEP),
     ]
-    down = [{"server": 1, "down_s": 65, "up_s": 500}]
+    down = [{"server": 1, "down_s": 76, "up_s": 500}]
     rows = rows_of(world_of(jobs, "1x2 a", "1x1 b*2", down=down, checkpoint_interval_s=10), "easy")
-    assert (rows["C"]["finish_ns"], rows["H"]["first_start_ns"]) == (105 * S, 110 * S)
+    assert (rows["C"]["finish_ns"], rows["H"]["first_start_ns"]) == (116 * S, 120 * S)
 
 
 def test_gandiva_judges_a_pair_by_its_slowdown() -> None:
