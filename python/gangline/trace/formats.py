@@ -165,9 +165,9 @@ FORMATS = (
     Format(
         name="gavel",
         recognised="tab-separated, no header line, 7, 10 or 12 columns",
-        notes="iterations; durations in the form of 12 columns, or by throughput=TABLE",
+        notes="iterations; durations and modes in 12 columns; or durations by throughput=TABLE",
         kind="tsv",
-        options=("throughput", "reference"),
+        options=("throughput", "reference", "modes"),
         reader="gavel",
         writer="gavel",
     ),

@@ -224,7 +224,7 @@ def test_easy_keeps_a_reservation_at_the_true_end(seconds: float, start: float) 
 
 
 def test_easy_counts_the_phases_of_who_waits() -> None:
-    """C falls back to the checkpoint at 71, half done. From 76 on it takes 40 s: no longer than A."""
+    """C falls back to the checkpoint at 71, half done. From 76 on it takes 40 s, to 116."""
     a = {"gpu_types": ["a"]}
     jobs = [
         job("A", 0, 1, 120, **a),

@@ -18,6 +18,7 @@ from gangline.errors import TraceError
 from gangline.files.columns import begin, each, one_chunk
 from gangline.files.faults import Fault, Faults, short
 from gangline.trace.jobs.notes import DROPPED
+from gangline.trace.jobs.phases import EXPECTED, wrong_phases
 from gangline.trace.jobs.schema import BOUNDS, COLUMNS, SECONDS_MAX, STATUSES
 
 if TYPE_CHECKING:
@@ -286,6 +287,9 @@ def _wrong(raw: Raw, columns: dict[str, Any]) -> list[tuple[str, npt.NDArray[np.
     unknown = _no_work(columns)
     if unknown is not None:
         found.append(("duration_s", unknown, _WORK))
+    phases = wrong_phases(columns["phases"]) if "phases" in columns else None
+    if phases is not None:
+        found.append(("phases", phases, EXPECTED))
     if nameless := _nameless(columns.get("gpu_types")):
         found.append(("gpu_types", nameless[0], "names of GPU types"))
     if "job_id" in columns and columns["job_id"].null_count:

@@ -39,6 +39,8 @@ DROPPED: Mapping[str, str] = {
 COUNTED: Mapping[str, str] = {
     "attempt_ends_before_start": "attempts that end before they start are not used",
     "batch_rounded_up": "total batches that do not divide by the GPUs",
+    "batch_mode_unknown": "jobs of a batch-size mode but without known rates; nothing changes",
+    "batch_modes": "jobs whose batch size changes while they run (`modes`)",
     "best_effort": "jobs without a deadline of their own",
     "clamped": "durations that were cut at the clamp",
     "communication_ignored": "jobs whose transfers take no time here",

@@ -48,6 +48,7 @@ Column = Literal[
     "partition",
     "qos",
     "stage_times",
+    "phases",
 ]
 """Name of a column of jobs."""
 
@@ -83,6 +84,7 @@ COLUMNS: Mapping[str, pa.DataType] = {
     "min_gpus": pa.int32(),
     "max_gpus": pa.int32(),
     "stage_times": pa.list_(pa.float64()),
+    "phases": LABEL,
 }
 """Columns in the order of the file; all but arrival_s, gpus and one of duration_s, iterations are
 optional."""

@@ -10,7 +10,8 @@ from gangline._support.safe import safe
 from gangline.cluster.elastic import elastic_jobs
 from gangline.cluster.interference import resolve
 from gangline.cluster.rates import NO_CLASS, JobKeys, classify, rates_of_copies, refuse_unknown
-from gangline.errors import ClusterError
+from gangline.errors import ClusterError, TraceError
+from gangline.trace.jobs.phases import phase_classes
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -88,6 +89,7 @@ def to_core(trace: JobTable, cluster: Cluster) -> _core.Jobs:
         copy_table=None if copies is None else copies.table,
         duration_known=known,
         elastic=None if elastic is None else elastic.core,
+        **_phases(trace, elastic),
     )
 
 
@@ -97,6 +99,27 @@ def _labels(trace: JobTable) -> dict[str, Any]:
     for name in _OWNERS:
         found[name], found[f"{name}_labels"] = codes(trace, name)
     return found
+
+
+def _phases(trace: JobTable, elastic: ElasticJobs | None) -> dict[str, Any]:
+    """Return how the rates of the jobs change with their progress; nothing if none does."""
+    found = phase_classes(trace.column("phases")) if "phases" in trace.columns else None
+    if found is None:
+        return {}
+    of_job, classes = found
+    both = (
+        np.zeros(len(trace), np.bool_) if elastic is None else elastic.rows & (of_job != NO_LABEL)
+    )
+    if both.any():
+        row = int(np.argmax(both))
+        raise TraceError.at(
+            f"job {safe(str(trace.column('job_id')[row]), 80)}",
+            None,
+            "phases",
+            safe(str(trace.column("phases")[row]), 80),
+            "none: the job is elastic, and its model has phases of its own",
+        )
+    return {"phase_class": of_job, "phases": classes}
 
 
 def job_keys(trace: JobTable) -> JobKeys:

@@ -1,13 +1,14 @@
 """Reads traces of the Gavel simulator: tab-separated, without a header line, in three widths.
 
 The per-cluster traces have seven columns, the physical ones ten, and those of a successor with
-durations twelve. The others contain only iterations, so they need a throughput table to run.
+durations twelve, with the mode in which the batch size of a job changes. The others contain only
+iterations, so they need a throughput table to run.
 """
 
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 import msgspec
 import numpy as np
@@ -17,8 +18,10 @@ import pyarrow.compute as pc
 from gangline.errors import TraceError
 from gangline.files.text import LABEL, TextFile
 from gangline.trace.jobs.normalise import numbers
+from gangline.trace.jobs.phases import phases_text
 from gangline.trace.readers import _times as times
-from gangline.trace.readers._columns import take_columns
+from gangline.trace.readers._columns import refuse, take_columns
+from gangline.trace.readers._shockwave import CONSTANT, MODES, Batches, phases_of
 
 if TYPE_CHECKING:
     from gangline.files.source import Source
@@ -47,7 +50,9 @@ _OPTIONAL = {
     "weight": ("weight", pa.float64()),
     "slo": ("slo", pa.float64()),
     "duration": ("duration_s", pa.float64()),
+    "mode": ("mode", LABEL),
 }
+_STEPS_MAX = 2.0**53  # up to there steps are exact integers
 _BATCH = r"\(batch size (?P<batch>\d{1,9})\)$"
 
 
@@ -61,10 +66,14 @@ class Special(msgspec.Struct, frozen=True, kw_only=True):
         follow.
     reference : str
         GPU type that durations refer to.
+    modes : {"read", "ignore"}
+        Use of the batch-size modes of a file of twelve columns; with `ignore`, every job keeps its
+        first batch size.
     """
 
     throughput: str = ""
     reference: str = "v100"  # the public tables' spelling of the type that the objectives refer to
+    modes: Literal["read", "ignore"] = "read"
 
 
 def read(source: Source, options: Options) -> Raw:
@@ -85,6 +94,10 @@ def read(source: Source, options: Options) -> Raw:
     if special.throughput and "duration_s" not in raw.columns:
         raw.columns["duration_s"] = _alone(raw, special)
         raw.names["duration_s"] = "steps"
+    if "mode" in raw.columns:
+        modes = raw.columns.pop("mode")
+        if special.modes == "read":
+            _batch_modes(raw, modes)
     if "slo" in raw.columns:
         _deadlines(raw)
     return raw
@@ -135,3 +148,48 @@ def _deadlines(raw: Raw) -> None:
     alone = numbers(raw.columns["duration_s"])
     deadline = numbers(raw.columns["arrival_s"]) + slo * alone
     raw.columns["deadline_s"] = times.column(np.where(asked, deadline, np.nan))
+
+
+def _batch_modes(raw: Raw, modes: Any) -> None:
+    """Turn modes into phases; work and duration become those of a job that changes its batch.
+
+    The steps and the duration in the file are those of a job that keeps its first batch size.
+    """
+    words = [*modes.dictionary.to_pylist(), MODES[0]]
+    code = modes.indices.fill_null(len(words) - 1).to_numpy(zero_copy_only=False)
+    refuse(raw, "mode", np.asarray([word not in MODES for word in words])[code], " or ".join(MODES))
+    labels = raw.columns["model"].to_pylist()
+    sizes = raw.columns.get("batch_size")
+    steps = numbers(raw.columns["iterations"]).astype(np.float64)
+    seconds = numbers(raw.columns["duration_s"]).astype(np.float64)
+    texts: list[str | None] = [None] * len(labels)
+    unknown = np.zeros(len(labels), np.bool_)
+    changing = np.asarray([word in MODES[1:] for word in words])[code]
+    for row in np.flatnonzero(changing).tolist():
+        batch, gpus = (
+            None if sizes is None else sizes[row].as_py(),
+            raw.columns["gpus"][row].as_py(),
+        )
+        model = (labels[row] or "").partition(" ")[0]
+        if model in CONSTANT or not 0 < steps[row] <= _STEPS_MAX:
+            continue
+        job = Batches(model, batch or 0, gpus or 0, float(steps[row]))
+        if not job.is_known:
+            unknown[row] = True
+            continue
+        phases = phases_of(job, words[code[row]])
+        if len(phases) > 1:
+            texts[row] = phases_text(phases)
+            ends = [*(progress for progress, _ in phases[1:]), 1.0]
+            whole = 0.0
+            for (progress, rate), end in zip(phases, ends, strict=True):
+                whole += (end - progress) / rate
+            steps[row] *= whole
+            seconds[row] *= whole
+    raw.marks["batch_mode_unknown"] = unknown
+    changed = np.asarray([text is not None for text in texts])
+    if changed.any():
+        raw.columns["phases"] = pa.array(texts, pa.string()).dictionary_encode()
+        raw.columns["iterations"] = times.column(steps)
+        raw.columns["duration_s"] = times.column(seconds)
+        raw.marks["batch_modes"] = changed

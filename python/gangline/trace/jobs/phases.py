@@ -1,0 +1,99 @@
+"""Phases of jobs whose rate changes with their progress: how a trace writes them."""
+
+from __future__ import annotations
+
+import re
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import numpy.typing as npt
+
+__all__ = ["EXPECTED", "parse_phases", "phase_classes", "phases_text", "wrong_phases"]
+
+EXPECTED = "progress:rate joined by ;, from progress 0 on and rising, as in 0:1;0.3:1.6"
+"""What an error message calls a value of the column."""
+
+_MAX = 1024
+_RATES = (1e-6, 1e6)
+_NUMBER = r"\s*([+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?)\s*"
+_ITEM = re.compile(f"{_NUMBER}:{_NUMBER}", re.ASCII)
+_NO_CLASS = 2**32 - 1
+
+
+def parse_phases(text: str) -> list[tuple[float, float]] | None:
+    """Return the progress at which each phase begins and its relative rate; None if malformed.
+
+    Examples
+    --------
+    >>> parse_phases("0:1;0.3:1.6")
+    [(0.0, 1.0), (0.3, 1.6)]
+    >>> parse_phases("  ")
+    []
+    >>> parse_phases("0.3:1.6") is None
+    True
+    """
+    if not text.strip():
+        return []
+    items = [_ITEM.fullmatch(item) for item in text.split(";")]
+    found = [(float(item[1]), float(item[2])) for item in items if item is not None]
+    rises = all(first[0] < second[0] for first, second in pairwise(found))
+    if len(found) < len(items) or not rises or len(found) > _MAX:
+        return None
+    if found[0][0] != 0.0 or found[-1][0] >= 1.0:
+        return None
+    least, greatest = _RATES
+    return found if all(least <= rate <= greatest for _, rate in found) else None
+
+
+def phases_text(phases: Sequence[tuple[float, float]]) -> str:
+    """Write phases as the column has them.
+
+    Examples
+    --------
+    >>> phases_text([(0.0, 1.0), (0.3, 1.6)])
+    '0.0:1.0;0.3:1.6'
+    """
+    return ";".join(f"{progress!r}:{rate!r}" for progress, rate in phases)
+
+
+def wrong_phases(column: Any) -> npt.NDArray[np.bool_] | None:
+    """Return the malformed rows of a column of text; None for a column of another type."""
+    kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
+    if not (pa.types.is_string(kind) or pa.types.is_large_string(kind)):
+        return None
+    texts, codes = _coded(column)
+    wrong = [text is not None and parse_phases(text) is None for text in texts]
+    return np.asarray([*wrong, False], np.bool_)[codes]
+
+
+def phase_classes(
+    column: Any,
+) -> tuple[npt.NDArray[np.uint32], list[list[tuple[float, float]]]] | None:
+    """Return the class of each job, 2**32 - 1 for none, and the phases of each class.
+
+    None if no job has phases.
+    """
+    texts, codes = _coded(column)
+    of_text = np.full(len(texts) + 1, _NO_CLASS, np.int64)
+    found: list[list[tuple[float, float]]] = []
+    for code in np.unique(codes).tolist():
+        phases = parse_phases(texts[code] or "") if code < len(texts) else None
+        if phases:
+            of_text[code] = len(found)
+            found.append(phases)
+    return (of_text[codes].astype(np.uint32), found) if found else None
+
+
+def _coded(column: Any) -> tuple[list[str | None], npt.NDArray[np.int64]]:
+    """Return the distinct texts, and the number of that of each row; one more stands for none."""
+    words = column if pa.types.is_dictionary(column.type) else column.dictionary_encode()
+    texts: list[str | None] = words.dictionary.to_pylist()
+    return texts, words.indices.fill_null(len(texts)).to_numpy(zero_copy_only=False).astype(
+        np.int64
+    )
