@@ -70,6 +70,7 @@ SCHEMA = pa.schema(
         ("deadline_s", pa.float64()),
         ("min_gpus", pa.int32()),
         ("max_gpus", pa.int32()),
+        ("phases", pa.string()),
     ]
 )
 

@@ -1,7 +1,8 @@
 """Batch sizes by epoch of jobs that change them while they run, and what an epoch then takes.
 
-Facts of the public simulator of Shockwave (uw-mad-dash/shockwave at e07dd205, MIT): sizes of data
-sets, epochs in which `accordion` and `gns` change the batch, and measured rates on V100.
+Facts of the public simulator of Shockwave (uw-mad-dash/shockwave at e07dd205, MIT; licence in
+shockwave_LICENSE.txt): sizes of data sets, epochs at which `accordion` and `gns` change the batch
+size, and measured rates on V100.
 """
 
 from __future__ import annotations
@@ -170,7 +171,7 @@ def phases_of(job: Batches, mode: str) -> list[tuple[float, float]]:
     Examples
     --------
     >>> phases_of(Batches("LM", 40, 1, 1492 * 22), "gns")
-    [(0.0, 1.0), (0.5, 0.9274589...)]
+    [(0.0, 1.0), (0.5, 0.9274593753414008)]
     """
     rates = _RATES[job.model, job.gpus]
     own = job.epoch_steps(job.batch)
