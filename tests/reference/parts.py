@@ -165,6 +165,7 @@ def plan_next(job: Job) -> None:
     job.is_at_knot = knot == job.next_at
     may = total([part.quota for part in active])  # infinite unless all parts have a quota
     job.ends = end == job.next_at and not (end == pauses and may < job.remaining)
+    job.ends &= not job.is_at_knot  # work is left behind the knot
 
 
 def done_at(job: Job) -> int:

@@ -70,6 +70,12 @@ def test_neighbours_of_equal_rate_are_one_phase() -> None:
     assert parts == [(0, 50, 0.5, "retimed"), (50, 100, 1.5, "finished")]
 
 
+def test_a_phase_takes_at_least_a_nanosecond() -> None:
+    """A job of 1 ns: end and first knot are one instant, and the knot counts."""
+    row = rows_of(world_of([job("A", 0, 1, 1e-9, phases="0:1;0.7:0.5;0.999:3")], "1x1 g"))["A"]
+    assert (row["finish_ns"], row["isolated_ns"]) == (3, 1)
+
+
 def test_only_quotients_of_the_rates_matter() -> None:
     jobs = [
         job("A", 0, 1, 80, phases=text) for text in (STEEP, "0:0.5;0.5:1.5", " 0.0 : 2 ; 5e-1:6")
