@@ -8,29 +8,24 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from gangline.testing.strategies import phases
 from parity.draws import POLICIES, PREEMPTIVE, ROUNDS, settings_of, sharing_settings
-from parity.test_parity import SHARING, compare
+from parity.test_parity import ELASTIC, SENDERS, SHARING, compare
 from parity.test_run_time import timed
-from parity.worlds import sharing_worlds, worlds
+from parity.worlds import crowded, elastic_worlds, sharing_worlds, worlds
 
 QUIET = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much]
-PROGRESS = st.sampled_from([0.1, 0.25, 1 / 3, 0.5, 0.7, 0.75, 0.999]) | st.floats(0.01, 0.99)
-RATES = st.sampled_from([0.25, 0.5, 1.0, 1.0, 1.7, 3.0, 4.0])
-
-
-@st.composite
-def phases(draw: st.DrawFn) -> str:
-    """What the column of a trace says of a job: often none, or several of equal rate."""
-    starts = [0.0, *sorted(set(draw(st.lists(PROGRESS, max_size=4))))]
-    return ";".join(f"{start!r}:{draw(RATES)!r}" for start in starts)
 
 
 @st.composite
 def phased(draw: st.DrawFn, base: st.SearchStrategy[dict[str, Any]]) -> dict[str, Any]:
-    """Draw a world in which most jobs have phases."""
+    """Draw a world in which most jobs have phases; elastic jobs have none."""
     world = draw(base)
+    elastic = world.get("elastic", {}).get("models", {})
     jobs = [
-        row | {"phases": draw(phases())} if draw(st.integers(0, 3)) else row
+        row | {"phases": draw(phases())}
+        if row.get("model") not in elastic and draw(st.integers(0, 3))
+        else row
         for row in world["jobs"]
     ]
     return world | {"jobs": jobs}
@@ -84,3 +79,19 @@ def test_estimates_agree(policy: str, estimates: str, data: st.DataObject) -> No
         row["estimate_s"] = data.draw(st.floats(0.5, 60.0), label="estimate")
     world["run"] = world["run"] | {"estimates": estimates}
     compare(world, policy, {})
+
+
+@pytest.mark.parametrize("policy", SENDERS)
+@settings(suppress_health_check=QUIET)
+@given(data=st.data())
+def test_gangs_on_shared_uplinks_agree(policy: str, data: st.DataObject) -> None:
+    world = data.draw(phased(crowded()), label="world")
+    compare(world, policy, data.draw(settings_of(policy), label="params"))
+
+
+@pytest.mark.parametrize("policy", ["srtf", *ELASTIC])
+@settings(suppress_health_check=QUIET)
+@given(data=st.data())
+def test_jobs_beside_elastic_ones_agree(policy: str, data: st.DataObject) -> None:
+    world = data.draw(phased(elastic_worlds()), label="world")
+    compare(world, policy, {"period_s": 7.5} if policy in ELASTIC else {})

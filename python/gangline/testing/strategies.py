@@ -42,6 +42,7 @@ __all__ = [
     "contended_worlds",
     "elastic_worlds",
     "iteration_worlds",
+    "phase_worlds",
     "plain_worlds",
     "plans",
     "run_time_worlds",
@@ -364,6 +365,33 @@ def run_time_worlds(draw: st.DrawFn) -> World:
     models = sorted({str(row["model"]) for row in world.jobs if row.get("model")})
     table = run_time_tables(models, _types(world.cluster_keys), restarts=False)
     world.cluster_keys["runtime"] = draw(table)
+    return world
+
+
+@st.composite
+def phases(draw: st.DrawFn) -> str:
+    """Draw the phases of a job as a trace states them, some of them of equal rate."""
+    starts = st.sampled_from([1e-9, 0.1, 0.25, 1 / 3, 0.5, 0.7, 0.75, 0.999]) | st.floats(
+        0.01, 0.99
+    )
+    rates = st.sampled_from([0.25, 0.5, 1.0, 1.0, 1.7, 3.0, 40.0])
+    progress = [0.0, *sorted(set(draw(st.lists(starts, max_size=4))))]
+    return ";".join(f"{start!r}:{draw(rates)!r}" for start in progress)
+
+
+@st.composite
+def phase_worlds(draw: st.DrawFn) -> World:
+    """Draw the worlds of `worlds` with jobs whose rate changes with their progress.
+
+    Returns
+    -------
+    strategy of World
+        Most jobs have up to five phases, in the column `phases`.
+    """
+    world = draw(worlds())
+    for row in world.jobs:
+        if not _one_in(draw, 4):
+            row["phases"] = draw(phases())
     return world
 
 
@@ -718,12 +746,14 @@ def any_worlds() -> st.SearchStrategy[World]:
     Returns
     -------
     strategy of World
-        The worlds of `plain_worlds`, `worlds`, `run_time_worlds`, `contended_worlds`,
+        The worlds of `plain_worlds`, `worlds`, `run_time_worlds`, `phase_worlds`,
+        `contended_worlds`,
         `sharing_worlds`, `elastic_worlds`.
     """
     simple, rich = plain_worlds(), worlds()
-    special = (run_time_worlds(), contended_worlds(), sharing_worlds(), elastic_worlds())
-    return st.one_of(simple, simple, rich, rich, rich, *special)
+    costly = (run_time_worlds(), phase_worlds())
+    special = (contended_worlds(), sharing_worlds(), elastic_worlds())
+    return st.one_of(simple, simple, rich, rich, rich, *costly, *special)
 
 
 @st.composite
