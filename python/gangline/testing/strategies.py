@@ -747,8 +747,7 @@ def any_worlds() -> st.SearchStrategy[World]:
     -------
     strategy of World
         The worlds of `plain_worlds`, `worlds`, `run_time_worlds`, `phase_worlds`,
-        `contended_worlds`,
-        `sharing_worlds`, `elastic_worlds`.
+        `contended_worlds`, `sharing_worlds`, `elastic_worlds`.
     """
     simple, rich = plain_worlds(), worlds()
     costly = (run_time_worlds(), phase_worlds())
