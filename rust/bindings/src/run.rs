@@ -22,6 +22,9 @@ use std::time::{Duration, Instant};
 
 /// Interval at which the waiting thread checks for signals.
 pub(crate) const LOOK: Duration = Duration::from_millis(100);
+/// Time that an interrupted run has to end its decision, before its thread is left to itself. Our own choice: most
+/// decisions take less.
+const PATIENCE: Duration = Duration::from_secs(1);
 
 pub(crate) struct Clock(pub(crate) Instant);
 
@@ -146,30 +149,28 @@ fn simulate_registered(
         let _woken: Result<(), _> = sender.send(());
         result
     });
-    let mut interrupted = None;
+    let wait = |longest: Duration| {
+        receiver
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .recv_timeout(longest)
+    };
     loop {
-        let wait = || {
-            receiver
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner)
-                .recv_timeout(LOOK)
-        };
-        match py.detach(wait) {
+        match py.detach(|| wait(LOOK)) {
             Ok(()) | Err(RecvTimeoutError::Disconnected) => break,
             Err(RecvTimeoutError::Timeout) => {
                 if let Err(error) = look(py, &control, total, progress.as_ref()) {
+                    // The run ends after its decision. A long one goes on without us, on what its thread owns.
                     control.interrupt.store(true, Ordering::Relaxed);
-                    interrupted = Some(error);
-                    break;
+                    if py.detach(|| wait(PATIENCE)) == Ok(()) {
+                        let _ended = py.detach(|| thread.join());
+                    }
+                    return Err(error);
                 }
             }
         }
     }
-    let result = py.detach(|| thread.join());
-    if let Some(error) = interrupted {
-        return Err(error);
-    }
-    match result {
+    match py.detach(|| thread.join()) {
         Ok(Ok((output, counters))) => {
             if let Some(progress) = progress {
                 let end = control.now_ns.load(Ordering::Relaxed) as f64 / 1e9;

@@ -621,11 +621,6 @@ impl<'a> ClusterView<'a> {
         all
     }
 
-    /// Returns the time since the last start or move of a running job.
-    pub fn since_start(&self, job: JobId) -> Option<SimSpan> {
-        self.run(job).map(|run| self.now() - run.started)
-    }
-
     #[inline]
     fn check_knowledge(&self, job: JobId) -> Result<(), PolicyError> {
         match self.knowledge {

@@ -98,6 +98,39 @@ def test_an_interrupt_reaches_the_policys_own_code() -> None:
     assert "decision 0" in rest  # the note on the user's exception
 
 
+# Its first decisions of two jobs and more would take years.
+ENDLESS = """
+import sys
+import gangline as gl
+
+def report(now_s, done, total):
+    print("runs", flush=True)
+
+search = {"search": "ga", "ga_generations": 10**9}
+trace = "synth:bsbf?jobs=60&seed=1&max_gpus=16"
+try:
+    gl.simulate("pollux-64-elastic", trace, "pollux", params=search, progress=report)
+except KeyboardInterrupt:
+    sys.exit(130)
+"""
+
+
+def test_an_interrupt_does_not_wait_for_a_long_decision_of_a_built_in_policy() -> None:
+    with subprocess.Popen(
+        [sys.executable, "-c", ENDLESS], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        assert [process.stdout.readline() for _ in range(3)] == ["runs\n"] * 3
+        process.send_signal(signal.SIGINT)
+        sent = time.monotonic()
+        try:
+            _, errors = process.communicate(timeout=30)
+        finally:
+            process.kill()
+    assert process.returncode == 130, errors
+    assert time.monotonic() - sent < 2.0 + 3.0  # two seconds, and room for other work
+
+
 def test_progress_ends_with_all_jobs_done() -> None:
     seen: list[tuple[float, int, int]] = []
     trace = gl.synth.philly(jobs=200, seed=1, max_gpus=1)
