@@ -18,7 +18,7 @@ trace has stands in columns by name.
     jobs("A 0 1 10", "B 1 2 5", user=["ann", "bob"])
 
 `columns` returns these as lists, `jobs` as an Arrow table, `trace` as a `gl.Trace`. Arrivals and
-durations are seconds. A tuple does for a row that a test computes.
+durations are seconds. A row that a test computes may be a tuple.
 
 The toy policies are `FirstFit`, `OneByOne` and `Together`; `module_of` writes one to a module, for
 tests that name a policy of a file.

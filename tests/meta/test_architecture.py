@@ -22,8 +22,8 @@ def test_each_step_of_the_walk_is_where_it_says() -> None:
         assert re.search(defined, path.read_text(), re.M), f"{place} does not define {name}"
 
 
-def test_the_drawing_of_the_rooms_is_that_of_the_layers() -> None:
-    rooms = (ROOT / "ARCHITECTURE.md").read_text().split("### Rooms of the Python package")[1]
+def test_the_drawing_of_the_layers_is_that_of_the_code() -> None:
+    rooms = (ROOT / "ARCHITECTURE.md").read_text().split("### Layers of the Python package")[1]
     drawn = re.findall(r"\w+", rooms.split("```")[1])
     assert drawn == [room for room in ROOMS if room not in ("_core", "__main__")]
 

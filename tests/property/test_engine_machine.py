@@ -74,7 +74,8 @@ class Sides(RuleBasedStateMachine):
                 st.sampled_from(GANGS),
                 LENGTHS,
                 st.sampled_from(["x", "y", "x", None]),
-                st.sampled_from([None, None, 6.0, 12.0]),  # GiB: two of 6 share a GPU, 6 and 12 not
+                # in GiB; two jobs of 6 GiB fit a GPU, but 6 and 12 do not
+                st.sampled_from([None, None, 6.0, 12.0]),
                 st.sampled_from([None, None, ["g"], ["h"]]),
             ),
             min_size=1,

@@ -227,7 +227,7 @@ def test_estimates_off_the_mark_still_end_every_job() -> None:
 
 
 def test_bytes_of_the_model_lengthen_the_consolidation() -> None:
-    """5e9 bytes at 1.25e9 bytes/s take 4 s, at once or one copy after another; 2000 / 20 s more."""
+    """5e9 bytes take 4 s, for all copies at once or for each in turn; the work takes 100 s."""
     world = world_of(LADDER, [2000.0])
     models = {"p0": {"compute_s": 0.1, "grad_bytes": 5e9, "buckets": 3}}
     world["network"] = {"levels": {"*": [1.0, 1.0, 1.0]}, "models": models}

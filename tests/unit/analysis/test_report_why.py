@@ -304,7 +304,7 @@ def test_seeds_are_counted(snapshot: Snapshot) -> None:
     again = [dataclasses.replace(run, spec={**run.spec, "seed": 1}) for run in (fifo, skip)]
     again[0] = dataclasses.replace(again[0], summary={**again[0].summary, "jct_mean_s": 8.0})
     answered = said([fifo, skip, *again])
-    # (13.3 + 8) / 2 = 10.7 s against 9 s
+    # the mean is (13.3 + 8) / 2 = 10.7 s against 9 s
     snapshot(answered)
 
 

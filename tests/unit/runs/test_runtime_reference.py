@@ -134,7 +134,7 @@ def test_a_move_pays_the_old_stop_and_the_new_restart() -> None:
     ref.advance()
     ref.apply([Start(0, ((0, 0),))])
     ref.advance()
-    assert ref.overhead(ref.jobs[0], [1]) == 6 * S  # as a policy would be told
+    assert ref.overhead(ref.jobs[0], [1]) == 6 * S  # this is the cost that a policy would get
     ref.apply([Move(0, ((1, 0),)), Start(1, ((0, 0),))])
     while ref.advance() is not None:
         ref.apply([])

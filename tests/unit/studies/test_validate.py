@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from gangline import Validation
     from snapshots import Snapshot
 
-# Two GPUs, first in first out. The testbed ran `a` and `c` a tenth slower than the trace says, and
-# it was 5 s late with `d`.
+# The world has two GPUs and is first in, first out. The testbed ran `a` and `c` a tenth slower than
+# the trace says, and it was 5 s late with `d`.
 #          trace               testbed             run times given     trace alone
 #   a  2 GPUs, at 0, 100 s     0 to 110            0 to 110            0 to 100
 #   b  1 GPU, at 0, 50 s       110 to 160          110 to 160          100 to 150

@@ -66,7 +66,7 @@ def test_sacct(tmp_path: Path) -> None:
     assert (ids(now, now.running), ids(now, now.pending)) == (["2"], ["3"])
     assert ids(now, now.finished) == ["1"]
     assert now.finish_s[now.finished].tolist() == [2400.0]
-    assert now.at_s == 6300.0  # 08:00 and 45 min, from 07:00
+    assert now.at_s == 6300.0  # the moment is 08:45, and the clock starts at 07:00
     assert now.trace.notes == {"job_step": 1, "never_ran": 1}  # the cancelled job
     with refused(TraceError):  # a trace contains neither
         gl.read_trace(path, status="running")
