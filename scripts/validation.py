@@ -33,43 +33,85 @@ MURI = {
 }
 HARDWARE = {"job_id": "job", "jct_s": "jct_hardware_s"}
 SIMULATED = {"job_id": "job", "jct_s": "jct_their_simulator_s"}
+MURI_DECISION_S, SHOCKWAVE_ROUND_S = 360.0, 120.0  # of the testbeds, as their authors ran them
+AS_THERE: dict[str, dict[str, Any]] = {
+    "srtf": {"period_s": MURI_DECISION_S},
+    "tiresias": {"period_s": MURI_DECISION_S, "running_first": True},
+}
+"""Parameters that the code of Muri's testbed states (cluster_exp/run.py and run.sh)."""
+START_S = 20.0
+"""What a start costs in the simulation of Shockwave's authors (scheduler/scheduler.py)."""
+SOLVE_S = 1000.0
+"""Least time between two allocations there; its default for the testbed and the simulation."""
+OTHERS = {"srtf": "tiresias", "tiresias": "srtf"}
+SEEDS = range(10)
 VARIED: dict[str, dict[str, Any]] = {
     "as it is": {},
+    "`running_first`": {"running_first": True},
+    "`period_s=360`": {"period_s": MURI_DECISION_S},
+    "both": AS_THERE["tiresias"],
+    "both, and a third limit, 18,000 GPU-s": {
+        **AS_THERE["tiresias"],
+        "limits": [3250.0, 7200.0, 18_000.0],
+    },
+    "both, and `promote_knob=8`": {**AS_THERE["tiresias"], "promote_knob": 8.0},
     "`las_time`: seconds in place of GPU-seconds": {"las_time": True},
     "`discretised=false`: no queues": {"discretised": False},
-    "a third limit, 18,000 GPU-s": {"limits": [3250.0, 7200.0, 18_000.0]},
-    "`promote_knob=8`": {"promote_knob": 8.0},
     "`placement=consolidate`": {"placement": "consolidate"},
 }
-"""What might explain Muri's Tiresias, and does not."""
-MURI_DECISION_S, SHOCKWAVE_ROUND_S = 360.0, 120.0  # of the testbeds, as their authors ran them
+"""What might explain Muri's Tiresias."""
+LEASES: dict[str, tuple[dict[str, float], dict[str, float]]] = {
+    "as it is": ({}, {}),
+    "20 s per start": ({}, {"first_start_s": START_S, "restart_s": START_S}),
+    "`min_solve_interval_s=1000`": ({"min_solve_interval_s": SOLVE_S}, {}),
+    "both": (
+        {"min_solve_interval_s": SOLVE_S},
+        {"first_start_s": START_S, "restart_s": START_S},
+    ),
+}
+"""What the authors' simulation of Shockwave has in addition: parameters, and options of the run."""
 
 
-def measure(folder: Path) -> dict[str, gl.Validation]:
-    """Return the validation of each testbed."""
-    muri, shockwave = folder / "muri", folder / "shockwave"
-    rounds = {"round_s": SHOCKWAVE_ROUND_S}
-    tables = {"gavel-ftf": shockwave / "ftf.csv", "gavel-max-sum": shockwave / "max_sum.csv"}
+def muri(folder: Path, policies: Any, observed: Any, trace: Any = None, **more: Any) -> Any:
+    """Return the validation of policies on Muri's testbed."""
+    return gl.validate(
+        gl.Cluster.homogeneous(servers=8, gpus=8, gpu="V100"),
+        str(folder / "muri" / "trace.csv") if trace is None else trace,
+        policies,
+        observed,
+        columns=MURI,
+        tolerance_s=MURI_DECISION_S,
+        **more,
+    )
+
+
+def shockwave(folder: Path, params: dict[str, float], *, peer: bool = False, **more: Any) -> Any:
+    """Return the validation of two policies on Shockwave's testbed, maybe with its simulator."""
+    where = folder / "shockwave"
+    tables = {"gavel-ftf": where / "ftf.csv", "gavel-max-sum": where / "max_sum.csv"}
+    if peer:
+        more |= {"peer": tables, "peer_columns": SIMULATED}
+    return gl.validate(
+        gl.Cluster.homogeneous(servers=8, gpus=4, gpu="V100"),
+        str(where / "trace.trace"),
+        list(tables),
+        tables,
+        columns=HARDWARE,
+        params=dict.fromkeys(tables, {"round_s": SHOCKWAVE_ROUND_S, **params}),
+        tolerance_s=SHOCKWAVE_ROUND_S,
+        **more,
+    )
+
+
+def measure(folder: Path) -> dict[tuple[str, str], gl.Validation]:
+    """Return the validations of each testbed, by what differs from the defaults."""
+    tables = {name: folder / "muri" / f"{name}.csv" for name in AS_THERE}
+    _, costs = LEASES["20 s per start"]
     return {
-        "Muri": gl.validate(
-            gl.Cluster.homogeneous(servers=8, gpus=8, gpu="V100"),
-            str(muri / "trace.csv"),
-            ["srtf", "tiresias"],
-            {name: muri / f"{name}.csv" for name in ("srtf", "tiresias")},
-            columns=MURI,
-            tolerance_s=MURI_DECISION_S,
-        ),
-        "Shockwave": gl.validate(
-            gl.Cluster.homogeneous(servers=8, gpus=4, gpu="V100"),
-            str(shockwave / "trace.trace"),
-            list(tables),
-            tables,
-            columns=HARDWARE,
-            peer=tables,
-            peer_columns=SIMULATED,
-            params=dict.fromkeys(tables, rounds),
-            tolerance_s=SHOCKWAVE_ROUND_S,
-        ),
+        ("Muri", ""): muri(folder, list(tables), tables),
+        ("Muri", "as there"): muri(folder, list(tables), tables, params=AS_THERE),
+        ("Shockwave", ""): shockwave(folder, {}, peer=True),
+        ("Shockwave", "20 s per start"): shockwave(folder, {}, **costs),
     }
 
 
@@ -78,13 +120,7 @@ def varied(folder: Path) -> list[dict[str, Any]]:
     found = []
     for words, params in VARIED.items():
         policy = gl.policies.Tiresias(**params)
-        (one,) = gl.validate(
-            gl.Cluster.homogeneous(servers=8, gpus=8, gpu="V100"),
-            str(folder / "muri" / "trace.csv"),
-            policy,
-            folder / "muri" / "tiresias.csv",
-            columns=MURI,
-        )
+        (one,) = muri(folder, policy, folder / "muri" / "tiresias.csv")
         layer = one.layers["scheduling"]
         sizes = {group.name: group.error for group in layer.groups["size"]}
         found.append(
@@ -100,66 +136,92 @@ def varied(folder: Path) -> list[dict[str, Any]]:
     return found
 
 
+def leases(folder: Path) -> list[dict[str, Any]]:
+    """Return the errors on Shockwave, trace alone, with what its simulation has in addition."""
+    return [
+        {"policy": one.policy.partition("(")[0], "changed": words, **errors(one.layers["prediction"])}
+        for words, (params, options) in LEASES.items()
+        for one in shockwave(folder, params, **options)
+    ]
+
+
+def errors(layer: Any) -> dict[str, float]:
+    """Return the errors of a layer."""
+    found = {name: pair.error for name, pair in layer.measures.items()}
+    return {**found, "abs_p50": layer.errors["abs_p50"]}
+
+
 def transferred(folder: Path) -> list[dict[str, Any]]:
-    """Return the errors of `srtf` with run times that the testbed measured under Tiresias.
+    """Return the errors with run times that the testbed measured under the other policy.
 
     The fit on one policy predicts the other, so no row is predicted from itself.
     """
-    muri = folder / "muri"
-    trace = gl.read_trace(str(muri / "trace.csv"))
-    seen = read_outcomes(muri / "tiresias.csv", trace, MURI).run_s
+    trace = gl.read_trace(str(folder / "muri" / "trace.csv"))
+    place = trace.columns.index("duration_s")
     traced = trace.numbers("duration_s")
     models = np.array(trace.column("model").to_pylist())
-    factor = np.ones(len(trace))
-    for model in np.unique(models):
-        mine = models == model
-        factor[mine] = np.median(seen[mine] / traced[mine])
-    fit = gl.fit_runtime(trace, muri / "tiresias.csv", columns=MURI)
-    fitted = fit.apply(trace).numbers("duration_s")
-    given: dict[str, tuple[Any, dict[str, Any]]] = {
-        "the trace": (traced, {}),
-        "the trace x the median factor by model": (traced * factor, {}),
-        "the fit of `gangline trace fit-runtime`": (fitted, fit.options()),
-        "the same job under Tiresias": (seen, {}),
-    }
     found = []
-    for words, (durations, costs) in given.items():
-        place = trace.columns.index("duration_s")
-        table = trace.table.set_column(place, "duration_s", pa.array(durations))
-        (one,) = gl.validate(
-            gl.Cluster.homogeneous(servers=8, gpus=8, gpu="V100"),
-            gl.Trace.from_arrow(table),
-            "srtf",
-            muri / "srtf.csv",
-            columns=MURI,
-            **costs,
-        )
-        layer = one.layers["prediction"]
-        found.append(
-            {
-                "given": words,
-                **{name: pair.error for name, pair in layer.measures.items()},
-                "abs_p50": layer.errors["abs_p50"],
-            }
-        )
+    for policy, other in OTHERS.items():
+        source = folder / "muri" / f"{other}.csv"
+        seen = read_outcomes(source, trace, MURI).run_s
+        factor = np.ones(len(trace))
+        for model in np.unique(models):
+            mine = models == model
+            factor[mine] = np.median(seen[mine] / traced[mine])
+        fit = gl.fit_runtime(trace, source, columns=MURI)
+        by_model = gl.fit_runtime(trace, source, columns=MURI, costs_by_model=True)
+        table = by_model.runtime()
+        quiet = {name: value for name, value in table.items() if name != "job_noise"}
+        given: dict[str, tuple[Any, list[dict[str, Any]]]] = {
+            "the trace": (traced, [{}]),
+            "the trace x the median factor by model": (traced * factor, [{}]),
+            "the fit of `gangline trace fit-runtime`": (durations(fit, trace), [fit.options()]),
+            "the same, costs by model, in `[runtime]`": (
+                durations(by_model, trace),
+                [{"runtime": quiet}],
+            ),
+            "the same with noise, mean of 10 seeds": (
+                durations(by_model, trace),
+                [{"runtime": table, "seed": seed} for seed in SEEDS],
+            ),
+            "the same job under the other policy": (seen, [{}]),
+        }
+        for words, (times, options) in given.items():
+            with_times = trace.table.set_column(place, "duration_s", pa.array(times))
+            jobs = gl.Trace.from_arrow(with_times)
+            chosen = {"params": {policy: AS_THERE[policy]}}
+            table_of = folder / "muri" / f"{policy}.csv"
+            each = [
+                errors(one.layers["prediction"])
+                for more in options
+                for one in muri(folder, policy, table_of, jobs, **chosen, **more)
+            ]
+            mean = {name: float(np.mean([one[name] for one in each])) for name in each[0]}
+            found.append({"policy": policy, "given": words, **mean})
     return found
+
+
+def durations(fit: gl.RuntimeFit, trace: gl.Trace) -> Any:
+    """Return the durations multiplied by the fitted factors."""
+    return fit.apply(trace).numbers("duration_s")
 
 
 def fitted(folder: Path) -> list[list[str]]:
     """Return what is fitted to Muri's Tiresias: the costs, and the extreme factors."""
-    muri = folder / "muri"
-    fit = gl.fit_runtime(str(muri / "trace.csv"), muri / "tiresias.csv", columns=MURI)
+    where = folder / "muri"
+    fit = gl.fit_runtime(str(where / "trace.csv"), where / "tiresias.csv", columns=MURI)
     by_size = sorted(fit.factors, key=lambda name: fit.factors[name].value)
     ends = {f"factor: {name}" for name in (by_size[0], by_size[-2], by_size[-1])}
     return [row for row in fit.rows() if not row[0].startswith("factor") or row[0] in ends]
 
 
-def rows(measured: dict[str, gl.Validation]) -> list[dict[str, Any]]:
-    """Return a row per testbed, policy and layer."""
+def rows(measured: dict[tuple[str, str], gl.Validation]) -> list[dict[str, Any]]:
+    """Return a row per testbed, policy, what differs from the defaults, and layer."""
     return [
         {
             "testbed": testbed,
             "policy": one.policy.partition("(")[0],
+            "how": how,
             "layer": layer,
             "jobs": len(one.job_ids),
             **{key: pair.error for key, pair in found.measures.items()},
@@ -171,7 +233,7 @@ def rows(measured: dict[str, gl.Validation]) -> list[dict[str, Any]]:
                 for kind, groups in found.groups.items()
             },
         }
-        for testbed, validation in measured.items()
+        for (testbed, how), validation in measured.items()
         for one in validation
         for layer, found in one.layers.items()
     ]
@@ -189,7 +251,8 @@ def short(value: Any) -> Any:
 def json_of(folder: Path) -> str:
     """Return the content of the file, a row per line, so that a difference can be read."""
     parts: dict[str, list[Any]] = {"rows": rows(measure(folder)), "varied": varied(folder),
-             "transferred": transferred(folder), "fit": fitted(folder)}  # fmt: skip
+             "leases": leases(folder), "transferred": transferred(folder),
+             "fit": fitted(folder)}  # fmt: skip
     lists = (
         f'"{name}": [\n' + ",\n".join(json.dumps(short(row)) for row in of) + "\n]"
         for name, of in parts.items()

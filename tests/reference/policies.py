@@ -274,7 +274,15 @@ class Repack(Policy):
     defaults: ClassVar[dict[str, Any]] = placement.DEFAULTS | {
         "estimate_error": 0.0,
         "preempt_min_run_s": 0.0,
+        "period_s": 0.0,
     }
+
+    def __init__(self, ref: Reference, name: str, params: dict[str, Any]) -> None:
+        super().__init__(ref, name, params)
+        if self.p["period_s"] < 0:
+            raise PolicyError("period_s < 0", field="period_s", value=self.p["period_s"])
+        if self.p["period_s"] > 0:  # decides at boundaries only; time alone changes nothing
+            self.round_ns, self.wake_on = to_ns(self.p["period_s"]), frozenset({"round"})
 
     def begin(self) -> None:
         super().begin()
@@ -306,7 +314,13 @@ class Repack(Policy):
         self.refresh()
         active = [j for j in self.ref.jobs if j.active]
         active.sort(key=lambda j: (not self.is_protected(j), self.key(j)))
-        return repack(self, active)
+        plan = repack(self, active)
+        plan.steady = self.round_ns is not None
+        self.decided(plan)
+        return plan
+
+    def decided(self, plan: Plan) -> None:
+        """Look at the plan that is about to be carried out."""
 
     def timers(self) -> dict[Tag, int] | None:
         found: dict[Tag, int] = {}
@@ -375,8 +389,13 @@ class Las(Repack):
         "promote_knob": 0.0,
         "las_time": False,
         "preempt_min_run_s": 0.0,
+        "period_s": 0.0,
     }
-    las_only: ClassVar[dict[str, Any]] = {"discretised": True, "las_quantum": 600}
+    las_only: ClassVar[dict[str, Any]] = {
+        "discretised": True,
+        "las_quantum": 600,
+        "running_first": False,
+    }
     gittins_only: ClassVar[dict[str, Any]] = {"distribution": None, "delta": 3250}
 
     def __init__(self, ref: Reference, name: str, params: dict[str, Any]) -> None:
@@ -401,6 +420,9 @@ class Las(Repack):
         self.limits = [to_ns(x) for x in self.p["limits"]]
         self.queued = self.gittins or self.p["discretised"]
         self.queue = {j.index: 0 for j in self.ref.jobs}
+        self.lists: list[list[int]] | None = None  # the queues as lists of jobs, in order
+        if self.queued and self.p.get("running_first"):
+            self.lists = [[] for _ in range(len(self.limits) + 1)]
         self.offset = {j.index: 0 for j in self.ref.jobs}  # the progress at the last promotion
         if self.gittins:
             self.delta = to_ns(self.p["delta"])
@@ -427,11 +449,43 @@ class Las(Repack):
         if not self.queued or k == 0 or job.status != "waiting" or self.queue[job.index] == 0:
             return None
         assert job.last_stop is not None
-        return job.last_stop + nearest(k * self.executed(job))
+        stop = job.last_stop
+        if self.round_ns is not None:  # it learns of a failure at its next decision
+            stop = -(-stop // self.round_ns) * self.round_ns
+        return stop + nearest(k * self.executed(job))
+
+    def running_first(self, running: set[int]) -> None:
+        """Move the running jobs of each list before the others; both keep their order."""
+        assert self.lists is not None
+        self.lists = [sorted(jobs, key=lambda i: i not in running) for jobs in self.lists]
+
+    def decided(self, plan: Plan) -> None:
+        if self.lists is None:
+            return
+        running = {job.index for job in self.ref.running()}
+        for action in plan.actions:
+            (running.discard if isinstance(action, Preempt) else running.add)(action.job)
+        self.running_first(running)
 
     def refresh(self) -> None:
         if not self.queued:
             return
+        if self.lists is None:
+            self.move_queues()
+            return
+        active = {j.index: j for j in self.ref.jobs if j.active}
+        self.lists = [[i for i in jobs if i in active] for jobs in self.lists]
+        self.running_first({job.index for job in self.ref.running()})  # a failure may stop jobs
+        known = {i for jobs in self.lists for i in jobs}
+        before = dict(self.queue)
+        self.lists[0] += sorted(set(active) - known)
+        self.move_queues()
+        for i in sorted(active):
+            if self.queue[i] != before[i]:
+                self.lists[before[i]].remove(i)
+                self.lists[self.queue[i]].append(i)
+
+    def move_queues(self) -> None:
         for job in [j for j in self.ref.jobs if j.active]:
             i = job.index
             while self.queue[i] < len(self.limits) and (
@@ -462,6 +516,8 @@ class Las(Repack):
     def key(self, job: Job) -> Key:
         if not self.queued:
             return (self.continuous(job), job.arrival, job.index)
+        if self.lists is not None:
+            return (self.queue[job.index], self.lists[self.queue[job.index]].index(job.index))
         start = (1, 0) if job.first_start is None else (0, job.first_start)
         place = (start, job.arrival, job.index)
         if self.gittins:

@@ -191,7 +191,34 @@ class TraceBeside(TraceReading):
 
 @Parameter(name="*")
 @dataclass(frozen=True, kw_only=True)
-class World:
+class Overheads:
+    """What starts and stops cost.
+
+    Parameters
+    ----------
+    restart_s
+        Seconds without progress after a restart or move; default 0.
+    first_start_s
+        Seconds without progress after the first start; default 0.
+    checkpoint_interval_s
+        Seconds of progress between checkpoints, to which a stopped job falls back; by default a
+        stop loses no work.
+    """
+
+    restart_s: float | None = None
+    first_start_s: float | None = None
+    checkpoint_interval_s: float | None = None
+
+    @property
+    def costs(self) -> dict[str, float | None]:
+        """The costs as options of a run."""
+        names = ("restart_s", "first_start_s", "checkpoint_interval_s")
+        return {name: getattr(self, name) for name in names}
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
+class World(Overheads):
     """Options common to all runs.
 
     Parameters
@@ -200,13 +227,6 @@ class World:
         A file, or a generator such as synth:philly?jobs=10000&seed=1.
     cluster
         A TOML file, a list of servers, a preset, or 8x8xA100 (8 servers of 8).
-    restart_s
-        Seconds without progress after a restart or move; default 0.
-    first_start_s
-        Seconds without progress after the first start; default 0.
-    checkpoint_interval_s
-        Seconds of progress between checkpoints, to which a stopped job falls back; by default a
-        stop loses no work.
     count_arrivals
         FROM,TO such as 2d,9d: measure the jobs that arrive then; all jobs are run.
     estimate_default_s
@@ -215,9 +235,6 @@ class World:
 
     trace: Jobs
     cluster: Lab
-    restart_s: float | None = None
-    first_start_s: float | None = None
-    checkpoint_interval_s: float | None = None
     count_arrivals: str | None = None
     estimate_default_s: float | None = None
 
@@ -228,12 +245,7 @@ class World:
     @property
     def options(self) -> dict[str, Any]:
         """The options of the run."""
-        found = {
-            "restart_s": self.restart_s,
-            "first_start_s": self.first_start_s,
-            "checkpoint_interval_s": self.checkpoint_interval_s,
-            "count_arrivals": self.count_arrivals,
-        }
+        found: dict[str, Any] = {**self.costs, "count_arrivals": self.count_arrivals}
         if self.estimate_default_s is not None:
             found["estimate_default_s"] = self.estimate_default_s
         return found

@@ -14,6 +14,7 @@ from gangline.cli._inputs import (
     Lab,
     MaybeNames,
     MaybeWhole,
+    Overheads,
     Settings,
     TraceChoice,
 )
@@ -42,8 +43,7 @@ def advise(
     price: Annotated[list[str] | None, Parameter(negative="")] = None,
     base: str | None = None,
     settings: Settings = None,
-    restart_s: float | None = None,
-    first_start_s: float | None = None,
+    overheads: Overheads | None = None,
     tolerance_s: Annotated[float, Parameter(name="--tolerance-s")] = 60.0,
     workers: MaybeWhole = None,
     out: Path = Path("advice"),
@@ -68,10 +68,8 @@ def advise(
         The policy that others are compared with; default: the nearest to the log.
     settings
         POLICY.KEY=VALUE, or KEY=VALUE for every policy that has the key; repeatable.
-    restart_s
-        Seconds without progress after a restart or move; default 0.
-    first_start_s
-        Seconds without progress after the first start; default 0.
+    overheads
+        What starts and stops cost.
     tolerance_s
         As for validate: waits up to five times this are short in the calibration.
     workers
@@ -97,8 +95,7 @@ def advise(
         servers=sizes,
         price=prices,
         base=base,
-        restart_s=restart_s,
-        first_start_s=first_start_s,
+        **(overheads or Overheads()).costs,
         tolerance_s=tolerance_s,
         workers=workers,
         progress=True,

@@ -14,6 +14,7 @@ from gangline.cli._inputs import (
     Lab,
     MaybeJobs,
     MaybeWhole,
+    Overheads,
     Settings,
     TraceChoice,
     Whole,
@@ -37,7 +38,7 @@ def eta(
     draws: Whole = 100,
     level: float = 0.8,
     seed: Whole = 0,
-    restart_s: float | None = None,
+    overheads: Overheads | None = None,
     job: str | None = None,
     workers: MaybeWhole = None,
     json: Json = False,
@@ -72,8 +73,8 @@ def eta(
         Probability with which an interval contains the start.
     seed
         Seed of the draws.
-    restart_s
-        Seconds without progress after a restart or move; default 0.
+    overheads
+        What starts and stops cost.
     job
         Show this job alone.
     workers
@@ -98,7 +99,7 @@ def eta(
         draws=draws,
         level=level,
         seed=seed,
-        restart_s=restart_s,
+        **(overheads or Overheads()).costs,
         **tables,
         workers=workers,
         progress=True,

@@ -17,6 +17,7 @@ from gangline.cli._inputs import (
     MaybeLab,
     MaybePolicy,
     MaybeWhole,
+    Overheads,
     Settings,
     TraceChoice,
 )
@@ -68,9 +69,7 @@ def run(
     policy: MaybePolicy = None,
     settings: Settings = None,
     seed: MaybeWhole = None,
-    restart_s: float | None = None,
-    first_start_s: float | None = None,
-    checkpoint_interval_s: float | None = None,
+    overheads: Overheads | None = None,
     count_arrivals: str | None = None,
     estimates: str | None = None,
     estimate_default_s: float | None = None,
@@ -98,13 +97,8 @@ def run(
         cluster; repeatable.
     seed
         Seed of every random draw; default 0.
-    restart_s
-        Seconds without progress after a restart or move; default 0.
-    first_start_s
-        Seconds without progress after the first start; default 0.
-    checkpoint_interval_s
-        Seconds of progress between checkpoints, to which a stopped job falls back; by default a
-        stop loses no work.
+    overheads
+        What starts and stops cost.
     count_arrivals
         FROM,TO such as 2d,9d: measure the jobs that arrive then; all jobs are run.
     estimates
@@ -126,9 +120,7 @@ def run(
     kept = kept or Kept()
     options = {
         "seed": seed,
-        "restart_s": restart_s,
-        "first_start_s": first_start_s,
-        "checkpoint_interval_s": checkpoint_interval_s,
+        **(overheads or Overheads()).costs,
         "count_arrivals": count_arrivals,
         "estimates": estimates,
         "estimate_default_s": estimate_default_s,

@@ -327,6 +327,9 @@ class Srtf(PolicyConfig):
     preempt_min_run_s : float, >= 0
         Minimum run time after each start before a job may be preempted; under a placement rule that
         may refuse a gang, 0 or longer than every restart overhead. In seconds.
+    period_s : float, >= 0
+        Time between two decisions, which are made at its multiples; 0 = a decision at every event.
+        In seconds.
 
     Other parameters are those of `PolicyConfig`.
 
@@ -340,6 +343,7 @@ class Srtf(PolicyConfig):
 
     estimate_error: float = 0.0
     preempt_min_run_s: float = 0.0
+    period_s: float = 0.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -355,6 +359,9 @@ class Srsf(PolicyConfig):
     preempt_min_run_s : float, >= 0
         Minimum run time after each start before a job may be preempted; under a placement rule that
         may refuse a gang, 0 or longer than every restart overhead. In seconds.
+    period_s : float, >= 0
+        Time between two decisions, which are made at its multiples; 0 = a decision at every event.
+        In seconds.
 
     Other parameters are those of `PolicyConfig`.
 
@@ -368,6 +375,7 @@ class Srsf(PolicyConfig):
 
     estimate_error: float = 0.0
     preempt_min_run_s: float = 0.0
+    period_s: float = 0.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -385,6 +393,9 @@ class Las(PolicyConfig):
         the first queue; 0 = never.
     las_time : bool
         Whether attained service counts seconds instead of GPU-seconds.
+    running_first : bool
+        Whether, within a queue, running jobs come before waiting ones, as in public code; false =
+        by first start.
     discretised : bool
         Whether jobs are ordered by queues; false = by attained service.
     las_quantum : float, >= 0
@@ -393,6 +404,9 @@ class Las(PolicyConfig):
     preempt_min_run_s : float, >= 0
         Minimum run time after each start before a job may be preempted; under a placement rule that
         may refuse a gang, 0 or longer than every restart overhead. In seconds.
+    period_s : float, >= 0
+        Time between two decisions, which are made at its multiples; 0 = a decision at every event.
+        In seconds.
 
     Other parameters are those of `PolicyConfig`.
 
@@ -407,9 +421,11 @@ class Las(PolicyConfig):
     limits: tuple[float, ...] = (3250.0, 7200.0)
     promote_knob: float = 0.0
     las_time: bool = False
+    running_first: bool = False
     discretised: bool = True
     las_quantum: float = 600.0
     preempt_min_run_s: float = 0.0
+    period_s: float = 0.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -436,6 +452,9 @@ class Gittins(PolicyConfig):
     preempt_min_run_s : float, >= 0
         Minimum run time after each start before a job may be preempted; under a placement rule that
         may refuse a gang, 0 or longer than every restart overhead. In seconds.
+    period_s : float, >= 0
+        Time between two decisions, which are made at its multiples; 0 = a decision at every event.
+        In seconds.
 
     Other parameters are those of `PolicyConfig`.
 
@@ -453,6 +472,7 @@ class Gittins(PolicyConfig):
     delta: float = 3250.0
     distribution: tuple[float, ...] | None = None
     preempt_min_run_s: float = 0.0
+    period_s: float = 0.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -470,6 +490,9 @@ class Tiresias(PolicyConfig):
         the first queue; 0 = never.
     las_time : bool
         Whether attained service counts seconds instead of GPU-seconds.
+    running_first : bool
+        Whether, within a queue, running jobs come before waiting ones, as in public code; false =
+        by first start.
     discretised : bool
         Whether jobs are ordered by queues; false = by attained service.
     las_quantum : float, >= 0
@@ -478,6 +501,9 @@ class Tiresias(PolicyConfig):
     preempt_min_run_s : float, >= 0
         Minimum run time after each start before a job may be preempted; under a placement rule that
         may refuse a gang, 0 or longer than every restart overhead. In seconds.
+    period_s : float, >= 0
+        Time between two decisions, which are made at its multiples; 0 = a decision at every event.
+        In seconds.
 
     Other parameters are those of `PolicyConfig`; `placement` is skew.
 
@@ -493,9 +519,11 @@ class Tiresias(PolicyConfig):
     limits: tuple[float, ...] = (3250.0, 7200.0)
     promote_knob: float = 0.0
     las_time: bool = False
+    running_first: bool = False
     discretised: bool = True
     las_quantum: float = 600.0
     preempt_min_run_s: float = 0.0
+    period_s: float = 0.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -522,6 +550,9 @@ class TiresiasGittins(PolicyConfig):
     preempt_min_run_s : float, >= 0
         Minimum run time after each start before a job may be preempted; under a placement rule that
         may refuse a gang, 0 or longer than every restart overhead. In seconds.
+    period_s : float, >= 0
+        Time between two decisions, which are made at its multiples; 0 = a decision at every event.
+        In seconds.
 
     Other parameters are those of `PolicyConfig`; `placement` is skew.
 
@@ -540,6 +571,7 @@ class TiresiasGittins(PolicyConfig):
     delta: float = 3250.0
     distribution: tuple[float, ...] | None = None
     preempt_min_run_s: float = 0.0
+    period_s: float = 0.0
 
 
 @dataclass(frozen=True, kw_only=True)

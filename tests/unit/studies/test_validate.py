@@ -483,6 +483,20 @@ class TestRunTimes:
         fit = gl.fit_runtime(gl.Trace.from_arrow(rows), pa.table(table))
         assert ("factor: x, 1 GPU", "first start") in fit.alike
 
+    def test_a_cost_that_the_jobs_do_not_show_is_noted(self) -> None:
+        trace, table = runs(60)
+        free = np.array(table["run_s"]) - 30.0 * (np.array(table["starts"]) - 1)
+        noise = 0.1 * np.random.default_rng(1).standard_normal(60) * trace.numbers("duration_s")
+        fit = gl.fit_runtime(trace, pa.table({**table, "run_s": free + noise}))
+        assert fit.restart_s is not None
+        assert fit.restart_s.low < 0.0 < fit.restart_s.high
+        (note,) = (note for note in fit.notes if note.startswith("restart: "))
+        assert note.startswith("restart: the interval reaches down to 0")
+        paid = gl.fit_runtime(trace, pa.table({**table, "run_s": free + 100.0 + noise}))
+        assert paid.start_s is not None
+        assert paid.start_s.low > 0.0
+        assert not any(note.startswith("first start") for note in paid.notes)
+
     def test_too_few_jobs(self, snapshot: Snapshot) -> None:
         trace, table = runs(4)
         with refused(gl.TraceError, snapshot):

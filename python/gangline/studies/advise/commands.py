@@ -18,7 +18,6 @@ __all__ = ["LOG", "Typed", "cluster_file"]
 
 LOG = "jobs.parquet"
 """The log in the folder of an advice."""
-_FLAGS = {"restart_s": "--restart-s", "first_start_s": "--first-start-s"}
 
 
 def cluster_file(servers: int | str) -> str:
@@ -68,7 +67,7 @@ class Typed:
             for key, value in _changed(one).items():
                 words += ["--set", f"{one.python or one.name}.{key}={toml.inline(value)}"]
         for name, value in self._facts.run_options.items():
-            words += [_FLAGS[name], f"{value:.15g}"]
+            words += [f"--{name.replace('_', '-')}", f"{value:.15g}"]
         return shlex.join([*words, "--on-infeasible", "drop"])
 
     def _cluster(self, servers: int) -> str:

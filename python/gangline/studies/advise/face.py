@@ -29,6 +29,7 @@ class AdviseOptions(TypedDict, total=False):
 
     restart_s: float | None
     first_start_s: float | None
+    checkpoint_interval_s: float | None
 
 
 def advise(
@@ -76,7 +77,7 @@ def advise(
     progress : bool
         Show the number of finished runs.
     **options
-        restart_s and first_start_s, as for `gangline.simulate`.
+        restart_s, first_start_s and checkpoint_interval_s, as for `gangline.simulate`.
 
     Returns
     -------

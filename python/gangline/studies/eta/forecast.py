@@ -58,6 +58,8 @@ def eta(
     seed: int = 0,
     params: Mapping[str, object] | None = None,
     restart_s: float | None = None,
+    first_start_s: float | None = None,
+    checkpoint_interval_s: float | None = None,
     sharing: SharingOptions | None = None,
     runtime: RuntimeOptions | None = None,
     workers: int | None = None,
@@ -97,7 +99,7 @@ def eta(
         Seed of the draws.
     params : mapping, optional
         Parameters of a policy given by name.
-    restart_s : float, optional
+    restart_s, first_start_s, checkpoint_interval_s : float, optional
         As for `gangline.simulate`.
     sharing, runtime : mapping, optional
         As for `gangline.simulate`.
@@ -173,7 +175,9 @@ def eta(
     worlds = Worlds(at_once + 1)
     world = _World(now, rows, elapsed, _round_s(chosen.policy, chosen.params), _passes_s(chosen))
     options: dict[str, Any] = {
-        "restart_s": restart_s, "on_infeasible": "drop", "seed": seed, "timeline": "off",
+        "restart_s": restart_s, "first_start_s": first_start_s,
+        "checkpoint_interval_s": checkpoint_interval_s,
+        "on_infeasible": "drop", "seed": seed, "timeline": "off",
     }  # fmt: skip
     if chosen.reads_durations and not chosen.params.get("estimate_error"):
         options["estimates"] = "table"  # a scheduler knows limits, and no run times

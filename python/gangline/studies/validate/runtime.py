@@ -287,6 +287,12 @@ def _fitted(
         for name, v, e in zip(names, values / size, error, strict=True)
     }
 
+    notes += [
+        f"{name}: the interval reaches down to 0 or below, so these jobs do not show such a cost"
+        for name, one in found.items()
+        if not name.startswith("factor") and one.low <= 0.0
+    ]
+
     def by_model(words: str) -> dict[str, Estimate]:
         costs = {model: found.get(_cost(words, model)) for model in models if model != ALL}
         return {model: one for model, one in costs.items() if one is not None}

@@ -64,6 +64,7 @@
 //! ```
 
 mod owners;
+mod periodic;
 mod pick;
 mod places;
 mod queues;
@@ -76,6 +77,7 @@ pub(crate) mod why;
 
 pub(crate) use owners::Owners;
 pub use owners::QueueBy;
+pub(crate) use periodic::Periodic;
 pub use pick::GpuPick;
 pub use places::{Classes, DemandClass, Places, TypeList};
 pub use queues::ByClass;

@@ -9,3 +9,7 @@ pub(super) const ESTIMATE_ERROR: ParamSpec = number("estimate_error", ParamKind:
 pub(super) const MIN_RUN: ParamSpec = number("preempt_min_run_s", ParamKind::AtLeast(0.0), 0.0).unit("s").doc("minimum run time after each start before a job may be preempted; under a placement rule that may \
      refuse a gang, 0 or longer than every restart overhead")
 .outlasting_restarts();
+/// Time between two decisions.
+pub(super) const PERIOD: ParamSpec = number("period_s", ParamKind::AtLeast(0.0), 0.0)
+    .unit("s")
+    .doc("time between two decisions, which are made at its multiples; 0 = a decision at every event");

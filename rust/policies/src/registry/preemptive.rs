@@ -1,8 +1,9 @@
 //! Registry entries of policies that preempt: shortest remaining time first, attained service.
 
-use super::parameters::{ESTIMATE_ERROR, MIN_RUN};
+use super::parameters::{ESTIMATE_ERROR, MIN_RUN, PERIOD};
 use super::{PolicyInfo, Stops, seen};
 use crate::baselines::ShortestRemaining;
+use crate::kit::Periodic;
 use crate::params::{ParamDefault, ParamKind, ParamReader, ParamSpec, flag, number, spec};
 use crate::place::{PlacementParams, Rule};
 use crate::preempt::Protection;
@@ -23,14 +24,18 @@ const KNOB: ParamSpec = number("promote_knob", ParamKind::AtLeast(0.0), 0.0).doc
 const LAS_TIME: ParamSpec =
     flag("las_time", false).doc("whether attained service counts seconds instead of GPU-seconds");
 
-const REMAINING: &[ParamSpec] = &[ESTIMATE_ERROR, MIN_RUN];
+const REMAINING: &[ParamSpec] = &[ESTIMATE_ERROR, MIN_RUN, PERIOD];
 const LAS: &[ParamSpec] = &[
     LIMITS,
     KNOB,
     LAS_TIME,
+    flag("running_first", false).doc(
+        "whether, within a queue, running jobs come before waiting ones, as in public code; false = by first start",
+    ),
     flag("discretised", true).doc("whether jobs are ordered by queues; false = by attained service"),
     number("las_quantum", ParamKind::AtLeast(0.0), 600.0).unit("GPU-s per GPU").doc("with discretised = false: lead in attained service that a waiting job needs before it preempts"),
     MIN_RUN,
+    PERIOD,
 ];
 const GITTINS: &[ParamSpec] = &[
     LIMITS,
@@ -46,6 +51,7 @@ const GITTINS: &[ParamSpec] = &[
          distribution",
         ),
     MIN_RUN,
+    PERIOD,
 ];
 
 const OF_QUEUES: &str = "classic";
@@ -134,19 +140,17 @@ fn shortest_remaining(
 ) -> Result<Box<dyn Policy>, PolicyError> {
     let protection = Protection::read(params)?;
     let placement = PlacementParams::read(params);
-    Ok(Box::new(ShortestRemaining::new(
-        by_service,
-        placement,
-        seen(params),
-        protection,
-    )))
+    let policy = ShortestRemaining::new(by_service, placement, seen(params), protection);
+    Ok(Periodic::of(Box::new(policy), params.span("period_s")?))
 }
 
 fn las(params: &ParamReader) -> Result<Box<dyn Policy>, PolicyError> {
     let placement = PlacementParams::read(params);
     let queued = QueuedParams::read(params, false)?;
+    let period = params.span("period_s")?;
     if params.flag("discretised") {
-        return Ok(Box::new(QueuedService::new(queued, placement)));
+        let policy = QueuedService::new(queued, placement);
+        return Ok(Periodic::of(Box::new(policy), period));
     }
     let quantum = params.gpu_ns("las_quantum", params.number("las_quantum"))?;
     let QueuedParams {
@@ -154,13 +158,13 @@ fn las(params: &ParamReader) -> Result<Box<dyn Policy>, PolicyError> {
         protection,
         ..
     } = queued;
-    Ok(Box::new(ContinuousLas::new(
-        quantum, is_time, protection, placement,
-    )))
+    let policy = ContinuousLas::new(quantum, is_time, protection, placement);
+    Ok(Periodic::of(Box::new(policy), period))
 }
 
 fn gittins(params: &ParamReader) -> Result<Box<dyn Policy>, PolicyError> {
     let placement = PlacementParams::read(params);
     let queued = QueuedParams::read(params, true)?;
-    Ok(Box::new(QueuedService::new(queued, placement)))
+    let policy = QueuedService::new(queued, placement);
+    Ok(Periodic::of(Box::new(policy), params.span("period_s")?))
 }

@@ -10,6 +10,7 @@
 
 mod continuous;
 mod gittins;
+mod line;
 mod queues;
 
 pub(crate) use continuous::ContinuousLas;

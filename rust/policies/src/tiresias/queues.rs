@@ -1,10 +1,11 @@
 //! `las` in its discretised form and `gittins`: queues by attained service, with preemption.
 //!
-//! A job's key is (protection, queue, rank of its index, first start). It changes only at known instants: when a
-//! limit of its queue is reached, its index changes, its protection ends, or it is promoted. Each job has one timer
-//! for the earliest of these.
+//! A job's key is (protection, queue, rank of its index, first start or position). It changes only at known instants:
+//! when a limit of its queue is reached, its index changes, its protection ends, it is promoted, or, with positions, it
+//! starts or stops. Each job has one timer for the earliest of the others.
 
 use super::GittinsIndex;
+use super::line::Line;
 use crate::kit::JobTimers;
 use crate::kit::why::{NO_PLACE, OUTRANKED};
 use crate::params::ParamReader;
@@ -33,6 +34,8 @@ pub(crate) struct QueuedParams {
     pub is_time: bool,
     /// Time after a start or move during which a job may not be preempted.
     pub protection: Protection,
+    /// Whether the running jobs of a queue come before its waiting ones.
+    pub running_first: bool,
     /// Quantum of the Gittins index; `None` = no index (LAS).
     pub delta: Option<i128>,
     /// Services from which the index is computed; `None` = those of the trace.
@@ -64,6 +67,7 @@ impl QueuedParams {
             promote_knob: params.number("promote_knob"),
             is_time: params.flag("las_time"),
             protection: Protection::read(params)?,
+            running_first: !has_index && params.flag("running_first"),
             delta: delta.transpose()?.map(|delta| delta.max(1)),
             distribution,
         })
@@ -82,6 +86,8 @@ pub(crate) struct QueuedService {
     promoted_at: Vec<i64>,
     /// Last stop of waiting jobs; empty without promotion.
     last_stop: Vec<SimTime>,
+    /// Positions within the queues; `None` = by first start.
+    line: Option<Line>,
     demotions: u64,
     promotions: u64,
 }
@@ -89,14 +95,20 @@ pub(crate) struct QueuedService {
 impl QueuedService {
     /// The policy with a placement rule.
     pub(crate) fn new(params: QueuedParams, placement: PlacementParams) -> Self {
+        let measure = if params.running_first {
+            Measure::Fixed
+        } else {
+            Measure::FirstStart
+        };
         Self {
             params,
             index: None,
-            pass: Pass::new(placement, Measure::FirstStart),
+            pass: Pass::new(placement, measure),
             timers: JobTimers::new(0),
             queue: Vec::new(),
             promoted_at: Vec::new(),
             last_stop: Vec::new(),
+            line: None,
             demotions: 0,
             promotions: 0,
         }
@@ -134,9 +146,10 @@ impl QueuedService {
     fn key(&self, job: JobId, rank: u32, first_start: i64, is_open: bool) -> Key {
         let queue = u64::from(self.queue[job.index()]);
         let open = if is_open { OPEN } else { 0 };
+        let line = self.line.as_ref();
         Key {
             lead: open | queue << 32 | u64::from(rank),
-            main: first_start,
+            main: line.map_or(first_start, |line| line.position(job)),
             job: job.0,
         }
     }
@@ -148,6 +161,7 @@ impl QueuedService {
     /// Moves a job down while its service exceeds its queue's limit.
     fn demote(&mut self, job: JobId, attained: i128) {
         let queue = &mut self.queue[job.index()];
+        let before = *queue;
         while self
             .params
             .limits
@@ -156,6 +170,11 @@ impl QueuedService {
         {
             *queue += 1;
             self.demotions += 1;
+        }
+        if *queue != before
+            && let Some(line) = &mut self.line
+        {
+            line.changed.push(job);
         }
     }
 
@@ -208,12 +227,17 @@ impl QueuedService {
         let run = view.run(job).expect("a running job");
         let attained = self.attained(view, job);
         self.demote(job, attained);
-        let is_open = run.started + self.params.protection.span <= view.now();
+        self.rekey(view, job, run.started);
+        let since = view.now().max(run.only().progress_start);
+        self.arm(view, job, run.started, since);
+    }
+
+    /// Gives the pass the present key of a running job.
+    fn rekey(&mut self, view: &ClusterView<'_>, job: JobId, started: SimTime) {
+        let is_open = started + self.params.protection.span <= view.now();
         let rank = self.rank(view, job);
         let key = self.key(job, rank, Self::first_start(view, job), is_open);
         self.pass.rekey(key);
-        let since = view.now().max(run.only().progress_start);
-        self.arm(view, job, run.started, since);
     }
 
     /// Handles the timer of a waiting job: it returns to the first queue.
@@ -221,6 +245,9 @@ impl QueuedService {
         self.queue[job.index()] = 0;
         self.promoted_at[job.index()] = view.executed(job).0;
         self.promotions += 1;
+        if let Some(line) = &mut self.line {
+            line.changed.push(job);
+        }
         self.wait(view, job);
     }
 
@@ -228,6 +255,9 @@ impl QueuedService {
         for &job in &changes.finished {
             self.pass.leave(job);
             self.timers.clear(job);
+        }
+        if let Some(line) = &mut self.line {
+            line.stop(changes.requeued.clone());
         }
         for &job in &changes.requeued {
             self.pass.leave(job);
@@ -238,6 +268,9 @@ impl QueuedService {
         }
         self.pass.servers_changed(view, changes);
         for &job in &changes.arrived {
+            if let Some(line) = &mut self.line {
+                line.join(job);
+            }
             let rank = self.rank(view, job);
             let key = self.key(job, rank, NEVER_STARTED, true);
             self.pass.wait(key);
@@ -249,6 +282,44 @@ impl QueuedService {
                 self.promote(view, job);
             }
         }
+        if self.line.is_some() {
+            self.join_queues(view);
+        }
+    }
+
+    /// Puts the jobs that have changed queues behind all others of their new ones.
+    fn join_queues(&mut self, view: &ClusterView<'_>) {
+        let line = self.line.as_mut().expect("positions");
+        let changed = line.join_changed();
+        for job in changed {
+            if let Some(run) = view.run(job) {
+                self.rekey(view, job, run.started);
+            } else {
+                self.wait(view, job);
+            }
+        }
+    }
+
+    /// Moves the jobs that run after the plan before the waiting jobs of their queues.
+    fn settle(&mut self, view: &ClusterView<'_>, plan: &Plan<'_>) {
+        let line = self.line.as_mut().expect("positions");
+        let (mut stopped, mut running) = (Vec::new(), Vec::new());
+        for action in plan.actions() {
+            if action.verb == Verb::Preempt {
+                stopped.push(action.job);
+            } else {
+                running.push(action.job);
+            }
+        }
+        let mut kept = std::mem::take(&mut line.changed);
+        kept.retain(|job| self.pass.is_running(*job) && !running.contains(job));
+        running.extend(&kept);
+        line.run(running);
+        line.stop(stopped);
+        for job in kept {
+            let run = view.run(job).expect("a running job");
+            self.rekey(view, job, run.started);
+        }
     }
 
     fn note_stop(&mut self, view: &ClusterView<'_>, job: JobId) {
@@ -259,6 +330,9 @@ impl QueuedService {
 
     /// Updates keys and timers of the jobs that the plan starts, moves and stops.
     fn follow_up(&mut self, view: &ClusterView<'_>, plan: &Plan<'_>) {
+        if self.line.is_some() {
+            self.settle(view, plan);
+        }
         let now = view.now();
         let is_open = self.params.protection.span == SimSpan::ZERO;
         for action in plan.actions() {
@@ -308,6 +382,7 @@ impl Policy for QueuedService {
         let jobs = view.jobs().len();
         self.timers = JobTimers::new(jobs);
         self.queue = vec![0; jobs];
+        self.line = self.params.running_first.then(|| Line::new(jobs));
         if self.promotes() {
             self.promoted_at = vec![0; jobs];
             self.last_stop = vec![SimTime::ZERO; jobs];

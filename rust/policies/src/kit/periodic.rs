@@ -1,0 +1,63 @@
+//! A policy that decides only at multiples of a period.
+
+use gangline_engine::{
+    Cause, Changes, ClusterView, Next, Plan, Policy, PolicyError, PolicyTraits, Reason, WakeOn,
+};
+use gangline_model::{JobId, SimSpan};
+
+/// Asks another policy only at multiples of a period. All changes since the last decision reach it then.
+pub(crate) struct Periodic {
+    policy: Box<dyn Policy>,
+    period: SimSpan,
+}
+
+impl Periodic {
+    /// The policy itself if the period is 0.
+    pub(crate) fn of(policy: Box<dyn Policy>, period: SimSpan) -> Box<dyn Policy> {
+        if period == SimSpan::ZERO {
+            return policy;
+        }
+        Box::new(Self { policy, period })
+    }
+}
+
+impl Policy for Periodic {
+    fn traits(&self) -> PolicyTraits {
+        PolicyTraits {
+            wake_on: WakeOn::ROUND,
+            round: Some(self.period),
+            ..self.policy.traits()
+        }
+    }
+
+    fn start(
+        &mut self,
+        view: &ClusterView<'_>,
+        plan: &mut Plan<'_>,
+    ) -> Result<Vec<JobId>, PolicyError> {
+        self.policy.start(view, plan)
+    }
+
+    fn decide(
+        &mut self,
+        view: &ClusterView<'_>,
+        changes: &Changes,
+        plan: &mut Plan<'_>,
+    ) -> Result<Next, PolicyError> {
+        self.policy.decide(view, changes, plan)?;
+        // a policy of events changes nothing until the next event, its timers included
+        Ok(Next::Steady)
+    }
+
+    fn why(&self, view: &ClusterView<'_>, job: JobId) -> Option<Cause> {
+        self.policy.why(view, job)
+    }
+
+    fn reasons(&self) -> Vec<&'static Reason> {
+        self.policy.reasons()
+    }
+
+    fn counters(&self) -> Vec<(&'static str, u64)> {
+        self.policy.counters()
+    }
+}

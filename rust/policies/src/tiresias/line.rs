@@ -1,0 +1,77 @@
+//! Order within queues in which running jobs come first, as in public code of Tiresias.
+
+use gangline_model::JobId;
+
+/// Positions from here on are those of jobs that do not run since they joined their queue or stopped.
+const BEHIND: i64 = i64::MIN / 2;
+
+/// Positions of jobs, to be compared within a queue: the running ones, then those that have stopped, the last first,
+/// then those that have not run since they joined the queue.
+#[derive(Debug)]
+pub(super) struct Line {
+    positions: Vec<i64>,
+    /// The position after all running jobs.
+    running: i64,
+    /// The position before all jobs that have stopped.
+    head: i64,
+    /// The position after all jobs.
+    tail: i64,
+    /// Jobs that have changed queues since the last decision.
+    pub(super) changed: Vec<JobId>,
+}
+
+impl Line {
+    pub(super) fn new(jobs: usize) -> Self {
+        Self {
+            positions: vec![0; jobs],
+            running: i64::MIN,
+            head: -1,
+            tail: 0,
+            changed: Vec::new(),
+        }
+    }
+
+    pub(super) fn position(&self, job: JobId) -> i64 {
+        self.positions[job.index()]
+    }
+
+    fn is_behind(&self, job: JobId) -> bool {
+        self.position(job) >= BEHIND
+    }
+
+    /// Puts a job behind all others of its queue.
+    pub(super) fn join(&mut self, job: JobId) {
+        self.positions[job.index()] = self.tail;
+        self.tail += 1;
+    }
+
+    /// Puts the jobs that have changed queues behind all others of them, in the order of arrival. Returns them.
+    pub(super) fn join_changed(&mut self) -> Vec<JobId> {
+        self.changed.sort_unstable();
+        let changed = self.changed.clone();
+        for &job in &changed {
+            self.join(job);
+        }
+        changed
+    }
+
+    /// Puts jobs that run behind the running ones, before the others. They keep their order.
+    pub(super) fn run(&mut self, mut jobs: Vec<JobId>) {
+        jobs.retain(|&job| self.is_behind(job));
+        jobs.sort_unstable_by_key(|&job| self.position(job));
+        for job in jobs {
+            self.positions[job.index()] = self.running;
+            self.running += 1;
+        }
+    }
+
+    /// Puts jobs that have stopped running before those that did not run. They keep their order.
+    pub(super) fn stop(&mut self, mut jobs: Vec<JobId>) {
+        jobs.retain(|&job| !self.is_behind(job));
+        jobs.sort_unstable_by_key(|&job| std::cmp::Reverse(self.position(job)));
+        for job in jobs {
+            self.positions[job.index()] = self.head;
+            self.head -= 1;
+        }
+    }
+}
