@@ -47,7 +47,7 @@ def compare(world: dict[str, Any], policy: str, params: dict[str, Any]) -> None:
         assert_same(run_engine(world, policy, params, skip_rounds=False), outcome)
     else:
         assert_same(result, outcome)
-    if policy in ("toy-round", *ROUNDS, *ELASTIC):
+    if policy in ("toy-round", *ROUNDS, *ELASTIC) or params.get("period_s"):
         walked = run_engine(world, policy, params, skip_rounds=False)
         assert walked.jobs.equals(result.jobs)
         assert walked.segments.equals(result.segments)

@@ -281,7 +281,7 @@ class Repack(Policy):
         super().__init__(ref, name, params)
         if self.p["period_s"] < 0:
             raise PolicyError("period_s < 0", field="period_s", value=self.p["period_s"])
-        if self.p["period_s"] > 0:  # decides at boundaries only; time alone changes nothing
+        if self.p["period_s"] > 0:  # decides at boundaries only
             self.round_ns, self.wake_on = to_ns(self.p["period_s"]), frozenset({"round"})
 
     def begin(self) -> None:
@@ -307,6 +307,11 @@ class Repack(Policy):
     def protected_until(self, job: Job) -> int:
         return job.only.held_from + to_ns(self.p["preempt_min_run_s"])
 
+    @property
+    def is_steady(self) -> bool:
+        """Return whether no decision changes by time alone, without an event or a timer."""
+        return True
+
     def is_protected(self, job: Job) -> bool:
         return job.status == "running" and self.protected_until(job) > self.ref.now
 
@@ -315,7 +320,7 @@ class Repack(Policy):
         active = [j for j in self.ref.jobs if j.active]
         active.sort(key=lambda j: (not self.is_protected(j), self.key(j)))
         plan = repack(self, active)
-        plan.steady = self.round_ns is not None
+        plan.steady = self.round_ns is not None and self.is_steady
         self.decided(plan)
         return plan
 
@@ -453,6 +458,10 @@ class Las(Repack):
         if self.round_ns is not None:  # it learns of a failure at its next decision
             stop = -(-stop // self.round_ns) * self.round_ns
         return stop + nearest(k * self.executed(job))
+
+    @property
+    def is_steady(self) -> bool:
+        return self.queued
 
     def running_first(self, running: set[int]) -> None:
         """Move the running jobs of each list before the others; both keep their order."""

@@ -483,6 +483,21 @@ class TestRunTimes:
         fit = gl.fit_runtime(gl.Trace.from_arrow(rows), pa.table(table))
         assert ("factor: x, 1 GPU", "first start") in fit.alike
 
+    def test_a_kind_whose_jobs_all_differ_has_an_interval(self) -> None:
+        trace, table = runs(60)
+        names = ["y" if i % 6 == 1 else "x" for i in range(60)]
+        rows = trace.table.set_column(trace.columns.index("model"), "model", pa.array(names))
+        off = np.where(np.arange(60) % 12 == 1, 0.5, 2.0)
+        factor = np.where(np.array(names) == "y", 0.8 * off, 1.5)
+        noise = 1.0 + 0.01 * np.random.default_rng(2).standard_normal(60)
+        table["run_s"] = (factor * noise * trace.numbers("duration_s") + 20.0).tolist()
+        fit = gl.fit_runtime(gl.Trace.from_arrow(rows), pa.table(table))
+        found = fit.factors["y, 1 GPU"]
+        assert found.low < 0.8 < found.high
+        assert [note for note in fit.notes if note.startswith("factor")] == [
+            "factor: y, 1 GPU: its jobs differ so much from each other that the interval is rough"
+        ]
+
     def test_a_cost_that_the_jobs_do_not_show_is_noted(self) -> None:
         trace, table = runs(60)
         free = np.array(table["run_s"]) - 30.0 * (np.array(table["starts"]) - 1)

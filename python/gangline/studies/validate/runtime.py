@@ -277,7 +277,17 @@ def _fitted(
     values, scale, scaled, left = _log_normal(scaled, is_factor, ratio)
     inside = np.abs(left) <= _HUBER * scale
     bent = np.clip(left, -_HUBER * scale, _HUBER * scale)
-    inverse = np.linalg.pinv(scaled[inside].T @ scaled[inside])
+    # a number that only jobs far off determine has no slope there: theirs count by their weights
+    is_far = ~(scaled[inside] != 0.0).any(axis=0)
+    rough = ~inside & (scaled[:, is_far] != 0.0).any(axis=1)
+    weight = inside.astype(np.float64)
+    weight[rough] = _HUBER * scale / np.abs(left[rough])
+    inverse = np.linalg.pinv((scaled.T * weight) @ scaled)
+    notes += [
+        f"{name}: its jobs differ so much from each other that the interval is rough"
+        for name, far in zip(names, is_far, strict=True)
+        if far
+    ]
     leverage = np.einsum("ij,jk,ik->i", scaled, np.linalg.inv(scaled.T @ scaled), scaled)
     bent = bent / np.maximum(1.0 - leverage, _STILL)
     spread = inverse @ (scaled.T * bent**2) @ scaled @ inverse

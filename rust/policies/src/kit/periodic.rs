@@ -9,15 +9,21 @@ use gangline_model::{JobId, SimSpan};
 pub(crate) struct Periodic {
     policy: Box<dyn Policy>,
     period: SimSpan,
+    next: Next,
 }
 
 impl Periodic {
-    /// The policy itself if the period is 0.
-    pub(crate) fn of(policy: Box<dyn Policy>, period: SimSpan) -> Box<dyn Policy> {
+    /// The policy itself if the period is 0. `next` tells whether time alone may change a decision of the policy, in
+    /// addition to its timers.
+    pub(crate) fn of(policy: Box<dyn Policy>, period: SimSpan, next: Next) -> Box<dyn Policy> {
         if period == SimSpan::ZERO {
             return policy;
         }
-        Box::new(Self { policy, period })
+        Box::new(Self {
+            policy,
+            period,
+            next,
+        })
     }
 }
 
@@ -45,8 +51,7 @@ impl Policy for Periodic {
         plan: &mut Plan<'_>,
     ) -> Result<Next, PolicyError> {
         self.policy.decide(view, changes, plan)?;
-        // a policy of events changes nothing until the next event, its timers included
-        Ok(Next::Steady)
+        Ok(self.next)
     }
 
     fn why(&self, view: &ClusterView<'_>, job: JobId) -> Option<Cause> {
