@@ -63,13 +63,16 @@ def test_what_is_kept_is_of_the_whole_study(name: str) -> None:
 def test_the_validation_is_measured_anew(shared: Path) -> None:
     found = json.loads(validation.json_of(shared / "hardware"))
     assert found == json.loads(validation.DATA.read_text(encoding="utf-8"))
-    assert len(found["rows"]) == 8
-    schedule = found["rows"][0]
-    assert (schedule["policy"], schedule["layer"]) == ("srtf", "scheduling")
-    assert abs(schedule["jct_mean_s"]) < 0.01
-    assert abs(schedule["jct_p99_s"]) < 0.02
+    assert len(found["rows"]) == 14
+    given = [row for row in found["rows"] if (row["how"], row["layer"]) == ("as there", "scheduling")]
+    assert [row["policy"] for row in given] == ["srtf", "tiresias"]
+    for row in given:
+        assert abs(row["jct_mean_s"]) < 0.01
+        assert abs(row["jct_p99_s"]) < 0.02
+        assert row["abs_p50"] < 0.01
     assert len(found["varied"]) == len(validation.VARIED)
-    assert len(found["transferred"]) == 4
+    assert len(found["leases"]) == 2 * len(validation.LEASES)
+    assert len(found["transferred"]) == 12
 
 
 def test_a_figure_of_the_validation() -> None:
