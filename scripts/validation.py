@@ -60,7 +60,7 @@ VARIED: dict[str, dict[str, Any]] = {
     "`placement=consolidate`": {"placement": "consolidate"},
 }
 """What might explain Muri's Tiresias."""
-LEASES: dict[str, tuple[dict[str, float], dict[str, float]]] = {
+LEASES: dict[str, tuple[dict[str, float], dict[str, Any]]] = {
     "as it is": ({}, {}),
     "20 s per start": ({}, {"first_start_s": START_S, "restart_s": START_S}),
     "`min_solve_interval_s=1000`": ({"min_solve_interval_s": SOLVE_S}, {}),
@@ -97,7 +97,7 @@ def shockwave(folder: Path, params: dict[str, float], *, peer: bool = False, **m
         list(tables),
         tables,
         columns=HARDWARE,
-        params=dict.fromkeys(tables, {"round_s": SHOCKWAVE_ROUND_S, **params}),
+        params={name: {"round_s": SHOCKWAVE_ROUND_S, **params} for name in tables},
         tolerance_s=SHOCKWAVE_ROUND_S,
         **more,
     )
@@ -139,7 +139,11 @@ def varied(folder: Path) -> list[dict[str, Any]]:
 def leases(folder: Path) -> list[dict[str, Any]]:
     """Return the errors on Shockwave, trace alone, with what its simulation has in addition."""
     return [
-        {"policy": one.policy.partition("(")[0], "changed": words, **errors(one.layers["prediction"])}
+        {
+            "policy": one.policy.partition("(")[0],
+            "changed": words,
+            **errors(one.layers["prediction"]),
+        }
         for words, (params, options) in LEASES.items()
         for one in shockwave(folder, params, **options)
     ]

@@ -192,7 +192,7 @@ class TraceBeside(TraceReading):
 @Parameter(name="*")
 @dataclass(frozen=True, kw_only=True)
 class Overheads:
-    """What starts and stops cost.
+    """Costs of starts and stops.
 
     Parameters
     ----------
@@ -210,7 +210,7 @@ class Overheads:
     checkpoint_interval_s: float | None = None
 
     @property
-    def costs(self) -> dict[str, float | None]:
+    def costs(self) -> dict[str, Any]:
         """The costs as options of a run."""
         names = ("restart_s", "first_start_s", "checkpoint_interval_s")
         return {name: getattr(self, name) for name in names}

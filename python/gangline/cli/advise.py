@@ -69,7 +69,7 @@ def advise(
     settings
         POLICY.KEY=VALUE, or KEY=VALUE for every policy that has the key; repeatable.
     overheads
-        What starts and stops cost.
+        Costs of starts and stops.
     tolerance_s
         As for validate: waits up to five times this are short in the calibration.
     workers

@@ -74,7 +74,7 @@ def eta(
     seed
         Seed of the draws.
     overheads
-        What starts and stops cost.
+        Costs of starts and stops.
     job
         Show this job alone.
     workers

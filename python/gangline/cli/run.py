@@ -98,7 +98,7 @@ def run(
     seed
         Seed of every random draw; default 0.
     overheads
-        What starts and stops cost.
+        Costs of starts and stops.
     count_arrivals
         FROM,TO such as 2d,9d: measure the jobs that arrive then; all jobs are run.
     estimates

@@ -64,7 +64,9 @@ def test_the_validation_is_measured_anew(shared: Path) -> None:
     found = json.loads(validation.json_of(shared / "hardware"))
     assert found == json.loads(validation.DATA.read_text(encoding="utf-8"))
     assert len(found["rows"]) == 14
-    given = [row for row in found["rows"] if (row["how"], row["layer"]) == ("as there", "scheduling")]
+    given = [
+        row for row in found["rows"] if (row["how"], row["layer"]) == ("as there", "scheduling")
+    ]
     assert [row["policy"] for row in given] == ["srtf", "tiresias"]
     for row in given:
         assert abs(row["jct_mean_s"]) < 0.01

@@ -215,6 +215,12 @@ def test_a_log_without_users_has_no_table_of_them() -> None:
     assert found.claims()[0].command.endswith("--by all")
 
 
+def test_commands_have_the_costs_of_starts_and_stops() -> None:
+    costs = {"restart_s": 5.0, "first_start_s": 7.5, "checkpoint_interval_s": 60.0}
+    flags = "--restart-s 5 --first-start-s 7.5 --checkpoint-interval-s 60"
+    assert flags in by_hand(**costs).claims()[0].command
+
+
 def test_a_policy_that_leaves_jobs_out_is_not_the_best() -> None:
     # gavel-allox runs jobs of one GPU only, which here never wait
     gpus = {**JOBS, **OBSERVED, "gpus": [8, 8, 1, 8]}

@@ -70,6 +70,12 @@ def test_by_hand(
     assert [one.waited_s for one in found] == [10.0, 9.0, 8.0]
 
 
+def test_a_running_job_has_paid_for_its_start() -> None:
+    # `runs` started at 10 and made no progress until 30, so it ends at 130 instead of 110
+    found = gl.eta(LAB, pa.table(QUEUE), "fifo", at=40, first_start_s=20.0)
+    assert starts(found)["long"] == 90.0
+
+
 def fifo(
     gpus: int, running: list[tuple[int, float]], waiting: list[tuple[int, float]]
 ) -> list[float]:
