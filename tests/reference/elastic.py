@@ -36,11 +36,10 @@ class Best(NamedTuple):
 
 
 class Noise(NamedTuple):
-    """The squared norm and the variance of the gradient from a share of the work on."""
+    """Squared norm and variance of the gradient from a share of the work on, for each batch."""
 
     progress: float
-    sqr: float
-    var: float
+    pairs: tuple[tuple[float, float], ...]
 
 
 def efficiency(batch: float, init_batch: float, sqr: float, var: float) -> float:
@@ -63,6 +62,7 @@ class Model:
     max_pass: int
     max_gpus: int
     noise: list[Noise]
+    batches: list[int]  # total batches of its pairs; none: one pair for all
     maths: Maths
     known: dict[tuple[int, int, int], Best | None] = field(default_factory=dict)
     smaller: dict[int, Model] = field(default_factory=dict)  # the same model with smaller passes
@@ -87,9 +87,23 @@ class Model:
     def goodput(self, k: int, nodes: int, config: Config, phase: int) -> float:
         """Return the samples per second, counted as samples of the initial batch."""
         batch = k * config.m * (config.a + 1)
-        noise = self.noise[phase]
-        worth = efficiency(batch, self.init_batch, noise.sqr, noise.var)
+        worth = efficiency(batch, self.init_batch, *self.noise_at(batch, phase))
         return self.throughput(k, nodes, config) * worth
+
+    def noise_at(self, batch: int, phase: int) -> tuple[float, float]:
+        """Squared norm and variance at a total batch, between those of the two next to it."""
+        pairs, batches = self.noise[phase].pairs, self.batches
+        if not batches or batch <= batches[0]:
+            return pairs[0]
+        if batch >= batches[-1]:
+            return pairs[-1]
+        above = next(i for i, one in enumerate(batches) if batch < one)
+        low, high = batches[above - 1], batches[above]
+        sqr, var = (
+            ((batch - low) * after + (high - batch) * before) / (high - low)
+            for before, after in zip(pairs[above - 1], pairs[above], strict=True)
+        )
+        return sqr, var
 
     def split(self, k: int, local: float) -> Config:
         """Return the fewest passes of at most max_pass samples for these samples per GPU."""
@@ -132,9 +146,12 @@ class Model:
 def read_noise(row: World) -> list[Noise]:
     """Return the phases of gradient noise; a constant scale is one phase."""
     if "noise" in row:
-        return [Noise(*map(float, phase)) for phase in row["noise"]]
+        return [
+            Noise(float(start), tuple(zip(rest[::2], rest[1::2], strict=True)))
+            for start, *rest in row["noise"]
+        ]
     scale = float(row.get("noise_scale", 4 * row["init_batch"]))
-    return [Noise(0.0, 1.0, scale / row["init_batch"])]
+    return [Noise(0.0, ((1.0, scale / row["init_batch"]),))]
 
 
 def read_models(world: World, maths: Maths) -> dict[str, Model]:
@@ -144,13 +161,16 @@ def read_models(world: World, maths: Maths) -> dict[str, Model]:
     for label, row in rows.items():
         noise = read_noise(row)
         starts = [phase.progress for phase in noise]
+        batches = list(row.get("noise_batches") or [])
         good = {
             "fit": all(0 <= row[key] < math.inf for key in FIT),
             "gamma": 1 <= row["gamma"] <= 10,
             "batch": 1 <= row["init_batch"] <= row["max_batch"],
             "pass": 1 <= row["min_pass_batch"] <= row["max_pass_batch"],
             "noise": starts[:1] == [0.0] and sorted(set(starts)) == starts and starts[-1] < 1,
-            "gradient": all(n.sqr >= 0 and n.var >= 0 for n in noise),
+            "gradient": all(value >= 0 for n in noise for pair in n.pairs for value in pair),
+            "batches": all(len(n.pairs) == max(1, len(batches)) for n in noise),
+            "ascending": sorted(set(batches)) == batches and min(batches, default=1) >= 1,
         }
         for what, is_good in good.items():
             if not is_good:
@@ -164,6 +184,7 @@ def read_models(world: World, maths: Maths) -> dict[str, Model]:
             max_pass=row["max_pass_batch"],
             max_gpus=row.get("max_gpus", 64),
             noise=noise,
+            batches=batches,
             maths=maths,
         )
     return found

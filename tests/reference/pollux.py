@@ -10,23 +10,35 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from .actions import Keep, Move, Plan, Preempt, Start
 from .policies import Policy
 from .pollux_ga import Genetic
+from .pollux_public import Profiles
 from .world import PolicyError, to_ns
 
 if TYPE_CHECKING:
-    from .elastic import Best, Config
+    from .elastic import Best, Config, Model
     from .engine import Reference
     from .world import Gpu, Job
 
 Gpus = tuple["Gpu", ...]
 
 COUNTS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)
-FLOOR = 0.001  # this is added to every speed-up
 LEAST_GAIN = 1e-9
+CHOICES = {
+    "batch": ("best", "traced"),
+    "search": ("greedy", "ga"),
+    "models": ("known", "learnt"),
+    "share": ("server", "cluster"),
+}
 CANDIDATES = 16
 PRESETS: dict[str, dict[str, Any]] = {
     "pollux": {},
     "pollux-fixed": {"batch": "traced"},
     "pollux-no-avoid": {"avoid_interference": False},
+    "pollux-public": {
+        "models": "learnt",
+        "share": "cluster",
+        "first_start_counts": False,
+        "floor": 0.004,
+    },
 }
 
 
@@ -132,7 +144,7 @@ class Layout:
 class Pollux(Policy):
     """Chooses counts by gain per GPU, stability and local moves, and then places."""
 
-    names = ("pollux", "pollux-fixed", "pollux-no-avoid")
+    names = tuple(PRESETS)
     wake_on = frozenset({"round"})
     defaults: ClassVar[dict[str, Any]] = {
         "period_s": 60.0,
@@ -147,17 +159,20 @@ class Pollux(Policy):
         "ga_max_cells": 4096,
         "ga_population": 100,
         "ga_generations": 100,
+        "models": "known",
+        "share": "server",
+        "first_start_counts": True,
+        "floor": 0.001,
     }
 
     def __init__(self, ref: Reference, name: str, params: dict[str, Any]) -> None:
         super().__init__(ref, name, params)
-        if self.p["batch"] not in ("best", "traced"):
-            raise PolicyError("bad batch", field="batch", value=self.p["batch"])
-        if self.p["search"] not in ("greedy", "ga"):
-            raise PolicyError("bad search", field="search", value=self.p["search"])
+        for key, values in CHOICES.items():
+            if self.p[key] not in values:
+                raise PolicyError(f"bad {key}", field=key, value=self.p[key])
         self.round_ns = max(1, to_ns(self.p["period_s"]))
-        self.most: dict[int, int] = {}  # the most GPUs that a job ever had
-        self.is_fixed = self.p["batch"] == "traced"
+        self.most: dict[int, int] = {}  # GPUs that a job ever had
+        self.profiles = Profiles(ref) if self.p["models"] == "learnt" else None
 
     def defaults_of(self, name: str) -> dict[str, Any]:
         return self.defaults | PRESETS[name]
@@ -173,22 +188,47 @@ class Pollux(Policy):
         """Place a job on the empty cluster, the only case in which this is called."""
         return self.find(job, job.sizes[0], free, set())
 
+    # What a job would gain
+
+    def belief(self, job: Job) -> tuple[Model, int] | None:
+        """The model of an elastic job that the policy believes in, and its phase; None: not any."""
+        assert job.elastic is not None
+        if self.profiles is None:
+            return job.elastic.model, job.phase
+        profile = self.profiles.of(job)
+        return None if profile is None else (profile.believed(job.elastic.model), 0)
+
+    def is_fixed(self, job: Job) -> bool:
+        """Return whether a job keeps the batch of the trace."""
+        one_size = self.profiles is not None and len(job.sizes) == 1
+        return self.p["batch"] == "traced" or one_size
+
     def best(self, job: Job, count: int, nodes: int) -> Best | None:
         """Return the best configuration of an elastic job, or that of the trace."""
         assert job.elastic is not None
-        model, batch = job.elastic.model, job.elastic.batch
-        found = None if self.is_fixed else model.best(count, nodes, job.phase)
-        return found or model.frozen(count, nodes, job.phase, batch)
+        belief = self.belief(job)
+        if belief is None:
+            model, phase = job.elastic.model, job.phase  # only which batches are allowed counts
+            batch = min(max(model.init_batch, model.min_pass * count), model.max_batch)
+            found = model.frozen(count, nodes, phase, batch)
+        else:
+            model, phase = belief
+            found = model.best(count, nodes, phase)
+        traced = model.frozen(count, nodes, phase, job.elastic.batch)
+        return traced if self.is_fixed(job) else found or traced
 
     def goodput(self, job: Job, count: int, nodes: int) -> float:
         """Return the goodput at the best configuration; on its traced GPUs a job runs as traced."""
         assert job.elastic is not None
+        belief = self.belief(job)
+        if belief is None:
+            return float(count)
         found = self.best(job, count, nodes)
         if found is not None:
             return found.goodput
         if count == job.gpus:
-            config = job.elastic.traced(count)
-            return job.elastic.model.goodput(count, nodes, config, job.phase)
+            model, phase = belief
+            return model.goodput(count, nodes, job.elastic.traced(count), phase)
         return 0.0
 
     def config(self, job: Job, gpus: Gpus) -> Config | None:
@@ -206,6 +246,8 @@ class Pollux(Policy):
         """Return the discount of a change by age and number of starts."""
         age, delay = (self.ref.now - job.arrival) / 1e9, self.p["phi_delay_s"]
         restarts = job.starts + job.migrations
+        if not self.p["first_start_counts"]:
+            restarts = max(restarts - 1, 0)
         if age + delay == 0:
             return 0.0
         return float(max(age - delay * restarts, 0.0) / (age + delay))
@@ -224,7 +266,9 @@ class Pollux(Policy):
             jobs, key=lambda j: (not self.is_bound(j), self.attained(j), j.arrival, j.index)
         )
         every = len(self.ref.every_gpu())
-        fair_count = min(-(-every // len(jobs)), self.server_size)
+        fair_count = -(-every // len(jobs))
+        if self.p["share"] == "server":
+            fair_count = min(fair_count, self.server_size)
         return [self.claim(job, place, fair_count) for place, job in enumerate(order)]
 
     def is_bound(self, job: Job) -> bool:
@@ -248,8 +292,9 @@ class Pollux(Policy):
             claim.speed_now = now / claim.fair
             claim.ladder, claim.speeds = [job.gpus], [job.gpus / claim.fair]
             return claim
-        fair_counts = range(min(fair_count, job.sizes[-1]), 0, -1)
-        goodputs = (self.goodput(job, k, 1) for k in fair_counts)
+        if self.p["share"] == "server":
+            fair_count = min(fair_count, job.sizes[-1])
+        goodputs = (self.goodput(job, k, 1) for k in range(fair_count, 0, -1))
         claim.fair = next((goodput for goodput in goodputs if goodput > 0), 1.0)
         claim.speed_now = self.goodput(job, now, nodes) / claim.fair if now else 0.0
         best = 0.0
@@ -271,14 +316,18 @@ class Pollux(Policy):
         return [least, *(count for count in COUNTS if least < count <= limit)]
 
     def limit(self, job: Job) -> int:
-        """Return the maximum number of GPUs that a job may have now."""
-        grown = math.floor(self.p["growth"] * max(1, self.most.get(job.index, 0)))
+        """Most GPUs that a job may have now."""
+        if self.profiles is None:
+            grown = math.floor(self.p["growth"] * max(1, self.most.get(job.index, 0)))
+        else:
+            profile = self.profiles.of(job)
+            grown = math.floor(self.p["growth"] * profile.gpus) if profile else 1
         most: int = min(grown, self.p["max_gpus_per_job"], job.sizes[-1])
         return max(job.sizes[0], most)
 
     def value(self, speed: float) -> float:
-        """Return u of a speed-up, which is summed over the jobs."""
-        p, x = self.p["fairness_p"], speed + FLOOR
+        """u of a speed-up: what is summed over the jobs."""
+        p, x = self.p["fairness_p"], speed + self.p["floor"]
         if p == 0:
             return self.ref.maths.log(x)
         power = self.ref.maths.pow(x, p)
@@ -521,6 +570,8 @@ class Pollux(Policy):
         every = len(ref.every_gpu())
         if not jobs or not every:
             return plan
+        if self.profiles is not None:
+            self.profiles.look()
         claims = self.claims(jobs)
         if self.p["search"] == "ga":
             found = Genetic(self, claims).put()
