@@ -143,7 +143,7 @@ class Fit:
         """The terms of a model and its gamma."""
         gamma = self.gamma()
         near, apart = self.exchange(1, gamma), self.exchange(2, gamma)
-        if all(one.group == 1 for one in self.seen):
+        if all(one.group == 1 for one in self.seen) and any(one.k > 1 for one in self.seen):
             apart = Line(max(apart.a, 1.1 * near.a), max(apart.b, 1.1 * near.b))
         names = {"c": self.compute, "n": apart, "r": near}
         found = {f"a_{key}": own.a for key, own in names.items()}
