@@ -1,0 +1,105 @@
+"""Mean completion times that the public simulator of Pollux printed, at four loads.
+
+`pollux_public_means.csv` holds those of its eight workloads at each load, and
+`pollux_public_loads.csv` the jobs of workload 6: those of a load are all with at most that load.
+Both are from `simulator/results-jobload` and `simulator/workloads-*` of petuum/adaptdl at de25dcc
+(Apache-2.0). The gradient noise of the runs depends on the batch, as in that simulator.
+"""
+
+from __future__ import annotations
+
+import csv
+import functools
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pytest
+
+import gangline as gl
+from gangline.cluster.tables import read_pollux
+from golden.test_pollux_public import COSTS, LIMIT_GPU_S, epochs_s, mean, training_s
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    Row = tuple[float, str, int, int]  # arrival, application, GPUs, total batch
+
+pytestmark = pytest.mark.shared
+
+LOADS = (0.5, 1.0, 1.5, 2.0)
+PARAMS = {"tiresias": {"limits": [float(LIMIT_GPU_S)]}}
+
+
+def table(name: str) -> list[dict[str, str]]:
+    with Path(__file__).with_name(name).open(encoding="utf-8") as file:
+        return list(csv.DictReader(file))
+
+
+PUBLISHED = {
+    (float(row["load"]), int(row["workload"])): {
+        "tiresias": float(row["tiresias_s"]),
+        "pollux": float(row["pollux_s"]),
+    }
+    for row in table("pollux_public_means.csv")
+}
+
+
+def of_load(load: float) -> list[Row]:
+    """Jobs of workload 6."""
+    return [
+        (float(row["arrival_s"]), row["application"], int(row["gpus"]), int(row["batch"]))
+        for row in table("pollux_public_loads.csv")
+        if float(row["load"]) <= load
+    ]
+
+
+@pytest.fixture(scope="module")
+def mean_of(shared: Path) -> Callable[[str, float], float]:
+    """Mean completion time under a policy at a load."""
+    place = shared / "traces/tables/pollux/pollux_traces.tar.xz"
+    profiles = read_pollux(place)
+    elastic = {"preset": "pollux-fits", "profiles": str(place), "noise": "batches"}
+    data = gl.Cluster.preset("pollux-64").to_dict()
+    cluster = gl.Cluster.from_dict({**data, "elastic": elastic})
+
+    @functools.cache
+    def duration_s(application: str, gpus: int, batch: int) -> float:
+        return training_s(epochs_s(profiles[application], gpus, batch))
+
+    @functools.cache
+    def found(policy: str, load: float) -> float:
+        rows = [
+            {
+                "job_id": f"{application}-{i}",
+                "arrival_s": arrival,
+                "gpus": gpus,
+                "duration_s": duration_s(application, gpus, batch),
+                "model": application,
+                "batch_size": -(-batch // gpus),
+            }
+            for i, (arrival, application, gpus, batch) in enumerate(of_load(load))
+        ]
+        trace = gl.Trace.from_arrow(pa.Table.from_pylist(rows))
+        result = gl.simulate(cluster, trace, policy, params=PARAMS.get(policy), **COSTS)
+        return mean({row["job_id"]: row["jct_s"] for row in result.jobs.to_pylist()})
+
+    return found
+
+
+def test_the_means_are_those_of_the_public_readme() -> None:
+    assert PUBLISHED[1.0, 6] == {"tiresias": 3469.69375, "pollux": 2446.13125}
+    assert [len(of_load(load)) for load in LOADS] == [80, 160, 240, 320]
+
+
+@pytest.mark.parametrize("load", LOADS)
+def test_pollux_comes_near_at_every_load(
+    mean_of: Callable[[str, float], float], load: float
+) -> None:
+    """Within 8 %, and within 0.05 of its ratio to Tiresias."""
+    theirs = PUBLISHED[load, 6]
+    ours = {name: mean_of(name, load) for name in ("tiresias", "pollux", "pollux-public")}
+    for name in ("pollux", "pollux-public"):
+        assert ours[name] == pytest.approx(theirs["pollux"], rel=0.08)
+        ratio = theirs["pollux"] / theirs["tiresias"]
+        assert ours[name] / ours["tiresias"] == pytest.approx(ratio, abs=0.05)
