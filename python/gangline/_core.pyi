@@ -43,7 +43,8 @@ class Elastic:
         row: _U32,
         fits: _F64,
         limits: _U32,
-        phases: Sequence[Sequence[tuple[float, float, float]]],
+        phases: Sequence[Sequence[Sequence[float]]],
+        batches: Sequence[Sequence[int]],
     ) -> Elastic: ...
     def mean_rates(self) -> _F64: ...
 

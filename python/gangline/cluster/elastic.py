@@ -43,8 +43,11 @@ class ElasticClass(NamedTuple):
         Gang and samples per GPU of the trace.
     fits_server : int
         Whether the gang of the trace fits on one server.
-    phases : tuple of (progress, grad_sqr, grad_var)
-        Gradient noise by phase; a phase begins at its progress, a share of the work.
+    phases : tuple of (progress, grad_sqr, grad_var, ...)
+        Gradient noise by phase: a phase begins at its progress, a share of the work, and has one
+        pair for each noise batch.
+    noise_batches : tuple of int
+        Total batches at which noise was measured; none if it is the same for all.
     """
 
     fit: tuple[float, ...]
@@ -57,12 +60,13 @@ class ElasticClass(NamedTuple):
     gpus: int
     batch_size: int
     fits_server: int
-    phases: tuple[tuple[float, float, float], ...]
+    phases: tuple[tuple[float, ...], ...]
+    noise_batches: tuple[int, ...]
 
     @property
     def limits(self) -> tuple[int, ...]:
         """The whole numbers, in the order that the core expects."""
-        return self[1:-1]
+        return self[1:-2]
 
 
 class ElasticJobs(NamedTuple):
@@ -142,6 +146,7 @@ def elastic_jobs(
         np.asarray([each.fit for each in classes], np.float64),
         np.asarray([each.limits for each in classes], np.uint32),
         [each.phases for each in classes],
+        [each.noise_batches for each in classes],
     )
     rate = np.ones(len(rows))
     rate[rows] = core.mean_rates()[of_job[rows]]
@@ -197,4 +202,5 @@ def _class(model: ElasticModel, kind: list[int], largest: int, job: str) -> Elas
         batch_size=batch,
         fits_server=int(gpus <= largest),
         phases=tuple(model.noise or ((0.0, 1.0, samples / model.init_batch),)),
+        noise_batches=model.noise_batches or (),
     )

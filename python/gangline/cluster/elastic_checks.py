@@ -25,7 +25,11 @@ FIT = ("a_c", "b_c", "a_n", "b_n", "a_r", "b_r", "gamma")
 def load_elastic(cluster: _Keys, path: str | None) -> _Keys:
     """Fill in the values of preset and profiles, so that the cluster needs no other file."""
     elastic = cluster.elastic
-    if elastic is None or (elastic.preset is None and elastic.profiles is None):
+    if elastic is None:
+        return cluster
+    if elastic.noise == "batches" and elastic.profiles is None:
+        fail(path, "elastic.noise", "profiles, which have the noise of each batch", "none")
+    if elastic.preset is None and elastic.profiles is None:
         return cluster
     shipped = _preset(elastic.preset) if elastic.preset is not None else {}
     models = shipped | elastic.models
@@ -35,9 +39,13 @@ def load_elastic(cluster: _Keys, path: str | None) -> _Keys:
             is_open = model.noise is None and model.noise_scale is None
             # noise that was measured by epoch takes precedence over the constant of the library
             if label in profiles and (is_open or label not in elastic.models):
-                noise = _noise(profiles, label, model)
-                models[label] = msgspec.structs.replace(model, noise=noise, noise_scale=None)
-    filled = msgspec.structs.replace(elastic, preset=None, profiles=None, models=models)
+                noise, batches = _noise(profiles, label, model, elastic.noise)
+                models[label] = msgspec.structs.replace(
+                    model, noise=noise, noise_batches=batches, noise_scale=None
+                )
+    filled = msgspec.structs.replace(
+        elastic, preset=None, profiles=None, noise="smallest", models=models
+    )
     return msgspec.structs.replace(cluster, elastic=filled)
 
 
@@ -73,15 +81,27 @@ def _open(name: str, path: str | None) -> PolluxProfiles:
 
 
 def _noise(
-    profiles: PolluxProfiles, label: str, model: ElasticModel
-) -> tuple[tuple[float, float, float], ...] | None:
-    """Return the noise at the smallest validated batch; the row of an epoch holds until its end."""
+    profiles: PolluxProfiles, label: str, model: ElasticModel, kind: str
+) -> tuple[tuple[tuple[float, ...], ...], tuple[int, ...] | None]:
+    """Return the rows of noise, and their batches; the row of an epoch holds until its end."""
     validation = profiles[label].validation
-    table = validation.get(model.init_batch, validation[min(validation)])
-    ends = table.column("progress").to_pylist()
-    starts = [0.0, *(end / ends[-1] for end in ends[:-1])]
-    sqr, var = (table.column(name).to_pylist() for name in ("grad_sqr", "grad_var"))
-    return tuple(zip(starts, sqr, var, strict=True))
+    batches = (model.init_batch if model.init_batch in validation else min(validation),)
+    if kind == "batches":
+        batches = tuple(sorted(validation))
+    tables = [validation[batch] for batch in batches]
+    # an epoch ends at the least progress of its rows
+    all_ends = zip(*(table.column("progress").to_pylist() for table in tables), strict=False)
+    ends = [min(row) for row in all_ends]
+    columns = [
+        table.column(name).to_pylist() for table in tables for name in ("grad_sqr", "grad_var")
+    ]
+    rows = []
+    start = 0.0
+    for end, *pairs in zip(ends, *columns, strict=False):
+        if end > start or kind == "smallest":
+            rows.append((start / ends[-1], *pairs))
+            start = end
+    return tuple(rows), batches if kind == "batches" else None
 
 
 def check_elastic(cluster: ClusterKeys, path: str | None) -> None:
@@ -115,8 +135,18 @@ def _check_model(key: str, model: ElasticModel, path: str | None) -> None:
         fail(path, f"{key}.noise_scale", "either noise or noise_scale", "both")
     if model.noise_scale is not None and not math.isfinite(model.noise_scale):
         fail(path, f"{key}.noise_scale", "a finite number", model.noise_scale)
+    batches = model.noise_batches
+    if batches is not None and (not batches or any(a >= b for a, b in pairwise(batches))):
+        fail(path, f"{key}.noise_batches", "ascending total batches", batches)
     if model.noise is None:
+        if batches is not None:
+            fail(path, f"{key}.noise_batches", "rows of noise for these batches", "none")
         return
+    columns = 1 + 2 * len(batches or (0,))
+    if any(len(row) != columns for row in model.noise):
+        expected = f"rows of {columns} numbers: progress, then grad_sqr and grad_var"
+        expected += " for each batch" if batches else ""
+        fail(path, f"{key}.noise", expected, [len(row) for row in model.noise])
     progress = [row[0] for row in model.noise]
     is_ascending = all(a < b for a, b in pairwise(progress))
     if not progress or progress[0] != 0.0 or not is_ascending or not progress[-1] < 1.0:

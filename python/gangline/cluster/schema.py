@@ -465,6 +465,9 @@ class ElasticModel(_Table, frozen=True):
     noise : list of triples
         In its place (progress, grad_sqr, grad_var): from this share of the work on, squared norm
         and variance of the gradient at `init_batch`.
+    noise_batches : list of int
+        Total batches at which the noise was measured, ascending. A row of `noise` then has a pair
+        of squared norm and variance for each; between two batches both are interpolated linearly.
     """
 
     a_c: NotNegative
@@ -480,7 +483,8 @@ class ElasticModel(_Table, frozen=True):
     max_pass_batch: Count
     max_gpus: Annotated[int, Meta(ge=1, le=1024)] = 64
     noise_scale: NotNegative | None = None
-    noise: tuple[tuple[float, float, float], ...] | None = None
+    noise: tuple[tuple[float, ...], ...] | None = None
+    noise_batches: tuple[Count, ...] | None = None
 
 
 class Elastic(_Table, frozen=True):
@@ -493,12 +497,16 @@ class Elastic(_Table, frozen=True):
     profiles : str
         Folder or archive of Pollux profiles, relative to the TOML: gradient noise by epoch, in
         place of the constants of the preset and for models that have none.
+    noise : str
+        Noise that is read from the profiles: that of the smallest validated batch for all batches
+        (`"smallest"`, default), or that of each validated batch (`"batches"`).
     models : dict
         Model label to ElasticModel; adds to or replaces those of the preset.
     """
 
     preset: Literal["pollux-fits"] | None = None
     profiles: str | None = None
+    noise: Literal["smallest", "batches"] = "smallest"
     models: dict[str, ElasticModel] = {}
 
 

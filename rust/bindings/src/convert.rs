@@ -3,9 +3,9 @@
 use crate::error::CoreError;
 use gangline_engine::{EngineError, World};
 use gangline_model::{
-    ClusterSpec, CopyRates, ElasticClass, ElasticTable, GpuType, GpuTypeId, JobColumns, JobId,
-    JobTable, Label, Labels, ModelError, NoisePhase, PhaseTable, RackId, RateTable, Requests,
-    Server, SimSpan, SimTime, StepFit,
+    ClusterSpec, CopyRates, ElasticClass, ElasticTable, GpuType, GpuTypeId, Gradient, JobColumns,
+    JobId, JobTable, Label, Labels, ModelError, NoisePhase, PhaseTable, RackId, RateTable,
+    Requests, Server, SimSpan, SimTime, StepFit,
 };
 use numpy::{
     IntoPyArray, Ix1, Ix2, Ix3, PyArray1, PyArray2, PyArrayMethods, PyReadonlyArray,
@@ -88,15 +88,16 @@ pub(crate) struct Elastic {
     table: Arc<ElasticTable>,
 }
 
-/// Noise phases of a class: progress, squared norm and variance of the gradient.
-type Phases = Vec<(f64, f64, f64)>;
+/// Noise phases of a class: progress, then squared norm and variance of the gradient for each noise batch.
+type Phases = Vec<Vec<f64>>;
 
 #[pymethods]
 impl Elastic {
     /// `row` holds the class of each job; 2^32 - 1 means none. `fits` has shape (classes, 7): seconds of a pass, of a
     /// synchronisation over servers and of one on a single server (two numbers each), and gamma. `limits` has shape
     /// (classes, 9): minimum and maximum of the total batch, of the samples per pass and of the GPUs, then GPUs and
-    /// batch size in the trace, and 1 if these GPUs fit on a server.
+    /// batch size in the trace, and 1 if these GPUs fit on a server. `batches` holds the noise
+    /// batches of each class; with none, the noise is the same for all batches.
     #[new]
     #[allow(clippy::needless_pass_by_value)]
     fn new(
@@ -104,14 +105,16 @@ impl Elastic {
         fits: PyReadonlyArray2<'_, f64>,
         limits: PyReadonlyArray2<'_, u32>,
         phases: Vec<Phases>,
+        batches: Vec<Vec<u32>>,
     ) -> PyResult<Self> {
         let (fits, limits) = (fits.as_array(), limits.as_array());
         if fits.ncols() != 7 || limits.ncols() != 9 {
             let message = "expected 7 numbers of the fit and 9 limits per class";
             return Err(PyValueError::new_err(message));
         }
-        same_length("elastic", &[fits.nrows(), limits.nrows()], phases.len())?;
-        let class = |(at, phases): (usize, Phases)| {
+        let lengths = [fits.nrows(), limits.nrows(), batches.len()];
+        same_length("elastic", &lengths, phases.len())?;
+        let class = |(at, (phases, batches)): (usize, (Phases, Vec<u32>))| {
             let (fit, limit) = (fits.row(at), limits.row(at));
             ElasticClass {
                 fit: StepFit {
@@ -129,10 +132,12 @@ impl Elastic {
                 gpus: limit[6],
                 batch_size: limit[7],
                 fits_server: limit[8] != 0,
-                phases: phases.into_iter().map(phase).collect(),
+                noise_batches: batches,
+                phases: phases.iter().map(|row| phase(row)).collect(),
             }
         };
-        let classes = phases.into_iter().enumerate().map(class).collect();
+        let classes = phases.into_iter().zip(batches).enumerate();
+        let classes = classes.map(class).collect();
         let row = row.as_array().iter().copied().collect();
         let table = ElasticTable::new(row, classes).map_err(CoreError::from)?;
         Ok(Self {
@@ -150,11 +155,15 @@ impl Elastic {
     }
 }
 
-fn phase((progress, grad_sqr, grad_var): (f64, f64, f64)) -> NoisePhase {
+fn phase(row: &[f64]) -> NoisePhase {
+    let (progress, noise) = row.split_first().unwrap_or((&f64::NAN, &[]));
+    let gradient = |pair: &[f64]| Gradient {
+        sqr: pair[0],
+        var: pair.get(1).copied().unwrap_or(f64::NAN),
+    };
     NoisePhase {
-        progress,
-        grad_sqr,
-        grad_var,
+        progress: *progress,
+        gradients: noise.chunks(2).map(gradient).collect(),
     }
 }
 

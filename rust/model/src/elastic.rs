@@ -9,7 +9,7 @@
 //! | `M0`, `M_max` | `init_batch`, `max_batch` |
 //! | `m`, `a` | `Configuration::{pass_batch, accum}` |
 //! | `k`, `N` | `gpus`, `spans` (several servers) |
-//! | `sqr`, `var` | `NoisePhase::{grad_sqr, grad_var}` |
+//! | `sqr`, `var` | `Gradient::{sqr, var}` |
 
 use crate::{JobId, ModelError, StepFit};
 
@@ -24,35 +24,42 @@ fn is_sound(fit: &StepFit) -> bool {
     are_times && times[0] + times[1] > 0.0 && (1.0..=10.0).contains(&fit.gamma)
 }
 
-/// Gradient noise from a given progress on.
+/// Noise of the gradient.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct NoisePhase {
-    /// Share of the work that is done at the start of the phase, in [0, 1); 0 for the first phase.
-    pub progress: f64,
-    /// Squared norm of the gradient.
-    pub grad_sqr: f64,
-    /// Variance of the gradient at the initial batch.
-    pub grad_var: f64,
+pub struct Gradient {
+    /// Squared norm.
+    pub sqr: f64,
+    /// Variance at the initial batch.
+    pub var: f64,
 }
 
-impl NoisePhase {
+impl Gradient {
     /// Returns the progress per sample at a batch of `scale` initial batches, relative to the initial batch, in (0, 1].
     ///
     /// # Examples
     /// ```
-    /// use gangline_model::NoisePhase;
-    /// let phase = NoisePhase { progress: 0.0, grad_sqr: 0.01, grad_var: 0.05 };
-    /// assert!((phase.efficiency(4.0) - 2.0 / 3.0).abs() < 1e-12);
+    /// use gangline_model::Gradient;
+    /// let gradient = Gradient { sqr: 0.01, var: 0.05 };
+    /// assert!((gradient.efficiency(4.0) - 2.0 / 3.0).abs() < 1e-12);
     /// ```
-    pub fn efficiency(&self, scale: f64) -> f64 {
-        let below = self.grad_var / scale + self.grad_sqr;
+    pub fn efficiency(self, scale: f64) -> f64 {
+        let below = self.var / scale + self.sqr;
         let gain = if below > 0.0 {
-            (self.grad_var + self.grad_sqr) / below
+            (self.var + self.sqr) / below
         } else {
             1.0
         };
         gain / scale
     }
+}
+
+/// Gradient noise from a given progress on.
+#[derive(Clone, Debug, PartialEq)]
+pub struct NoisePhase {
+    /// Share of the work that is done at the start of the phase, in [0, 1); 0 for the first phase.
+    pub progress: f64,
+    /// Noise at each of the noise batches of the class, or one for all batches.
+    pub gradients: Vec<Gradient>,
 }
 
 /// Properties that the jobs of a class share: their model, its limits, and their size in the trace.
@@ -78,6 +85,8 @@ pub struct ElasticClass {
     pub batch_size: u32,
     /// Whether the GPUs in the trace fit on one server of the cluster.
     pub fits_server: bool,
+    /// Total batches at which noise was measured, ascending; none if it is the same for all.
+    pub noise_batches: Vec<u32>,
     /// Noise phases in ascending order of progress.
     pub phases: Vec<NoisePhase>,
 }
@@ -112,10 +121,18 @@ impl ElasticClass {
             .phases
             .windows(2)
             .all(|two| two[0].progress < two[1].progress);
+        let is_number = |x: f64| x.is_finite() && x >= 0.0;
         let is_noise = |phase: &NoisePhase| {
-            let numbers = [phase.progress, phase.grad_sqr, phase.grad_var];
-            phase.progress < 1.0 && numbers.iter().all(|x| x.is_finite() && *x >= 0.0)
+            let gradients = &phase.gradients;
+            is_number(phase.progress)
+                && phase.progress < 1.0
+                && gradients.len() == self.noise_batches.len().max(1)
+                && gradients
+                    .iter()
+                    .all(|one| is_number(one.sqr) && is_number(one.var))
         };
+        let are_batches = self.noise_batches.first().is_none_or(|&first| first > 0)
+            && self.noise_batches.windows(2).all(|two| two[0] < two[1]);
         let total = u64::from(self.gpus) * u64::from(self.batch_size);
         let wrong = if !is_sound(&self.fit) {
             "times must be >= 0, those of a pass > 0, and gamma 1 to 10"
@@ -128,7 +145,9 @@ impl ElasticClass {
         } else if total < u64::from(self.init_batch) {
             "the total batch of the trace must be at least init_batch"
         } else if !(starts && ascend && self.phases.iter().all(is_noise)) {
-            "phases must begin at progress 0 and ascend below 1, with noise >= 0"
+            "phases must begin at progress 0 and ascend below 1, with noise >= 0 for each noise batch"
+        } else if !are_batches {
+            "noise batches must be at least 1 and ascend"
         } else {
             return Ok(());
         };
@@ -190,9 +209,30 @@ impl ElasticClass {
         self.candidate(gpus, spans, self.passes(gpus, total / f64::from(gpus)))
     }
 
+    /// Noise at a total batch: between those of the two batches next to it.
+    fn gradient(&self, phase: &NoisePhase, samples: f64) -> Gradient {
+        let at = |place: usize| phase.gradients[place];
+        let batches = &self.noise_batches;
+        let above = batches.partition_point(|&batch| f64::from(batch) <= samples);
+        if above == 0 {
+            return at(0);
+        }
+        if above == batches.len() {
+            return at(above - 1);
+        }
+        let (low, high) = (f64::from(batches[above - 1]), f64::from(batches[above]));
+        let (own, next) = (at(above - 1), at(above));
+        let mean = |own, next| ((samples - low) * next + (high - samples) * own) / (high - low);
+        Gradient {
+            sqr: mean(own.sqr, next.sqr),
+            var: mean(own.var, next.var),
+        }
+    }
+
     fn configuration(&self, one: &Candidate, phase: &NoisePhase) -> Configuration {
         let init = f64::from(self.init_batch);
-        let goodput = (one.samples / one.step_s) * phase.efficiency(one.samples / init);
+        let gradient = self.gradient(phase, one.samples);
+        let goodput = (one.samples / one.step_s) * gradient.efficiency(one.samples / init);
         Configuration {
             pass_batch: one.pass_batch,
             accum: one.accum,
@@ -380,12 +420,35 @@ mod tests {
             gpus: 1,
             batch_size: 128,
             fits_server: true,
-            phases: vec![NoisePhase {
-                progress: 0.0,
-                grad_sqr: 0.01,
-                grad_var: 0.05,
-            }],
+            noise_batches: Vec::new(),
+            phases: vec![phase(0.0, &[(0.01, 0.05)])],
         }
+    }
+
+    fn phase(progress: f64, gradients: &[(f64, f64)]) -> NoisePhase {
+        let gradient = |&(sqr, var): &(f64, f64)| Gradient { sqr, var };
+        NoisePhase {
+            progress,
+            gradients: gradients.iter().map(gradient).collect(),
+        }
+    }
+
+    #[test]
+    fn noise_lies_between_that_of_the_two_next_batches() {
+        let mut class = cifar10();
+        class.noise_batches = vec![128, 512];
+        class.phases = vec![phase(0.0, &[(1.0, 2.0), (0.5, 4.0)])];
+        class.check(0).expect("valid");
+        let at = |samples| class.gradient(&class.phases[0], samples);
+        assert_eq!(at(64.0), Gradient { sqr: 1.0, var: 2.0 });
+        assert_eq!(at(512.0), Gradient { sqr: 0.5, var: 4.0 });
+        assert_eq!(at(900.0), Gradient { sqr: 0.5, var: 4.0 });
+        // (128 x 0.5 + 256 x 1) / 384 and (128 x 4 + 256 x 2) / 384
+        close(at(256.0).sqr, 0.833_333);
+        close(at(256.0).var, 2.666_667);
+        close(at(256.0).efficiency(2.0), 0.807_692);
+        class.noise_batches.pop();
+        assert!(class.check(0).is_err(), "two pairs for one batch");
     }
 
     fn close(found: f64, expected: f64) {
@@ -400,7 +463,10 @@ mod tests {
         let table = ElasticTable::new(vec![0], vec![cifar10()]).expect("valid");
         let model = table.get(JobId(0)).expect("elastic");
         for (scale, expected) in [(1.0, 1.0), (4.0, 0.666_667), (8.0, 0.461_538)] {
-            close(model.class().phases[0].efficiency(scale), expected);
+            close(
+                model.class().phases[0].gradients[0].efficiency(scale),
+                expected,
+            );
         }
         for (gpus, spans, goodput) in [
             (1, false, 1194.4711),
@@ -423,11 +489,7 @@ mod tests {
     #[test]
     fn a_job_of_the_traced_size_takes_its_traced_time() {
         let mut class = cifar10();
-        class.phases.push(NoisePhase {
-            progress: 0.25,
-            grad_sqr: 0.01,
-            grad_var: 0.5,
-        });
+        class.phases.push(phase(0.25, &[(0.01, 0.5)]));
         (class.gpus, class.batch_size) = (4, 256);
         let table = ElasticTable::new(vec![0, u32::MAX], vec![class]).expect("valid");
         assert!(table.get(JobId(1)).is_none());
@@ -452,14 +514,7 @@ mod tests {
         let mut last = 1.0;
         for step in 0_i32..40 {
             let scale = 1.2_f64.powi(step);
-            let at = |grad_var| {
-                NoisePhase {
-                    progress: 0.0,
-                    grad_sqr: 0.3,
-                    grad_var,
-                }
-                .efficiency(scale)
-            };
+            let at = |var| Gradient { sqr: 0.3, var }.efficiency(scale);
             let found = at(0.7);
             assert!(found > 0.0 && found <= last && found <= at(0.9) + 1e-15);
             last = found;

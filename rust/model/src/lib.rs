@@ -22,7 +22,7 @@ mod words;
 
 pub use action::{Action, ActionKind, Terms, TimerTag, Verb};
 pub use cluster::{ClusterSpec, GpuType, Server, Tier};
-pub use elastic::{Configuration, ElasticClass, ElasticModel, ElasticTable, NoisePhase};
+pub use elastic::{Configuration, ElasticClass, ElasticModel, ElasticTable, Gradient, NoisePhase};
 pub use error::ModelError;
 pub use feasible::{Infeasible, InfeasibleReason};
 pub use gpu_set::{GpuSet, ServerGpus, gpus_in, mask_of_lowest};

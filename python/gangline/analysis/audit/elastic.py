@@ -90,7 +90,9 @@ def _rates(each: ElasticClass, gpus: float, is_apart: bool, samples: Floats) -> 
     step = (one_pass**gamma + exchange**gamma) ** (1.0 / gamma)
     unit = gpus * samples / each.init_batch
     best = np.zeros(len(samples))
-    for _, sqr, var in each.phases:
+    # noise between two batches has a scale between theirs
+    pairs = [pair for row in each.phases for pair in zip(row[1::2], row[2::2], strict=True)]
+    for sqr, var in pairs:
         if var == 0.0 or sqr == 0.0:
             # without variance more passes gain nothing, and without a gradient each gains the same
             gain = unit / one_pass if var > 0.0 else np.zeros(len(samples))

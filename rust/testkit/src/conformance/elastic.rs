@@ -1,7 +1,7 @@
 //! Elastic jobs for drawn worlds.
 
 use super::Numbers;
-use gangline_model::{ElasticClass, ElasticTable, JobColumns, NoisePhase, StepFit};
+use gangline_model::{ElasticClass, ElasticTable, Gradient, JobColumns, NoisePhase, StepFit};
 
 /// Makes about half of the jobs elastic. The work of an elastic job is in iterations of its initial batch.
 ///
@@ -47,10 +47,16 @@ pub(super) fn draw(numbers: &mut Numbers, columns: &mut JobColumns) -> ElasticTa
 
 fn draw_class(numbers: &mut Numbers, gpus: u32) -> ElasticClass {
     let init_batch = numbers.pick(&[8, 16, 20]);
+    let noise_batches = numbers.pick(&[&[][..], &[8], &[16, 40, 100]]);
+    let gradient = |numbers: &mut Numbers| Gradient {
+        sqr: numbers.pick(&[0.0, 0.1, 1.0]),
+        var: numbers.pick(&[0.0, 0.5, 4.0]),
+    };
     let noise = |numbers: &mut Numbers, progress| NoisePhase {
         progress,
-        grad_sqr: numbers.pick(&[0.0, 0.1, 1.0]),
-        grad_var: numbers.pick(&[0.0, 0.5, 4.0]),
+        gradients: (0..noise_batches.len().max(1))
+            .map(|_| gradient(numbers))
+            .collect(),
     };
     let later = numbers.pick(&[&[][..], &[0.5], &[0.1, 0.35], &[0.25, 0.5, 0.9]]);
     let starts = std::iter::once(&0.0).chain(later);
@@ -70,6 +76,7 @@ fn draw_class(numbers: &mut Numbers, gpus: u32) -> ElasticClass {
         gpus,
         batch_size: init_batch.div_ceil(gpus) * numbers.pick(&[1, 2, 5]),
         fits_server: numbers.once_in(2),
+        noise_batches: noise_batches.to_vec(),
         phases: starts.map(|&at| noise(numbers, at)).collect(),
     }
 }
