@@ -85,9 +85,8 @@ def _noise(
 ) -> tuple[tuple[tuple[float, ...], ...], tuple[int, ...] | None]:
     """Return the rows of noise, and their batches; the row of an epoch holds until its end."""
     validation = profiles[label].validation
-    batches = (model.init_batch if model.init_batch in validation else min(validation),)
-    if kind == "batches":
-        batches = tuple(sorted(validation))
+    smallest = model.init_batch if model.init_batch in validation else min(validation)
+    batches = tuple(sorted(validation)) if kind == "batches" else (smallest,)
     tables = [validation[batch] for batch in batches]
     # an epoch ends at the least progress of its rows
     all_ends = zip(*(table.column("progress").to_pylist() for table in tables), strict=False)

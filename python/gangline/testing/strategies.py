@@ -729,13 +729,16 @@ def _elastic_models(draw: st.DrawFn) -> dict[str, Any]:
             "min_pass_batch": draw(st.sampled_from([1, 4])),
             "max_pass_batch": draw(st.sampled_from([4, 8, 32])),
         }
-        kind = draw(st.sampled_from(["default", "scale", "phases", "phases"]))
+        kind = draw(st.sampled_from(["default", "scale", "phases", "phases", "batches"]))
         if kind == "scale":
             row["noise_scale"] = draw(st.sampled_from([1.0, 50.0, 1000.0]))
-        if kind == "phases":
+        if kind in ("phases", "batches"):
+            batches = [1] if kind == "phases" else draw(st.sampled_from([[init], [8, 20, 100]]))
             starts = [0.0, *draw(st.sampled_from([[], [0.5], [0.1, 0.35], [0.25, 0.5, 0.9]]))]
             gradients = st.sampled_from([0.0, 0.01, 0.5, 3.0])
-            row["noise"] = [[at, draw(gradients), draw(gradients)] for at in starts]
+            row["noise"] = [[at, *(draw(gradients) for _ in 2 * batches)] for at in starts]
+            if kind == "batches":
+                row["noise_batches"] = batches
         found[label] = row
     return {"models": found}
 

@@ -133,6 +133,11 @@ def test_jobs_without_a_model_keep_their_gang() -> None:
         ({"min_pass_batch": 2048}, "min_pass_batch"),
         ({"noise_scale": 1.0, "noise": [[0.0, 1.0, 1.0]]}, "noise_scale"),
         ({"noise": [[0.5, 1.0, 1.0]]}, "noise"),
+        ({"noise": [[0.0, 1.0, 1.0, 1.0, 1.0]]}, "noise"),
+        ({"noise": [[0.0, 1.0, 1.0]], "noise_batches": [128, 512]}, "noise"),
+        ({"noise_batches": [128]}, "noise_batches"),
+        ({"noise": [[0.0, *[1.0] * 4]], "noise_batches": [512, 128]}, "noise_batches"),
+        ({"noise": [[0.0, 1.0, 1.0]], "noise_batches": []}, "noise_batches"),
     ],
 )
 def test_models_that_cannot_be_are_refused(changes: dict[str, Any], key: str) -> None:
@@ -202,6 +207,45 @@ def test_a_scale_of_ones_own_stays_beside_profiles(tmp_path: Path) -> None:
         assert elastic is not None
         assert elastic.models["app"].noise == noise
         assert elastic.models["app"].noise_scale == given.get("noise_scale")
+
+
+def test_noise_between_two_batches_is_interpolated() -> None:
+    noise = [[0.0, 1.0, 2.0, 0.5, 4.0]]
+    cluster = lab(noise=noise, noise_batches=[128, 512])
+    result = gl.simulate(cluster, trace([2]), "fifo", segments=True)
+    # 256 samples: a third of the way, so sqr = 5/6 and var = 8/3
+    worth = (8 / 3 + 5 / 6) / (8 / 3 / 2 + 5 / 6) / 2
+    assert worth == pytest.approx(0.807692, abs=1e-6)
+    step_s = ((0.01733 + 0.0007018 * 128) ** 1.999 + 0.03168**1.999) ** (1 / 1.999)
+    rate = result.segments["rate"][0].as_py()
+    assert rate == pytest.approx(256 / step_s * worth / 128, rel=1e-12)
+
+
+def test_the_noise_of_all_batches_is_read_from_profiles(tmp_path: Path) -> None:
+    folder = tmp_path / "app"
+    folder.mkdir()
+    times = "step_time,sync_time\n"
+    (folder / "placements.csv").write_text(f"placement,local_bsz,{times}1,32,1.0,0.1\n")
+    (folder / "scalability.csv").write_text(f"num_nodes,num_replicas,local_bsz,{times}1,1,32,1,0\n")
+    head = "progress,iteration,metric,grad_sqr,grad_var\n"
+    (folder / "validation-128.csv").write_text(f"{head}5,5,1,2,3\n8,8,1,4,5\n20,20,1,6,7\n")
+    (folder / "validation-64.csv").write_text(f"{head}4,4,1,20,30\n4,8,1,40,50\n16,9,1,60,70\n")
+    data = lab().to_dict()
+    data["elastic"] = {
+        "profiles": str(tmp_path),
+        "noise": "batches",
+        "models": {"app": MODEL},
+    }
+    cluster = gl.Cluster.from_dict(data)
+    assert cluster.elastic is not None
+    model = cluster.elastic.models["app"]
+    assert model.noise_batches == (64, 128)
+    # epochs end at 4, 4 (left out) and 16
+    assert model.noise == ((0.0, 20.0, 30.0, 2.0, 3.0), (0.25, 60.0, 70.0, 6.0, 7.0))
+    assert gl.Cluster.from_dict(cluster.to_dict()) == cluster
+    del data["elastic"]["profiles"]
+    with refused(gl.ClusterError, key="elastic.noise"):
+        gl.Cluster.from_dict(data)
 
 
 class Widest(gl.Policy):
