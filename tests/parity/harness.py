@@ -68,7 +68,6 @@ SCHEMA = pa.schema(
         ("memory_gb", pa.float64()),
         ("weight", pa.float64()),
         ("deadline_s", pa.float64()),
-        ("phases", pa.string()),
         ("min_gpus", pa.int32()),
         ("max_gpus", pa.int32()),
         ("phases", pa.string()),
