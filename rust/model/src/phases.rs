@@ -65,13 +65,6 @@ impl Phases {
         self.left_at(phase + 1, work)
     }
 
-    /// The phase before a knot, given the remaining work there; the last phase if it is 0.
-    pub fn before(&self, work: f64, knot: f64) -> usize {
-        let is_next = |&phase: &usize| self.left_at(phase, work).to_bits() == knot.to_bits();
-        let next = (1..self.0.len()).find(is_next);
-        next.unwrap_or(self.0.len()) - 1
-    }
-
     /// Factor on the base rate in a phase.
     pub fn factor(&self, phase: usize) -> f64 {
         self.0[phase].factor
@@ -190,7 +183,6 @@ mod tests {
             [0, 1, 1]
         );
         assert_eq!([phases.knot(100.0, 0), phases.knot(100.0, 1)], [75.0, 0.0]);
-        assert_eq!([75.0, 0.0].map(|knot| phases.before(100.0, knot)), [0, 1]);
     }
 
     #[test]

@@ -99,7 +99,7 @@ impl State {
         let run = &self.runs[record];
         let work = self.jobs.work(run.job);
         if let Some(phases) = self.phases_of(run.job) {
-            return phases.knot(work, phases.phase(work, run.left));
+            return phases.knot(work, run.phase as usize);
         }
         self.elastic_model(run.job)
             .map_or(0.0, |model| model.knot(work, model.phase(work, run.left)))

@@ -164,6 +164,7 @@ impl Motion {
         run.left = knot;
         run.parts[0].quota = quota.max(0.0);
         let xi = run.parts[0].xi;
+        self.state.runs[record].phase += 1;
         self.state.runs[record].knot = self.state.next_knot(record);
         self.set_base(record);
         if self.state.runs[record].parts[0].is_paused() {
@@ -254,6 +255,7 @@ impl Motion {
         run.knot = 0.0;
         run.is_touched = false;
         if state.features.has_knots {
+            state.runs[at].phase = state.phase_at(job, remaining);
             state.runs[at].knot = state.next_knot(at);
         }
         let is_far = pace.tier == Tier::Network;

@@ -16,9 +16,15 @@ impl State {
     fn present(&self, job: JobId, phases: &Phases) -> usize {
         let work = self.jobs.work(job);
         match self.run(job) {
-            Some(run) => phases.before(work, run.knot),
+            Some(run) => run.phase as usize,
             None => phases.phase(work, self.remaining_work(job)),
         }
+    }
+
+    /// Returns the phase of a job with this remaining work; 0 if its rate does not change.
+    pub(super) fn phase_at(&self, job: JobId, left: f64) -> u32 {
+        let phases = self.phases_of(job);
+        phases.map_or(0, |phases| phases.phase(self.jobs.work(job), left) as u32)
     }
 
     /// The factor of the present phase of a job on its base rate.
@@ -69,7 +75,7 @@ impl State {
         let base = self.base_on(run.job, &part.gpus);
         let mut quota = part.quota;
         let mut end = run.progress_from(run.since);
-        for (left, factor) in phases.segments(work, phases.before(work, run.knot), run.left) {
+        for (left, factor) in phases.segments(work, run.phase as usize, run.left) {
             let rate = self.rate_of(part, base * factor, part.locality, part.inflation * part.xi);
             end = end + span_of_work(left.min(quota), rate);
             if quota <= left {

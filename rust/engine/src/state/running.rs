@@ -321,6 +321,8 @@ pub struct Run {
     pub(crate) left: f64,
     /// Remaining work at the start of the next phase of the job; 0 if there is none.
     pub(crate) knot: f64,
+    /// The present phase of a job whose rate changes with its progress.
+    pub(crate) phase: u32,
     pub(crate) is_touched: bool,
 }
 
@@ -337,6 +339,7 @@ impl Default for Run {
             since: SimTime::ZERO,
             left: 0.0,
             knot: 0.0,
+            phase: 0,
             is_touched: false,
         }
     }
