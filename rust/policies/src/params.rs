@@ -257,8 +257,9 @@ impl ParamReader {
         for (name, value) in &given {
             if !specs.clone().any(|spec| spec.name == name) {
                 let known: Vec<&str> = specs.clone().map(|spec| spec.name).collect();
-                let near = nearest(name, &known);
-                return Err(reader.bad(name, value, &format!("a known parameter, such as {near}")));
+                let (near, known) = (nearest(name, &known), known.join(", "));
+                let expected = format!("one of {known}; the nearest is {near}");
+                return Err(reader.bad(name, value, &expected));
             }
         }
         for spec in specs {
@@ -324,6 +325,15 @@ impl ParamReader {
         let mut expected = kind.expected();
         if matches!(value, ParamValue::Float(x) if !x.is_finite()) {
             expected = expected.replacen("number", "finite number", 1);
+        }
+        if let ParamValue::Str(text) = &value
+            && let Ok(number) = text.parse()
+            && kind.takes(&ParamValue::Float(number))
+        {
+            expected = format!("{expected}, not text: write {text} without quotes");
+        }
+        if (kind, &value) == (ParamKind::Text, &ParamValue::None) {
+            expected = format!("{expected}: it must be given");
         }
         Err(self.bad(name, &value, &expected))
     }
@@ -443,6 +453,22 @@ impl ParamReader {
             _ => None,
         });
         readers.collect()
+    }
+
+    /// The same, where each table has its own word for a key.
+    ///
+    /// # Errors
+    /// [`PolicyError::Parameter`] for a word that an earlier table has.
+    pub fn distinct_tables(&self, name: &str, key: &str) -> Result<Vec<Self>, PolicyError> {
+        let rows = self.tables(name);
+        let mut seen = BTreeMap::new();
+        for (at, row) in rows.iter().enumerate() {
+            if let Some(first) = seen.insert(row.word(key), at) {
+                let expected = format!("another {key}: {}{name}[{first}] has this one", self.path);
+                return Err(row.refuse(key, &expected));
+            }
+        }
+        Ok(rows)
     }
 
     /// Returns the seconds as nanoseconds.
@@ -642,6 +668,20 @@ impl std::fmt::Display for ParamValue {
             }
         }
     }
+}
+
+/// What is expected of the parent of a node that is above itself, if it is.
+pub(crate) fn circle(
+    node: usize,
+    parents: &[Option<usize>],
+    name: impl Fn(usize) -> String,
+) -> Option<String> {
+    let mut above = std::iter::successors(parents[node], |&at| parents[at]).take(parents.len());
+    let length = above.position(|at| at == node)? + 1;
+    let circle = std::iter::successors(Some(node), |&at| parents[at]).take(length + 1);
+    let names: Vec<String> = circle.map(name).collect();
+    let names = names.join(" is below ");
+    Some(format!("a parent that is not below it: {names}"))
 }
 
 /// Returns the word among `known` with the smallest edit distance to `word`; the first on a tie.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -10,6 +10,9 @@ import gangline as gl
 import worlds
 from gangline.errors import PolicyError
 from refusals import refused
+
+if TYPE_CHECKING:
+    from snapshots import Snapshot
 
 LAB = gl.Cluster.from_dict(worlds.lab("1x4 g"))
 Row = dict[str, Any]
@@ -32,13 +35,9 @@ def run(**params: Any) -> gl.Result:
 @pytest.mark.parametrize(
     ("params", "field"),
     [
-        ({"queues": [queue(), queue()]}, "queues[1].name"),
-        ({"queues": [queue(parent="nobody")]}, "queues[0].parent"),
-        ({"queues": [queue(parent="a"), queue("a", "b"), queue("b", "a")]}, "queues[1].parent"),
         ({"queues": chain(101)}, "queues[100].parent"),
         ({"queues": [queue(quota=-2)]}, "queues[0].quota"),
         ({"queues": [queue(quota=2**25)]}, "queues[0].quota"),
-        ({"queues": [queue("other")]}, "queues"),
         ({"k_value": 1e308}, "k_value"),
         ({"usage_period_s": 1e-9}, "usage_period_s"),
         ({"window_s": 1e-10}, "window_s"),
@@ -48,6 +47,33 @@ def run(**params: Any) -> gl.Result:
 def test_mistakes_are_named_by_their_path(params: Row, field: str) -> None:
     with refused(PolicyError, policy="kai", field=field):
         run(**params)
+
+
+@pytest.mark.parametrize(
+    ("queues", "field"),
+    [
+        ([queue(), queue("a"), queue()], "queues[2].name"),
+        ([queue(parent="defualt"), queue("a")], "queues[0].parent"),
+        ([queue(parent="a"), queue("a", "b"), queue("b", "a")], "queues[1].parent"),
+        ([queue(), queue("a", "a")], "queues[1].parent"),
+        ([queue("other")], "queues"),
+        ([queue(), queue("a", "default")], "queues[1].parent"),
+        ([queue(qouta=3)], "queues[0].qouta"),
+        ([queue(quota="4")], "queues[0].quota"),
+        ([{"quota": 4}], "queues[0].name"),
+    ],
+)
+def test_a_mistake_in_a_queue_says_what_to_do(
+    queues: list[Row], field: str, snapshot: Snapshot
+) -> None:
+    with refused(PolicyError, snapshot, policy="kai", field=field):
+        run(queues=queues)
+
+
+def test_jobs_of_a_queue_that_is_missing_are_named_by_their_label(snapshot: Snapshot) -> None:
+    trace = worlds.trace("0 0 2 5", vc=["v"])
+    with refused(PolicyError, snapshot, policy="kai", field="queues", value="default"):
+        gl.simulate(LAB, trace, "kai", params={"queues": [queue()]})
 
 
 def test_queues_may_be_a_hundred_levels_deep() -> None:

@@ -16,6 +16,8 @@ from refusals import refused
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from snapshots import Snapshot
+
 LAB = gl.Cluster.from_dict(worlds.lab("1x4 g"))
 Rows = list[dict[str, Any]]
 
@@ -32,31 +34,49 @@ def run(**params: Any) -> gl.Result:
     ("params", "field"),
     [
         ({"queues": [{"flavors": []}]}, "queues[0].name"),
-        ({"queues": [queue(), queue(cohrt="x")]}, "queues[1].cohrt"),
         ({"queues": [queue(within="Always")]}, "queues[0].within"),
         ({"queues": [queue(borrow="LowerPriority")]}, "queues[0].borrow"),
-        ({"queues": [queue(), queue()]}, "queues[1].name"),
         ({"queues": [queue(weight=-1)]}, "queues[0].weight"),
         ({"queues": [queue(weight=1.2345678)]}, "queues[0].weight"),
         ({"queues": [queue(weight=1e7)]}, "queues[0].weight"),
         ({"queues": [queue(nominal=1.5)]}, "queues[0].flavors[0].nominal"),
         ({"queues": [queue(nominal=2**25)]}, "queues[0].flavors[0].nominal"),
         ({"queues": [queue() | {"flavors": [{"gpu": "x"}]}]}, "queues[0].flavors[0].gpu"),
-        ({"queues": [queue() | {"flavors": [{"gpu": "g"}] * 2}]}, "queues[0].flavors[1].gpu"),
         ({"queues": "default"}, "queues"),
         ({"queues": [3]}, "queues[0]"),
-        ({"queues": [queue("other")]}, "queues"),
-        (
-            {"cohorts": [{"name": "a", "parent": "b"}, {"name": "b", "parent": "a"}]},
-            "cohorts[0].parent",
-        ),
-        ({"cohorts": [{"name": "a", "parent": "a"}]}, "cohorts[0].parent"),
         ({"strategies": ["LessThanInitialShare", "LessThanOrEqualToFinalShare"]}, "strategies"),
         ({"strategies": []}, "strategies"),
     ],
 )
 def test_mistakes_are_named_by_their_path(params: dict[str, Any], field: str) -> None:
     with refused(PolicyError, policy="kueue", field=field):
+        run(**params)
+
+
+@pytest.mark.parametrize(
+    ("params", "field"),
+    [
+        ({"queues": [queue(), queue(cohrt="x")]}, "queues[1].cohrt"),
+        ({"queues": [queue(), queue()]}, "queues[1].name"),
+        ({"cohorts": [{"name": "a"}, {"name": "a"}]}, "cohorts[1].name"),
+        ({"queues": [queue() | {"flavors": [{"gpu": "g"}] * 2}]}, "queues[0].flavors[1].gpu"),
+        (
+            {"queues": [queue() | {"flavors": [{"gpu": "g", "nominal": "4"}]}]},
+            "queues[0].flavors[0].nominal",
+        ),
+        ({"queues": [queue("other")]}, "queues"),
+        # a cohort below a circle is not in it
+        (
+            {"cohorts": [{"name": name, "parent": above} for name, above in ("ab", "bc", "cb")]},
+            "cohorts[1].parent",
+        ),
+        ({"cohorts": [{"name": "a", "parent": "a"}]}, "cohorts[0].parent"),
+    ],
+)
+def test_a_mistake_in_a_table_says_what_to_do(
+    params: dict[str, Any], field: str, snapshot: Snapshot
+) -> None:
+    with refused(PolicyError, snapshot, policy="kueue", field=field):
         run(**params)
 
 

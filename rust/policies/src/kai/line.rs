@@ -1,10 +1,10 @@
 //! The waiting and running jobs of one queue.
 //!
 //! Jobs that ask for the same are of one *group*: if one of them is looked at in vain, so are the others, for the rest of an
-//! action. Where priorities count too, that holds of those of one *kind*.
+//! action. Where priorities count too, that holds of those of the same priority.
 
 use gangline_engine::BitSet;
-use gangline_model::{JobId, SimTime};
+use gangline_model::{JobId, SimSpan, SimTime};
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
 
@@ -14,92 +14,139 @@ pub(super) type Rank = u32;
 /// A running job that can be evicted: those of low priority first, then the latest.
 pub(super) type Place = (i64, Reverse<JobId>);
 
-/// Jobs of one kind.
-#[derive(Debug)]
-struct Kind {
-    group: u32,
+/// Jobs that ask for the same.
+#[derive(Clone, Debug, Default)]
+struct Group {
     waiting: BTreeSet<Rank>,
+    /// Those of lower rank were looked at in vain.
+    from: Rank,
+    /// Whether the last one was, and nothing has changed since.
     is_vain: bool,
+}
+
+impl Group {
+    fn next(&self) -> Option<Rank> {
+        self.waiting.range(self.from..).next().copied()
+    }
 }
 
 /// The jobs of a queue.
 #[derive(Debug)]
 pub(super) struct Line {
     /// All of the trace, by rank.
-    jobs: Vec<JobId>,
-    kinds: Vec<Kind>,
-    /// Kinds with a waiting job.
+    pub jobs: Vec<JobId>,
+    groups: Vec<Group>,
+    /// Groups with a waiting job.
     busy: BitSet,
     pub running: BTreeSet<Place>,
+    /// How long jobs may be protected after their start.
+    spans: Vec<SimSpan>,
+    /// If they may: when running jobs started.
+    starts: BTreeSet<(SimTime, JobId)>,
     /// The waiting job that is looked at next, if `is_known`; `None` = there is none.
     next: Option<Rank>,
     is_known: bool,
 }
 
 impl Line {
-    /// The line of these jobs, by rank, and of kinds of these groups.
-    pub(super) fn new(jobs: Vec<JobId>, groups: Vec<u32>) -> Self {
-        let kind = |group| Kind {
-            group,
-            waiting: BTreeSet::new(),
-            is_vain: false,
-        };
+    /// The line of these jobs, by rank, in so many groups.
+    pub(super) fn new(jobs: Vec<JobId>, groups: usize, spans: Vec<SimSpan>) -> Self {
         Self {
             jobs,
-            busy: BitSet::new(groups.len().max(1)),
-            kinds: groups.into_iter().map(kind).collect(),
+            busy: BitSet::new(groups.max(1)),
+            groups: vec![Group::default(); groups],
             running: BTreeSet::new(),
+            spans,
+            starts: BTreeSet::new(),
             next: None,
             is_known: false,
         }
     }
 
-    /// A job of a kind waits.
-    pub(super) fn join(&mut self, rank: Rank, kind: usize) {
-        self.kinds[kind].waiting.insert(rank);
-        self.busy.insert(kind);
+    /// A job of a group waits.
+    pub(super) fn join(&mut self, rank: Rank, group: usize) {
+        self.groups[group].waiting.insert(rank);
+        self.busy.insert(group);
         self.is_known = false;
     }
 
-    /// A job of a kind waits no longer.
-    pub(super) fn leave(&mut self, rank: Rank, kind: usize) {
-        let waiting = &mut self.kinds[kind].waiting;
+    /// A job of a group waits no longer.
+    pub(super) fn leave(&mut self, rank: Rank, group: usize) {
+        let waiting = &mut self.groups[group].waiting;
         waiting.remove(&rank);
         if waiting.is_empty() {
-            self.busy.remove(kind);
+            self.busy.remove(group);
         }
         self.is_known = false;
     }
 
     /// No job was looked at.
     pub(super) fn restart(&mut self) {
-        for kind in &mut self.kinds {
-            kind.is_vain = false;
+        for group in &mut self.groups {
+            group.from = 0;
         }
+        self.retry();
         self.is_known = false;
     }
 
-    /// A job of a kind was looked at in vain: so are those of its group, or of its kind.
-    pub(super) fn pass(&mut self, kind: usize, by_priority: bool) {
-        if by_priority {
-            self.kinds[kind].is_vain = true;
-        } else {
-            let group = self.kinds[kind].group;
-            let alike = self.kinds.iter_mut().filter(|kind| kind.group == group);
-            alike.for_each(|kind| kind.is_vain = true);
+    /// Something has changed since jobs were looked at.
+    pub(super) fn retry(&mut self) {
+        for group in &mut self.groups {
+            group.is_vain = false;
         }
+    }
+
+    /// The jobs of a group below a rank were looked at in vain.
+    pub(super) fn pass(&mut self, group: usize, below: Rank) {
+        self.groups[group].from = below;
+        self.groups[group].is_vain = true;
         self.is_known = false;
+    }
+
+    /// Whether the last job of a group was looked at in vain, and nothing has changed since.
+    pub(super) fn is_vain(&self, group: usize) -> bool {
+        self.groups[group].is_vain
+    }
+
+    /// Whether a job is left of a group of which that does not hold.
+    pub(super) fn has_hope(&self) -> bool {
+        let mut groups = self.busy.iter().map(|group| &self.groups[group]);
+        groups.any(|group| !group.is_vain && group.next().is_some())
     }
 
     /// The job that is looked at next.
     pub(super) fn next(&mut self) -> Option<JobId> {
         if !self.is_known {
-            let open = self.busy.iter().filter(|&kind| !self.kinds[kind].is_vain);
-            let firsts = open.filter_map(|kind| self.kinds[kind].waiting.first().copied());
-            self.next = firsts.min();
+            let busy = self.busy.iter();
+            self.next = busy.filter_map(|group| self.groups[group].next()).min();
             self.is_known = true;
         }
         self.next.map(|rank| self.jobs[rank as usize])
+    }
+
+    /// A job that can be evicted runs.
+    pub(super) fn start(&mut self, place: Place, now: SimTime) {
+        self.running.insert(place);
+        if !self.spans.is_empty() {
+            self.starts.insert((now, place.1.0));
+        }
+    }
+
+    /// A job that ran since an instant runs no longer.
+    pub(super) fn stop(&mut self, place: Place, since: SimTime) {
+        self.running.remove(&place);
+        self.starts.remove(&(since, place.1.0));
+    }
+
+    /// When the next protection of a running job ends.
+    pub(super) fn next_end_of_protection(&self, now: SimTime) -> SimTime {
+        let end = |&span: &SimSpan| {
+            let first = (SimTime(now.0 - span.0 + 1), JobId(0));
+            let first = self.starts.range(first..).next();
+            first.map(|&(since, _)| since + span)
+        };
+        let ends = self.spans.iter().filter_map(end);
+        ends.min().unwrap_or(SimTime::NEVER)
     }
 }
 
@@ -109,7 +156,7 @@ pub(super) struct Member {
     /// Its queue.
     pub leaf: u32,
     pub rank: Rank,
-    pub kind: u32,
+    pub group: u32,
     /// Whether it cannot be preempted.
     pub is_fixed: bool,
     /// Since when it runs; `SimTime::NEVER` = it does not.

@@ -11,9 +11,8 @@
 //! | reclaim | [`Kai::reclaim`] | jobs of queues with too much make room for those of other queues |
 //! | preempt | [`Kai::preempt`] | jobs make room for those of higher priority in the same queue |
 //!
-//! A job that starts, or is looked at in vain, costs O(queues + kinds of jobs of the trace), where jobs of one kind have the same
-//! queue, gang, types and priority; a job that looks for victims O(running jobs of other queues); and with minimum run
-//! times a cycle reads all running jobs.
+//! A job that starts, or is looked at in vain, costs O(queues + groups of jobs of the trace), where jobs of one group have the
+//! same queue, gang and types; a job that looks for victims O(running jobs).
 
 mod line;
 mod params;
@@ -23,12 +22,13 @@ pub(crate) use params::{KaiParams, Resolve};
 
 use crate::kit::why::NO_PLACE;
 use crate::kit::{Alarm, Places};
+use crate::kueue::DEFAULT_QUEUE;
 use gangline_engine::{
     Cause, Changes, ClusterView, Counted, Next, Plan, Policy, PolicyError, PolicyTraits, Reason,
     WakeOn,
 };
 use gangline_model::{GpuSet, GpuTypeId, JobFacts, JobId, SimSpan, SimTime};
-use line::{Line, Member, Place};
+use line::{Line, Member, Place, Rank};
 use params::Row;
 use rustc_hash::FxHashMap;
 use std::cmp::Reverse;
@@ -50,9 +50,6 @@ static OVER_QUOTA: Reason = Reason::new(
     "jobs that cannot be preempted held {number} of the quota of its queue or of one above it, and it may use no GPUs beyond the quota",
 )
 .counts(Counted::Gpus);
-
-/// Queue of jobs that name none.
-const DEFAULT: &str = "default";
 
 /// A job that looks for GPUs.
 #[derive(Clone, Copy, Debug)]
@@ -113,35 +110,31 @@ impl Kai {
     fn assign(&self, jobs: &JobFacts) -> Result<(Vec<Row>, Vec<usize>), PolicyError> {
         let by = self.params.queue_by;
         let label = by.of(&jobs.columns().labels);
-        let name = |job| label.of(job).unwrap_or(DEFAULT);
+        let name = |job| label.of(job).unwrap_or(DEFAULT_QUEUE);
         let mut rows = self.params.queues.clone();
         if rows.is_empty() {
             let names: BTreeSet<&str> = jobs.ids().map(name).collect();
             rows = names.into_iter().map(Row::plain).collect();
         }
-        let parents: BTreeSet<&str> = rows
+        let parents = rows
             .iter()
-            .filter_map(|row| row.parent.as_deref())
-            .collect();
-        let leaves = rows.iter().enumerate();
-        let numbers: FxHashMap<&str, usize> = leaves
-            .filter(|(_, row)| !parents.contains(row.name.as_str()))
-            .map(|(at, row)| (row.name.as_str(), at + 1))
-            .collect();
+            .filter_map(|row| Some((row.parent.as_deref()?, row)));
+        let parents: FxHashMap<&str, &Row> = parents.collect();
+        let names = rows.iter().map(|row| row.name.as_str());
+        let numbers: FxHashMap<&str, usize> = names.clone().zip(1..).collect();
         let number = |job| {
             let name = name(job);
-            numbers.get(name).copied().ok_or_else(|| {
-                let known = rows.iter().map(|row| row.name.as_str());
-                PolicyError::Parameter {
-                    policy: self.params.reader.policy().to_owned(),
-                    field: "queues".to_owned(),
-                    value: known.collect::<Vec<_>>().join(", "),
-                    expected: format!(
-                        "a queue `{name}` without queues below it: the trace has jobs of it by queue_by = {}",
-                        by.name()
-                    ),
-                }
-            })
+            let number = numbers
+                .get(name)
+                .copied()
+                .ok_or_else(|| by.missing(&self.params.reader, label.of(job), names.clone()))?;
+            match parents.get(name).and_then(|row| row.reader.as_ref()) {
+                Some(reader) => Err(reader.refuse(
+                    "parent",
+                    "a queue without jobs, but the trace has jobs of this one: give them a queue below it",
+                )),
+                None => Ok(number),
+            }
         };
         let of = jobs.ids().map(number).collect::<Result<_, _>>()?;
         Ok((rows, of))
@@ -157,7 +150,7 @@ impl Kai {
         let blank = Member {
             leaf: 0,
             rank: 0,
-            kind: 0,
+            group: 0,
             is_fixed: false,
             since: SimTime::NEVER,
         };
@@ -165,27 +158,22 @@ impl Kai {
         self.lines.clear();
         for (leaf, mut there) in members.into_iter().enumerate() {
             there.sort_by_key(|&job| Reverse(priority(jobs, job)));
-            let (mut groups, mut kinds) = (FxHashMap::default(), FxHashMap::default());
-            let mut group_of = Vec::new();
+            let mut groups = FxHashMap::default();
             for (rank, &job) in there.iter().enumerate() {
                 let is_fixed = priority(jobs, job) >= self.params.fixed_priority;
                 let asks = (jobs.gpus(job), view.usable_types(job), is_fixed);
                 let next = groups.len() as u32;
                 let group = *groups.entry(asks).or_insert(next);
-                let next = kinds.len() as u32;
-                let kind = *kinds.entry((asks, priority(jobs, job))).or_insert(next);
-                if kind == next {
-                    group_of.push(group);
-                }
                 self.members[job.index()] = Member {
                     leaf: leaf as u32,
                     rank: rank as u32,
-                    kind,
+                    group,
                     is_fixed,
                     since: SimTime::NEVER,
                 };
             }
-            self.lines.push(Line::new(there, group_of));
+            let spans = self.tree.protections(leaf);
+            self.lines.push(Line::new(there, groups.len(), spans));
         }
     }
 
@@ -196,9 +184,9 @@ impl Kai {
     }
 
     fn join(&mut self, job: JobId) {
-        let Member { rank, kind, .. } = self.members[job.index()];
+        let Member { rank, group, .. } = self.members[job.index()];
         let leaf = self.leaf(job);
-        self.lines[leaf].join(rank, kind as usize);
+        self.lines[leaf].join(rank, group as usize);
     }
 
     fn start_job(&mut self, view: &ClusterView<'_>, plan: &mut Plan<'_>, ask: Ask, gpus: GpuSet) {
@@ -207,9 +195,9 @@ impl Kai {
         let member = &mut self.members[ask.job.index()];
         member.since = view.now();
         let line = &mut self.lines[ask.leaf];
-        line.leave(member.rank, member.kind as usize);
+        line.leave(member.rank, member.group as usize);
         if !ask.is_fixed {
-            line.running.insert(place(view.jobs(), ask.job));
+            line.start(place(view.jobs(), ask.job), view.now());
         }
         self.waiting -= 1;
     }
@@ -218,13 +206,13 @@ impl Kai {
     fn release(&mut self, jobs: &JobFacts, job: JobId) {
         let leaf = self.leaf(job);
         let member = &mut self.members[job.index()];
-        if member.since == SimTime::NEVER {
+        let since = std::mem::replace(&mut member.since, SimTime::NEVER);
+        if since == SimTime::NEVER {
             return;
         }
-        member.since = SimTime::NEVER;
         let (gpus, is_fixed) = (i64::from(jobs.gpus(job)), member.is_fixed);
         self.tree.hold(leaf, -gpus, is_fixed);
-        self.lines[leaf].running.remove(&place(jobs, job));
+        self.lines[leaf].stop(place(jobs, job), since);
     }
 
     /// Takes in what happened since the last cycle.
@@ -292,9 +280,14 @@ impl Kai {
         first.map(|(_, job)| job)
     }
 
-    fn pass(&mut self, ask: Ask, by_priority: bool) {
-        let kind = self.members[ask.job.index()].kind as usize;
-        self.lines[ask.leaf].pass(kind, by_priority);
+    fn group(&self, ask: Ask) -> usize {
+        self.members[ask.job.index()].group as usize
+    }
+
+    /// A job was looked at in vain, and so were those below a rank that ask for the same.
+    fn pass(&mut self, ask: Ask, below: Rank) {
+        let group = self.group(ask);
+        self.lines[ask.leaf].pass(group, below);
     }
 
     /// GPUs for a job, if its queue may hold them.
@@ -313,7 +306,7 @@ impl Kai {
         while let Some(ask) = self.next(view.jobs()) {
             match self.place(plan, ask) {
                 Some(gpus) => self.start_job(view, plan, ask, gpus),
-                None => self.pass(ask, false),
+                None => self.pass(ask, Rank::MAX),
             }
         }
     }
@@ -331,7 +324,7 @@ impl Kai {
                     self.evict(view, plan, ask, &victims);
                     has_evicted = true;
                 }
-                None => self.pass(ask, false),
+                None => self.pass(ask, Rank::MAX),
             }
         }
         has_evicted
@@ -340,15 +333,23 @@ impl Kai {
     fn preempt(&mut self, view: &ClusterView<'_>, plan: &mut Plan<'_>) -> bool {
         self.restart();
         let mut has_evicted = false;
-        while let Some(ask) = self.next(view.jobs()) {
-            let may = !ask.is_fixed || self.tree.has_quota(ask.leaf, ask.gpus);
+        // a job finds nobody where one of its group with a higher priority, which may evict more jobs, found nobody
+        while self.lines.iter().any(Line::has_hope)
+            && let Some(ask) = self.next(view.jobs())
+        {
+            let line = &self.lines[ask.leaf];
+            let may = !line.is_vain(self.group(ask))
+                && (!ask.is_fixed || self.tree.has_quota(ask.leaf, ask.gpus));
             let found = may.then(|| self.search(view, plan, ask, false)).flatten();
-            match found {
-                Some(victims) => {
-                    self.evict(view, plan, ask, &victims);
-                    has_evicted = true;
-                }
-                None => self.pass(ask, true),
+            if let Some(victims) = found {
+                self.evict(view, plan, ask, &victims);
+                self.lines.iter_mut().for_each(Line::retry);
+                has_evicted = true;
+            } else {
+                let mine = priority(view.jobs(), ask.job);
+                let is_as_high = |&job: &JobId| priority(view.jobs(), job) >= mine;
+                let below = self.lines[ask.leaf].jobs.partition_point(is_as_high);
+                self.pass(ask, below as Rank);
             }
         }
         has_evicted
@@ -507,31 +508,6 @@ impl Kai {
             has_quota: has_quota.collect(),
         }
     }
-
-    /// When a running job can be evicted that could not be so far.
-    fn next_end_of_protection(&self, now: SimTime) -> SimTime {
-        let mut first = SimTime::NEVER;
-        for (leaf, line) in self.lines.iter().enumerate() {
-            let spans = self
-                .tree
-                .path(leaf)
-                .map(|node| self.tree.node(node).reclaim_min_run);
-            let own = self.tree.node(leaf).preempt_min_run;
-            let mut spans: Vec<SimSpan> = spans.chain([own]).collect();
-            spans.retain(|&span| span > SimSpan::ZERO);
-            spans.sort_unstable();
-            spans.dedup();
-            if spans.is_empty() {
-                continue;
-            }
-            for place in &line.running {
-                let since = self.members[place.1.0.index()].since;
-                let ends = spans.iter().map(|&span| since + span);
-                first = ends.filter(|&end| end > now).fold(first, SimTime::min);
-            }
-        }
-        first
-    }
 }
 
 /// Place of a running job among those that can be evicted.
@@ -653,7 +629,11 @@ impl Policy for Kai {
         let mut next = self.next_cycle;
         if self.waiting > 0 {
             next = next.min(self.tree.next_sample());
-            next = next.min(self.next_end_of_protection(now));
+            let ends = self
+                .lines
+                .iter()
+                .map(|line| line.next_end_of_protection(now));
+            next = ends.fold(next, SimTime::min);
         }
         self.alarm.set(now, next, plan);
         Ok(Next::Ask)

@@ -5,7 +5,6 @@ use crate::params::ParamReader;
 use crate::place::PlacementParams;
 use gangline_engine::PolicyError;
 use gangline_model::{SimSpan, words};
-use std::collections::BTreeSet;
 
 words! {
     /// Which queue says how long a job is safe from reclaim.
@@ -109,14 +108,8 @@ pub(crate) struct KaiParams {
 impl KaiParams {
     /// Reads them.
     pub(crate) fn read(params: &ParamReader) -> Result<Self, PolicyError> {
-        let rows = params.tables("queues").into_iter().map(Row::read);
-        let queues: Vec<Row> = rows.collect::<Result<_, _>>()?;
-        let mut names = BTreeSet::new();
-        for row in &queues {
-            if let (false, Some(reader)) = (names.insert(&row.name), &row.reader) {
-                return Err(reader.refuse("name", "a name of its own"));
-            }
-        }
+        let rows = params.distinct_tables("queues", "name")?.into_iter();
+        let queues = rows.map(Row::read).collect::<Result<_, _>>()?;
         let half_life_s = params.number("half_life_s");
         let period_s = params.number("usage_period_s");
         let weight = params.number("k_value");

@@ -11,6 +11,7 @@
 //! Node 0 is the root, which stands for the cluster; the queues follow in the order of their rows.
 
 use super::params::{KaiParams, Row, UsageParams};
+use crate::params::{circle, nearest};
 use gangline_engine::PolicyError;
 use gangline_model::{SimSpan, SimTime};
 use std::cmp::{Ordering, Reverse};
@@ -102,32 +103,31 @@ impl Tree {
                 None => ROOT,
                 Some(name) => *numbers
                     .get(name.as_str())
-                    .ok_or_else(|| refuse(row, "the name of a queue of `queues`"))?,
+                    .ok_or_else(|| {
+                        let known: Vec<&str> = numbers.keys().copied().collect();
+                        let near = nearest(name, &known);
+                        let expected = format!(
+                            "a queue of `queues`, of which `{near}` is the nearest; without a parent it is a top queue"
+                        );
+                        refuse(row, &expected)
+                    })?,
             };
             nodes.push(Node::new(row, Some(parent)));
         }
-        for node in 1..nodes.len() {
-            let mut at = node;
-            let mut depth = 0;
-            while let Some(parent) = nodes[at].parent {
-                at = parent;
-                depth += 1;
-                if at == node {
-                    let expected = "a queue that is not below this one";
-                    return Err(refuse(&rows[node - 1], expected));
-                }
-                // in a circle that this queue is only below, a later one is refused
-                if depth > nodes.len() {
-                    break;
-                }
+        let parents: Vec<Option<usize>> = nodes.iter().map(|node| node.parent).collect();
+        for (node, row) in (1..).zip(rows) {
+            if let Some(expected) = circle(node, &parents, |at| rows[at - 1].name.clone()) {
+                return Err(refuse(row, &expected));
             }
-            if depth > MOST_LEVELS && depth <= nodes.len() {
+        }
+        for (node, row) in (1..).zip(rows) {
+            let depth = std::iter::successors(parents[node], |&at| parents[at]).count();
+            if depth > MOST_LEVELS {
                 let expected = format!("a queue that puts this one on level {MOST_LEVELS} at most");
-                return Err(refuse(&rows[node - 1], &expected));
+                return Err(refuse(row, &expected));
             }
             nodes[node].depth = depth;
-            let parent = nodes[node].parent.unwrap_or(ROOT);
-            nodes[parent].children.push(node);
+            nodes[parents[node].unwrap_or(ROOT)].children.push(node);
         }
         let mut by_depth: Vec<usize> = (1..nodes.len()).collect();
         by_depth.sort_by_key(|&node| nodes[node].depth);
@@ -161,6 +161,16 @@ impl Tree {
     pub(super) fn path(&self, leaf: usize) -> impl Iterator<Item = usize> {
         let up = |&node: &usize| self.nodes[node].parent;
         std::iter::successors(Some(leaf), up).filter(|&node| node != ROOT)
+    }
+
+    /// For how long after their start jobs of a leaf may be safe from eviction, by whom it may come.
+    pub(super) fn protections(&self, leaf: usize) -> Vec<SimSpan> {
+        let reclaim = self.path(leaf).map(|node| self.nodes[node].reclaim_min_run);
+        let mut spans: Vec<SimSpan> = reclaim.chain([self.nodes[leaf].preempt_min_run]).collect();
+        spans.retain(|&span| span > SimSpan::ZERO);
+        spans.sort_unstable();
+        spans.dedup();
+        spans
     }
 
     /// Of each of two leaves the queue just below the lowest that both are below.

@@ -24,8 +24,8 @@ mod quota;
 mod waiting;
 
 pub(crate) use params::{
-    Borrow, Fairness, KueueParams, QueueLabel, Reclaim, Strategy, WhenCanBorrow, WhenCanPreempt,
-    Within,
+    Borrow, DEFAULT_QUEUE, Fairness, KueueParams, QueueLabel, Reclaim, Strategy, WhenCanBorrow,
+    WhenCanPreempt, Within,
 };
 
 use crate::kit::why::{BEHIND, NO_PLACE, at_head};
@@ -59,9 +59,6 @@ static EVICTED: Reason = Reason::new(
     "it was preempted and can be admitted again only after requeue_s",
     "it was preempted and could not be admitted again before {until}",
 );
-
-/// Queue of jobs without a label.
-const DEFAULT: &str = "default";
 
 /// Position of a job in its queue.
 #[derive(Clone, Copy, Debug)]
@@ -405,18 +402,11 @@ impl Kueue {
             .map(|(at, queue)| (queue.name.as_str(), at as u32))
             .collect();
         let number = |job| {
-            let name = label.of(job).unwrap_or(DEFAULT);
-            numbers.get(name).copied().ok_or_else(|| {
+            let label = label.of(job);
+            let number = numbers.get(label.unwrap_or(DEFAULT_QUEUE)).copied();
+            number.ok_or_else(|| {
                 let known = self.params.queues.iter().map(|queue| queue.name.as_str());
-                PolicyError::Parameter {
-                    policy: self.params.reader.policy().to_owned(),
-                    field: "queues".to_owned(),
-                    value: known.collect::<Vec<_>>().join(", "),
-                    expected: format!(
-                        "a queue `{name}` too: the trace has jobs of it by queue_by = {}",
-                        by.name()
-                    ),
-                }
+                by.missing(&self.params.reader, label, known)
             })
         };
         jobs.ids().map(number).collect()
@@ -441,7 +431,7 @@ fn only_queue(cluster: &ClusterSpec, reader: &ParamReader) -> Group {
         lending: None,
     });
     Group {
-        name: DEFAULT.to_owned(),
+        name: DEFAULT_QUEUE.to_owned(),
         above: None,
         weight: Weight::ONE,
         flavors: flavors.collect(),

@@ -4,7 +4,9 @@ use crate::params::ParamReader;
 use crate::place::PlacementParams;
 use gangline_engine::PolicyError;
 use gangline_model::{Label, Labels, SimSpan, words};
-use std::collections::BTreeSet;
+
+/// Queue of jobs without a label.
+pub(crate) const DEFAULT_QUEUE: &str = "default";
 
 words! {
     /// The label of a job that names its queue.
@@ -105,6 +107,25 @@ impl QueueLabel {
             Self::Account => &labels.account,
             Self::Partition => &labels.partition,
             Self::Qos => &labels.qos,
+        }
+    }
+
+    /// The error for a job whose queue is none of these.
+    pub(crate) fn missing<'a>(
+        self,
+        reader: &ParamReader,
+        label: Option<&str>,
+        queues: impl Iterator<Item = &'a str>,
+    ) -> PolicyError {
+        let (queue, whose) = label.map_or((DEFAULT_QUEUE, "no"), |name| (name, "this"));
+        let by = self.name();
+        PolicyError::Parameter {
+            policy: reader.policy().to_owned(),
+            field: "queues".to_owned(),
+            value: queues.collect::<Vec<_>>().join(", "),
+            expected: format!(
+                "a queue `{queue}` too, for the jobs of the trace with {whose} {by}: add it, or choose another queue_by"
+            ),
         }
     }
 }
@@ -229,24 +250,16 @@ pub(crate) struct Group {
 
 impl Group {
     fn read(row: &ParamReader, above: &str, rules: Rules) -> Result<Self, PolicyError> {
-        let flavors = row.tables("flavors").into_iter().map(Flavor::read);
+        let flavors = row.distinct_tables("flavors", "gpu")?;
+        let flavors = flavors.into_iter().map(Flavor::read);
         let above = row.word(above);
-        let group = Self {
+        Ok(Self {
             name: row.word("name").to_owned(),
             above: (!above.is_empty()).then(|| above.to_owned()),
             weight: Weight::read(row)?,
             flavors: flavors.collect::<Result<_, _>>()?,
             rules,
-        };
-        let mut types = BTreeSet::new();
-        match group
-            .flavors
-            .iter()
-            .find(|flavor| !types.insert(&flavor.gpu))
-        {
-            Some(twice) => Err(twice.row.refuse("gpu", "each GPU type once")),
-            None => Ok(group),
-        }
+        })
     }
 }
 
@@ -293,12 +306,6 @@ fn groups(
     name: &str,
     read: fn(&ParamReader) -> Result<Group, PolicyError>,
 ) -> Result<Vec<Group>, PolicyError> {
-    let mut names = BTreeSet::new();
-    let rows = params.tables(name);
-    for row in &rows {
-        if !names.insert(row.word("name").to_owned()) {
-            return Err(row.refuse("name", "a name of its own"));
-        }
-    }
+    let rows = params.distinct_tables(name, "name")?;
     rows.iter().map(read).collect()
 }

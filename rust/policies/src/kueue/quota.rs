@@ -12,6 +12,7 @@
 //! propagates from the queue towards the root until it has no effect: O(depth).
 
 use super::params::{Flavor, Group, KueueParams, Weight};
+use crate::params::circle;
 use gangline_engine::PolicyError;
 use gangline_model::{ClusterSpec, GpuTypeId};
 use std::cmp::Ordering;
@@ -394,13 +395,11 @@ fn check_circles(
     queues: usize,
     parents: &[Option<usize>],
 ) -> Result<(), PolicyError> {
-    for start in queues..parents.len() {
-        let way = std::iter::successors(Some(start), |&at| parents[at]);
-        if way.take(parents.len() + 1).count() > parents.len() {
-            let rows = params.reader.tables("cohorts");
-            return Err(
-                rows[start - queues].refuse("parent", "a cohort that is not below this one")
-            );
+    let (all, rows) = (parents.len(), params.reader.tables("cohorts"));
+    for (node, row) in (queues..all).zip(&rows) {
+        let name = |at: usize| params.cohorts[at - queues].name.clone();
+        if let Some(expected) = circle(node, parents, name) {
+            return Err(row.refuse("parent", &expected));
         }
     }
     Ok(())
