@@ -333,7 +333,7 @@ impl Kai {
     fn preempt(&mut self, view: &ClusterView<'_>, plan: &mut Plan<'_>) -> bool {
         self.restart();
         let mut has_evicted = false;
-        // a job finds nobody where one of its group with a higher priority, which may evict more jobs, found nobody
+        // a job finds no victims where one of its group with a higher priority, which may evict more jobs, found none
         while self.lines.iter().any(Line::has_hope)
             && let Some(ask) = self.next(view.jobs())
         {
