@@ -522,7 +522,7 @@ def leases(data: Data) -> str:
         ]
         for row in data["validation"]["leases"]
     ]
-    return table(["policy", "", *keys.values(), "error of a job: median"], rows)
+    return table(["policy", "changed", *keys.values(), "error of a job: median"], rows)
 
 
 MEASURES = {"jct_mean_s": "mean JCT", "jct_p99_s": "p99", "abs_p50": "job, median",
