@@ -18,7 +18,7 @@ import pytest
 
 import gangline as gl
 from gangline.cluster.tables import read_pollux
-from golden.test_pollux_public import COSTS, LIMIT_GPU_S, epochs_s, mean, training_s
+from golden.test_pollux_public import COSTS, PublicTiresias, epochs_s, mean, training_s
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.shared
 
 LOADS = (0.5, 1.0, 1.5, 2.0)
-PARAMS = {"tiresias": {"limits": [float(LIMIT_GPU_S)]}}
 
 
 def table(name: str) -> list[dict[str, str]]:
@@ -56,7 +55,7 @@ def of_load(load: float) -> list[Row]:
 
 @pytest.fixture(scope="module")
 def mean_of(shared: Path) -> Callable[[str, float], float]:
-    """Mean completion time under a policy at a load."""
+    """Mean completion time under a policy at a load; Tiresias is the one of that simulator."""
     place = shared / "traces/tables/pollux/pollux_traces.tar.xz"
     profiles = read_pollux(place)
     elastic = {"preset": "pollux-fits", "profiles": str(place), "noise": "batches"}
@@ -81,7 +80,8 @@ def mean_of(shared: Path) -> Callable[[str, float], float]:
             for i, (arrival, application, gpus, batch) in enumerate(of_load(load))
         ]
         trace = gl.Trace.from_arrow(pa.Table.from_pylist(rows))
-        result = gl.simulate(cluster, trace, policy, params=PARAMS.get(policy), **COSTS)
+        choice = PublicTiresias() if policy == "tiresias" else policy
+        result = gl.simulate(cluster, trace, choice, **COSTS)
         return mean({row["job_id"]: row["jct_s"] for row in result.jobs.to_pylist()})
 
     return found
