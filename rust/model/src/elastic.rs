@@ -168,15 +168,19 @@ impl ElasticClass {
         (pass_batch as u32, accum as u32)
     }
 
-    fn candidate(&self, gpus: u32, spans: bool, (pass_batch, accum): (u32, u32)) -> Candidate {
+    /// A batch, with the times of a step by a fit.
+    fn candidate(
+        &self,
+        fit: &StepFit,
+        (gpus, spans): (u32, bool),
+        (pass_batch, accum): (u32, u32),
+    ) -> Candidate {
         let passes = f64::from(gpus) * f64::from(pass_batch);
         Candidate {
             pass_batch,
             accum,
             samples: passes * (f64::from(accum) + 1.0),
-            step_s: self
-                .fit
-                .step_s(gpus, 1 + u32::from(spans), pass_batch, accum),
+            step_s: fit.step_s(gpus, 1 + u32::from(spans), pass_batch, accum),
         }
     }
 
@@ -185,7 +189,7 @@ impl ElasticClass {
             && one.samples >= f64::from(self.init_batch)
     }
 
-    fn candidates(&self, gpus: u32, spans: bool) -> Vec<Candidate> {
+    fn candidates(&self, fit: &StepFit, (gpus, spans): (u32, bool)) -> Vec<Candidate> {
         let least =
             f64::from(self.init_batch).max(f64::from(self.min_pass_batch) * f64::from(gpus));
         let most = f64::from(self.max_batch);
@@ -199,18 +203,58 @@ impl ElasticClass {
         passes.dedup();
         let all = passes
             .into_iter()
-            .map(|one| self.candidate(gpus, spans, one));
+            .map(|one| self.candidate(fit, (gpus, spans), one));
         all.filter(|one| self.is_allowed(one)).collect()
     }
 
-    /// Returns the batch in the trace, on any number of GPUs.
-    fn traced(&self, gpus: u32, spans: bool) -> Candidate {
+    /// Returns the batch in the trace on a number of GPUs, if it is possible there.
+    fn traced(&self, fit: &StepFit, (gpus, spans): (u32, bool)) -> Option<Candidate> {
         let total = f64::from(self.gpus) * f64::from(self.batch_size);
-        self.candidate(gpus, spans, self.passes(gpus, total / f64::from(gpus)))
+        let passes = self.passes(gpus, total / f64::from(gpus));
+        let one = self.candidate(fit, (gpus, spans), passes);
+        (gpus == self.gpus || self.is_allowed(&one)).then_some(one)
+    }
+
+    /// Samples per GPU and pass, and passes beyond the first, of the smallest total batch on this number of GPUs;
+    /// `None` if they are not allowed.
+    pub fn smallest(&self, gpus: u32) -> Option<(u32, u32)> {
+        let least =
+            f64::from(self.init_batch).max(f64::from(self.min_pass_batch) * f64::from(gpus));
+        let total = least.min(f64::from(self.max_batch));
+        let passes = self.passes(gpus, total / f64::from(gpus));
+        let one = self.candidate(&self.fit, (gpus, false), passes);
+        self.is_allowed(&one).then_some(passes)
+    }
+
+    /// The best configuration on any number of GPUs of one or several servers, by these times of a step and this noise.
+    pub fn best_by(&self, fit: &StepFit, noise: &NoisePhase, on: (u32, bool)) -> Configuration {
+        self.best_of(&self.candidates(fit, on), noise)
+    }
+
+    /// The configuration with the total batch in the trace, likewise.
+    pub fn frozen_by(&self, fit: &StepFit, noise: &NoisePhase, on: (u32, bool)) -> Configuration {
+        let traced = self.traced(fit, on);
+        traced.map_or_else(Configuration::default, |one| {
+            self.configuration(&one, noise)
+        })
+    }
+
+    fn best_of(&self, candidates: &[Candidate], noise: &NoisePhase) -> Configuration {
+        let mut best = Configuration::default();
+        for one in candidates {
+            let found = self.configuration(one, noise);
+            if found.rate > best.rate {
+                best = found;
+            }
+        }
+        best
     }
 
     /// Noise at a total batch: between those of the two batches next to it.
-    fn gradient(&self, phase: &NoisePhase, samples: f64) -> Gradient {
+    pub fn gradient(&self, phase: &NoisePhase, samples: f64) -> Gradient {
+        if let [all] = phase.gradients[..] {
+            return all;
+        }
         let at = |place: usize| phase.gradients[place];
         let batches = &self.noise_batches;
         let above = batches.partition_point(|&batch| f64::from(batch) <= samples);
@@ -258,19 +302,13 @@ impl ElasticModel {
         let mut frozen = best.clone();
         for gpus in 1..=class.max_gpus {
             for spans in [false, gpus > 1] {
-                let candidates = class.candidates(gpus, spans);
-                let own = class.traced(gpus, spans);
-                let is_own = gpus == class.gpus || class.is_allowed(&own);
+                let candidates = class.candidates(&class.fit, (gpus, spans));
+                let own = class.traced(&class.fit, (gpus, spans));
                 for (phase, noise) in class.phases.iter().enumerate() {
                     let at = phase * width + (gpus as usize - 1) * 2 + usize::from(spans);
-                    for one in &candidates {
-                        let found = class.configuration(one, noise);
-                        if found.rate > best[at].rate {
-                            best[at] = found;
-                        }
-                    }
-                    if is_own {
-                        frozen[at] = class.configuration(&own, noise);
+                    best[at] = class.best_of(&candidates, noise);
+                    if let Some(own) = &own {
+                        frozen[at] = class.configuration(own, noise);
                     }
                 }
             }
@@ -308,7 +346,7 @@ impl ElasticModel {
     /// model.
     pub fn rate(&self, phase: usize, gpus: u32, spans: bool, passes: (u32, u32)) -> Option<f64> {
         let (class, spans) = (&self.class, spans && gpus > 1);
-        let one = class.candidate(gpus, spans, passes);
+        let one = class.candidate(&class.fit, (gpus, spans), passes);
         let known = class.is_allowed(&one);
         known.then(|| class.configuration(&one, &class.phases[phase]).rate)
     }

@@ -12,12 +12,13 @@
 //! | `p` | `PolluxParams::fairness_p` | exponent of the mean |
 
 mod genetic;
+mod learnt;
 mod params;
 mod place;
 mod racer;
 mod search;
 
-pub(crate) use params::{Batch, PolluxParams, SearchKind};
+pub(crate) use params::{Batch, Models, PolluxParams, SearchKind, Share};
 
 use crate::kit::why::{NO_PLACE, OUTRANKED, SEARCH, has_enough, largest};
 use gangline_engine::{
@@ -26,6 +27,7 @@ use gangline_engine::{
 };
 use gangline_model::{Action, GpuSet, GpuTypeId, JobId, SimSpan, SimTime};
 use genetic::Genetic;
+use learnt::{Belief, Learnt};
 use place::Layout;
 use racer::{Fair, Objective, Racer, discount, is_bound};
 use search::{Bidder, Search};
@@ -70,6 +72,8 @@ pub(crate) struct Pollux {
     objective: Objective,
     /// History by job.
     past: Vec<Past>,
+    /// What it has seen of active jobs; `None` if it knows their models.
+    learnt: Option<Learnt>,
     /// The last decision: the jobs in order, and whether the search assigned GPUs to each, with or without a place.
     /// Empty after a search over all placements.
     ranked: Vec<(JobId, bool)>,
@@ -79,40 +83,50 @@ impl Pollux {
     /// The policy with these parameters.
     pub(crate) fn new(params: PolluxParams) -> Self {
         Self {
-            objective: Objective::new(params.fairness_p),
+            objective: Objective::new(params.fairness_p, params.floor),
             params,
             past: Vec::new(),
+            learnt: (params.models == Models::Learnt).then(Learnt::default),
             ranked: Vec::new(),
         }
     }
 
-    fn fair(view: &ClusterView<'_>, jobs: usize) -> (Fair, u32) {
+    fn fair(&self, view: &ClusterView<'_>, jobs: usize) -> (Fair, u32) {
         let types = view.cluster().gpu_types().len();
         let gpus: u32 = (0..types).map(|at| view.gpus_up(GpuTypeId::new(at))).sum();
         let servers = view.cluster().servers().iter().enumerate();
         let up = servers.filter(|(at, _)| view.is_up(gangline_model::ServerId::new(*at)));
         let server = up.map(|(_, one)| one.gpus).max().unwrap_or(1);
-        let share = gpus.div_ceil(jobs as u32).clamp(1, server);
-        (
-            Fair {
-                gpus: share,
-                server,
-            },
-            gpus,
-        )
+        let (equal, share) = (gpus.div_ceil(jobs as u32), self.params.share);
+        let most = match share {
+            Share::Server => server,
+            Share::Cluster => gpus,
+        };
+        let fair = Fair {
+            gpus: equal.clamp(1, most.max(1)),
+            share,
+            server,
+        };
+        (fair, gpus)
     }
 
     fn bidder(&self, view: &ClusterView<'_>, racer: &Racer<'_>, fair: Fair) -> Bidder {
         let past = self.past[racer.job.index()];
         let (least, most) = racer.range();
-        let grown = self.params.growth * f64::from(past.most.max(1));
-        let mut limit = (grown as u32)
+        let had = match racer.belief {
+            Belief::Known => past.most.max(1),
+            Belief::Nothing => 0,
+            Belief::Learnt(profile) => profile.most(),
+        };
+        let grown = self.params.growth * f64::from(had);
+        let mut limit = (grown.max(1.0) as u32)
             .min(self.params.max_gpus_per_job)
             .clamp(least, most);
         let held = view.run(racer.job).map(Run::gpus);
         let now = held.map_or(0, GpuSet::gpus);
         let age = view.now() - view.jobs().arrival(racer.job);
         let delay_s = self.params.phi_delay.seconds();
+        let free = u32::from(!self.params.first_start_counts);
         let speedup = |gpus: u32| racer.speedup(gpus, gpus > fair.server);
         let speedup_now = held.map_or(0.0, |held| racer.speedup(now, held.by_server().len() > 1));
         let mut ladder = if racer.is_bound {
@@ -129,7 +143,7 @@ impl Pollux {
             ladder,
             now,
             speedup_now,
-            phi: discount(age.seconds(), past.restarts, delay_s),
+            phi: discount(age.seconds(), past.restarts.saturating_sub(free), delay_s),
             most: limit,
             count: 0,
         }
@@ -167,6 +181,42 @@ impl Pollux {
             .extend(pairs.map(|(racer, bidder)| (racer.job, bidder.count > 0)));
         let layout = Layout::new(*view, racers, objective, avoids);
         Ok((layout.put(bidders), is_steady))
+    }
+
+    /// Assigns GPUs and batches to the active jobs.
+    fn assign(
+        &mut self,
+        view: &ClusterView<'_>,
+        racers: &[Racer<'_>],
+        fair: Fair,
+        gpus: u32,
+        plan: &mut Plan<'_>,
+    ) -> Result<Next, PolicyError> {
+        let bid = |racer: &Racer<'_>| self.bidder(view, racer, fair);
+        let mut bidders: Vec<Bidder> = racers.iter().map(bid).collect();
+        let (sets, is_steady) = self.search(view, racers, &mut bidders, gpus)?;
+        let mut found: Vec<(JobId, usize, Option<GpuSet>)> = Vec::with_capacity(racers.len());
+        for (at, gpus) in sets.into_iter().enumerate() {
+            found.push((racers[at].job, at, gpus));
+        }
+        found.sort_unstable_by_key(|one| one.0);
+        for one in found
+            .iter()
+            .filter(|one| one.2.is_none() && view.run(one.0).is_some())
+        {
+            plan.preempt(one.0);
+        }
+        for (_, at, gpus) in found {
+            if let Some(gpus) = gpus {
+                self.act(view, &racers[at], gpus, plan);
+            }
+        }
+        // a discount or the order of service may change a plan that is not the optimum
+        Ok(if is_steady && plan.is_empty() {
+            Next::Steady
+        } else {
+            Next::Ask
+        })
     }
 
     /// Starts, moves or keeps a job on these GPUs, with its batch on them.
@@ -236,37 +286,22 @@ impl Policy for Pollux {
             return Ok(Next::Steady);
         }
         active.sort_by_cached_key(|&job| rank(view, job));
-        let (fair, gpus) = Self::fair(view, active.len());
+        let (fair, gpus) = self.fair(view, active.len());
         if gpus == 0 {
             return Ok(Next::Ask);
         }
-        let racer = |&job: &JobId| Racer::new(view, job, self.params.batch, fair);
+        let mut learnt = self.learnt.take();
+        if let Some(learnt) = &mut learnt {
+            learnt.look(view, &active);
+        }
+        let racer = |&job: &JobId| {
+            let belief = learnt.as_ref().map_or(Belief::Known, |seen| seen.of(job));
+            Racer::new(view, (job, belief), self.params.batch, fair)
+        };
         let racers: Vec<Racer<'_>> = active.iter().map(racer).collect();
-        let bid = |racer: &Racer<'_>| self.bidder(view, racer, fair);
-        let mut bidders: Vec<Bidder> = racers.iter().map(bid).collect();
-        let (sets, is_steady) = self.search(view, &racers, &mut bidders, gpus)?;
-        let mut found: Vec<(JobId, usize, Option<GpuSet>)> = Vec::with_capacity(racers.len());
-        for (at, gpus) in sets.into_iter().enumerate() {
-            found.push((racers[at].job, at, gpus));
-        }
-        found.sort_unstable_by_key(|one| one.0);
-        for one in found
-            .iter()
-            .filter(|one| one.2.is_none() && view.run(one.0).is_some())
-        {
-            plan.preempt(one.0);
-        }
-        for (_, at, gpus) in found {
-            if let Some(gpus) = gpus {
-                self.act(view, &racers[at], gpus, plan);
-            }
-        }
-        // a discount or the order of service may change a plan that is not the optimum
-        Ok(if is_steady && plan.is_empty() {
-            Next::Steady
-        } else {
-            Next::Ask
-        })
+        let next = self.assign(view, &racers, fair, gpus, plan);
+        self.learnt = learnt;
+        next
     }
 
     fn reasons(&self) -> Vec<&'static Reason> {

@@ -25,6 +25,26 @@ words! {
     }
 }
 
+words! {
+    /// What the policy believes about elastic jobs.
+    pub(crate) enum Models {
+        /// Their true models.
+        Known = "known",
+        /// Models fitted to the sizes at which they have run.
+        Learnt = "learnt",
+    }
+}
+
+words! {
+    /// Limit of an equal share.
+    pub(crate) enum Share {
+        /// The largest server, and the range of the job.
+        Server = "server",
+        /// None.
+        Cluster = "cluster",
+    }
+}
+
 /// Sizes of the search.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct GeneticParams {
@@ -55,6 +75,14 @@ pub(crate) struct PolluxParams {
     pub ls_moves: Option<usize>,
     /// Choice of the batch of a job.
     pub batch: Batch,
+    /// What it believes about elastic jobs.
+    pub models: Models,
+    /// Limit of an equal share.
+    pub share: Share,
+    /// Whether the first start of a job is a change of its GPUs.
+    pub first_start_counts: bool,
+    /// Added to every speed-up, so that a job without GPUs has a finite value.
+    pub floor: f64,
     /// Method of searching placements.
     pub search: SearchKind,
     /// Sizes of the genetic search.
@@ -74,6 +102,10 @@ impl PolluxParams {
             growth: params.number("growth"),
             ls_moves: (moves > 0.0).then_some(moves as usize),
             batch: params.choice("batch", Batch::named),
+            models: params.choice("models", Models::named),
+            share: params.choice("share", Share::named),
+            first_start_counts: params.flag("first_start_counts"),
+            floor: params.number("floor"),
             search: params.choice("search", SearchKind::named),
             ga: GeneticParams {
                 cells_max: params.number("ga_max_cells") as usize,

@@ -1,6 +1,7 @@
 //! A job that competes for GPUs in a decision.
 
-use super::params::Batch;
+use super::learnt::Belief;
+use super::params::{Batch, Share};
 use gangline_engine::ClusterView;
 use gangline_model::{Configuration, ElasticModel, JobId, SimSpan, Terms};
 
@@ -8,6 +9,7 @@ use gangline_model::{Configuration, ElasticModel, JobId, SimSpan, Terms};
 #[derive(Clone, Copy)]
 pub(super) struct Fair {
     pub(super) gpus: u32,
+    pub(super) share: Share,
     /// GPUs of the largest server that is up.
     pub(super) server: u32,
 }
@@ -17,6 +19,7 @@ pub(super) struct Fair {
 pub(super) struct Racer<'a> {
     pub(super) job: JobId,
     pub(super) model: Option<&'a ElasticModel>,
+    pub(super) belief: Belief<'a>,
     pub(super) phase: usize,
     pub(super) gang: u32,
     /// Whether it keeps its GPUs in any case, because its present run has saved no progress yet.
@@ -27,10 +30,16 @@ pub(super) struct Racer<'a> {
 }
 
 impl<'a> Racer<'a> {
-    pub(super) fn new(view: &ClusterView<'a>, job: JobId, batch: Batch, fair: Fair) -> Self {
+    pub(super) fn new(
+        view: &ClusterView<'a>,
+        (job, belief): (JobId, Belief<'a>),
+        batch: Batch,
+        fair: Fair,
+    ) -> Self {
         let mut racer = Self {
             job,
             model: view.elastic(job),
+            belief,
             phase: view.noise_phase(job),
             gang: view.jobs().gpus(job),
             is_bound: is_bound(view, job),
@@ -38,9 +47,19 @@ impl<'a> Racer<'a> {
             fair: f64::from(fair.gpus),
         };
         if let Some(model) = racer.model {
-            let most = fair.gpus.min(model.class().max_gpus);
+            let class = model.class();
+            if belief.is_learnt() && class.min_gpus == class.max_gpus {
+                racer.batch = Batch::Traced;
+            }
+            let most = match fair.share {
+                Share::Server => fair.gpus.min(class.max_gpus),
+                Share::Cluster => fair.gpus,
+            };
             let mut rates = (1..=most).rev().map(|gpus| racer.goodput(gpus, false));
-            racer.fair = rates.find(|&rate| rate > 0.0).unwrap_or(1.0);
+            racer.fair = match belief {
+                Belief::Nothing => f64::from(most),
+                _ => rates.find(|&rate| rate > 0.0).unwrap_or(1.0),
+            };
         }
         racer
     }
@@ -53,12 +72,14 @@ impl<'a> Racer<'a> {
     /// there, it is the batch in the trace, because otherwise a job that cannot shrink would wait for ever.
     pub(super) fn configuration(&self, gpus: u32, spans: bool) -> Option<Configuration> {
         let model = self.model?;
-        let best = model.best(self.phase, gpus, spans);
-        let is_best = self.batch == Batch::Best && best.rate > 0.0;
-        Some(if is_best {
+        let best = match self.batch {
+            Batch::Best => self.belief.best(model, self.phase, (gpus, spans)),
+            Batch::Traced => Configuration::default(),
+        };
+        Some(if best.rate > 0.0 {
             best
         } else {
-            model.frozen(self.phase, gpus, spans)
+            self.belief.frozen(model, self.phase, (gpus, spans))
         })
     }
 
@@ -105,25 +126,23 @@ pub(super) fn is_bound(view: &ClusterView<'_>, job: JobId) -> bool {
         .is_some_and(|run| view.now() - run.only().progress_start < least)
 }
 
-// The objective of the policy: the power mean over jobs of (speed-up x discount + 0.001).
+// The objective of the policy: the power mean over jobs of (speed-up x discount + floor).
 
-/// Added to every speed-up, so that a job without GPUs has a finite value. As in the public code of Pollux.
-const FLOOR: f64 = 0.001;
-
-/// The exponent of the mean.
+/// The exponent of the mean, and the floor.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Objective {
     p: f64,
+    floor: f64,
 }
 
 impl Objective {
-    pub(super) fn new(p: f64) -> Self {
-        Self { p }
+    pub(super) fn new(p: f64, floor: f64) -> Self {
+        Self { p, floor }
     }
 
     /// Contribution of a job to the sum; increases with the speed-up for every exponent.
     pub(super) fn worth(self, speedup: f64) -> f64 {
-        let value = speedup + FLOOR;
+        let value = speedup + self.floor;
         if self.p == 0.0 {
             return libm::log(value);
         }
@@ -169,7 +188,7 @@ mod tests {
     #[test]
     fn the_mean_of_equal_values_is_that_value() {
         for p in [-3.0, -1.0, -0.5, 0.0, 0.5, 1.0, 2.0] {
-            let objective = Objective::new(p);
+            let objective = Objective::new(p, 0.001);
             let sum = 4.0 * objective.worth(2.0);
             assert!((objective.mean(sum, 4) - 2.001).abs() < 1e-12, "{p}");
             assert!(objective.worth(1.0) < objective.worth(1.1), "{p}");
@@ -178,7 +197,7 @@ mod tests {
 
     #[test]
     fn the_harmonic_mean_favours_the_worst_off() {
-        let objective = Objective::new(-1.0);
+        let objective = Objective::new(-1.0, 0.001);
         let even = 2.0 * objective.worth(1.0);
         let uneven = objective.worth(0.1) + objective.worth(3.0);
         assert!(objective.mean(even, 2) > objective.mean(uneven, 2));

@@ -330,7 +330,7 @@ mod tests {
     }
 
     fn total(bidders: &[Bidder]) -> f64 {
-        let objective = Objective::new(-1.0);
+        let objective = Objective::new(-1.0, 0.001);
         let felt = |one: &Bidder| objective.worth(one.felt(one.count));
         let sum = bidders.iter().map(felt).sum();
         objective.mean(sum, bidders.len())
@@ -341,7 +341,7 @@ mod tests {
         let mut search = Search {
             bidders,
             spare: gpus,
-            objective: Objective::new(-1.0),
+            objective: Objective::new(-1.0, 0.001),
         };
         let is_whole = search.give();
         search.settle();

@@ -2,7 +2,7 @@
 
 use super::{Fact, PolicyInfo, Premise, Preset, Stops};
 use crate::params::{ParamDefault, ParamKind, ParamSpec, choice, flag, number, spec};
-use crate::pollux::{Batch, Pollux, PolluxParams, SearchKind};
+use crate::pollux::{Batch, Models, Pollux, PolluxParams, SearchKind, Share};
 
 const PARAMETERS: &[ParamSpec] = &[
     number("period_s", ParamKind::Above(0.0), 60.0).unit("s").doc("time between two decisions")
@@ -17,6 +17,10 @@ const PARAMETERS: &[ParamSpec] = &[
     spec("ls_moves", ParamKind::MaybeWhole(1.0), ParamDefault::None).doc("maximum number of moves from job to job in a decision; none = twice the number of jobs"),
     choice("batch", Batch::NAMES, "best").doc("batch of an elastic job: best (largest goodput on its GPUs) or traced (the total batch of the \
          trace)"),
+    choice("models", Models::NAMES, "known").doc("models of elastic jobs: known (the true ones) or learnt (fitted to the sizes at which a job has run)"),
+    choice("share", Share::NAMES, "server").doc("equal share of the GPUs: at most the largest server and the range of the job (server) or without a limit (cluster)"),
+    flag("first_start_counts", true).doc("whether the first start of a job counts as a change of its GPUs"),
+    number("floor", ParamKind::Above(0.0), 0.001).doc("added to every speed-up, so that a job without GPUs has a finite value"),
     choice("search", SearchKind::NAMES, "greedy").doc("method of search: greedy (by gain per GPU, then moves) or ga (genetic, over all placements; for comparison on small \
          clusters)"),
     spec("ga_max_cells", ParamKind::Whole(1.0), ParamDefault::Int(4096)).doc("with search = ga: maximum of active jobs x servers; beyond it the run ends with an error"),
@@ -32,6 +36,15 @@ const PRESETS: &[Preset] = &[
     Preset {
         name: "pollux-no-avoid",
         params: &[("avoid_interference", ParamDefault::Bool(false))],
+    },
+    Preset {
+        name: "pollux-public",
+        params: &[
+            ("models", ParamDefault::Str("learnt")),
+            ("share", ParamDefault::Str("cluster")),
+            ("first_start_counts", ParamDefault::Bool(false)),
+            ("floor", ParamDefault::Float(0.004)),
+        ],
     },
 ];
 
