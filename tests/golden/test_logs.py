@@ -68,16 +68,29 @@ def trees(world: dict[str, Any]) -> dict[str, Any]:
     return {"queues": queues}
 
 
-TABLES = {"kueue": quotas, "kai": trees}
+def learners(world: dict[str, Any]) -> dict[str, Any]:
+    """Make every job elastic, with noise by batch and phase."""
+    fit = {"a_c": 0.01733, "b_c": 7.018e-4, "a_n": 0.1211, "b_n": 2.392e-3, "a_r": 0.03168}
+    fit |= {"b_r": 9.819e-4, "gamma": 1.999, "init_batch": 128, "max_batch": 4096}
+    fit |= {"min_pass_batch": 32, "max_pass_batch": 1024, "noise_batches": [128, 1024]}
+    rows = [[0.0, 0.01, 0.05, 0.008, 0.09], [0.4, 0.01, 0.2, 0.006, 0.4]]
+    world["elastic"] = {"models": {"cifar10": fit | {"noise": rows}}}
+    for row in world["jobs"]:
+        row |= {"model": "cifar10", "batch_size": 128}
+    return {}
 
 
-@pytest.mark.parametrize("policy", POLICIES)
+TABLES = {"kueue": quotas, "kai": trees, "pollux-public": learners}
+LOGS = sorted([*POLICIES, "pollux-public"])
+
+
+@pytest.mark.parametrize("policy", LOGS)
 def test_golden_log(policy: str) -> None:
     world = small_world()
     params = TABLES[policy](world) if policy in TABLES else {}
     outcome = run_reference(world, policy, params)
     # the slow simulator asks pollux in every round; the engine knows which rounds it may skip
-    result = run_engine(world, policy, params, skip_rounds=policy != "pollux")
+    result = run_engine(world, policy, params, skip_rounds="pollux" not in policy)
     assert_same(result, outcome)
     lines = [
         " ".join([f"{at / 1e9:.9f}", kind, job, *(f"{server}:{slot}" for server, slot in gpus)])
@@ -93,4 +106,4 @@ def test_golden_log(policy: str) -> None:
 
 
 def test_no_golden_is_left_over() -> None:
-    assert sorted(path.stem for path in FOLDER.glob("*.txt")) == POLICIES
+    assert sorted(path.stem for path in FOLDER.glob("*.txt")) == LOGS

@@ -19,7 +19,15 @@ SHARING = FAMILIES["sharing"]
 PRESETS_THAT_SHARE = [name for name, kind in gl.policies.presets.items() if kind.name in SHARING]
 PRICED = ("hadar", "hadare")
 PRESETS = [name for name, kind in gl.policies.presets.items() if kind.name in PRICED]
-ELASTIC = ["pollux", "pollux-fixed", "pollux-no-avoid"]
+ELASTIC = ["pollux", "pollux-fixed", "pollux-no-avoid", "pollux-public"]
+SWITCHES: dict[str, list[Any]] = {
+    "models": ["learnt", "known"],
+    "share": ["server", "cluster"],
+    "first_start_counts": [False, True],
+    "floor": [0.001, 0.004, 0.1],
+    "growth": [1.0, 1.5, 3.0],
+}
+"""Parameters of `pollux` in which the public simulator differs, and `growth`, which reads profiles."""
 AT_TRACED_SIZE = ["fifo", "sjf", "srtf", "las", "tiresias", "sjf-bsbf"]
 """Policies that run elastic jobs as they are traced."""
 SENDERS = [*(names[0] for names in FAMILIES.values()), "toy-share", "toy-mixed"]
@@ -134,6 +142,9 @@ def test_elastic_jobs_that_change_size_agree(policy: str, data: st.DataObject) -
         params["fairness_p"] = data.draw(st.sampled_from([-3.0, 0.0, 0.5]))
     if data.draw(st.booleans()):
         params["phi_delay_s"] = data.draw(st.sampled_from([0.0, 1.0]))
+    for name, values in SWITCHES.items():
+        if data.draw(st.booleans()):
+            params[name] = data.draw(st.sampled_from(values), label=name)
     compare(world, policy, params)
 
 
