@@ -27,7 +27,7 @@ SWITCHES: dict[str, list[Any]] = {
     "floor": [0.001, 0.004, 0.1],
     "growth": [1.0, 1.5, 3.0],
 }
-"""Parameters of `pollux` in which the public simulator differs, and `growth`, which reads profiles."""
+"""In which the public simulator differs, and `growth`, which reads what has been learnt."""
 AT_TRACED_SIZE = ["fifo", "sjf", "srtf", "las", "tiresias", "sjf-bsbf"]
 """Policies that run elastic jobs as they are traced."""
 SENDERS = [*(names[0] for names in FAMILIES.values()), "toy-share", "toy-mixed"]
