@@ -1897,6 +1897,16 @@ class Pollux(PolicyBase):
     batch : str, one of best, traced
         Batch of an elastic job: best (largest goodput on its GPUs) or traced (the total batch of
         the trace).
+    models : str, one of known, learnt
+        Models of elastic jobs: known (the true ones) or learnt (fitted to the sizes at which a job
+        has run).
+    share : str, one of server, cluster
+        Equal share of the GPUs: at most the largest server and the range of the job (server) or
+        without a limit (cluster).
+    first_start_counts : bool
+        Whether the first start of a job counts as a change of its GPUs.
+    floor : float, > 0
+        Added to every speed-up, so that a job without GPUs has a finite value.
     search : str, one of greedy, ga
         Method of search: greedy (by gain per GPU, then moves) or ga (genetic, over all placements;
         for comparison on small clusters).
@@ -1909,14 +1919,20 @@ class Pollux(PolicyBase):
 
     Examples
     --------
-    >>> Pollux(search="ga").label()
-    'pollux(search=ga)'
+    >>> Pollux(models="learnt").label()
+    'pollux(models=learnt)'
     """
 
     name: ClassVar[str] = "pollux"
     presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {
         "pollux-fixed": {"batch": "traced"},
         "pollux-no-avoid": {"avoid_interference": False},
+        "pollux-public": {
+            "models": "learnt",
+            "share": "cluster",
+            "first_start_counts": False,
+            "floor": 0.004,
+        },
     }
 
     period_s: float = 60.0
@@ -1927,6 +1943,10 @@ class Pollux(PolicyBase):
     growth: float = 2.0
     ls_moves: float | None = field(default=None, metadata={"kind": "maybe"})
     batch: Literal["best", "traced"] = "best"
+    models: Literal["known", "learnt"] = "known"
+    share: Literal["server", "cluster"] = "server"
+    first_start_counts: bool = True
+    floor: float = 0.001
     search: Literal["greedy", "ga"] = "greedy"
     ga_max_cells: int = 4096
     ga_population: int = 100
@@ -2002,6 +2022,9 @@ _PRESETS: dict[str, Callable[[], PolicyBase]] = {
     "sjf-bsbf-consolidated": lambda: SjfBsbf(gather="server_first"),
     "pollux-fixed": lambda: Pollux(batch="traced"),
     "pollux-no-avoid": lambda: Pollux(avoid_interference=False),
+    "pollux-public": lambda: Pollux(
+        models="learnt", share="cluster", first_start_counts=False, floor=0.004
+    ),
 }
 presets: Mapping[str, PolicyBase] = OnDemand(_PRESETS)
 """Names that stand for a policy with some of its parameters set."""
