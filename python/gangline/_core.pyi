@@ -52,8 +52,8 @@ class Elastic:
 class Jobs:
     # arrival_s, gpus, work; optional: ref_rate, allowed_types, memory_bytes, model, model_labels,
     # user, user_labels, batch_size, weight, deadline_s, time_limit_s, priority, nice, rate_class,
-    # rate_table, copy_row, copy_table, elastic, duration_known, phase_class, phases; like user: vc, account,
-    # partition, qos
+    # rate_table, copy_row, copy_table, elastic, duration_known, phase_class, phases; like user: vc,
+    # account, partition, qos
     def __new__(cls, **columns: Any) -> Jobs: ...
     def __len__(self) -> int: ...
     def work(self) -> _F64: ...

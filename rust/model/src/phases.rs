@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn equal_neighbours_are_one_phase() {
+    fn equal_rates_in_a_row_are_one_phase() {
         assert_eq!(
             table(&[vec![(0.0, 5.0)], vec![(0.0, 2.0), (0.5, 2.0)]]),
             None
