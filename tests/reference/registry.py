@@ -10,6 +10,7 @@ from .hadar import Hadar
 from .hadare import HadarE
 from .kai import Kai
 from .kueue import Kueue
+from .optimus import Optimus
 from .policies import Easy, Las, Policy, Queue, Repack, ToyRound, ToyShare, ToyTimer
 from .pollux import Pollux
 from .random_pairs import RandomPairs
@@ -38,6 +39,7 @@ KINDS: tuple[type[Policy], ...] = (
     Hadar,
     HadarE,
     Pollux,
+    Optimus,
     SjfFfs,
     SjfBsbf,
     Slurm,
