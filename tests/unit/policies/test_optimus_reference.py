@@ -115,11 +115,46 @@ def test_impossible_counts_are_stepped_over() -> None:
     assert {name: len(gpus) for name, gpus in decide(ref).items()} == {"a": 3, "b": 1}
 
 
+def test_a_gain_is_per_gpu() -> None:
+    """a saves 800 s with two more GPUs at once, b 450 s with one and then 150 s with another."""
+    world = world_of(row("a", 0, 1200), row("b", 0, 900, model="n"))
+    models = world["elastic"]["models"]
+    models["n"] = dict(MODEL)
+    models["m"] |= {"min_pass_batch": 4, "max_pass_batch": 5}
+    ref = reference.Reference(world, "optimus")
+    assert {name: len(gpus) for name, gpus in decide(ref).items()} == {"a": 1, "b": 3}
+
+
+@pytest.mark.parametrize(("skip", "gpus"), [(False, 4), (True, 6)])
+def test_a_step_without_gain_is_not_taken(skip: bool, gpus: int) -> None:
+    """12 samples are 3 on each of four or five GPUs, and 2 on each of six."""
+    ref = reference.Reference(
+        world_of(row("a", 0, 1200), cluster=("1x6 g",)), "optimus", {"skip_slower": skip}
+    )
+    assert len(decide(ref)["a"]) == gpus
+
+
+@pytest.mark.parametrize(("exchange_s", "gpus"), [(0.5, 6), (2.0, 4)])
+def test_more_gpus_than_a_server_has_count_as_several_servers(exchange_s: float, gpus: int) -> None:
+    """Four GPUs take 3 s; six take 2 s and the exchange."""
+    world = world_of(row("a", 0, 1200), cluster=("1x4 g", "1x2 g"))
+    world["elastic"]["models"]["m"]["a_n"] = exchange_s
+    assert len(decide(reference.Reference(world, "optimus", {"skip_slower": True}))["a"]) == gpus
+
+
+def test_of_equal_steps_that_on_the_own_type_is_taken() -> None:
+    """Two types alike: the first one has room for both GPUs."""
+    world = world_of(row("a", 0, 1200), cluster=("1x2 A", "1x2 B"))
+    assert decide(reference.Reference(world, "optimus")) == {"a": [(0, 0), (0, 1)]}
+
+
 def test_no_rung_leaves_the_gang_of_the_trace() -> None:
+    """12 samples in passes of just 5; a job of the trace's three GPUs runs all the same."""
     world = world_of(row("a", 0, 1200, gpus=3))
     world["elastic"]["models"]["m"] |= {"min_pass_batch": 5, "max_pass_batch": 5}
-    ref = reference.Reference(world, "optimus")
-    assert {name: len(gpus) for name, gpus in decide(ref).items()} == {"a": 3}
+    for most in (2, 64):
+        ref = reference.Reference(world, "optimus", {"max_gpus_per_job": most})
+        assert {name: len(gpus) for name, gpus in decide(ref).items()} == {"a": 3}
 
 
 def test_a_failure_requeues_and_the_oldest_comes_first() -> None:
@@ -143,6 +178,15 @@ def test_a_job_short_of_a_checkpoint_keeps_its_gpus() -> None:
     ref = reference.Reference(world, "optimus", {"period_s": 100.0})
     found = [{name: len(gpus) for name, gpus in decide(ref).items()} for _ in range(3)]
     assert found == [{"a": 4}, {"a": 4}, {"a": 2, "b": 2}]
+
+
+def test_a_job_short_of_a_checkpoint_does_not_grow() -> None:
+    """Two more GPUs are free at 100, where a has run 100 s of 150; at 200 it gets them."""
+    rows = [row("a", 0, 12000), row("r", 0, 50, 2, model=None)]
+    ref = reference.Reference(
+        world_of(*rows, checkpoint_interval_s=150.0), "optimus", {"period_s": 100.0}
+    )
+    assert [len(decide(ref)["a"]) for _ in range(3)] == [2, 2, 4]
 
 
 # Drawn worlds
