@@ -148,6 +148,21 @@ def test_elastic_jobs_that_change_size_agree(policy: str, data: st.DataObject) -
     compare(world, policy, params)
 
 
+@settings(suppress_health_check=QUIET, max_examples=max(50, settings().max_examples))
+@given(data=st.data())
+def test_marginal_gains_agree(data: st.DataObject) -> None:
+    world = data.draw(elastic_worlds(), label="world")
+    cluster = world["cluster"]
+    if data.draw(st.booleans(), label="two types"):
+        speed = data.draw(st.sampled_from([0.5, 1.0, 3.0]), label="speed")
+        gpus = data.draw(st.integers(1, 4), label="gpus")
+        cluster["gpu_types"] += [{**cluster["gpu_types"][0], "name": "other", "speed": speed}]
+        cluster["servers"] += [{"count": 2, "gpu": "other", "gpus": gpus}]
+    told = data.draw(st.sampled_from(["exact", "noise:1", "user:mean"]), label="estimates")
+    world["run"] = world.get("run", {}) | {"estimates": told}
+    compare(world, "optimus", data.draw(settings_of("optimus"), label="params"))
+
+
 @pytest.mark.parametrize("policy", ELASTIC)
 @settings(suppress_health_check=QUIET)
 @given(data=st.data())

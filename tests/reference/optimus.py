@@ -56,6 +56,7 @@ class Optimus(Policy):
     """First rungs in order of arrival, steps by gain, then places."""
 
     names = ("optimus",)
+    needs_duration = True
     wake_on = frozenset({"round"})
     defaults: ClassVar[dict[str, Any]] = {
         "period_s": 600.0,

@@ -43,6 +43,7 @@ __all__ = [
     "Kai",
     "Kueue",
     "Las",
+    "Optimus",
     "PolicyConfig",
     "Pollux",
     "Sjf",
@@ -1953,6 +1954,39 @@ class Pollux(PolicyBase):
     ga_generations: int = 100
 
 
+@dataclass(frozen=True, kw_only=True)
+class Optimus(PolicyBase):
+    """Elastic gangs: GPUs one by one to the job whose remaining time falls most.
+
+    Source: Optimus (EuroSys 2018), as in the Pollux paper.
+
+    Parameters
+    ----------
+    period_s : float, > 0
+        Time between two decisions. In seconds.
+    max_gpus_per_job : int, >= 1
+        Maximum number of GPUs of an elastic job. In GPUs.
+    skip_slower : bool
+        Whether numbers of GPUs on which a job would be no faster than on fewer are left out;
+        without it a job never gets past the first of them.
+    server_choice : str, one of most_free, best_fit
+        Servers of a job that is placed anew: most_free (those with most free GPUs) or best_fit (if
+        possible one, with the fewest free GPUs that are enough).
+
+    Examples
+    --------
+    >>> Optimus(skip_slower=True).label()
+    'optimus(skip_slower=True)'
+    """
+
+    name: ClassVar[str] = "optimus"
+
+    period_s: float = 600.0
+    max_gpus_per_job: int = 64
+    skip_slower: bool = False
+    server_choice: Literal["most_free", "best_fit"] = "most_free"
+
+
 registry: Mapping[str, type[PolicyBase]] = {
     kind.name: kind
     for kind in (
@@ -1995,6 +2029,7 @@ registry: Mapping[str, type[PolicyBase]] = {
         SjfFfs,
         SjfBsbf,
         Pollux,
+        Optimus,
     )
 }
 """Every policy by its name."""

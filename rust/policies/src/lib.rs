@@ -14,6 +14,7 @@ mod hadare;
 mod kai;
 pub mod kit;
 mod kueue;
+mod optimus;
 pub mod params;
 pub mod place;
 mod pollux;

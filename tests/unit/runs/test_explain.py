@@ -27,7 +27,16 @@ if TYPE_CHECKING:
     from snapshots import Snapshot
 
 # Placement rules that may refuse a gang although enough GPUs are free, or none to choose at all.
-STRICT = {"tiresias", "tiresias-gittins", "dally", "themis", "gandiva", "hadare", "pollux"}
+STRICT = {
+    "tiresias",
+    "tiresias-gittins",
+    "dally",
+    "themis",
+    "gandiva",
+    "hadare",
+    "pollux",
+    "optimus",
+}
 
 EACH = 8
 """So many jobs apart are those that are looked at: each GPU at each instant takes its time."""

@@ -141,6 +141,7 @@ RANKS: list[tuple[str, dict[str, Any], Callable[[Oracle, str, float], float]]] =
     ("las", {"limits": [50.0, 300.0]}, by_queue),
     ("las", {"discretised": False, "las_quantum": 10.0}, led),
     ("pollux", {}, served),
+    ("optimus", {"period_s": 60.0}, arrival),
     ("hadar", {"order": "arrival", "round_s": 60.0}, arrival),
     ("hadar", {"order": "srtf", "round_s": 60.0}, left),
 ]

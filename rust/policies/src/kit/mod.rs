@@ -8,7 +8,7 @@
 //! |---|---|---|
 //! | Which waiting job of a class comes first? | [`ByClass`]: a heap per class; only the first leaves | `fifo-skip`, `sjf`, `sjf-strict`, `ssf`, `gandiva`, `yarn-cs`, rounds, preemption |
 //! | Which gangs are alike, and where is room for one? | [`Places`]: the demand classes of the trace with the
-//! placement rule | all except `hadar`, `hadare`, `pollux`, sharing |
+//! placement rule | all except `hadar`, `hadare`, `pollux`, `optimus`, sharing |
 //! | Which servers of a group have this much free? | [`Servers`]: by GPU type, size and free GPUs | `hadar`, `hadare`
 //! |
 //! | Whose timer is due next? | [`JobTimers`]: one per job, through a single timer of the engine ([`Alarm`]) |

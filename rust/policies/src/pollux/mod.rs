@@ -19,6 +19,7 @@ mod racer;
 mod search;
 
 pub(crate) use params::{Batch, Models, PolluxParams, SearchKind, Share};
+pub(crate) use racer::is_bound;
 
 use crate::kit::why::{NO_PLACE, OUTRANKED, SEARCH, has_enough, largest};
 use gangline_engine::{
@@ -29,7 +30,7 @@ use gangline_model::{Action, GpuSet, GpuTypeId, JobId, SimSpan, SimTime};
 use genetic::Genetic;
 use learnt::{Belief, Learnt};
 use place::Layout;
-use racer::{Fair, Objective, Racer, discount, is_bound};
+use racer::{Fair, Objective, Racer, discount};
 use search::{Bidder, Search};
 use std::collections::BTreeSet;
 

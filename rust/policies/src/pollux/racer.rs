@@ -120,7 +120,7 @@ impl<'a> Racer<'a> {
 
 /// Returns whether a job is running and would lose all progress since its last start if it were stopped now. Such
 /// jobs could take turns for ever.
-pub(super) fn is_bound(view: &ClusterView<'_>, job: JobId) -> bool {
+pub(crate) fn is_bound(view: &ClusterView<'_>, job: JobId) -> bool {
     let least = view.checkpoint_interval().unwrap_or(SimSpan(1));
     view.run(job)
         .is_some_and(|run| view.now() - run.only().progress_start < least)

@@ -7,6 +7,7 @@ mod hadar;
 mod hadare;
 mod kai;
 mod kueue;
+mod optimus;
 mod parameters;
 mod pollux;
 mod preemptive;
@@ -208,6 +209,7 @@ pub static POLICIES: LazyLock<Vec<PolicyInfo>> = LazyLock::new(|| {
         hadare::POLICIES,
         sharing::POLICIES,
         pollux::POLICIES,
+        optimus::POLICIES,
     ]
     .concat()
 });
