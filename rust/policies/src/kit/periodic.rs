@@ -9,21 +9,15 @@ use gangline_model::{JobId, SimSpan};
 pub(crate) struct Periodic {
     policy: Box<dyn Policy>,
     period: SimSpan,
-    next: Next,
 }
 
 impl Periodic {
-    /// The policy itself if the period is 0. `next` tells whether time alone may change a decision of the policy, in
-    /// addition to its timers.
-    pub(crate) fn of(policy: Box<dyn Policy>, period: SimSpan, next: Next) -> Box<dyn Policy> {
+    /// Returns the policy itself if the period is 0.
+    pub(crate) fn of(policy: Box<dyn Policy>, period: SimSpan) -> Box<dyn Policy> {
         if period == SimSpan::ZERO {
             return policy;
         }
-        Box::new(Self {
-            policy,
-            period,
-            next,
-        })
+        Box::new(Self { policy, period })
     }
 }
 
@@ -51,7 +45,9 @@ impl Policy for Periodic {
         plan: &mut Plan<'_>,
     ) -> Result<Next, PolicyError> {
         self.policy.decide(view, changes, plan)?;
-        Ok(self.next)
+        // Time alone may change a decision, for example where a job falls into a lower queue.
+        let is_idle = view.first_waiting().is_none() && view.running().next().is_none();
+        Ok(if is_idle { Next::Steady } else { Next::Ask })
     }
 
     fn why(&self, view: &ClusterView<'_>, job: JobId) -> Option<Cause> {

@@ -1,6 +1,6 @@
 //! Models that are learnt as jobs run (`models = learnt`): the profile of each job, the fit of its times to it, and
 //! the gradient noise that it has shown. Profiles and ties follow the public code of Pollux; the fit has closed forms
-//! and one search over the overlap in place of a general optimiser, whose bits nobody promises.
+//! and one search over the overlap in place of a general optimiser, whose bits depend on its version.
 
 use gangline_engine::ClusterView;
 use gangline_model::{
@@ -395,7 +395,9 @@ mod tests {
         assert!((two.gamma - 1.0).abs() < 1e-6, "{}", two.gamma);
         sights.push(sight(4, 10));
         let four = fit(&sights);
-        close(four.server_s, [0.3, 0.05], 5e-3);
-        close(four.servers_s, [0.33, 0.055], 5e-3);
+        // Every overlap explains these times. A search over 100,000 values finds the least penalty at 1.1291.
+        assert!((four.gamma - 1.1291).abs() < 1e-4, "{}", four.gamma);
+        close(four.server_s, [0.338_908, 0.052_258], 1e-4);
+        close(four.servers_s, [0.372_799, 0.057_484], 1e-4);
     }
 }

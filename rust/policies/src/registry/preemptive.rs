@@ -8,7 +8,7 @@ use crate::params::{ParamDefault, ParamKind, ParamReader, ParamSpec, flag, numbe
 use crate::place::{PlacementParams, Rule};
 use crate::preempt::Protection;
 use crate::tiresias::{ContinuousLas, QueuedParams, QueuedService};
-use gangline_engine::{Knowledge, Next, Policy, PolicyError};
+use gangline_engine::{Knowledge, Policy, PolicyError};
 
 const LIMITS: ParamSpec = spec(
     "limits",
@@ -141,11 +141,7 @@ fn shortest_remaining(
     let protection = Protection::read(params)?;
     let placement = PlacementParams::read(params);
     let policy = ShortestRemaining::new(by_service, placement, seen(params), protection);
-    Ok(Periodic::of(
-        Box::new(policy),
-        params.span("period_s")?,
-        Next::Steady,
-    ))
+    Ok(Periodic::of(Box::new(policy), params.span("period_s")?))
 }
 
 fn las(params: &ParamReader) -> Result<Box<dyn Policy>, PolicyError> {
@@ -154,7 +150,7 @@ fn las(params: &ParamReader) -> Result<Box<dyn Policy>, PolicyError> {
     let period = params.span("period_s")?;
     if params.flag("discretised") {
         let policy = QueuedService::new(queued, placement);
-        return Ok(Periodic::of(Box::new(policy), period, Next::Steady));
+        return Ok(Periodic::of(Box::new(policy), period));
     }
     let quantum = params.gpu_ns("las_quantum", params.number("las_quantum"))?;
     let QueuedParams {
@@ -163,16 +159,12 @@ fn las(params: &ParamReader) -> Result<Box<dyn Policy>, PolicyError> {
         ..
     } = queued;
     let policy = ContinuousLas::new(quantum, is_time, protection, placement);
-    Ok(Periodic::of(Box::new(policy), period, Next::Ask))
+    Ok(Periodic::of(Box::new(policy), period))
 }
 
 fn gittins(params: &ParamReader) -> Result<Box<dyn Policy>, PolicyError> {
     let placement = PlacementParams::read(params);
     let queued = QueuedParams::read(params, true)?;
     let policy = QueuedService::new(queued, placement);
-    Ok(Periodic::of(
-        Box::new(policy),
-        params.span("period_s")?,
-        Next::Steady,
-    ))
+    Ok(Periodic::of(Box::new(policy), params.span("period_s")?))
 }
