@@ -111,6 +111,19 @@ struct Candidate {
     step_s: f64,
 }
 
+impl Candidate {
+    /// A batch, with the time of a step by a fit.
+    fn new(fit: &StepFit, (gpus, spans): (u32, bool), (pass_batch, accum): (u32, u32)) -> Self {
+        let passes = f64::from(gpus) * f64::from(pass_batch);
+        Self {
+            pass_batch,
+            accum,
+            samples: passes * (f64::from(accum) + 1.0),
+            step_s: fit.step_s(gpus, 1 + u32::from(spans), pass_batch, accum),
+        }
+    }
+}
+
 impl ElasticClass {
     fn check(&self, row: usize) -> Result<(), ModelError> {
         let starts = self
@@ -168,22 +181,6 @@ impl ElasticClass {
         (pass_batch as u32, accum as u32)
     }
 
-    /// A batch, with the times of a step by a fit.
-    fn candidate(
-        &self,
-        fit: &StepFit,
-        (gpus, spans): (u32, bool),
-        (pass_batch, accum): (u32, u32),
-    ) -> Candidate {
-        let passes = f64::from(gpus) * f64::from(pass_batch);
-        Candidate {
-            pass_batch,
-            accum,
-            samples: passes * (f64::from(accum) + 1.0),
-            step_s: fit.step_s(gpus, 1 + u32::from(spans), pass_batch, accum),
-        }
-    }
-
     fn is_allowed(&self, one: &Candidate) -> bool {
         (self.min_pass_batch..=self.max_pass_batch).contains(&one.pass_batch)
             && one.samples >= f64::from(self.init_batch)
@@ -203,7 +200,7 @@ impl ElasticClass {
         passes.dedup();
         let all = passes
             .into_iter()
-            .map(|one| self.candidate(fit, (gpus, spans), one));
+            .map(|one| Candidate::new(fit, (gpus, spans), one));
         all.filter(|one| self.is_allowed(one)).collect()
     }
 
@@ -211,7 +208,7 @@ impl ElasticClass {
     fn traced(&self, fit: &StepFit, (gpus, spans): (u32, bool)) -> Option<Candidate> {
         let total = f64::from(self.gpus) * f64::from(self.batch_size);
         let passes = self.passes(gpus, total / f64::from(gpus));
-        let one = self.candidate(fit, (gpus, spans), passes);
+        let one = Candidate::new(fit, (gpus, spans), passes);
         (gpus == self.gpus || self.is_allowed(&one)).then_some(one)
     }
 
@@ -222,7 +219,7 @@ impl ElasticClass {
             f64::from(self.init_batch).max(f64::from(self.min_pass_batch) * f64::from(gpus));
         let total = least.min(f64::from(self.max_batch));
         let passes = self.passes(gpus, total / f64::from(gpus));
-        let one = self.candidate(&self.fit, (gpus, false), passes);
+        let one = Candidate::new(&self.fit, (gpus, false), passes);
         self.is_allowed(&one).then_some(passes)
     }
 
@@ -346,7 +343,7 @@ impl ElasticModel {
     /// model.
     pub fn rate(&self, phase: usize, gpus: u32, spans: bool, passes: (u32, u32)) -> Option<f64> {
         let (class, spans) = (&self.class, spans && gpus > 1);
-        let one = class.candidate(&class.fit, (gpus, spans), passes);
+        let one = Candidate::new(&class.fit, (gpus, spans), passes);
         let known = class.is_allowed(&one);
         known.then(|| class.configuration(&one, &class.phases[phase]).rate)
     }

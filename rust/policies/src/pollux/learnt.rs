@@ -339,7 +339,7 @@ fn fit(sights: &[Sight]) -> StepFit {
             low = left;
         }
     }
-    let middle = (low + high) / 2.0;
+    let middle = f64::midpoint(low, high);
     let gamma = if loss(middle) < least { middle } else { best };
     let mut found = with_overlap(sights, pass_s, gamma);
     if !sights.iter().any(|sight| sight.spans) {
