@@ -221,9 +221,9 @@ class Pollux(Policy):
         """Return the goodput at the best configuration; on its traced GPUs a job runs as traced."""
         assert job.elastic is not None
         belief = self.belief(job)
-        if belief is None:
-            return float(count)
         found = self.best(job, count, nodes)
+        if belief is None:
+            return float(count) if found is not None or count == job.gpus else 0.0
         if found is not None:
             return found.goodput
         if count == job.gpus:

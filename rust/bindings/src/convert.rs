@@ -225,6 +225,17 @@ impl<'py> Given<'py> {
         let missing = || PyTypeError::new_err(format!("column {name} is missing"));
         self.vector(name)?.ok_or_else(missing)
     }
+
+    /// Returns the phases of jobs, if the rate of any job changes with its progress.
+    fn phases(&self) -> PyResult<Option<PhaseTable>> {
+        let Some(row) = self.vector("phase_class")? else {
+            return Ok(None);
+        };
+        let missing = || PyTypeError::new_err("column phases is missing");
+        let classes = self.column("phases")?.ok_or_else(missing)?;
+        let classes: Vec<Vec<(f64, f64)>> = classes.extract()?;
+        Ok(PhaseTable::new(row, &classes).map_err(CoreError::from)?)
+    }
 }
 
 fn instants(seconds: &[f64]) -> Result<Vec<SimTime>, CoreError> {
@@ -281,17 +292,7 @@ impl Jobs {
             None => None,
             Some(object) => Some(Arc::clone(&object.extract::<PyRef<'_, Elastic>>()?.table)),
         };
-        let phases = match (given.vector("phase_class")?, given.column("phases")?) {
-            (None, None) => None,
-            (Some(row), Some(classes)) => {
-                let classes: Vec<Vec<(f64, f64)>> = classes.extract()?;
-                PhaseTable::new(row, &classes).map_err(CoreError::from)?
-            }
-            _ => {
-                let message = "expected both of phase_class and phases, or neither";
-                return Err(PyTypeError::new_err(message));
-            }
-        };
+        let phases = given.phases()?;
         let columns = JobColumns {
             arrival: instants(&given.required::<f64>("arrival_s")?)?,
             gpus: given.required("gpus")?,

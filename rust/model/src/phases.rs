@@ -27,7 +27,10 @@ impl Phases {
     fn new(given: &[(f64, f64)]) -> Option<Self> {
         let mut kept: Vec<(f64, f64)> = Vec::with_capacity(given.len());
         for &(progress, rate) in given {
-            if kept.last().is_none_or(|last| last.1 != rate) {
+            if kept
+                .last()
+                .is_none_or(|last| last.1.to_bits() != rate.to_bits())
+            {
                 kept.push((progress, rate));
             }
         }
@@ -171,7 +174,8 @@ mod tests {
         let table = table(&[vec![(0.0, 1.0), (0.25, 3.0)]]).expect("it changes");
         let phases = table.get(JobId(0)).expect("it changes");
         // 0.25 / 1 + 0.75 / 3 = 0.5 of the time at rate 1
-        assert_eq!([phases.factor(0), phases.factor(1)], [0.5, 1.5]);
+        let factors: Vec<f64> = vec![phases.factor(0), phases.factor(1)];
+        assert_eq!(factors, [0.5, 1.5]);
         let parts: Vec<(f64, f64)> = phases.segments(100.0, 0, 90.0).collect();
         assert_eq!(parts, [(15.0, 0.5), (75.0, 1.5)]);
         assert_eq!(
@@ -182,7 +186,8 @@ mod tests {
             [75.1, 75.0, 1.0].map(|left| phases.phase(100.0, left)),
             [0, 1, 1]
         );
-        assert_eq!([phases.knot(100.0, 0), phases.knot(100.0, 1)], [75.0, 0.0]);
+        let knots: Vec<f64> = vec![phases.knot(100.0, 0), phases.knot(100.0, 1)];
+        assert_eq!(knots, [75.0, 0.0]);
     }
 
     #[test]

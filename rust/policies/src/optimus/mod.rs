@@ -1,5 +1,5 @@
 //! `optimus`: elastic gangs. In every round each job gets its fewest GPUs, in order of arrival; then GPUs go one by
-//! one to the job whose remaining time falls most by them. After Optimus (EuroSys 2018) and "Optimus+Oracle" of the
+//! one to the job whose remaining time falls most by them. After Optimus (2018) and "Optimus+Oracle" of the
 //! Pollux paper (`docs/policies/optimus.md`).
 //!
 //! | symbol | here | meaning |

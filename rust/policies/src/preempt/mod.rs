@@ -6,16 +6,16 @@
 //!
 //! # The rule
 //! 1. *Count.* In order, a job is admitted if enough GPUs of one of its types are left, regardless of where they are.
-//!   The type on which it runs is tried first, then its other types in their order. These GPUs are not left for the
-//!   jobs behind it.
+//!    The type on which it runs is tried first, then its other types in their order. These GPUs are not left for the
+//!    jobs behind it.
 //! 2. Running jobs that are admitted on the type on which they run keep their GPUs. All other running jobs give up
-//!   their GPUs.
+//!    their GPUs.
 //! 3. In order, each admitted job without GPUs gets some by the placement rule, on the type that admitted it. A job
-//!   that was running moves. A placement rule such as `yarn` may refuse a gang although enough GPUs are free, which
-//!   leaves the job *unplaced*.
+//!    that was running moves. A placement rule such as `yarn` may refuse a gang although enough GPUs are free, which
+//!    leaves the job *unplaced*.
 //! 4. In order, each job without GPUs is tried. A job that was running keeps its old GPUs if all of them are still
-//!   free. A waiting job gets GPUs if the placement rule finds some. Both run *backfilled*, without admission. A job
-//!   that was running and has no GPUs now is preempted.
+//!    free. A waiting job gets GPUs if the placement rule finds some. Both run *backfilled*, without admission. A job
+//!    that was running and has no GPUs now is preempted.
 //!
 //! # The algorithms
 //! All algorithms give the same plans. [`Pass`] chooses one at the start of a run; `backfilling` changes to `walk`
