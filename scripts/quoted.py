@@ -8,9 +8,9 @@
 others seconds) and saves the values that the docs need in benches/studies. `--pairs` names the
 throughput file of the public Gavel simulator; sjf-bsbf then also runs with its measured pairs.
 `--from` takes documents that `gangline reproduce STUDY --json` printed, STUDY.json in that folder.
-scripts/gavel_timing.py, scripts/knowledge.py, scripts/validation.py, benches/peers/run_peers.py
-(with --write), `python -m examples.hadare_training --data` and `python -m examples.rl_scheduling
---data` keep data of their own.
+scripts/gavel_timing.py, scripts/knowledge.py, scripts/pollux_loads.py, scripts/validation.py,
+benches/peers/run_peers.py (with --write), `python -m examples.hadare_training --data` and
+`python -m examples.rl_scheduling --data` keep data of their own.
 
 Markdown is written only between these markers:
 
@@ -541,6 +541,8 @@ AIMS: list[tuple[str, str, dict[str, float] | None]] = [
 ]
 """A row of the validation, or what its run times are from, and the errors allowed; None = those of
 the authors' simulator."""
+POLLUX_MEAN, POLLUX_RATIO = 0.08, 0.05  # allowed at each load against its public simulator
+NOISES = {"smallest": "noise of the smallest batch", "batches": "noise by batch"}
 
 
 def aims(data: Data) -> str:
@@ -570,7 +572,34 @@ def aims(data: Data) -> str:
             ", ".join(f"{MEASURES[key]} {signed(found[key]).removeprefix('+')}" for key in limits),
             "yes" if all(kept) else "in part" if any(kept) else "no",
         ])  # fmt: skip
-    return table(["testbed, policy", "given", "error of at most", "measured", "reached"], rows)
+    for row in data["pollux-loads"]["rows"]:
+        gaps = [ours - theirs for ours, theirs in zip(row["ratios"], row["published"], strict=True)]
+        errors = ", ".join(signed(error) for error in row["errors"])
+        kept = [abs(error) <= POLLUX_MEAN for error in row["errors"]]
+        kept += [abs(gap) <= POLLUX_RATIO for gap in gaps]
+        rows.append([
+            f"Pollux's public simulator, `{row['policy']}`",
+            NOISES[row["noise"]],
+            f"at each load mean JCT {100 * POLLUX_MEAN:.1f} %, ratio to Tiresias {POLLUX_RATIO}",
+            f"mean JCT {errors}, ratio {', '.join(f'{gap:+.2f}' for gap in gaps)}",
+            "yes" if all(kept) else "in part" if any(kept) else "no",
+        ])  # fmt: skip
+    titles = ["compared with, policy", "given", "error of at most", "measured", "reached"]
+    return table(titles, rows)
+
+
+def pollux_loads(data: Data) -> str:
+    """Return the errors of the mean JCT on the public workload of Pollux, by load."""
+    found = data["pollux-loads"]["rows"]
+    rows = [
+        [f"`{row['policy']}`, {NOISES[row['noise']]}", *(signed(error) for error in row["errors"])]
+        for row in found
+    ]
+    last = found[-1]
+    ratios = zip(last["ratios"], last["published"], strict=True)
+    name = f"`{last['policy']}` over the rules of their Tiresias, {NOISES[last['noise']]}"
+    rows.append([f"{name} (published)", *(f"{ours:.2f} ({theirs:.2f})" for ours, theirs in ratios)])
+    return table(["load", "0.5", "1", "1.5", "2"], rows)
 
 
 def training() -> list[str]:
@@ -667,6 +696,7 @@ def made(data: Data, name: str) -> str:
         "validation departures": lambda: departures(data),
         "validation leases": lambda: leases(data),
         "validation aims": lambda: aims(data),
+        "pollux loads": lambda: pollux_loads(data),
         "training counts": training_counts,
         "training rows": training_rows,
         "peers": lambda: peers(data),

@@ -68,8 +68,14 @@ LEASES: dict[str, tuple[dict[str, float], dict[str, Any]]] = {
         {"min_solve_interval_s": SOLVE_S},
         {"first_start_s": START_S, "restart_s": START_S},
     ),
+    "20 s per start, `modes=ignore`": (
+        {},
+        {"first_start_s": START_S, "restart_s": START_S, "modes": "ignore"},
+    ),
 }
-"""What the authors' simulation of Shockwave has in addition: parameters, and options of the run."""
+"""What the authors' simulation of Shockwave has in addition: parameters, and options of the run.
+
+In the last one all jobs keep their first batch size."""
 
 
 def muri(folder: Path, policies: Any, observed: Any, trace: Any = None, **more: Any) -> Any:
@@ -85,15 +91,23 @@ def muri(folder: Path, policies: Any, observed: Any, trace: Any = None, **more: 
     )
 
 
-def shockwave(folder: Path, params: dict[str, float], *, peer: bool = False, **more: Any) -> Any:
+def shockwave(
+    folder: Path,
+    params: dict[str, float],
+    *,
+    peer: bool = False,
+    modes: str | None = None,
+    **more: Any,
+) -> Any:
     """Return the validation of two policies on Shockwave's testbed, maybe with its simulator."""
     where = folder / "shockwave"
+    reading = {} if modes is None else {"modes": modes}
     tables = {"gavel-ftf": where / "ftf.csv", "gavel-max-sum": where / "max_sum.csv"}
     if peer:
         more |= {"peer": tables, "peer_columns": SIMULATED}
     return gl.validate(
         gl.Cluster.homogeneous(servers=8, gpus=4, gpu="V100"),
-        str(where / "trace.trace"),
+        gl.read_trace(str(where / "trace.trace"), **reading),
         list(tables),
         tables,
         columns=HARDWARE,
