@@ -368,13 +368,14 @@ class World:
     def watch(
         self, run: Run, jobs: Sequence[int], progress: bool | Progress | Total
     ) -> tuple[Result, Watched]:
-        from gangline.runs.explain.watched import Watched, policy_types
+        from gangline.runs.explain.watched import Watched, policy_labels, policy_types
 
         result, output = self.carry_out(run, jobs, progress)
         watched = Watched.of(output)
         chosen = run.spec.policy.resolve(run.policy)
         names = [kind.name for kind in self.cluster.gpu_types]
         for row, types in watched.types.items():
+            watched.labels[row] = policy_labels(chosen, self.trace, row)
             allowed = policy_types(chosen, self.trace, row)
             if allowed is not None:
                 watched.types[row] = [at for at in types if names[at] in allowed]

@@ -14,9 +14,11 @@ import worlds
 from gangline import policies
 from gangline.cli.app import main
 from gangline.errors import ResultError
+from gangline.policies.choice import resolve_policy
 from gangline.policies.registry import make
 from gangline.runs.execution import Worlds
 from gangline.runs.explain.face import explain
+from gangline.runs.explain.watched import policy_labels
 from refusals import refused
 from unit.runs.explain_oracle import Oracle, check
 
@@ -148,6 +150,8 @@ def test_jobs_of_kueue_wait_for_quota_for_their_turn_and_after_a_preemption() ->
     run = gl.simulate(LAB, jobs, "kueue", params={"queues": queues})
     assert spans(run.explain(0)) == [(1.0, 2.0, "evicted", None), (2.0, 4.0, "no quota", None)]
     assert {one.gpus for one in run.explain(0).waits[0].stretches} == {None, 2}
+    assert "  2 s: its queue `a` held 2 GPUs of the types" in str(run.explain(0))
+    assert "job 0 (2 GPUs) was at the head of its queue `a` and" in str(run.explain(3))
     # at 4 job 0 takes the GPUs that b gives back; the quota of both is used until job 1 ends
     assert spans(run.explain(3)) == [(2.0, 4.0, "behind", "0"), (4.0, 10.0, "no quota", None)]
 
@@ -167,6 +171,34 @@ def test_jobs_of_kai_wait_for_a_limit_and_for_the_quota_of_fixed_jobs() -> None:
     run = gl.simulate(LAB, jobs, "kai", params={"queues": queues})
     assert spans(run.explain(1)) == [(1.0, 10.0, "over quota", None)]
     assert spans(run.explain(3)) == [(3.0, 7.0, "limit", None)]
+    assert "held 1 GPU of the quota of its queue `a` or of one above it" in str(run.explain(1))
+    assert "  4 s: its queue `b`, or one above it, held 1 GPU" in str(run.explain(3))
+
+
+def test_a_queue_is_named_only_if_the_policy_has_several() -> None:
+    """One queue of kueue has all jobs, jobs without a label are in `default`; braces are text."""
+    jobs = gl.Trace.from_arrow(
+        pa.table(
+            {
+                "arrival_s": [0.0, 1.0, 1.0],
+                "gpus": [4, 4, 4],
+                "duration_s": [9.0, 9.0, 9.0],
+                "vc": ["{a}", "{a}", None],
+            }
+        )
+    )
+
+    def queue(policy: str, row: int, **params: Any) -> dict[str, str]:
+        return policy_labels(resolve_policy(policy, params), jobs, row)
+
+    assert queue("kueue", 0) == queue("yarn-cs", 0) == queue("fifo", 0) == {}
+    assert queue("yarn-cs", 0, queue_by="vc") == queue("kai", 0) == {"queue": "{a}"}
+    assert queue("kai", 2) == {"queue": "default"}
+    assert queue("kai", 0, queue_by="user") == {"queue": "default"}
+    queues = [{"name": name, "limit": 3} for name in ("{a}", "default")]
+    queues[0]["limit"] = 4
+    run = gl.simulate(LAB, jobs, "kai", params={"queues": queues}, on_infeasible="drop")
+    assert "its queue `{a}`, or one above it, held 4 GPUs" in str(run.explain(1))
 
 
 def test_jobs_of_slurm_wait_for_a_limit_for_their_turn_and_after_a_preemption() -> None:
@@ -182,6 +214,7 @@ def test_jobs_of_slurm_wait_for_a_limit_for_their_turn_and_after_a_preemption() 
     limit = {"qos_user_gpus": {"normal": 4}}
     held = run(limit, [4, 4, 4], [100.0, 50.0, 10.0], user=["u", "u", "v"])
     assert spans(held.explain(1)) == [(1.0, 100.0, "limit", None)]
+    assert "a limit of its QOS, its user `u` or its account" in str(held.explain(1))
     # job 1 has all GPUs from 100 to 150; job 2 fits until then, and would hold them for 300 s
     behind = run({}, [4, 8, 4], [100.0, 50.0, 200.0])
     assert spans(behind.explain(1)) == [(1.0, 100.0, "no place", None)]

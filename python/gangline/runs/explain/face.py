@@ -220,7 +220,7 @@ class _Story:
         gpus = cluster.server_arrays()["gpus"].tolist()
         of_use = [row for row in self._outages if self._kinds[row[0]] in self._types]
         self._down = Down([(gpus[server], down_s, up_s) for server, down_s, up_s in of_use])
-        self._reasons = OF_TABLES if watched is None else watched.reasons
+        self._reasons = OF_TABLES if watched is None else watched.reasons_of(row)
         self._said = None if watched is None else self._asked_for(watched.said[row])
 
     def tell(self, made: dict[str, Any], note: str) -> Explanation:

@@ -7,7 +7,10 @@ reports and audits, which read tables of any scheduler, use only states.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 __all__ = [
     "APART",
@@ -52,6 +55,21 @@ class Reason(NamedTuple):
     def names(self, place: str) -> bool:
         """Return whether the sentence has a placeholder of that name."""
         return f"{{{place}}}" in self.sentence
+
+    def naming(self, labels: Mapping[str, str]) -> Reason:
+        """Return the reason with names for things of the job, such as `{"queue": "research"}`.
+
+        Examples
+        --------
+        >>> Reason("limit", "its queue held {number}").naming({"queue": "research"}).sentence
+        'its queue `research` held {number}'
+        """
+        sentence, otherwise = self.sentence, self.otherwise
+        for what, name in labels.items():
+            known = f"its {what} `{name}`".replace("{", "{{").replace("}", "}}")
+            sentence = sentence.replace(f"its {what}", known)
+            otherwise = otherwise.replace(f"its {what}", known)
+        return self._replace(sentence=sentence, otherwise=otherwise)
 
 
 SILENT = Reason("", "{free}{left}", ends_when_free=True)

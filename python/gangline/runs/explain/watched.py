@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from gangline.policies.choice import ChosenPolicy
     from gangline.trace.jobs.table import Trace
 
-__all__ = ["REASON", "Watched", "policy_types"]
+__all__ = ["REASON", "Watched", "policy_labels", "policy_types"]
 
 _NAMELESS = "default"  # the partition or queue of a job without one
 
@@ -56,6 +56,8 @@ class Watched(NamedTuple):
         Length of a round; NaN for a policy without rounds.
     reasons : dict of str to Reason
         The reasons of the policy and those of the tables, by name.
+    labels : dict of int to dict of str to str
+        The names by which the policy sorts a job, by row of the trace: see `policy_labels`.
     """
 
     said: dict[int, npt.NDArray[np.void]]
@@ -65,6 +67,12 @@ class Watched(NamedTuple):
     outages: list[tuple[int, float, float]]
     round_s: float
     reasons: dict[str, Reason]
+    labels: dict[int, dict[str, str]]
+
+    def reasons_of(self, row: int) -> dict[str, Reason]:
+        """Return the reasons by name; their sentences name the queue or account of the job."""
+        labels = self.labels.get(row, {})
+        return {name: reason.naming(labels) for name, reason in self.reasons.items()}
 
     @classmethod
     def of(cls, output: _core.RunOutput) -> Watched:
@@ -86,7 +94,7 @@ class Watched(NamedTuple):
         outages += [(server, time_s, math.inf) for server, time_s in down.items()]
         known = OF_TABLES | {reason.name: reason for reason in declared}
         length_s = math.nan if round_s is None else round_s
-        return cls(said, types, fewest, mixes, outages, length_s, known)
+        return cls(said, types, fewest, mixes, outages, length_s, known, {})
 
 
 def policy_types(chosen: ChosenPolicy, trace: Trace, row: int) -> set[str] | None:
@@ -117,6 +125,42 @@ def policy_types(chosen: ChosenPolicy, trace: Trace, row: int) -> set[str] | Non
     name = trace.table[by][row].as_py() if by in trace.columns else None
     allowed = types.get(_NAMELESS if name is None else name)
     return None if allowed is None else set(allowed)
+
+
+def policy_labels(chosen: ChosenPolicy, trace: Trace, row: int) -> dict[str, str]:
+    """Return the queue of a job, or its QOS, user and account, if the policy sorts jobs by them.
+
+    Examples
+    --------
+    >>> import gangline as gl, pyarrow as pa
+    >>> from gangline.policies.choice import resolve_policy
+    >>> jobs = gl.Trace.from_arrow(
+    ...     pa.table({"arrival_s": [0], "gpus": [1], "duration_s": [9], "account": ["vision"]})
+    ... )
+    >>> policy_labels(resolve_policy("kai", {"queue_by": "account"}), jobs, 0)
+    {'queue': 'vision'}
+    >>> policy_labels(resolve_policy("slurm", {}), jobs, 0)
+    {'account': 'vision'}
+    """
+    params: Mapping[str, Any] = chosen.params
+    match chosen.policy:
+        case "slurm":
+            by = {"QOS": "qos", "user": "user", "account": "account"}
+        case "kai":
+            by = {"queue": str(params.get("queue_by", "vc"))}
+        case "kueue" if params.get("queues"):  # without queues all jobs are in one
+            by = {"queue": str(params.get("queue_by", "vc"))}
+        case "yarn-cs" if params.get("queue_by", "none") != "none":
+            by = {"queue": str(params["queue_by"])}
+        case _:
+            return {}
+    names = {
+        what: trace.table[label][row].as_py() if label in trace.columns else None
+        for what, label in by.items()
+    }
+    if "queue" in names:
+        names["queue"] = _NAMELESS if names["queue"] is None else names["queue"]
+    return {what: name for what, name in names.items() if name is not None}
 
 
 def _reasons(columns: dict[str, Any], declared: list[Reason]) -> npt.NDArray[np.void]:
