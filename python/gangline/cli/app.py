@@ -56,7 +56,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         return _carry_out(tokens)
     except KeyboardInterrupt:
-        _console.say("gangline: interrupted; what was finished is on disk")
+        _console.say("gangline: interrupted; results already saved are kept")
         return _exit.INTERRUPTED
 
 

@@ -350,4 +350,4 @@ def test_the_ctrl_c_of_a_terminal_reaches_workers_that_still_start(
         os.killpg(process.pid, signal.SIGINT)
         out, errors = process.communicate(timeout=120)
     assert (process.returncode, out) == (130, "")
-    assert errors == "gangline: interrupted; what was finished is on disk\n"
+    assert errors == "gangline: interrupted; results already saved are kept\n"
