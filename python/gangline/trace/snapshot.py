@@ -133,7 +133,6 @@ def keep_open(raw: Raw) -> float:
         waits |= (status == "unknown") & ~(known > 0.0)
     is_open = waits | runs
     raw.drops = [(name, mask & ~is_open if name in _OPEN else mask) for name, mask in raw.drops]
-    raw.notes.pop("pending_array", None)
     last_s = math.nan
     if raw.reader == "slurm":
         last_s = float(np.max((start + known)[runs & np.isfinite(start + known)], initial=-np.inf))

@@ -218,6 +218,25 @@ def test_no_estimate_at_all() -> None:
         estimates([math.nan], [0.0], error=0.5)
 
 
+def test_a_job_without_an_estimate_and_an_array_are_named(tmp_path: Path) -> None:
+    """Of three jobs `b` has no limit; with one, the array is a job, and a note tells of it."""
+    queue = (
+        "JOBID|STATE|SUBMIT_TIME|START_TIME|TIME|TIME_LIMIT|NODES|TRES_PER_NODE\n"
+        "7|RUNNING|2024-03-01T08:00:00|2024-03-01T08:00:00|1:00:00|2:00:00|1|gres/gpu:V100:2\n"
+        "8|RUNNING|2024-03-01T08:00:00|2024-03-01T08:00:00|1:00:00|UNLIMITED|1|gres/gpu:V100:2\n"
+        "9_[1-4]|PENDING|2024-03-01T08:30:00|N/A|0:00|1:00:00|1|gres/gpu:V100:4\n"
+    )
+    lab, path = "1x4xV100", tmp_path / "queue.txt"
+    path.write_text(queue)
+    message = "1 job of 3, such as `8`, with no time limit and no estimate"
+    with refused(OptionError, field="history") as caught:
+        gl.eta(lab, path, "fifo")
+    assert message in str(caught.value)
+    path.write_text(queue.replace("UNLIMITED", "3:00:00"))
+    found = gl.eta(lab, path, "fifo")
+    assert (len(found), found.notes) == (1, {"pending_array": 1})
+
+
 def test_an_interval_is_of_orders_of_the_draws() -> None:
     """With one running job the start in each draw is its end, which is drawn here directly."""
     queue = pa.table({name: column[:2] for name, column in QUEUE.items()})

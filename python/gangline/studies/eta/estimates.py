@@ -7,12 +7,13 @@ for different jobs are independent.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator  # noqa: TC003 - a type alias
+from collections.abc import Iterator, Sequence  # noqa: TC003 - a type alias
 from statistics import NormalDist
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 
+from gangline._support.formatting import plural
 from gangline.errors import OptionError
 from gangline.trace.jobs.normalise import numbers
 
@@ -197,6 +198,8 @@ class Estimates:
     error : float, optional
         Instead of a history: the standard deviation of the logarithm of run time over limit. The
         median ratio is 1.
+    names : sequence of str, optional
+        The ids of the jobs, for the message of an error.
 
     Raises
     ------
@@ -204,7 +207,13 @@ class Estimates:
         If a job has no estimate: no limit, and no history.
     """
 
-    def __init__(self, jobs: Jobs, history: History | None, error: float | None) -> None:
+    def __init__(
+        self,
+        jobs: Jobs,
+        history: History | None,
+        error: float | None,
+        names: Sequence[str] | None = None,
+    ) -> None:
         self._jobs = jobs
         self._error = error
         self.source = "none" if history is None and error is None else "history"
@@ -216,9 +225,11 @@ class Estimates:
             return
         absent = np.flatnonzero(np.isnan(jobs.limit_s))
         if len(absent):
+            job = "" if names is None else f", such as `{names[int(absent[0])]}`,"
             message = (
-                f"{len(absent):,} of {len(jobs.limit_s):,} jobs have no time limit and no estimate;"
-                " give a log of finished jobs (`history`), or a column `time_limit_s`"
+                f"{plural(len(absent), 'job')} of {len(jobs.limit_s):,}{job} with no time limit and"
+                " no estimate: give a log of finished jobs (`history`, `--history FILE`), or a"
+                " column `time_limit_s`"
             )
             raise OptionError(message, field="history")
         self.source = "none" if error is None else "error"

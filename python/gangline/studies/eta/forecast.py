@@ -168,7 +168,10 @@ def eta(
         raise _wrong("arrivals", arrivals, "nothing, as no log tells which jobs may come")
     is_known = estimate_error is None and len(past.run_s) > 0
     estimates = Estimates(
-        Jobs.of(now.trace, rows, elapsed), past if is_known else None, estimate_error
+        Jobs.of(now.trace, rows, elapsed),
+        past if is_known else None,
+        estimate_error,
+        now.trace.column("job_id").take(rows).to_pylist(),
     )
     # the class of an object may have no module that a process could import
     at_once = 1 if workers is None and chosen.own is not None else check_workers(workers)
