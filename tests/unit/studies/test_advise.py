@@ -205,6 +205,17 @@ def test_a_job_too_large_for_a_size_is_counted_there() -> None:
     assert "Too large for 1 server, and left out there: 1 job." in found.notes()
 
 
+STATES = ("IDLE", "IDLE+DRAIN", "DOWN*")
+
+
+def test_servers_of_a_list_that_were_down_are_told(tmp_path: Path) -> None:
+    nodes = tmp_path / "nodes.txt"
+    lines = [f"NodeName=n{at} Gres=gpu:A100:8 State={state}" for at, state in enumerate(STATES)]
+    nodes.write_text("\n\n".join(lines) + "\n")
+    found = gl.advise(str(nodes), pa.table(JOBS), ["fifo"], servers=[3])
+    assert "2 servers of the list were not up, but count as present." in found.notes()
+
+
 def test_a_log_without_users_has_no_table_of_them() -> None:
     nameless = {name: of for name, of in JOBS.items() if name != "user"}
     found = gl.advise(ONE, pa.table({**nameless, **OBSERVED}), ["fifo", "sjf"], servers=[1])

@@ -87,6 +87,10 @@ class Advice(Facts):
                 f"With {sizes} {word} the jobs ask for more than the GPUs can do: the waits there "
                 "depend on where the log ends."
             )
+        if away := self.cluster.notes.get("servers_away", 0):
+            verbs = ("was", "counts") if away == 1 else ("were", "count")
+            which = f"{plural(away, 'server')} of the list {verbs[0]} not up"
+            said.append(f"{which}, but {verbs[1]} as present.")
         said += self._left_out()
         said += [f"{name} could not be run {why}" for name, why in self.failed.items()]
         return [*said, *self.calibration.notes]
