@@ -361,6 +361,39 @@ def test_the_folder_of_a_result(tmp_path: Path) -> None:
     assert set(found.rows) == {"segments", "jobs"}
 
 
+def run_in_phases() -> tuple[gl.Result, gl.Cluster, gl.Trace]:
+    """One job of 1,000 s: 0.3 + 0.7 / 1.6 = 0.7375, so its rates are 0.7375 and 1.18."""
+    lab = gl.Cluster.homogeneous(servers=1, gpus=4)
+    trace = worlds.trace("a 0 2 1000", phases=["0:1;0.3:1.6"])
+    return gl.simulate(lab, trace, "fifo", segments=True), lab, trace
+
+
+@pytest.mark.parametrize(
+    ("rates", "wrong", "allowed"),
+    [
+        ([0.7375, 1.18], False, None),
+        ([0.7375, 1.19], True, "allow 1.18"),
+        ([0.73, 1.18], True, "allow 0.7375"),
+    ],
+)
+def test_a_job_has_the_rate_of_one_of_its_phases(
+    rates: list[float], wrong: bool, allowed: str | None, tmp_path: Path
+) -> None:
+    result, lab, trace = run_in_phases()
+    result.save(tmp_path / "out")
+    file = tmp_path / "out" / "segments.parquet"
+    table = pq.read_table(file)
+    assert table["rate"].to_pylist() == pytest.approx([0.7375, 1.18], rel=1e-12)
+    at = table.column_names.index("rate")
+    pq.write_table(table.set_column(at, "rate", pa.array(rates)), file)
+    found = gl.audit(tmp_path / "out", lab, trace=trace)
+    assert "rate" in found.checked
+    assert ("rate" in found.counts) == wrong, found.findings.to_pylist()
+    if allowed is not None:
+        (row,) = (row for row in found.findings.to_pylist() if row["rule"] == "rate")
+        assert row["what"].endswith(allowed)
+
+
 def test_columns_of_other_names_and_ids_that_are_numbers() -> None:
     table = pa.table({"id": [7, 8], "begin": [0, 4], "end": [4, 9], "node": [0, 0], "n": [2, 2]})
     mapping = {"job_id": "id", "start_s": "begin", "end_s": "end", "server": "node", "gpus": "n"}

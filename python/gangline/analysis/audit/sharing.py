@@ -321,7 +321,8 @@ def _given_rate(rows: Rows) -> Floats:
 def _rates(world: World, rows: Rows, co_runners: CoRunners | None, findings: Findings) -> None:
     """Check that no gang is faster than its GPUs, its sub-batch and its co-runners allow.
 
-    If distance costs nothing, no job of a whole run is slower either, except a paused one.
+    If distance costs nothing, no job of a whole run is slower either, except a paused one. A job
+    whose rate changes with its progress may be in any of its phases.
     """
     if world.base is None or world.work is None or not rows.table.has("rate"):
         missing = "how fast jobs are: a trace" if world.base is None else "the column rate"
@@ -347,10 +348,14 @@ def _rates(world: World, rows: Rows, co_runners: CoRunners | None, findings: Fin
     slower[is_elastic] = 1.0  # its model contains the cost of passes
     slower *= np.where(is_known, xi[stretch], 1.0)
     allowed = base / slower * (world.max_parts if rows.part is None else 1)
+    slowest, fastest = (factor[rows.job[kept]] for factor in world.phase_factors)
+    least, allowed = allowed * slowest, allowed * fastest
     rate = rows.table["rate"][kept]
     wrong = ~(rate <= allowed * (1.0 + SAME))
     if world.run is not None and world.cluster.network is None and world.cluster.runtime is None:
-        wrong |= (rate < allowed * (1.0 - SAME)) & (rate > 0.0) & is_known & ~is_elastic
+        is_slow = (rate < least * (1.0 - SAME)) & (rate > 0.0) & is_known & ~is_elastic
+        wrong |= is_slow
+        allowed = np.where(is_slow, least, allowed)
     rows.add(
         "rate",
         wrong & np.isfinite(world.work)[rows.job[kept]],

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from gangline.analysis.audit import elastic
+from gangline.trace.jobs.phases import factor_ranges
 from gangline.trace.jobs.to_core import GIB, elastic_of
 
 if TYPE_CHECKING:
@@ -314,6 +315,13 @@ class World:
             return None
         rates: Floats = self.core.base_rates(self.cluster.to_core())
         return rates
+
+    @cached_property
+    def phase_factors(self) -> tuple[Floats, Floats]:
+        """The smallest and the largest factor on the base rate that each job has in a phase."""
+        if self.trace is None or "phases" not in self.trace.columns:
+            return np.ones(self.jobs), np.ones(self.jobs)
+        return factor_ranges(self.trace.column("phases"))
 
     def base_of_rows(self, job: Ints, kind: Ints, gpus: Ints) -> Floats:
         """Return iterations per second alone on that many GPUs of a type; of type -1: at best."""

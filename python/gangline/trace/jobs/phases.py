@@ -14,13 +14,24 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-__all__ = ["EXPECTED", "parse_phases", "phase_classes", "phases_text", "wrong_phases"]
-
-EXPECTED = "progress:rate joined by ;, from progress 0 on and rising, as in 0:1;0.3:1.6"
-"""What an error message calls a value of the column."""
+__all__ = [
+    "EXPECTED",
+    "factor_ranges",
+    "parse_phases",
+    "phase_classes",
+    "phases_text",
+    "wrong_phases",
+]
 
 _MAX = 1024
 _RATES = (1e-6, 1e6)
+
+EXPECTED = (
+    f"at most {_MAX} pairs progress:rate joined by ;, as in 0:1;0.3:1.6, with progress that begins "
+    f"at 0, rises and stays below 1, and rates from {_RATES[0]:g} to {_RATES[1]:g}"
+)
+"""What an error message calls a value of the column."""
+
 _NUMBER = r"\s*([+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?)\s*"
 _ITEM = re.compile(f"{_NUMBER}:{_NUMBER}", re.ASCII)
 _NO_CLASS = 2**32 - 1
@@ -88,6 +99,27 @@ def phase_classes(
             of_text[code] = len(found)
             found.append(phases)
     return (of_text[codes].astype(np.uint32), found) if found else None
+
+
+def factor_ranges(column: Any) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+    """Return the smallest and the largest factor on the mean rate of each job; 1 without phases.
+
+    Examples
+    --------
+    >>> slowest, fastest = factor_ranges(pa.array(["0:1;0.3:1.6", None]))
+    >>> slowest.round(4).tolist(), fastest.round(4).tolist()
+    ([0.7375, 1.0], [1.18, 1.0])
+    """
+    slowest, fastest = np.ones(len(column)), np.ones(len(column))
+    found = phase_classes(column)
+    if found is None:
+        return slowest, fastest
+    of_job, classes = found
+    for code, phases in enumerate(classes):
+        starts, rates = np.asarray(phases).T
+        factors = rates * (np.diff(starts, append=1.0) / rates).sum()
+        slowest[of_job == code], fastest[of_job == code] = factors.min(), factors.max()
+    return slowest, fastest
 
 
 def _coded(column: Any) -> tuple[list[str | None], npt.NDArray[np.int64]]:
