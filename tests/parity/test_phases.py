@@ -1,4 +1,4 @@
-"""Jobs whose rate changes with their progress: engine and slow simulator agree."""
+"""The engine and the reference agree on jobs whose rate changes with their progress."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def phased(draw: st.DrawFn, base: st.SearchStrategy[dict[str, Any]]) -> dict[str
 @settings(suppress_health_check=QUIET)
 @given(data=st.data())
 def test_every_policy_agrees_with_the_slow_simulator(policy: str, data: st.DataObject) -> None:
-    # with checkpoints a preemption loses work: some preemptive runs would never end
+    # With checkpoints a preemption loses work, so some preemptive runs would never end.
     base = phased(worlds(checkpoints=policy not in (*PREEMPTIVE, *ROUNDS)))
     world = data.draw(base, label="world")
     types = tuple(row["name"] for row in world["cluster"]["gpu_types"])

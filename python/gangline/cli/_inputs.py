@@ -158,7 +158,7 @@ class TraceChoice(TraceReading):
     Parameters
     ----------
     columns
-        NATIVE=THEIRS,... for a table of other names, such as
+        NATIVE=THEIRS,... for a table with other column names, such as
         gpus=nodes*gpus_per_node,duration_s=end-start,arrival_s=submitted@ms.
     """
 

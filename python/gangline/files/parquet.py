@@ -181,7 +181,7 @@ def _stored_columns(metadata: Any, names: Collection[str]) -> Iterator[Any]:
 
 
 def _counts(source: Source, says: int, holds: int) -> TraceError:
-    return _damaged(source, f"it says {says} rows and holds {holds}")
+    return _damaged(source, f"its metadata gives {says} rows, but it holds {holds}")
 
 
 def _damaged(source: Source, words: str) -> TraceError:

@@ -442,7 +442,7 @@ class Parts(_Table):
 
     @property
     def xi(self) -> _Floats:
-        """The present slowdown factor by co-runners; 1 without co-runners (float64)."""
+        """The present slowdown factor caused by co-runners; 1 without co-runners (float64)."""
         return self._floats("xi")
 
     @property

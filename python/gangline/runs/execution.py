@@ -175,7 +175,7 @@ def _do_apart(apart: Apart, run: Run, store: Store | None, report: Progress | No
 def _unsent(name: str, error: Exception) -> PolicyError:
     message = (
         f"{name}: cannot be sent to a process ({error}); put its class into a module, with values "
-        "that can be pickled, or take one worker"
+        "that can be pickled, or use one worker"
     )
     return PolicyError(message, policy=name, field="workers")
 

@@ -61,9 +61,9 @@ pub struct PairShare {
 /// Shares of all jobs.
 #[derive(Clone, Debug, Default)]
 pub struct Shares {
-    /// Time alone, `jobs x types`.
+    /// Share of time without a co-runner, `jobs x types`.
     pub alone: Vec<f64>,
-    /// Time on the same GPUs as another job.
+    /// Shares of time with a co-runner.
     pub pair_shares: Vec<PairShare>,
 }
 

@@ -350,7 +350,7 @@ impl<'a> Market<'a> {
         let gangs = problem.gangs.iter().zip(problem.members);
         let held = self.equal.iter().zip(gangs);
         let held: f64 = held.map(|(share, (gang, jobs))| share * gang * jobs).sum();
-        // No part of a type without GPUs is left. Classes do not use types on which they cannot run.
+        // A type without GPUs has nothing left. Classes do not use types on which they cannot run.
         let left = |gpus: &f64| {
             if *gpus > 0.0 {
                 (1.0 - held).max(0.0)

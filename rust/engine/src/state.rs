@@ -254,7 +254,7 @@ impl State {
         }
     }
 
-    /// Prefetches the state of the job of a run that is the next to end.
+    /// Prefetches the state of the job whose run ends next.
     #[inline]
     pub(crate) fn prefetch_end(&self, record: u32) {
         self.lives.prefetch(self.runs[record as usize].job);

@@ -106,7 +106,7 @@ impl Action {
         Self::new(job, Verb::Keep).with(terms)
     }
 
-    /// Returns the same action with these terms.
+    /// Returns this action with its terms replaced.
     #[inline]
     #[must_use]
     pub fn with(mut self, terms: Terms) -> Self {

@@ -9,7 +9,7 @@ const PHASES_MAX: usize = 1024;
 /// Relative rates of a phase.
 const RATES: RangeInclusive<f64> = 1e-6..=1e6;
 
-/// Part of a job's work, with a constant factor on its base rate.
+/// A part of the work of a job with a constant factor on its base rate.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Phase {
     /// Share of the work that is done at the start of the phase, in [0, 1); 0 for the first phase.
@@ -23,7 +23,7 @@ struct Phase {
 pub struct Phases(Vec<Phase>);
 
 impl Phases {
-    /// Phases from progress and relative rate; `None` if the rate never changes.
+    /// Creates phases from pairs of progress and relative rate; `None` if the rate never changes.
     fn new(given: &[(f64, f64)]) -> Option<Self> {
         let mut kept: Vec<(f64, f64)> = Vec::with_capacity(given.len());
         for &(progress, rate) in given {
@@ -49,13 +49,13 @@ impl Phases {
         Some(Self(kept.iter().map(phase).collect()))
     }
 
-    /// Remaining work at the start of a phase; 0 if there is none of this number.
+    /// Returns the remaining work at the start of a phase; 0 if there is no phase of this number.
     fn left_at(&self, phase: usize, work: f64) -> f64 {
         let progress = self.0.get(phase).map_or(1.0, |phase| phase.progress);
         work * (1.0 - progress)
     }
 
-    /// The phase of a job, given its total and its remaining work.
+    /// Returns the phase of a job, given its total and its remaining work.
     pub fn phase(&self, work: f64, left: f64) -> usize {
         let later = 1..self.0.len();
         later
@@ -63,17 +63,17 @@ impl Phases {
             .count()
     }
 
-    /// Remaining work at the start of the next phase; 0 if this is the last.
+    /// Returns the remaining work at the start of the next phase; 0 if this is the last.
     pub fn knot(&self, work: f64, phase: usize) -> f64 {
         self.left_at(phase + 1, work)
     }
 
-    /// Factor on the base rate in a phase.
+    /// Returns the factor on the base rate in a phase.
     pub fn factor(&self, phase: usize) -> f64 {
         self.0[phase].factor
     }
 
-    /// The remaining work by phase, from a phase on: (work, factor).
+    /// Returns the remaining work and the factor of each phase, from this phase on.
     pub fn segments(
         &self,
         work: f64,
@@ -105,8 +105,8 @@ pub struct PhaseTable {
 }
 
 impl PhaseTable {
-    /// Checks the classes: each a list of (progress, relative rate). `row` holds the class of each job, `u32::MAX` =
-    /// none. Returns `None` if the rate of no job changes.
+    /// Checks the classes, each a list of (progress, relative rate), and creates the table. `row` holds the class of each
+    /// job; `u32::MAX` means that it has none. Returns `None` if the rate of no job changes.
     ///
     /// # Errors
     /// [`ModelError::Table`] naming the first bad class, or a row that does not exist.
@@ -132,19 +132,19 @@ impl PhaseTable {
         Ok(has_any.then_some(table))
     }
 
-    /// Number of jobs in the table.
+    /// Returns the number of jobs in the table.
     pub fn jobs(&self) -> usize {
         self.row.len()
     }
 
-    /// The phases of a job, if its rate changes.
+    /// Returns the phases of a job if its rate changes.
     #[inline]
     pub fn get(&self, job: JobId) -> Option<&Phases> {
         self.classes.get(self.row[job.index()] as usize)?.as_ref()
     }
 }
 
-/// What is wrong with the phases of a class, if something is.
+/// Returns what is wrong with the phases of a class; `None` if they are valid.
 fn problem(class: &[(f64, f64)]) -> Option<&'static str> {
     let starts = class.first().is_some_and(|first| first.0 == 0.0);
     let ascend = class.windows(2).all(|two| two[0].0 < two[1].0);

@@ -89,7 +89,7 @@ pub(super) fn poisson(seed: u64, jobs: u32, rate_per_h: f64) -> Vec<u64> {
     micros
 }
 
-/// Draws bursts at `rate_per_h / jobs_per_burst` by thinning, with the weights of the clock.
+/// Draws bursts at `rate_per_h / jobs_per_burst` by thinning, with the hourly weights of the clock.
 ///
 /// Candidate `c` uses these draws: `(c, 0, 0)` for the gap before it, `(c, 0, 1)` for its acceptance, `(c, 0, 2)` for
 /// the number of jobs in its burst, and `(c, 1, k)` for the gap before its job `k`.

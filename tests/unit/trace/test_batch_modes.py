@@ -134,7 +134,7 @@ def test_accordion_by_epoch(model: str, first: int) -> None:
 
 
 def test_gns_doubles_up_to_the_largest() -> None:
-    """The epochs of some kinds of jobs; others keep their batch size."""
+    """Some models and gang sizes double at these epochs; all others keep their batch size."""
     epochs = 400
     for model, first, gpus, expected in (
         ("ResNet-18", 16, 2, [(0, 16), (21, 32), (31, 64), (91, 128), (111, 256)]),
@@ -146,7 +146,7 @@ def test_gns_doubles_up_to_the_largest() -> None:
     ):
         steps = epochs * math.ceil(SAMPLES[model] / first)
         assert batches_of(Batches(model, first, gpus, steps), "gns") == expected
-        # one epoch longer than the first change: it is the last one
+        # A job that ends one epoch after the first change sees only that change.
         if len(expected) > 1:
             short = (expected[1][0] + 1) * math.ceil(SAMPLES[model] / first)
             assert batches_of(Batches(model, first, gpus, short), "gns") == expected[:2]

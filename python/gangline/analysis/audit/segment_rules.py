@@ -321,7 +321,7 @@ def _down(world: World, rows: Rows, findings: Findings) -> None:
     order = np.lexsort((rows.start, rows.server))
     sorted_servers = rows.server[order]
     bad = np.zeros(len(rows.table), dtype=np.bool_)
-    for place in np.unique(server).tolist():  # servers that fail, not rows
+    for place in np.unique(server).tolist():  # one pass for each server that fails
         first, last = np.searchsorted(sorted_servers, [place, place + 1])
         mine = order[first:last]
         begins, ends = down[server == place], up[server == place]
@@ -347,9 +347,9 @@ def _ends(world: World, rows: Rows) -> None:
         "finish",
         ends & ~(finished[job] & (end >= last[job] - world.tolerance_s)),
         lambda at: (
-            f"ends in finished, but the job goes on until {last[job[at]]:.9g} s"
+            f"has the end `finished`, but the job continues until {last[job[at]]:.9g} s"
             if finished[job[at]]
-            else "ends in finished, but the jobs table does not call the job finished"
+            else "has the end `finished`, but the jobs table does not call the job finished"
         ),
         at=kept,
         time=end,
@@ -358,7 +358,7 @@ def _ends(world: World, rows: Rows) -> None:
     rows.add_jobs(
         "finish",
         finished & ~has_end & np.isfinite(last),
-        "is finished in the jobs table, but no segment ends in finished",
+        "is finished in the jobs table, but no segment has the end `finished`",
         time=last,
     )
 

@@ -104,7 +104,7 @@ def _result(row: Row) -> str:
 
 
 def _is_one_schedule(runs: Sequence[Digest]) -> bool:
-    """Return whether all policies made the same run with every seed."""
+    """Return whether, for every seed, all policies produced the same schedule."""
     by_seed: dict[tuple[int, int | None], set[str]] = {}
     for run in runs:
         by_seed.setdefault((run.seed, run.trace_seed), set()).add(

@@ -59,7 +59,7 @@ class Affected:
         return abs(self.change_s) > max(_LEAST_S, _LEAST_SHARE * most)
 
     def to_dict(self) -> dict[str, Json]:
-        """Return plain values."""
+        """Return the fields as plain JSON values."""
         return asdict(self)
 
 
@@ -122,7 +122,7 @@ class Option:
         return [one for one in reversed(self.users) if one.is_seen and one.change_s > 0.0]
 
     def to_dict(self) -> dict[str, Json]:
-        """Return plain values."""
+        """Return the fields as plain JSON values."""
         return {
             **asdict(self),
             "users": [one.to_dict() for one in self.users],

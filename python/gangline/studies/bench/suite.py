@@ -202,7 +202,7 @@ class Suite(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
 
 
 def stretch(jobs: Trace, reference_gpus: float, load: float) -> float:
-    """Return the factor for arrivals at which jobs offer a load to a number of reference GPUs."""
+    """Return the factor on arrivals with which the jobs offer this load to the reference GPUs."""
     gpus, durations = jobs.column("gpus").to_pylist(), jobs.column("duration_s").to_pylist()
     work = math.fsum(g * d for g, d in zip(gpus, durations, strict=True))
     factor = work / (reference_gpus * load * jobs.span_s)

@@ -263,7 +263,7 @@ def _loads(means: Means) -> list[str]:
 
 
 def _load(means: Means, loads: Sequence[OfferedLoad]) -> str:
-    """Say what the loads of a group mean: those of the draws of one trace, or of several worlds."""
+    """Describe the offered loads over which the means of a group are taken."""
     if all(key == POLICY or is_setting(key) for key in means.averaged):
         return in_words(loads)
     count = len(loads)

@@ -1,4 +1,4 @@
-"""Phases of jobs whose rate changes with their progress: how a trace writes them."""
+"""The text form of phases, for jobs whose rate changes with their progress."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def parse_phases(text: str) -> list[tuple[float, float]] | None:
 
 
 def phases_text(phases: Sequence[tuple[float, float]]) -> str:
-    """Write phases as the column has them.
+    """Return phases in the text form of the column.
 
     Examples
     --------
@@ -123,7 +123,7 @@ def factor_ranges(column: Any) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.
 
 
 def _coded(column: Any) -> tuple[list[str | None], npt.NDArray[np.int64]]:
-    """Return the distinct texts, and the number of that of each row; one more stands for none."""
+    """Return the distinct texts and the index of each row's text; `len(texts)` means no text."""
     words = column if pa.types.is_dictionary(column.type) else column.dictionary_encode()
     texts: list[str | None] = words.dictionary.to_pylist()
     return texts, words.indices.fill_null(len(texts)).to_numpy(zero_copy_only=False).astype(

@@ -1,8 +1,8 @@
 """Reads traces of the Gavel simulator: tab-separated, without a header line, in three widths.
 
-The per-cluster traces have seven columns, the physical ones ten, and those of a successor with
-durations twelve, with the mode in which the batch size of a job changes. The others contain only
-iterations, so they need a throughput table to run.
+The traces for each cluster have seven columns, and those of the physical experiments ten. Those of
+its successor Shockwave have twelve, with a duration and the mode in which the batch size of a job
+changes. The first two contain only iterations, so they need a throughput table to run.
 """
 
 from __future__ import annotations
@@ -111,7 +111,7 @@ def _batch_sizes(labels: Any) -> Any:
 
 
 def _alone(raw: Raw, special: Special) -> Any:
-    """Return the seconds alone on the reference type; each (label, GPUs) is looked up once."""
+    """Return run times without co-runners on the reference type; each (label, GPUs) once."""
     from gangline.cluster.tables import read_throughput
 
     table = read_throughput(special.throughput)
@@ -137,7 +137,7 @@ def _alone(raw: Raw, special: Special) -> Any:
 
 
 def _deadlines(raw: Raw) -> None:
-    """Turn objectives, which are multiples of the time alone, into deadlines if it is known."""
+    """Turn objectives, multiples of the exclusive run time, into deadlines if that is known."""
     slo = numbers(raw.columns.pop("slo"))
     asked = slo >= 0.0
     if not asked.any():

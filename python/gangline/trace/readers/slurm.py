@@ -394,7 +394,7 @@ def _tres(raw: Raw, name: str, texts: Any, rows: int) -> dict[str, npt.NDArray[n
 
 
 def _amounts(text: str) -> tuple[float, float, float, float, float]:
-    """Return GPUs, cores, GiB, nodes and slices of GPUs; infinite GPUs where a text is wrong."""
+    """Return GPUs, cores, GiB, nodes and GPU slices; the GPUs of a malformed text are infinite."""
     total = typed = slices = 0.0
     has_total = False
     cpus = memory = nodes = np.nan

@@ -619,7 +619,7 @@ impl Motion {
         }
     }
 
-    /// Marks all jobs on the GPUs of a run.
+    /// Marks all jobs on the GPUs of a run as touched, so that their rates are computed again.
     fn touch_parts(&mut self, record: usize) {
         for at in 0..self.state.runs[record].parts.len() {
             let gpus = self.state.runs[record].parts[at].gpus.clone();

@@ -1,18 +1,18 @@
 //! Jobs whose rate changes with their progress (`docs/concepts/jobs-and-rates.md`): their present phase, and the time
-//! that work takes through the phases to come. Only runs with such jobs use this module.
+//! that their remaining work takes over all phases to come. Only runs with such jobs use this module.
 
 use crate::state::State;
 use crate::state::running::Run;
 use gangline_model::{JobId, Phases, SimSpan, SimTime, span_of_work};
 
 impl State {
-    /// The phases of a job, if its rate changes with its progress.
+    /// Returns the phases of a job if its rate changes with its progress.
     #[inline]
     pub(crate) fn phases_of(&self, job: JobId) -> Option<&Phases> {
         self.phases.as_ref()?.get(job)
     }
 
-    /// The present phase. That of a running job lasts until its next knot, even if rounding puts its work beyond it.
+    /// Returns the present phase. The phase of a running job lasts until its next knot, even if rounding puts its work beyond it.
     fn present(&self, job: JobId, phases: &Phases) -> usize {
         let work = self.jobs.work(job);
         match self.run(job) {
@@ -27,19 +27,19 @@ impl State {
         phases.map_or(0, |phases| phases.phase(self.jobs.work(job), left) as u32)
     }
 
-    /// The factor of the present phase of a job on its base rate.
+    /// Returns the factor of the present phase on the base rate of a job.
     pub(crate) fn phase_factor(&self, job: JobId) -> Option<f64> {
         let phases = self.phases_of(job)?;
         Some(phases.factor(self.present(job, phases)))
     }
 
-    /// Base rate in the present phase, given the mean base rate.
+    /// Returns the base rate in the present phase, given the mean base rate.
     #[inline]
     pub(crate) fn base_in_phase(&self, job: JobId, base: f64) -> f64 {
         self.phase_factor(job).map_or(base, |factor| base * factor)
     }
 
-    /// Time that the remaining work takes at a mean rate.
+    /// Returns the time that the remaining work takes at this mean rate.
     pub(crate) fn span_at(&self, job: JobId, rate: f64) -> SimSpan {
         let left = self.remaining_work(job);
         let Some(phases) = self.phases_of(job) else {
@@ -50,7 +50,7 @@ impl State {
         SimSpan(spans.fold(0, |sum: i64, span| sum.saturating_add(span.0)))
     }
 
-    /// Seconds that the remaining work takes at a mean rate, not rounded.
+    /// Returns the seconds, not rounded, that the remaining work takes at this mean rate.
     pub(crate) fn seconds_at(&self, job: JobId, rate: f64) -> f64 {
         let left = self.remaining_work(job);
         let Some(phases) = self.phases_of(job) else {
@@ -60,7 +60,7 @@ impl State {
         parts.fold(0.0, |sum, (part, factor)| sum + part / (rate * factor))
     }
 
-    /// Instant at which a running job finishes if its conditions stay as they are, or stops at its quota.
+    /// Returns the instant at which a running job finishes or reaches its quota, if its conditions do not change.
     #[inline]
     pub(crate) fn done_at(&self, run: &Run) -> SimTime {
         match self.phases_of(run.job) {
@@ -86,7 +86,7 @@ impl State {
         end
     }
 
-    /// Returns whether a running job has its best rate, consolidated and alone, for its present phase.
+    /// Returns whether a running job has the best rate of its present phase: consolidated and without co-runners.
     #[inline]
     pub(crate) fn is_at_best_rate(&self, run: &Run) -> bool {
         let best = self.base_in_phase(run.job, self.types.best_rate(run.job));

@@ -1,7 +1,7 @@
 //! The waiting and running jobs of one queue.
 //!
-//! Jobs that ask for the same are of one *group*: if one of them is looked at in vain, so are the others, for the rest of an
-//! action. Where priorities count too, that holds of those of the same priority.
+//! Jobs that ask for the same form a *group*. If one of them is tried in vain, all others of the group would be as well,
+//! for the rest of an action. Where priorities count too, this holds for the jobs of equal priority.
 
 use gangline_engine::BitSet;
 use gangline_model::{JobId, SimSpan, SimTime};
@@ -11,16 +11,16 @@ use std::collections::BTreeSet;
 /// Place of a job in its queue: by priority, then arrival and index.
 pub(super) type Rank = u32;
 
-/// A running job that can be evicted: those of low priority first, then the latest.
+/// A running job that can be evicted: the lowest priority comes first, then the latest job.
 pub(super) type Place = (i64, Reverse<JobId>);
 
 /// Jobs that ask for the same.
 #[derive(Clone, Debug, Default)]
 struct Group {
     waiting: BTreeSet<Rank>,
-    /// Those of lower rank were looked at in vain.
+    /// Jobs with a rank below this were tried in vain.
     from: Rank,
-    /// Whether the last one was, and nothing has changed since.
+    /// Whether the job tried last was tried in vain, and nothing has changed since.
     is_vain: bool,
 }
 
@@ -33,7 +33,7 @@ impl Group {
 /// The jobs of a queue.
 #[derive(Debug)]
 pub(super) struct Line {
-    /// All of the trace, by rank.
+    /// All jobs of this queue in the trace, by rank.
     pub jobs: Vec<JobId>,
     groups: Vec<Group>,
     /// Groups with a waiting job.
@@ -41,15 +41,15 @@ pub(super) struct Line {
     pub running: BTreeSet<Place>,
     /// How long jobs may be protected after their start.
     spans: Vec<SimSpan>,
-    /// If they may: when running jobs started.
+    /// Start times of the running jobs, if jobs may be protected.
     starts: BTreeSet<(SimTime, JobId)>,
-    /// The waiting job that is looked at next, if `is_known`; `None` = there is none.
+    /// The waiting job that is tried next; `None` if there is none. Valid only if `is_known`.
     next: Option<Rank>,
     is_known: bool,
 }
 
 impl Line {
-    /// The line of these jobs, by rank, in so many groups.
+    /// Creates the line of these jobs, sorted by rank, with this number of groups.
     pub(super) fn new(jobs: Vec<JobId>, groups: usize, spans: Vec<SimSpan>) -> Self {
         Self {
             jobs,
@@ -63,14 +63,14 @@ impl Line {
         }
     }
 
-    /// A job of a group waits.
+    /// Adds a job to the waiting jobs of its group.
     pub(super) fn join(&mut self, rank: Rank, group: usize) {
         self.groups[group].waiting.insert(rank);
         self.busy.insert(group);
         self.is_known = false;
     }
 
-    /// A job of a group waits no longer.
+    /// Removes a job from the waiting jobs of its group.
     pub(super) fn leave(&mut self, rank: Rank, group: usize) {
         let waiting = &mut self.groups[group].waiting;
         waiting.remove(&rank);
@@ -80,7 +80,7 @@ impl Line {
         self.is_known = false;
     }
 
-    /// No job was looked at.
+    /// Marks all waiting jobs as not yet tried.
     pub(super) fn restart(&mut self) {
         for group in &mut self.groups {
             group.from = 0;
@@ -89,32 +89,32 @@ impl Line {
         self.is_known = false;
     }
 
-    /// Something has changed since jobs were looked at.
+    /// Marks that something has changed since jobs were tried.
     pub(super) fn retry(&mut self) {
         for group in &mut self.groups {
             group.is_vain = false;
         }
     }
 
-    /// The jobs of a group below a rank were looked at in vain.
+    /// Marks the jobs of a group below a rank as tried in vain.
     pub(super) fn pass(&mut self, group: usize, below: Rank) {
         self.groups[group].from = below;
         self.groups[group].is_vain = true;
         self.is_known = false;
     }
 
-    /// Whether the last job of a group was looked at in vain, and nothing has changed since.
+    /// Returns whether the last job of a group was tried in vain, and nothing has changed since.
     pub(super) fn is_vain(&self, group: usize) -> bool {
         self.groups[group].is_vain
     }
 
-    /// Whether a job is left of a group of which that does not hold.
+    /// Returns whether a job is left to try in a group that is not marked as tried in vain.
     pub(super) fn has_hope(&self) -> bool {
         let mut groups = self.busy.iter().map(|group| &self.groups[group]);
         groups.any(|group| !group.is_vain && group.next().is_some())
     }
 
-    /// The job that is looked at next.
+    /// Returns the job to try next.
     pub(super) fn next(&mut self) -> Option<JobId> {
         if !self.is_known {
             let busy = self.busy.iter();
@@ -124,7 +124,7 @@ impl Line {
         self.next.map(|rank| self.jobs[rank as usize])
     }
 
-    /// A job that can be evicted runs.
+    /// Adds a running job that can be evicted.
     pub(super) fn start(&mut self, place: Place, now: SimTime) {
         self.running.insert(place);
         if !self.spans.is_empty() {
@@ -132,13 +132,13 @@ impl Line {
         }
     }
 
-    /// A job that ran since an instant runs no longer.
+    /// Removes a job that started at `since` and no longer runs.
     pub(super) fn stop(&mut self, place: Place, since: SimTime) {
         self.running.remove(&place);
         self.starts.remove(&(since, place.1.0));
     }
 
-    /// When the next protection of a running job ends.
+    /// Returns when the next protection of a running job ends.
     pub(super) fn next_end_of_protection(&self, now: SimTime) -> SimTime {
         let end = |&span: &SimSpan| {
             let first = (SimTime(now.0 - span.0 + 1), JobId(0));
@@ -150,7 +150,7 @@ impl Line {
     }
 }
 
-/// What is known of a job.
+/// What the policy knows about a job.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Member {
     /// Its queue.
@@ -159,6 +159,6 @@ pub(super) struct Member {
     pub group: u32,
     /// Whether it cannot be preempted.
     pub is_fixed: bool,
-    /// Since when it runs; `SimTime::NEVER` = it does not.
+    /// Start of its present run; `SimTime::NEVER` if it does not run.
     pub since: SimTime,
 }

@@ -1,5 +1,5 @@
-//! `kai`: a tree of queues with guaranteed quotas; what is left is shared out by priority, weight and past usage. By the
-//! documentation of KAI Scheduler.
+//! `kai`: a tree of queues with guaranteed quotas; what is left is shared out by priority, weight and past usage. It follows
+//! the documentation of KAI Scheduler.
 //!
 //! | term of KAI Scheduler | here | meaning |
 //! |---|---|---|
@@ -8,11 +8,11 @@
 //! | non-preemptible | [`Member::is_fixed`] | runs within the quota of its queue, and is never evicted |
 //! | scheduling cycle | [`Policy::decide`] | fair shares, then the three actions |
 //! | allocate | [`Kai::allocate`] | jobs start on free GPUs |
-//! | reclaim | [`Kai::reclaim`] | jobs of queues with too much make room for those of other queues |
+//! | reclaim | [`Kai::reclaim`] | jobs of queues above their fair share make room for those of other queues |
 //! | preempt | [`Kai::preempt`] | jobs make room for those of higher priority in the same queue |
 //!
-//! A job that starts, or is looked at in vain, costs O(queues + groups of jobs of the trace), where jobs of one group have the
-//! same queue, gang and types; a job that looks for victims O(running jobs).
+//! A job that starts or is tried in vain costs O(queues + groups of jobs in the trace); jobs of one group have the same
+//! queue, gang size and GPU types. A job that looks for victims costs O(running jobs).
 
 mod line;
 mod params;
@@ -35,7 +35,7 @@ use std::cmp::Reverse;
 use std::collections::BTreeSet;
 use tree::{ROOT, Tree};
 
-/// Its queue, or one above, holds as much as it may.
+/// The queue of the job, or one above it, has reached its limit.
 static LIMIT: Reason = Reason::new(
     "limit",
     "its queue, or one above it, may hold no more GPUs",
@@ -43,7 +43,7 @@ static LIMIT: Reason = Reason::new(
 )
 .counts(Counted::Gpus);
 
-/// It cannot be preempted, so it must fit within the quota.
+/// The job cannot be preempted, so it must fit within the quota.
 static OVER_QUOTA: Reason = Reason::new(
     "over quota",
     "jobs that cannot be preempted run within the quota of their queue, and others like it fill that quota",
@@ -74,23 +74,23 @@ pub(crate) struct Kai {
     params: KaiParams,
     tree: Tree,
     places: Places,
-    /// By node; those of queues with children stay empty.
+    /// Lines by node; those of queues with children stay empty.
     lines: Vec<Line>,
     members: Vec<Member>,
-    /// Jobs that wait, with those evicted in this cycle.
+    /// Number of waiting jobs, including those evicted in this cycle.
     waiting: usize,
-    /// The cycle that follows the last one with evictions.
+    /// Instant of the cycle that follows the last one with evictions.
     next_cycle: SimTime,
     alarm: Alarm,
 }
 
-/// Priority of a job, in whole numbers.
+/// Returns the priority of a job as a whole number.
 fn priority(jobs: &JobFacts, job: JobId) -> i64 {
     jobs.priority(job) as i64
 }
 
 impl Kai {
-    /// Queues by these parameters.
+    /// Creates the policy with these parameters.
     pub(crate) fn new(params: KaiParams) -> Result<Self, PolicyError> {
         Ok(Self {
             tree: Tree::new(&params, &[])?,
@@ -106,7 +106,7 @@ impl Kai {
 
     // Before the run
 
-    /// The rows, and the leaf of each job.
+    /// Returns the rows of the queues and the leaf of each job.
     fn assign(&self, jobs: &JobFacts) -> Result<(Vec<Row>, Vec<usize>), PolicyError> {
         let by = self.params.queue_by;
         let label = by.of(&jobs.columns().labels);
@@ -177,7 +177,7 @@ impl Kai {
         }
     }
 
-    // Books
+    // Bookkeeping
 
     fn leaf(&self, job: JobId) -> usize {
         self.members[job.index()].leaf as usize
@@ -202,7 +202,7 @@ impl Kai {
         self.waiting -= 1;
     }
 
-    /// A job holds its GPUs no longer.
+    /// Records that a job no longer holds its GPUs.
     fn release(&mut self, jobs: &JobFacts, job: JobId) {
         let leaf = self.leaf(job);
         let member = &mut self.members[job.index()];
@@ -215,7 +215,7 @@ impl Kai {
         self.lines[leaf].stop(place(jobs, job), since);
     }
 
-    /// Takes in what happened since the last cycle.
+    /// Records what happened since the last cycle.
     fn note(&mut self, view: &ClusterView<'_>, changes: &Changes) {
         let (jobs, cluster) = (view.jobs(), view.cluster());
         let types = (0..cluster.gpu_types().len()).map(GpuTypeId::new);
@@ -248,7 +248,7 @@ impl Kai {
         self.lines.iter_mut().for_each(Line::restart);
     }
 
-    /// The next job to look at.
+    /// Returns the job to try next.
     fn next(&mut self, jobs: &JobFacts) -> Option<Ask> {
         let job = self.first_of(jobs, ROOT)?;
         Some(Ask {
@@ -284,13 +284,13 @@ impl Kai {
         self.members[ask.job.index()].group as usize
     }
 
-    /// A job was looked at in vain, and so were those below a rank that ask for the same.
+    /// Marks a job, and the jobs of its group below a rank, as tried in vain.
     fn pass(&mut self, ask: Ask, below: Rank) {
         let group = self.group(ask);
         self.lines[ask.leaf].pass(group, below);
     }
 
-    /// GPUs for a job, if its queue may hold them.
+    /// Returns GPUs for a job if its queue may hold them.
     fn place(&mut self, plan: &mut Plan<'_>, ask: Ask) -> Option<GpuSet> {
         if !self.tree.may_hold(ask.leaf, ask.gpus, ask.is_fixed) {
             return None;
@@ -333,7 +333,7 @@ impl Kai {
     fn preempt(&mut self, view: &ClusterView<'_>, plan: &mut Plan<'_>) -> bool {
         self.restart();
         let mut has_evicted = false;
-        // a job finds no victims where one of its group with a higher priority, which may evict more jobs, found none
+        // A job finds no victims if a job of its group with a higher priority, which may evict more jobs, found none.
         while self.lines.iter().any(Line::has_hope)
             && let Some(ask) = self.next(view.jobs())
         {
@@ -367,7 +367,7 @@ impl Kai {
         self.start_job(view, plan, ask, gpus);
     }
 
-    /// Whom to evict for a job, of other queues or of its own; leaves everything as it was.
+    /// Returns the jobs to evict for a job, from other queues or from its own. The state is the same afterwards.
     fn search(
         &mut self,
         view: &ClusterView<'_>,
@@ -402,7 +402,7 @@ impl Kai {
         is_found.then_some(taken)
     }
 
-    /// Puts back, from the last to the first, whom the job can do without.
+    /// Spares each victim, from the last to the first, that need not be evicted for the job to start.
     fn fewer(
         &mut self,
         view: &ClusterView<'_>,
@@ -424,7 +424,8 @@ impl Kai {
         taken
     }
 
-    /// Whether a job may start and has a place without those taken away, and its queues are no more saturated than theirs.
+    /// Returns whether a job may start and has a place once these victims are gone, and whether eviction is fair: its
+    /// queues are not more saturated than theirs.
     fn is_solution(&mut self, plan: &mut Plan<'_>, ask: Ask, taken: &[Victim]) -> bool {
         let is_fair = taken.iter().all(|victim| {
             if victim.leaf == ask.leaf {
@@ -442,7 +443,7 @@ impl Kai {
 
     // Candidates
 
-    /// Jobs of its own queue that rank below it, in the order in which they go.
+    /// Returns the jobs of its own queue that have a lower priority, in the order of eviction.
     fn own(&self, view: &ClusterView<'_>, ask: Ask) -> Vec<Victim> {
         let mine = priority(view.jobs(), ask.job);
         let since = self.tree.node(ask.leaf).preempt_min_run;
@@ -471,7 +472,7 @@ impl Kai {
         })
     }
 
-    /// Jobs of other queues that hold more than they are due beside the queue of a job.
+    /// Returns the jobs of all other queues that can be evicted. Whether their queues hold too much is checked later.
     fn others(&self, view: &ClusterView<'_>, ask: Ask) -> Others {
         let tree = &self.tree;
         let mut of = vec![Vec::new(); tree.len()];
@@ -510,14 +511,14 @@ impl Kai {
     }
 }
 
-/// Place of a running job among those that can be evicted.
+/// Returns the place of a running job among those that can be evicted.
 fn place(jobs: &JobFacts, job: JobId) -> Place {
     (priority(jobs, job), Reverse(job))
 }
 
 /// Candidates of a search.
 enum Candidates {
-    /// In the order in which they go.
+    /// Candidates of the queue of the job, in the order of eviction.
     Own(std::vec::IntoIter<Victim>),
     Others(Others),
 }
@@ -533,13 +534,13 @@ impl Candidates {
 
 /// Candidates of other queues.
 struct Others {
-    /// By leaf, the first to go last.
+    /// Candidates by leaf; the first to be evicted is last.
     of: Vec<Vec<Victim>>,
-    /// By leaf: the queues just below the one that it has in common with the job's.
+    /// For each leaf, the pair of queues just below the lowest common ancestor of the leaf of the job and this leaf.
     sides: Vec<(usize, usize)>,
-    /// Leaves with candidates below each node.
+    /// Number of leaves with candidates below each node.
     below: Vec<u32>,
-    /// Of the queue of the job and those above: whether the job lies within the quota.
+    /// For the queue of the job and those above it, whether the job fits within the quota.
     has_quota: Vec<(usize, bool)>,
 }
 
@@ -565,7 +566,7 @@ impl Others {
                 || (has_quota && its.held > its.quota)
                 || (kai.params.in_quota_reclaim && has_quota && tree.outranks(x, z));
             let there = &mut self.of[node];
-            // what its queue is due does not grow: none of the others can go either
+            // The queue does not become more saturated, so none of its other jobs can be evicted either.
             let victim = if is_due { there.pop() } else { None };
             if !is_due {
                 there.clear();

@@ -1,4 +1,4 @@
-//! Parameters of the queues.
+//! Parameters of `kai`.
 
 use crate::kueue::QueueLabel;
 use crate::params::ParamReader;
@@ -9,19 +9,19 @@ use gangline_model::{SimSpan, words};
 words! {
     /// Which queue says how long a job is safe from reclaim.
     pub enum Resolve {
-        /// The one next to the queue that reclaims, in the tree.
+        /// The queue above the job that lies just below the lowest common ancestor with the queue that reclaims.
         Lca = "lca",
-        /// That of the job.
+        /// The queue of the job.
         Queue = "queue",
     }
 }
 
 /// More GPUs than any cluster has.
 pub(super) const NO_LIMIT: i64 = i64::MAX / 4;
-/// Most GPUs, and most weight, that a queue may name, and the largest `k_value`: products of two stay in 64 bits.
+/// Maximum number of GPUs, weight and `k_value`; the product of two such numbers fits into 64 bits.
 const MOST: f64 = 16_777_216.0;
 
-/// What a table says of a queue.
+/// A row of the parameter `queues`.
 #[derive(Clone, Debug)]
 pub(crate) struct Row {
     pub name: String,
@@ -33,12 +33,12 @@ pub(crate) struct Row {
     pub priority: i64,
     pub preempt_min_run: Option<SimSpan>,
     pub reclaim_min_run: Option<SimSpan>,
-    /// For errors.
+    /// Source of the values, which errors name.
     pub reader: Option<ParamReader>,
 }
 
 impl Row {
-    /// A queue of which nothing is said.
+    /// Returns a queue with the default values.
     pub(super) fn plain(name: &str) -> Self {
         Self {
             name: name.to_owned(),
@@ -81,9 +81,9 @@ impl Row {
 /// How past usage lowers fair shares.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct UsageParams {
-    /// How much it counts (k); 0 = not at all.
+    /// Weight of past usage (k); 0 means that it does not count.
     pub weight: f64,
-    /// What is left of it after a period.
+    /// Share of past usage that remains after a period.
     pub decay: f64,
     pub period: SimSpan,
     pub window: SimSpan,
@@ -101,12 +101,12 @@ pub(crate) struct KaiParams {
     pub resolve: Resolve,
     pub cycle: SimSpan,
     pub placement: PlacementParams,
-    /// For errors.
+    /// Source of the values, which errors name.
     pub reader: ParamReader,
 }
 
 impl KaiParams {
-    /// Reads them.
+    /// Reads the parameters.
     pub(crate) fn read(params: &ParamReader) -> Result<Self, PolicyError> {
         let rows = params.distinct_tables("queues", "name")?.into_iter();
         let queues = rows.map(Row::read).collect::<Result<_, _>>()?;

@@ -1,12 +1,12 @@
-//! The tree of queues: what each may hold, holds and is due.
+//! The tree of queues, with the limit, the GPUs held and the fair share of each.
 //!
 //! | symbol | here | meaning |
 //! |---|---|---|
-//! | d, L | `Node::quota`, `Node::limit` | guaranteed GPUs, most GPUs |
+//! | d, L | `Node::quota`, `Node::limit` | guaranteed GPUs, maximum number of GPUs |
 //! | a, n | `Node::held`, `Node::fixed` | GPUs of its running jobs, and of those that cannot be preempted |
 //! | r | `Node::wanted` | GPUs of its running and waiting jobs, at most the limit |
-//! | F | `Node::fair` | fair share, worked out at the beginning of a cycle |
-//! | U | `Node::past` | past usage, as a part of what the cluster had |
+//! | F | `Node::fair` | fair share, computed at the beginning of a cycle |
+//! | U | `Node::past` | past usage, as a share of the past capacity of the cluster |
 //!
 //! Node 0 is the root, which stands for the cluster; the queues follow in the order of their rows.
 
@@ -17,7 +17,7 @@ use gangline_model::{SimSpan, SimTime};
 use std::cmp::{Ordering, Reverse};
 use std::collections::BTreeMap;
 
-/// Most queues on the way from a top queue to a leaf: the walks down the tree are recursive.
+/// Maximum number of queues on the path from a top queue to a leaf: the walks down the tree are recursive.
 const MOST_LEVELS: usize = 100;
 
 /// The node of the cluster.
@@ -33,13 +33,13 @@ pub(super) struct Node {
     pub limit: i64,
     weight: f64,
     priority: i64,
-    /// How long its jobs are safe from preemption; that of a queue above where it says nothing.
+    /// Time for which its jobs are protected from preemption; inherited from the queue above if not set.
     pub preempt_min_run: SimSpan,
-    /// The same for reclaim.
+    /// Time for which its jobs are protected from reclaim; inherited likewise.
     pub reclaim_min_run: SimSpan,
     pub held: i64,
     pub fixed: i64,
-    /// Without the limit.
+    /// GPUs of its running and waiting jobs, without the limit.
     asked: i64,
     wanted: i64,
     pub fair: i64,
@@ -51,7 +51,7 @@ pub(super) struct Node {
 struct Past {
     /// GPU seconds at the last sample, decayed.
     gpu_s: f64,
-    /// Since then.
+    /// GPU nanoseconds since the last sample.
     gpu_ns: i128,
 }
 
@@ -70,23 +70,23 @@ impl Past {
 pub(super) struct Tree {
     nodes: Vec<Node>,
     usage: UsageParams,
-    /// GPUs that are up.
+    /// Number of healthy GPUs.
     capacity: i64,
     capacity_past: Past,
-    /// Up to when usage is counted.
+    /// Instant up to which usage is counted.
     counted: SimTime,
 }
 
-/// A part of a share: exact.
+/// Compares two ratios exactly.
 fn ratio(over: i64, under: i64, other_over: i64, other_under: i64) -> Ordering {
     (i128::from(over) * i128::from(other_under)).cmp(&(i128::from(other_over) * i128::from(under)))
 }
 
 impl Tree {
-    /// The tree of these rows.
+    /// Creates the tree of these rows.
     ///
     /// # Errors
-    /// [`PolicyError::Parameter`] for a parent that no row names, for a circle, and for a queue too far down.
+    /// [`PolicyError::Parameter`] for a parent that no row names, for a cycle, and for a queue that lies too deep.
     pub(super) fn new(params: &KaiParams, rows: &[Row]) -> Result<Self, PolicyError> {
         let numbers: BTreeMap<&str, usize> = rows
             .iter()
@@ -147,23 +147,23 @@ impl Tree {
         })
     }
 
-    /// A node.
+    /// Returns a node.
     pub(super) fn node(&self, node: usize) -> &Node {
         &self.nodes[node]
     }
 
-    /// Number of nodes, with the root.
+    /// Returns the number of nodes, including the root.
     pub(super) fn len(&self) -> usize {
         self.nodes.len()
     }
 
-    /// A queue and those above it, up to a top queue.
+    /// Returns a queue and those above it, without the root.
     pub(super) fn path(&self, leaf: usize) -> impl Iterator<Item = usize> {
         let up = |&node: &usize| self.nodes[node].parent;
         std::iter::successors(Some(leaf), up).filter(|&node| node != ROOT)
     }
 
-    /// For how long after their start jobs of a leaf may be safe from eviction, by whom it may come.
+    /// Returns the times after their start for which jobs of a leaf may be protected from eviction by some job.
     pub(super) fn protections(&self, leaf: usize) -> Vec<SimSpan> {
         let reclaim = self.path(leaf).map(|node| self.nodes[node].reclaim_min_run);
         let mut spans: Vec<SimSpan> = reclaim.chain([self.nodes[leaf].preempt_min_run]).collect();
@@ -173,7 +173,7 @@ impl Tree {
         spans
     }
 
-    /// Of each of two leaves the queue just below the lowest that both are below.
+    /// Returns, for each of two leaves, the queue just below their lowest common ancestor.
     pub(super) fn sides(&self, leaf: usize, other: usize) -> (usize, usize) {
         let (mut x, mut z) = (leaf, other);
         let up = |node: usize| self.nodes[node].parent.unwrap_or(ROOT);
@@ -189,7 +189,7 @@ impl Tree {
         (x, z)
     }
 
-    /// A leaf holds more GPUs, or fewer.
+    /// Adds to the GPUs that a leaf and all nodes above it hold; a negative number subtracts.
     pub(super) fn hold(&mut self, leaf: usize, gpus: i64, is_fixed: bool) {
         let mut at = Some(leaf);
         while let Some(node) = at {
@@ -201,12 +201,12 @@ impl Tree {
         }
     }
 
-    /// The jobs of a leaf ask for more GPUs, or fewer.
+    /// Adds to the GPUs that the jobs of a leaf ask for; a negative number subtracts.
     pub(super) fn ask(&mut self, leaf: usize, gpus: i64) {
         self.nodes[leaf].asked += gpus;
     }
 
-    /// Whether a leaf may hold more GPUs, of a job that can be preempted or not.
+    /// Returns whether limits and quotas allow a leaf to hold the GPUs of one more job.
     pub(super) fn may_hold(&self, leaf: usize, gpus: i64, is_fixed: bool) -> bool {
         self.path(leaf).all(|node| {
             let node = &self.nodes[node];
@@ -214,13 +214,13 @@ impl Tree {
         })
     }
 
-    /// The same for fixed jobs and quotas alone.
+    /// Returns whether the quotas allow a leaf to hold the GPUs of one more job that cannot be preempted.
     pub(super) fn has_quota(&self, leaf: usize, gpus: i64) -> bool {
         let mut path = self.path(leaf);
         path.all(|node| self.nodes[node].fixed + gpus <= self.nodes[node].quota)
     }
 
-    /// Whether it could on an empty cluster.
+    /// Returns whether limits and quotas would allow a job on an empty cluster.
     pub(super) fn could_hold(&self, leaf: usize, gpus: i64, is_fixed: bool) -> bool {
         self.path(leaf).all(|node| {
             let node = &self.nodes[node];
@@ -228,7 +228,7 @@ impl Tree {
         })
     }
 
-    /// Saturation of a node that holds so many GPUs.
+    /// Returns the saturation of a node that holds this many GPUs.
     pub(super) fn saturation(&self, node: usize, held: i64) -> f64 {
         match self.nodes[node].fair {
             0 if held > 0 => f64::INFINITY,
@@ -237,7 +237,7 @@ impl Tree {
         }
     }
 
-    /// Which of two children comes first to start a job of so many GPUs each.
+    /// Compares two children, each with the GPUs of its next job. The lesser child starts its job first.
     pub(super) fn order(&self, x: (usize, i64), y: (usize, i64)) -> Ordering {
         let key = |(node, gpus): (usize, i64)| {
             let node = &self.nodes[node];
@@ -264,12 +264,12 @@ impl Tree {
             .then(x.0.cmp(&y.0))
     }
 
-    /// Which of two children comes first, where jobs are evicted from the last.
+    /// Compares two children for eviction. The greater child loses a job first.
     pub(super) fn victim_order(&self, x: usize, y: usize) -> Ordering {
         self.order((x, 0), (y, 0))
     }
 
-    /// Whether the queue priority of one is above that of the other.
+    /// Returns whether queue `x` has a higher priority than queue `z`.
     pub(super) fn outranks(&self, x: usize, z: usize) -> bool {
         self.nodes[x].priority > self.nodes[z].priority
     }
@@ -277,7 +277,7 @@ impl Tree {
 
 // Past usage
 impl Tree {
-    /// Counts usage up to now; then so many GPUs are up.
+    /// Counts usage up to now, then sets the number of healthy GPUs.
     pub(super) fn count(&mut self, now: SimTime, capacity: i64) {
         if self.usage.weight > 0.0 {
             while let Some(tick) = Some(self.next_tick()).filter(|&tick| tick <= now) {
@@ -295,7 +295,7 @@ impl Tree {
         self.capacity = capacity;
     }
 
-    /// When usage is sampled next, if it counts.
+    /// Returns when usage is sampled next; never if it does not count.
     pub(super) fn next_sample(&self) -> SimTime {
         if self.usage.weight > 0.0 {
             self.next_tick()
@@ -332,7 +332,7 @@ impl Tree {
 
 // Fair shares
 impl Tree {
-    /// Works out all fair shares.
+    /// Computes all fair shares.
     pub(super) fn share_out(&mut self) {
         self.want(ROOT);
         self.divide(ROOT, self.capacity);
@@ -392,8 +392,8 @@ impl Tree {
         self.nodes[node].children = children;
     }
 
-    /// Gives a group of children what is left, in whole GPUs by weight and past usage, as far as they want it. Returns what
-    /// rounding took from whom, the largest first.
+    /// Divides the remaining GPUs among a group of children, in whole GPUs by weight and past usage, at most as many as each
+    /// wants. Returns each child that lost a fraction by rounding and the fraction, the largest first.
     fn share_surplus(&mut self, group: &[usize], left: &mut i64) -> Vec<(usize, f64)> {
         let mut rests = vec![None; group.len()];
         let mut goes_on = true;
@@ -433,7 +433,7 @@ impl Tree {
         found
     }
 
-    /// By what the surplus is divided; none for a child that wants no more or has no weight.
+    /// Returns the weights by which the surplus is divided; `None` for a child that wants no more or has no weight.
     fn parts(&self, group: &[usize]) -> Vec<Option<f64>> {
         let is_open = |&node: &usize| {
             let node = &self.nodes[node];

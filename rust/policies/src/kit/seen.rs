@@ -104,8 +104,8 @@ impl Seen {
         })
     }
 
-    /// Returns the policy's value of a time in seconds for the remaining work at its present rate, for a policy that
-    /// knows durations.
+    /// Converts the true remaining time of a job at its present rate, in seconds, into the policy's estimate of it. For
+    /// policies that know durations.
     #[inline]
     pub fn seconds(self, view: &ClusterView<'_>, job: JobId, seconds: f64) -> f64 {
         self.factor(view, job)

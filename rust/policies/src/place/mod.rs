@@ -33,7 +33,7 @@ use speeds::{Speeds, Waits};
 /// Demand of a gang.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Demand {
-    /// The job, which is a key of its random draws.
+    /// The job; its index is part of the key of random draws.
     pub job: JobId,
     /// Gang size, at least 1.
     pub gpus: u32,

@@ -62,11 +62,11 @@ words! {
 words! {
     /// Method by which models are classed by skew.
     pub enum SkewSource {
-        /// By name.
+        /// Models are classed by name.
         Flags = "flags",
-        /// By the size of the largest gradient tensor.
+        /// Models are classed by the size of the largest gradient tensor.
         Sizes = "sizes",
-        /// By the network model.
+        /// Models are classed by the network model.
         Oracle = "oracle",
     }
 }

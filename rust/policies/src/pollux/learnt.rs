@@ -1,6 +1,6 @@
 //! Models that are learnt as jobs run (`models = learnt`): the profile of each job, the fit of its times to it, and
 //! the gradient noise that it has shown. Profiles and ties follow the public code of Pollux; the fit has closed forms
-//! and one search over the overlap in place of a general optimiser, whose bits depend on its version.
+//! and one search over the overlap. A general optimiser would not promise the same bits on all platforms.
 
 use gangline_engine::ClusterView;
 use gangline_model::{
@@ -16,7 +16,7 @@ const GOLDEN: f64 = 0.618_033_988_749_894_9;
 /// Steps of the search for the overlap.
 const SECTIONS: usize = 30;
 
-/// A size at which a job has run, and its times there.
+/// A size at which a job has run, and the times seen at that size.
 #[derive(Clone, Copy, Debug)]
 struct Sight {
     /// Whether the GPUs were on several servers.
@@ -34,9 +34,9 @@ struct Sight {
 pub(super) struct Profile {
     sights: Vec<Sight>,
     fit: StepFit,
-    /// The noise seen last, which holds for every batch.
+    /// The gradient noise seen last, which is taken for every batch.
     noise: NoisePhase,
-    /// Best configurations by number of GPUs, on one server and on several, as far as they were asked for.
+    /// Cache of the best configurations by number of GPUs, on one server and on several.
     best: Vec<[Cell<Option<Configuration>>; 2]>,
 }
 
@@ -62,11 +62,11 @@ impl Profile {
 /// What the policy believes about the model of an elastic job.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Belief<'a> {
-    /// The true one.
+    /// The true model.
     Known,
-    /// Nothing yet: progress is proportional to the GPUs.
+    /// No model yet: progress is taken to be proportional to the GPUs.
     Nothing,
-    /// That of its profile.
+    /// The model fitted to its profile.
     Learnt(&'a Profile),
 }
 
@@ -75,7 +75,7 @@ impl Belief<'_> {
         !matches!(self, Self::Known)
     }
 
-    /// The best configuration on these GPUs of one or several servers.
+    /// Returns the best configuration on these GPUs of one or several servers.
     pub(super) fn best(
         self,
         model: &ElasticModel,
@@ -101,7 +101,7 @@ impl Belief<'_> {
         }
     }
 
-    /// The configuration with the total batch in the trace.
+    /// Returns the configuration with the total batch in the trace.
     pub(super) fn frozen(
         self,
         model: &ElasticModel,
@@ -137,7 +137,7 @@ impl Learnt {
         profile.map_or(Belief::Nothing, Belief::Learnt)
     }
 
-    /// Looks at the running jobs that have made progress since their last start.
+    /// Adds to the profiles what is seen of the running jobs that have made progress since their last start.
     pub(super) fn look(&mut self, view: &ClusterView<'_>, active: &[JobId]) {
         let active: BTreeSet<JobId> = active.iter().copied().collect();
         self.profiles.retain(|job, _| active.contains(job));
@@ -153,8 +153,8 @@ impl Learnt {
         }
     }
 
-    /// Adds a size to the profile of a job unless it is there. `named` are the passes that a plan named; without them
-    /// the job has the batch in the trace.
+    /// Adds a size to the profile of a job unless it contains that size. `named` holds the passes that a plan named; without
+    /// them the job has the batch in the trace.
     fn see(
         &mut self,
         job: JobId,
@@ -227,7 +227,7 @@ fn least_squares(rows: impl Iterator<Item = (f64, f64, f64)>) -> [f64; 2] {
     [a.max(LEAST), b.max(LEAST)]
 }
 
-/// Times of a pass; half of it is taken as constant where only one number of samples was seen.
+/// Returns the times of a pass. If only one number of samples was seen, half of the pass is taken as constant.
 fn fit_pass(sights: &[Sight]) -> [f64; 2] {
     let first = sights[0].pass_batch;
     if sights.iter().all(|sight| sight.pass_batch == first) {
@@ -241,9 +241,9 @@ fn fit_pass(sights: &[Sight]) -> [f64; 2] {
     }))
 }
 
-/// Times of the exchange on one server or on several, given the times of a pass and the overlap.
+/// Returns the times of the exchange on one server or on several, given the times of a pass and the overlap.
 fn fit_exchange(sights: &[Sight], spans: bool, pass_s: [f64; 2], gamma: f64) -> [f64; 2] {
-    // GPUs above two, one over the time of a step, and the exchange
+    // The number of GPUs above two, one over the time of a step, and the time of the exchange
     let row = |sight: &Sight| {
         let (pass_s, step_s) = (pass_of(pass_s, sight), sight.step_s);
         let rest = if pass_s < step_s {
@@ -282,7 +282,7 @@ fn pass_of(pass_s: [f64; 2], sight: &Sight) -> f64 {
     pass_s[0] + pass_s[1] * f64::from(sight.pass_batch)
 }
 
-/// The best fit with an overlap.
+/// Returns the best fit with this overlap.
 fn with_overlap(sights: &[Sight], pass_s: [f64; 2], gamma: f64) -> StepFit {
     StepFit {
         pass_s,
@@ -292,7 +292,7 @@ fn with_overlap(sights: &[Sight], pass_s: [f64; 2], gamma: f64) -> StepFit {
     }
 }
 
-/// Error of the times of steps, and the penalties of the public code.
+/// Returns the error of the times of steps plus the penalties of the public code.
 fn loss(sights: &[Sight], pass_s: [f64; 2], gamma: f64) -> f64 {
     let fit = with_overlap(sights, pass_s, gamma);
     let mut sum = 0.0;
@@ -309,7 +309,7 @@ fn loss(sights: &[Sight], pass_s: [f64; 2], gamma: f64) -> f64 {
         + 0.01 * (ratio(fit.servers_s) + ratio(fit.server_s))
 }
 
-/// The times of a step that explain a profile best.
+/// Returns the step times that fit a profile best.
 fn fit(sights: &[Sight]) -> StepFit {
     let pass_s = fit_pass(sights);
     if sights.iter().all(|sight| sight.gpus == 1) {

@@ -1,4 +1,4 @@
-//! Free capacity along the order of jobs, under a placement rule that may refuse a gang.
+//! The GPUs that are free for each job in the order of jobs, under a placement rule that might refuse a gang.
 //!
 //! At a key in the order, a GPU is free if neither an admitted job nor an earlier backfilled job holds it. Along the
 //! order, the free GPUs of a server only decrease. A server therefore has at least n free GPUs up to one position in

@@ -1,8 +1,8 @@
-//! Order within queues in which running jobs come first, as in public code of Tiresias.
+//! The order within a queue in which running jobs come first, as in the public code of Tiresias.
 
 use gangline_model::JobId;
 
-/// Positions from here on are those of jobs that do not run since they joined their queue or stopped.
+/// The first position of jobs that do not run: they have stopped, or have not run since they joined their queue.
 const BEHIND: i64 = i64::MIN / 2;
 
 /// Positions of jobs, to be compared within a queue: the running ones, then those that have stopped, the last first,
@@ -45,7 +45,7 @@ impl Line {
         self.tail += 1;
     }
 
-    /// Puts the jobs that have changed queues behind all others of them, in the order of arrival. Returns them.
+    /// Puts each job that has changed queues behind all others of its new queue, in the order of arrival. Returns these jobs.
     pub(super) fn join_changed(&mut self) -> Vec<JobId> {
         self.changed.sort_unstable();
         let changed = self.changed.clone();
@@ -55,7 +55,7 @@ impl Line {
         changed
     }
 
-    /// Puts jobs that run behind the running ones, before the others. They keep their order.
+    /// Puts jobs that have started behind all running jobs and before all others. They keep their order.
     pub(super) fn run(&mut self, mut jobs: Vec<JobId>) {
         jobs.retain(|&job| self.is_behind(job));
         jobs.sort_unstable_by_key(|&job| self.position(job));
@@ -65,7 +65,7 @@ impl Line {
         }
     }
 
-    /// Puts jobs that have stopped running before those that did not run. They keep their order.
+    /// Puts jobs that have stopped running before all others that do not run. They keep their order.
     pub(super) fn stop(&mut self, mut jobs: Vec<JobId>) {
         jobs.retain(|&job| !self.is_behind(job));
         jobs.sort_unstable_by_key(|&job| std::cmp::Reverse(self.position(job)));
