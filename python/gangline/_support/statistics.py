@@ -220,7 +220,7 @@ class Estimate:
     seeds: int
 
     def to_dict(self) -> dict[str, float | int | None]:
-        """Return plain values."""
+        """Return the fields as plain JSON values."""
         return asdict(self)
 
 

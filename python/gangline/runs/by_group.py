@@ -53,7 +53,7 @@ class Waited:
     jct_mean_s: float
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain values."""
+        """Return the fields as plain JSON values."""
         return asdict(self)
 
 

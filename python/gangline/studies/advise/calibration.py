@@ -75,7 +75,7 @@ class Likeness:
         return ("mean wait",) * (not is_near) + ("rank corr.",) * (not is_alike)
 
     def to_dict(self) -> dict[str, Json]:
-        """Return plain values."""
+        """Return the fields as plain JSON values."""
         return {
             "policy": self.policy,
             "resembles": self.resembles,
@@ -180,7 +180,7 @@ class Calibration:
         ]
 
     def to_dict(self) -> dict[str, Json]:
-        """Return plain values."""
+        """Return the fields as plain JSON values."""
         return {
             "policies": [one.to_dict() for one in self.rows],
             "why": self.why,

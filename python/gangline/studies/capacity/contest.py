@@ -120,7 +120,7 @@ class CapacityContest:
         ]
 
     def to_dict(self) -> dict[str, Json]:
-        """Return plain values."""
+        """Return the fields as plain JSON values."""
         return {
             "best": self.best,
             "plans": [plan.to_dict() for plan in self.plans],

@@ -85,7 +85,7 @@ class Point:
         return self.load is not None and self.load > 1.0
 
     def to_dict(self) -> dict[str, Json]:
-        """Return plain values."""
+        """Return the fields as plain JSON values."""
         values = {key: value.to_dict() for key, value in self.values.items()}
         return {**vars(self), "values": values, "is_overloaded": self.is_overloaded}
 
@@ -260,7 +260,7 @@ class CapacityPlan:
         return rows
 
     def to_dict(self) -> dict[str, Json]:
-        """Return plain values."""
+        """Return the fields as plain JSON values."""
         return {
             "policy": self.policy,
             "vary": self.vary,

@@ -70,7 +70,7 @@ class Ratio:
         return interval(self.logs)
 
     def to_dict(self) -> dict[str, Json]:
-        """Return plain values."""
+        """Return the fields as plain JSON values."""
         ends = self.interval
         place = self.setting
         return {

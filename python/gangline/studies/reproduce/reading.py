@@ -63,7 +63,7 @@ class Saving:
         return sum(share > 0.0 for share in self.shares)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain values."""
+        """Return the fields as plain JSON values."""
         return {
             "network": self.network,
             "against": self.against,

@@ -66,7 +66,7 @@ class Summary(Means):
         return pa.table({name: [row[name] for row in rows] for name in (rows[0] if rows else ())})
 
     def to_dict(self) -> dict[str, Json]:
-        """Return plain values."""
+        """Return the fields as plain JSON values."""
         return {
             "name": self.name,
             "by": self.by,

@@ -134,7 +134,7 @@ class Agreement:
     waits: Waits | None = None
 
     def to_dict(self) -> dict[str, Json]:
-        """Return plain values."""
+        """Return the fields as plain JSON values."""
         return {
             "measures": {
                 name: {**asdict(pair), "error": pair.error} for name, pair in self.measures.items()

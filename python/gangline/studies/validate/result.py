@@ -98,7 +98,7 @@ class PolicyValidation:
         self.losses = losses
 
     def to_dict(self) -> dict[str, Json]:
-        """Return plain values."""
+        """Return the fields as plain JSON values."""
         return {
             "policy": self.policy,
             "jobs": len(self.job_ids),

@@ -78,7 +78,7 @@ class Waits:
         return math.cbrt(self.queue_factor * self.wait_factor * self.order_factor)
 
     def to_dict(self) -> dict[str, Json]:
-        """Return plain values."""
+        """Return the fields as plain JSON values."""
         means = {
             name: {**asdict(pair), "error": pair.error}
             for name, pair in (
