@@ -150,5 +150,6 @@ def _check_model(key: str, model: ElasticModel, path: str | None) -> None:
     is_ascending = all(a < b for a, b in pairwise(progress))
     if not progress or progress[0] != 0.0 or not is_ascending or not progress[-1] < 1.0:
         fail(path, f"{key}.noise", "rows whose progress begins at 0 and ascends below 1", progress)
-    if not all(math.isfinite(x) and x >= 0.0 for row in model.noise for x in row):
-        fail(path, f"{key}.noise", "finite numbers >= 0", "others")
+    for row in model.noise:
+        if not all(math.isfinite(x) and x >= 0.0 for x in row):
+            fail(path, f"{key}.noise", "finite numbers >= 0", row)
