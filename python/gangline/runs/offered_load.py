@@ -46,8 +46,8 @@ _LARGEST = 10
 # Our own choice. In a trace of many similar jobs, the ten largest have 10 / jobs of the work.
 _LARGEST_SHARE, _LARGEST_EXCESS = 0.25, 3.0
 _ALIKE = (
-    "so all policies that start jobs as soon as they fit, on as many GPUs as they ask for, look the "
-    "same, except in placement"
+    "so all policies that start jobs as soon as they fit, on as many GPUs as they ask for, look "
+    "the same, except in placement"
 )
 _TYPES = " and in the GPU types that they choose"
 # Larger loads are close to 1: waits are long and depend on the draw. Our own choice.
