@@ -4,7 +4,7 @@ import gangline as gl
 
 
 class SmallestFirst(gl.Policy):
-    """Starts jobs with the fewest GPUs first, and skips those that do not fit."""
+    """Fewest GPUs first; a job that does not fit is passed over."""
 
     def decide(self, view: gl.View, changes: gl.Changes) -> gl.Plan:
         """Start the waiting jobs that fit, those with the fewest GPUs first."""
