@@ -131,7 +131,7 @@ def test_no_number_of_passes_is_faster_than_the_bound(phase: tuple[float, float]
     import numpy as np
 
     fit = (0.05, 0.002, 0.2, 0.01, 0.05, 0.002, 1.5)
-    each = ElasticClass(fit, 32, 512, 4, 64, 1, 8, 1, 32, 1, ((0.0, *phase),))
+    each = ElasticClass(fit, 32, 512, 4, 64, 1, 8, 1, 32, 1, ((0.0, *phase),), ())
     for gpus, apart in ((1, False), (3, False), (8, True)):
         for samples in (4, 17, 64):
             bound = float(_rates(each, gpus, apart, np.asarray([samples]))[0])
