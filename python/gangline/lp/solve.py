@@ -77,7 +77,7 @@ def solve(
         type_names : break ties (fifo-perf); alpha, running_type : see `allox`;
         service_lost_s : seconds of equal-split service of earlier solves (ftf);
         partitions : number of LPs into which jobs and GPUs are dealt at random (by `seed`); the
-      whole LP is solved as well, and `notes["partition_loss"]` is the loss of the objective.
+        whole LP is solved as well, and `notes["partition_loss"]` is the loss of the objective.
 
     Returns
     -------

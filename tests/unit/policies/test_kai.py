@@ -53,7 +53,7 @@ def test_mistakes_are_named_by_their_path(params: Row, field: str) -> None:
     ("queues", "field"),
     [
         ([queue(), queue("a"), queue()], "queues[2].name"),
-        ([queue(parent="defualt"), queue("a")], "queues[0].parent"),
+        ([queue(parent="defaults"), queue("a")], "queues[0].parent"),
         ([queue(parent="a"), queue("a", "b"), queue("b", "a")], "queues[1].parent"),
         ([queue(), queue("a", "a")], "queues[1].parent"),
         ([queue("other")], "queues"),
