@@ -115,7 +115,7 @@ def test_steps() -> list[Step]:
         Step("rust", rust_tests(), 20, env=few),
         Step("rust-docs", docs, 8),
         build(),
-        Step("python", pytest("python", "-m", "not slow", *LATE, workers=2), 20, built),
+        Step("python", pytest("python", "-m", "not slow", *LATE, workers=2), 25, built),
     ]
 
 

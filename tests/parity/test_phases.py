@@ -15,6 +15,8 @@ from parity.test_run_time import timed
 from parity.worlds import crowded, elastic_worlds, sharing_worlds, worlds
 
 QUIET = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much]
+# The general parity tests draw the same worlds without phases.
+FEW = max(10, settings().max_examples // 3)
 
 
 @st.composite
@@ -32,7 +34,7 @@ def phased(draw: st.DrawFn, base: st.SearchStrategy[dict[str, Any]]) -> dict[str
 
 
 @pytest.mark.parametrize("policy", POLICIES)
-@settings(suppress_health_check=QUIET)
+@settings(suppress_health_check=QUIET, max_examples=FEW)
 @given(data=st.data())
 def test_every_policy_agrees_with_the_slow_simulator(policy: str, data: st.DataObject) -> None:
     # With checkpoints a preemption loses work, so some preemptive runs would never end.
@@ -43,7 +45,7 @@ def test_every_policy_agrees_with_the_slow_simulator(policy: str, data: st.DataO
 
 
 @pytest.mark.parametrize("policy", PREEMPTIVE)
-@settings(suppress_health_check=QUIET)
+@settings(suppress_health_check=QUIET, max_examples=FEW)
 @given(data=st.data())
 def test_checkpoints_agree_where_runs_end(policy: str, data: st.DataObject) -> None:
     world = data.draw(phased(worlds(checkpoints=True)), label="world")
@@ -51,7 +53,7 @@ def test_checkpoints_agree_where_runs_end(policy: str, data: st.DataObject) -> N
 
 
 @pytest.mark.parametrize("policy", ["easy", "srtf", "las", "gavel-las"])
-@settings(suppress_health_check=QUIET)
+@settings(suppress_health_check=QUIET, max_examples=FEW)
 @given(data=st.data())
 def test_noise_and_costs_agree(policy: str, data: st.DataObject) -> None:
     base = worlds(checkpoints=policy == "easy")
@@ -60,7 +62,7 @@ def test_noise_and_costs_agree(policy: str, data: st.DataObject) -> None:
 
 
 @pytest.mark.parametrize("policy", SHARING)
-@settings(suppress_health_check=QUIET)
+@settings(suppress_health_check=QUIET, max_examples=FEW)
 @given(data=st.data())
 def test_jobs_on_few_gpus_agree(policy: str, data: st.DataObject) -> None:
     world = data.draw(phased(sharing_worlds()), label="world")
@@ -69,7 +71,7 @@ def test_jobs_on_few_gpus_agree(policy: str, data: st.DataObject) -> None:
 
 @pytest.mark.parametrize("estimates", ["noise:0.5", "limit", "table", "user:mean:2"])
 @pytest.mark.parametrize("policy", ["easy", "srtf", "themis", "sjf-bsbf"])
-@settings(suppress_health_check=QUIET)
+@settings(suppress_health_check=QUIET, max_examples=FEW)
 @given(data=st.data())
 def test_estimates_agree(policy: str, estimates: str, data: st.DataObject) -> None:
     base = sharing_worlds() if policy == "sjf-bsbf" else worlds(checkpoints=policy == "easy")
@@ -82,7 +84,7 @@ def test_estimates_agree(policy: str, estimates: str, data: st.DataObject) -> No
 
 
 @pytest.mark.parametrize("policy", SENDERS)
-@settings(suppress_health_check=QUIET)
+@settings(suppress_health_check=QUIET, max_examples=FEW)
 @given(data=st.data())
 def test_gangs_on_shared_uplinks_agree(policy: str, data: st.DataObject) -> None:
     world = data.draw(phased(crowded()), label="world")
@@ -90,7 +92,7 @@ def test_gangs_on_shared_uplinks_agree(policy: str, data: st.DataObject) -> None
 
 
 @pytest.mark.parametrize("policy", ["srtf", *ELASTIC])
-@settings(suppress_health_check=QUIET)
+@settings(suppress_health_check=QUIET, max_examples=FEW)
 @given(data=st.data())
 def test_jobs_beside_elastic_ones_agree(policy: str, data: st.DataObject) -> None:
     world = data.draw(phased(elastic_worlds()), label="world")
