@@ -307,11 +307,6 @@ class Repack(Policy):
     def protected_until(self, job: Job) -> int:
         return job.only.held_from + to_ns(self.p["preempt_min_run_s"])
 
-    @property
-    def is_steady(self) -> bool:
-        """Return whether no decision changes by time alone, without an event or a timer."""
-        return True
-
     def is_protected(self, job: Job) -> bool:
         return job.status == "running" and self.protected_until(job) > self.ref.now
 
@@ -320,7 +315,7 @@ class Repack(Policy):
         active = [j for j in self.ref.jobs if j.active]
         active.sort(key=lambda j: (not self.is_protected(j), self.key(j)))
         plan = repack(self, active)
-        plan.steady = self.round_ns is not None and self.is_steady
+        plan.steady = self.round_ns is not None and not active
         self.decided(plan)
         return plan
 
@@ -458,10 +453,6 @@ class Las(Repack):
         if self.round_ns is not None:  # it learns of a failure at its next decision
             stop = -(-stop // self.round_ns) * self.round_ns
         return stop + nearest(k * self.executed(job))
-
-    @property
-    def is_steady(self) -> bool:
-        return self.queued
 
     def running_first(self, running: set[int]) -> None:
         """Move the running jobs of each list before the others; both keep their order."""
