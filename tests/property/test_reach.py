@@ -101,6 +101,7 @@ FEATURES: dict[str, Callable[[World, gl.Result], bool]] = {
     "noise of runs": key("runtime", "run_noise"),
     "stragglers": key("runtime", "straggler_noise"),
     "costs by kind of job": key("runtime", "rows"),
+    "a rate that changes with progress": lambda w, _: any(row.get("phases") for row in w.jobs),
     "a window of arrivals": option("count_arrivals"),
     "outages by a table": key("failures", "table"),
     "outages at random": key("failures", "mtbf_hours"),
@@ -130,6 +131,7 @@ def test_every_feature_of_the_engine_is_reached() -> None:
     reached = dict.fromkeys(FEATURES, 0)
     kinds = (
         (strategies.any_worlds(), 250),
+        (strategies.contended_worlds(), 40),
         (strategies.iteration_worlds(), 30),
         (strategies.worlds(checkpoints=True, random_failures=True), 120),
     )

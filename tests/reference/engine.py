@@ -642,6 +642,8 @@ class Reference:
             rate = told * part.works / part.pace
             new, old = (rate, kept), (part.rate, part.kept)
             if part.rate is not None and struct.pack("2d", *new) == struct.pack("2d", *old):
+                if job.phases is not None and part.row_from == self.now:
+                    self._name_co_runners(job, part, residents)
                 continue
             parts.settle(job, self.now)
             if part.rate is not None:

@@ -173,6 +173,9 @@ impl Motion {
             let speed = self.state.speed_with(record, 0, xi);
             self.set_speed(record, 0, speed);
         }
+        if self.state.features.shares {
+            self.touch(self.state.runs[record].job); // Its co-runners may end at the same instant.
+        }
         self.schedule(record);
     }
 
@@ -581,6 +584,11 @@ impl Motion {
         let is_same = speed.rate.to_bits() == part.rate.to_bits() && !is_moved;
         if is_same || part.is_paused() {
             (part.xi, part.inflation) = (speed.xi, speed.inflation);
+            let is_new = part.segment_start == self.state.now && !part.is_paused();
+            let job = run.job;
+            if is_new && self.state.phases_of(job).is_some() {
+                self.set_speed(record, at, speed);
+            }
             return false;
         }
         self.settle(record);
