@@ -295,7 +295,10 @@ class Pollux(Policy):
         if self.p["share"] == "server":
             fair_count = min(fair_count, job.sizes[-1])
         goodputs = (self.goodput(job, k, 1) for k in range(fair_count, 0, -1))
-        claim.fair = next((goodput for goodput in goodputs if goodput > 0), 1.0)
+        if self.belief(job) is None:
+            claim.fair = float(fair_count)
+        else:
+            claim.fair = next((goodput for goodput in goodputs if goodput > 0), 1.0)
         claim.speed_now = self.goodput(job, now, nodes) / claim.fair if now else 0.0
         best = 0.0
         for count in self.rungs(job):
