@@ -117,7 +117,10 @@ class Model:
         return self.min_pass <= config.m <= self.max_pass and batch >= self.init_batch
 
     def best(self, k: int, nodes: int, phase: int) -> Best | None:
-        """Return the batch of the largest goodput, the smallest on ties; None if none fits."""
+        """Return the batch of the largest goodput, the smallest on ties; None if none fits.
+
+        Goodputs are equal if they are the same number of initial batches per second.
+        """
         key = (k, 1 if k == 1 else min(nodes, 2), phase)
         if key not in self.known:
             self.known[key] = self.find_best(*key)
@@ -131,7 +134,8 @@ class Model:
             config = self.split(k, batch / k)
             if self.is_allowed(k, config):
                 goodput = self.goodput(k, nodes, config, phase)
-                if found is None or goodput > found.goodput:
+                rate = goodput / self.init_batch
+                if found is None or rate > found.goodput / self.init_batch:
                     found = Best(goodput, config)
         return found
 
