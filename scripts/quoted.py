@@ -572,7 +572,8 @@ def aims(data: Data) -> str:
             ", ".join(f"{MEASURES[key]} {signed(found[key]).removeprefix('+')}" for key in limits),
             "yes" if all(kept) else "in part" if any(kept) else "no",
         ])  # fmt: skip
-    for row in data["pollux-loads"]["rows"]:
+    *pollux, _ = data["pollux-loads"]["rows"]
+    for row in pollux:
         gaps = [ours - theirs for ours, theirs in zip(row["ratios"], row["published"], strict=True)]
         errors = ", ".join(signed(error) for error in row["errors"])
         kept = [abs(error) <= POLLUX_MEAN for error in row["errors"]]
@@ -589,16 +590,26 @@ def aims(data: Data) -> str:
 
 
 def pollux_loads(data: Data) -> str:
-    """Return the errors of the mean JCT on the public workload of Pollux, by load."""
+    """Return the errors of the mean JCT on the public workloads of Pollux, by load."""
     found = data["pollux-loads"]["rows"]
     rows = [
-        [f"`{row['policy']}`, {NOISES[row['noise']]}", *(signed(error) for error in row["errors"])]
+        [
+            f"`{row['policy']}`, {NOISES[row['noise']]}",
+            *(
+                f"{signed(error)} ({signed(least)} to {signed(most)})"
+                for error, least, most in zip(row["errors"], row["least"], row["most"], strict=True)
+            ),
+        ]
         for row in found
     ]
-    last = found[-1]
-    ratios = zip(last["ratios"], last["published"], strict=True)
-    name = f"`{last['policy']}` over the rules of their Tiresias, {NOISES[last['noise']]}"
-    rows.append([f"{name} (published)", *(f"{ours:.2f} ({theirs:.2f})" for ours, theirs in ratios)])
+    *_, public, own = found
+    names = {"the rules of their Tiresias": public, "our `tiresias`": own}
+    rows += [
+        [f"`pollux-public` over {name}", *(f"{ratio:.2f}" for ratio in row["ratios"])]
+        for name, row in names.items()
+    ]
+    published = (f"{ratio:.2f}" for ratio in public["published"])
+    rows.append(["their Pollux over their Tiresias, as published", *published])
     return table(["load", "0.5", "1", "1.5", "2"], rows)
 
 
