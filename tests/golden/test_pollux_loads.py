@@ -92,7 +92,10 @@ def means(place: Path) -> Callable[..., float]:
             for i, (arrival, application, gpus, batch) in enumerate(jobs_of(workload, load))
         ]
         trace = gl.Trace.from_arrow(pa.Table.from_pylist(rows))
-        choices: dict[str, Any] = {RULES: PublicTiresias(), OWN: gl.policies.Tiresias(limits=(LIMIT_GPU_S,))}
+        choices: dict[str, Any] = {
+            RULES: PublicTiresias(),
+            OWN: gl.policies.Tiresias(limits=(LIMIT_GPU_S,)),
+        }
         choice = choices.get(policy, policy)
         result = gl.simulate(cluster(noise), trace, choice, **COSTS)
         return mean({row["job_id"]: row["jct_s"] for row in result.jobs.to_pylist()})
