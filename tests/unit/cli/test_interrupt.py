@@ -52,9 +52,10 @@ except KeyboardInterrupt as error:
 """
 STRETCH = {"wake_on": '("arrival", "completion")', "work": "pass"}
 DECISIONS = {"wake_on": '("arrival", "completion", "capacity")', "work": "pass"}
+# CPython notices a signal that comes just before a sleep only at its end, so the sleeps are short.
 ASLEEP = {
     "wake_on": '("arrival", "completion", "capacity")',
-    "work": "print('deciding', flush=True); time.sleep(30)",
+    "work": "print('deciding', flush=True); [time.sleep(0.05) for _ in range(600)]",
 }
 
 
