@@ -1,8 +1,8 @@
 //! GPU time that jobs held and lost, per job and in total (`docs/concepts/metrics.md`). This module changes no job.
-//! It is notified of completed segments, of co-runners that start or stop, and of starts and stops.
+//! Other modules notify it of completed segments, of co-runners that start or stop, and of starts and stops.
 //!
-//! A column has one value per job, and only the columns that a run needs exist. A query of a policy about a running
-//! job adds the job's open segment to the recorded value.
+//! A column has one value per job, and only the columns that a run needs exist. When a policy asks about a running job,
+//! the job's open segment is added to the recorded value.
 
 use crate::config::RunConfig;
 use crate::features::Features;
@@ -26,23 +26,23 @@ pub(crate) struct Segment<'a> {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Accounts {
     jobs: usize,
-    /// Whether segments without overhead or pause are recorded, in one of the columns below or in the table.
+    /// Whether segments that have neither an overhead nor a pause are also recorded.
     keeps_segments: bool,
     pub(crate) overhead_ns: Vec<i64>,
     pub(crate) comm_s: Vec<f64>,
-    /// The seconds of `comm_s`, by tier.
+    /// Run time lost to locality, by tier, s.
     pub(crate) comm_tier_s: [Vec<f64>; 3],
     pub(crate) share_ns: Vec<i64>,
     /// Seconds with progress that were lost to co-runners and sub-batches.
     pub(crate) share_lost_s: Vec<f64>,
-    /// The share of its base rate that a job kept, in units of 10^-12, summed over its ns with progress in closed
-    /// segments.
+    /// Sum over the nanoseconds with progress of a job, in closed segments, of the share of its base rate that it kept.
+    /// The unit of the share is 10^-12.
     kept_ns: Vec<i128>,
-    /// Time that the parts of a job held GPUs, summed over the parts; only for policies that fork jobs.
+    /// Time for which the parts of a job held GPUs, summed over the parts; recorded only for policies that fork jobs.
     parts_ns: Vec<i64>,
-    /// The same times multiplied by the GPUs of each part; also recorded where gangs may change their size.
+    /// GPU time that the parts of a job held, summed over the parts; also recorded where gangs may change their size.
     pub(crate) gpu_ns: Vec<i128>,
-    /// Part of `gpu_ns` with progress; only where gangs may change their size.
+    /// GPU time with progress, as part of `gpu_ns`; recorded only where gangs may change their size.
     attained_ns: Vec<i128>,
     pub(crate) migrations: Vec<i32>,
     /// Preemptions of all jobs.
@@ -84,13 +84,13 @@ pub(crate) struct LostGpuSeconds {
 pub(crate) struct SharingTotals {
     /// Time of parts with a co-runner.
     pub(crate) part_ns: i128,
-    /// The same time multiplied by the slowdown factor.
+    /// Time of parts with a co-runner, multiplied by their slowdown factors, s.
     pub(crate) xi_s: f64,
     /// GPU-seconds that the completed work would have needed on the same GPUs without co-runners, at full batch.
     pub(crate) alone_gpu_s: f64,
     /// Starts and moves after which a part has a co-runner.
     pub(crate) starts: u64,
-    /// Starts and moves below the full batch.
+    /// Starts and moves with less than the full batch.
     pub(crate) sub_batch_starts: u64,
 }
 
@@ -256,7 +256,7 @@ impl Accounts {
         self.sharing.sub_batch_starts += u64::from(part.sub_batch > 0 && part.sub_batch < batch);
     }
 
-    /// Adds the time whose work a part has lost.
+    /// Adds the time with progress whose work a part has lost.
     #[cold]
     pub(crate) fn note_loss(&mut self, job: JobId, part: &Part) {
         if let (Some(totals), Some(details)) = (&mut self.run_time, &part.details) {
@@ -273,8 +273,8 @@ impl Accounts {
         self.migrations[job.index()] += 1;
     }
 
-    /// Adds the useful time of some GPUs up to now. It must be called before their residents, or the rates of these,
-    /// change.
+    /// Adds the useful time of some GPUs up to now. It must be called before their residents, or the rates of the
+    /// residents, change.
     #[inline]
     pub(crate) fn note_useful(&mut self, state: &State, gpus: &GpuSet) {
         if let Some(useful) = &mut self.useful {
@@ -310,7 +310,7 @@ impl Accounts {
         i128::from(self.executed(state, job).0) * i128::from(state.jobs().gpus(job))
     }
 
-    /// Like `attained_gpu_ns`, where gangs may change their size.
+    /// Computes [`Self::attained_gpu_ns`] where gangs may change their size.
     fn attained_resized(&self, state: &State, job: JobId) -> i128 {
         let open = state.run(job).map_or(0, |run| {
             let part = run.only();
@@ -320,8 +320,8 @@ impl Accounts {
         self.attained_ns[job.index()] + open
     }
 
-    /// Returns the share of its base rate that the job kept, in units of 10^-12, summed over its ns with progress so
-    /// far.
+    /// Returns the sum, over the nanoseconds with progress of a job so far, of the share of its base rate that it kept.
+    /// The unit of the share is 10^-12.
     pub(crate) fn kept_ns(&self, state: &State, job: JobId) -> i128 {
         let closed = self.kept_ns.get(job.index()).copied().unwrap_or(0);
         let parts = state.run(job).map_or(&[][..], |run| run.parts());
@@ -332,10 +332,11 @@ impl Accounts {
     }
 }
 
-/// Useful GPU time so far: each GPU counts once, at the rate of its least affected resident.
+/// Useful GPU time so far. A GPU counts once, weighted by the share of its base rate that its least affected resident
+/// keeps.
 #[derive(Clone, Debug)]
 pub(crate) struct Useful {
-    /// By GPU: instant up to which its useful time is counted.
+    /// Instant up to which the useful time of each GPU is counted.
     since: Vec<SimTime>,
     pub(crate) gpu_s: f64,
     /// Time of GPUs with two residents.
@@ -352,7 +353,7 @@ impl Useful {
     }
 
     fn add(&mut self, state: &State, ServerGpus { server, mask }: ServerGpus) {
-        // The GPUs of a gang mostly have the same residents since the same instant.
+        // Usually all GPUs of a gang have had the same residents since the same instant.
         let now = state.now();
         let (mut last, mut last_s) = ((now, [NO_JOB; 2]), 0.0);
         let base = state.occupancy().gpu(server, 0);
@@ -375,8 +376,8 @@ impl Useful {
     }
 }
 
-/// Returns the useful seconds of a GPU since an instant: the integral of the largest share of its base rate that a
-/// resident with progress has.
+/// Returns the useful seconds of a GPU since an instant. This is the integral, over time, of the largest share of the
+/// base rate that a resident with progress keeps.
 fn useful_s(state: &State, server: ServerId, pair: Pair, from: SimTime) -> f64 {
     let [mut one, mut other] = pair.map(|job| share_since(state, server, job, from));
     if other.0 < one.0 {
@@ -385,7 +386,8 @@ fn useful_s(state: &State, server: ServerId, pair: Pair, from: SimTime) -> f64 {
     (other.0 - one.0).seconds() * one.1 + (state.now() - other.0).seconds() * one.1.max(other.1)
 }
 
-/// Returns the first instant, not before `from`, at which a resident makes progress, and its share of its base rate.
+/// Returns the first instant, not before `from`, at which a resident makes progress, and the share of the base rate
+/// that this resident keeps.
 fn share_since(state: &State, server: ServerId, job: JobId, from: SimTime) -> (SimTime, f64) {
     let now = state.now();
     if job == NO_JOB {

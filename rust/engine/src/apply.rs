@@ -24,7 +24,7 @@ pub(crate) struct Overlay {
     takes: Vec<(ServerId, JobId, u64)>,
     /// Each part with the index of its action, ascending; filled only where needed.
     by_part: Vec<(JobId, u16, u32)>,
-    /// Jobs on a GPU after the plan.
+    /// Jobs that will be on a GPU after the plan.
     residents: Vec<JobId>,
 }
 
@@ -80,7 +80,7 @@ impl<'a> ByPart<'a> {
     }
 }
 
-/// Returns the present sub-batch of a part; 0 means full batch, or that there is no such part.
+/// Returns the present sub-batch of a part; 0 means the full batch, or that the part does not exist.
 fn sub_batch_of(state: &State, job: JobId, part: u16) -> u32 {
     let part = state.run(job).and_then(|run| run.part(part));
     part.map_or(0, |part| part.sub_batch)
@@ -231,7 +231,10 @@ impl Overlay {
         }
     }
 
-    #[expect(clippy::inline_always, reason = "once per start, from two places")]
+    #[expect(
+        clippy::inline_always,
+        reason = "runs once per start, and has two callers"
+    )]
     #[inline(always)]
     fn take(&mut self, state: &State, action: &Action, gpus: &GpuSet) -> Result<(), Broken> {
         for one in gpus.by_server() {
@@ -313,7 +316,7 @@ impl Overlay {
             let base = state.occupancy().gpu(server, 0);
             let mut last = None;
             for slot in slots(all) {
-                // The GPUs of a gang mostly have the same residents.
+                // Usually all GPUs of a gang have the same residents.
                 let pair = state.occupancy().pair(base + slot as usize);
                 if takes.len() == 1 && last.replace(pair) == Some(pair) {
                     continue;
@@ -331,8 +334,11 @@ impl Overlay {
                 }
                 check_residents(state, by_part, server, residents).map_err(|rule| {
                     let job = taking.clone().next();
-                    let job = job.expect("one of them names the slot");
-                    let action = by_part.of(job).next().expect("it is one of the plan");
+                    let job = job.expect("one of the takes names the slot");
+                    let action = by_part
+                        .of(job)
+                        .next()
+                        .expect("the plan starts or moves the job");
                     Broken::by(action, Some(server), rule)
                 })?;
             }
@@ -372,8 +378,8 @@ fn check_subject(state: &State, action: &Action) -> Result<(), Broken> {
     }
 }
 
-/// Checks that the set is a gang of the job: the right size, on servers that are up, of allowed types, and of one
-/// type unless the run mixes types.
+/// Checks that the set is a valid gang of the job. It must have the right size, be on servers that are up and of
+/// allowed types, and have one type unless the run mixes types.
 #[inline]
 fn check_set(state: &State, action: &Action, gpus: &GpuSet) -> Result<(), Broken> {
     let usable = state.types().usable(action.job);
@@ -435,7 +441,7 @@ fn check_terms(state: &State, action: &Action) -> Result<(), Broken> {
     Ok(())
 }
 
-/// Checks that the batch of an elastic job is a batch of its model and fits into memory.
+/// Checks that the model of an elastic job allows its batch, and that the batch fits into memory.
 fn check_batch(state: &State, action: &Action) -> Result<(), Rule> {
     let terms = &action.terms;
     let (Some(pass_batch), Some(accum)) = (terms.sub_batch, terms.accum) else {

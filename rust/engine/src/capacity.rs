@@ -1,4 +1,4 @@
-//! Failures and repairs. They come from a table, from mean times, or are injected during the run.
+//! Failures and repairs. They come from a table, are drawn from mean times, or are injected during the run.
 
 use crate::config::{FailureRow, Failures, RunConfig};
 use crate::queue::{EventClass, EventQueue};

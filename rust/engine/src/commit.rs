@@ -1,7 +1,8 @@
 //! One decision of a run: calls the policy, checks its plan as a whole and applies it.
 //!
-//! It works with any policy. The policy gets the free-GPU index as its draft, and its changes are undone afterwards.
-//! The cost is O(actions x servers per gang + changes of the draft), in addition to the policy itself.
+//! This module works with any policy. The policy gets the free-GPU index as its draft, and the changes that it makes
+//! there are undone afterwards. The cost is O(actions x servers per gang + changes of the draft), in addition to the
+//! cost of the policy itself.
 
 use crate::error::{EngineError, PlanError};
 use crate::plan::{Plan, TimerOrder};
@@ -26,7 +27,7 @@ fn changes_something(action: &Action) -> bool {
 impl Engine {
     #[expect(
         clippy::inline_always,
-        reason = "a part of the loop, once per instant; steps from outside come here as well"
+        reason = "runs once per instant, in the loop or in a step from outside"
     )]
     #[inline(always)]
     pub(crate) fn ask(
@@ -72,7 +73,7 @@ impl Engine {
     /// Checks the plan, carries it out and ends the instant.
     #[expect(
         clippy::inline_always,
-        reason = "a part of the loop, once per instant; steps from outside come here as well"
+        reason = "runs once per instant, in the loop or in a step from outside"
     )]
     #[inline(always)]
     pub(crate) fn commit(&mut self, next: Next) -> Result<(), PlanError> {

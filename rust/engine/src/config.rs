@@ -1,4 +1,4 @@
-//! The options of a run, in addition to cluster, jobs and policy.
+//! The options of a run, in addition to the cluster, the jobs and the policy.
 
 use crate::EngineError;
 use crate::estimates::Estimates;
@@ -54,7 +54,7 @@ pub enum GangXi {
     /// The largest slowdown factor among its GPUs, because training is synchronous.
     #[default]
     Max,
-    /// Their mean, to show how much the choice matters.
+    /// The mean of the factors, to show how much the choice matters.
     Mean,
 }
 
@@ -99,7 +99,7 @@ pub struct RunConfig {
     pub inflations: Option<Inflations>,
     /// Cost of a gradient accumulation step: iteration time grows by 1 + cost x (steps - 1).
     pub acc_cost: f64,
-    /// Bytes of all gradients by model label, for policies that fork jobs; empty = 0.
+    /// Bytes of all gradients by model label, for policies that fork jobs; empty means 0 for all.
     pub grad_bytes: Vec<f64>,
     /// Locality factors; `None` means 1 everywhere.
     pub locality: Option<Arc<dyn LocalityModel>>,
@@ -107,8 +107,8 @@ pub struct RunConfig {
     pub failures: Failures,
     /// Source of the durations that policies see.
     pub estimates: Estimates,
-    /// Deviations of the speed of jobs that policies do not know, and costs by kind of job. `None` means that there are
-    /// no deviations, and that the costs are those above.
+    /// Deviations of jobs from the rates that policies know, and costs by kind of job. `None` means that there are no
+    /// deviations, and that `restart`, `first_start` and `restart_by_model` give the costs.
     pub run_time: Option<Arc<RunTime>>,
     /// Seed of every random draw.
     pub seed: u64,
@@ -170,7 +170,7 @@ impl RunConfig {
     /// Checks the options against the cluster and the jobs.
     ///
     /// # Errors
-    /// [`EngineError::Option`] naming the first bad one.
+    /// [`EngineError::Option`] names the first bad option.
     pub fn validate(&self, cluster: &ClusterSpec, jobs: &JobTable) -> Result<(), EngineError> {
         let fail = |field, what: String| Err(EngineError::Option { field, what });
         let is_span = |span: SimSpan| span.0 >= 0 && span.seconds() <= MAX_SECONDS;

@@ -114,7 +114,7 @@ impl Rule {
     }
 }
 
-/// A plan that was refused. The state is the same as before the decision.
+/// A plan that was refused. The refusal leaves the state of the run unchanged.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error(
     "decision {decision} at {} s: {}{}: {}",
@@ -125,7 +125,7 @@ pub struct PlanError {
     pub job: JobId,
     /// The action.
     pub kind: ActionKind,
-    /// The server that breaks the rule, if it concerns one.
+    /// The server on which the rule is broken, if the rule concerns a server.
     pub server: Option<ServerId>,
     /// The rule that is broken.
     pub rule: Rule,
@@ -273,7 +273,7 @@ pub enum EngineError {
         time: SimTime,
         /// Number of jobs that are not done.
         open: usize,
-        /// The first ten of them.
+        /// The first ten of these jobs.
         jobs: Vec<JobId>,
     },
     /// A source of slowdown factors lacks a pair of the trace, although it must have every pair.

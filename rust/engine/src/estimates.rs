@@ -16,7 +16,7 @@ pub enum Estimates {
     Noise(f64),
     /// One duration for each job, from the user.
     Given(Vec<SimSpan>),
-    /// Statistics of the durations of jobs that finished before it arrived.
+    /// For each job, a statistic of the durations of the jobs that finished before it arrived.
     History(History),
 }
 
@@ -26,11 +26,11 @@ pub enum Estimates {
 pub struct History {
     /// Whether jobs of the same user and model are preferred to other jobs of the user.
     pub by_model: bool,
-    /// The statistic of their durations.
+    /// The statistic of the durations of these jobs.
     pub statistic: Statistic,
     /// Number of most recently finished jobs that count; `None` means all.
     pub last: Option<usize>,
-    /// Estimate for a job before which no job has finished.
+    /// Estimate for a job that arrives before any job has finished.
     pub default: SimSpan,
 }
 
@@ -39,7 +39,7 @@ pub struct History {
 pub enum Statistic {
     /// The mean, to the nearest nanosecond.
     Mean,
-    /// The smallest duration that at least this percentage of them does not exceed; 1 to 100.
+    /// The smallest duration that at least this percentage of the durations do not exceed; 1 to 100.
     Percentile(u32),
 }
 
@@ -92,18 +92,19 @@ pub enum Estimate {
 }
 
 impl Estimate {
-    /// Returns the estimate for a true isolated time, rounded to the nearest nanosecond, halves up.
+    /// Returns the estimate for a true isolated time, rounded to the nearest nanosecond; halves are rounded up.
     #[inline]
     pub fn of(self, truth: SimSpan) -> SimSpan {
         match self {
             Self::Exact => truth,
-            // `as` saturates, and simulated time ends earlier.
+            // `as` saturates at an instant after the end of simulated time.
             Self::Times(factor) => SimSpan((truth.0 as f64 * factor).round() as i64),
             Self::Plus(more) => SimSpan(truth.0.saturating_add(more.0).max(1)),
         }
     }
 
-    /// Returns the factor for times at rates other than the best, given the remaining isolated time of the job.
+    /// Returns the ratio of the estimate to the true time, given the remaining isolated time of the job. It applies to
+    /// times at other rates than the best one.
     #[inline]
     pub fn factor(self, left: SimSpan) -> f64 {
         match self {
@@ -129,7 +130,8 @@ pub(crate) struct Past {
     rule: History,
     /// Estimates by job, for the jobs that have arrived.
     told: Vec<SimSpan>,
-    /// Jobs that finished at the present instant. They do not count for a job that arrives at the same instant.
+    /// Jobs that finished at the present instant. They do not count in the estimate for a job that arrives at the same
+    /// instant.
     fresh: Vec<(JobId, SimSpan)>,
     fresh_at: SimTime,
     of_user_and_model: FxHashMap<(u32, u32), Book>,
@@ -210,15 +212,15 @@ fn labels(jobs: &JobTable, job: JobId) -> (u32, u32) {
     )
 }
 
-/// Durations of a group of jobs, stored as the statistic needs them. Adding one costs O(log n), a mean of the last k
-/// O(1), and a percentile of the last k O(k log k).
+/// Durations of a group of jobs, stored as the statistic needs them. Adding a duration costs O(log n). A mean of the
+/// last k durations costs O(1), and a percentile of them O(k log k).
 #[derive(Clone, Debug, Default)]
 struct Book {
     count: i128,
     sum: i128,
-    /// The last durations, if only these count.
+    /// The last durations, if older ones do not count.
     recent: VecDeque<i64>,
-    /// Durations up to the percentile, if all count, and those above.
+    /// Durations up to the percentile (`low`) and above it (`high`), if all durations count.
     low: BinaryHeap<i64>,
     high: BinaryHeap<Reverse<i64>>,
 }

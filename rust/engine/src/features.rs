@@ -19,12 +19,12 @@ pub(crate) struct Features {
     pub(crate) forks: bool,
     /// Whether gangs may change their size. If jobs can be forked, gangs keep the size in the trace.
     pub(crate) resizes: bool,
-    /// Whether the rates of jobs change with their progress: elastic jobs, and jobs with phases. If jobs can be
-    /// forked, none does.
+    /// Whether the rates of jobs change with their progress: elastic jobs, and jobs with phases. If jobs can be forked,
+    /// no rate changes in this way.
     pub(crate) has_knots: bool,
     /// Whether distance slows gangs down.
     pub(crate) has_distance: bool,
-    /// Whether all or some starts cost time.
+    /// Whether any start costs time.
     pub(crate) starts_cost: bool,
     /// Whether a job slows its co-runners down only after its overhead, whose end is then an event.
     pub(crate) starts_quietly: bool,

@@ -1,6 +1,6 @@
 //! One instant of a run: finds it, applies its events and ends it (`ARCHITECTURE.md`, the life of an event).
 //!
-//! It knows only which events wake a policy. The cost is O(log running) per event.
+//! All that this module knows of a policy is which events wake it. The cost is O(log running) per event.
 
 use crate::capacity;
 use crate::error::EngineError;
@@ -18,7 +18,7 @@ use gangline_model::{JobId, ServerId, SimTime};
 /// Number of rounds without an action after which a run has stalled, if nothing else can happen. A round-based policy
 /// may wait for time to pass, but not for ever. The limit is our own choice.
 const IDLE_ROUNDS_MAX: u32 = 1000;
-/// The same limit for timers, which may be arbitrarily frequent. It is our own choice.
+/// The corresponding limit for timers, which may be arbitrarily frequent. This limit is our own choice, too.
 const IDLE_TIMERS_MAX: u32 = 100_000;
 /// Number of failures and repairs per server without an action after which a run has stalled, if nothing else can
 /// happen. The servers that the waiting gangs need might never be up together. The limit is our own choice.
@@ -29,7 +29,7 @@ impl Engine {
     /// is complete, or the run is over.
     #[expect(
         clippy::inline_always,
-        reason = "a part of the loop, once per instant; steps from outside come here as well"
+        reason = "runs once per instant, in the loop or in a step from outside"
     )]
     #[inline(always)]
     pub(crate) fn gather(&mut self) -> Result<bool, EngineError> {
@@ -104,7 +104,7 @@ impl Engine {
     }
 
     /// Returns the next instant with an event; `None` if no event is left.
-    #[expect(clippy::inline_always, reason = "a part of the loop, once per instant")]
+    #[expect(clippy::inline_always, reason = "runs once per instant, in the loop")]
     #[inline(always)]
     pub(crate) fn next_instant(&mut self) -> Option<SimTime> {
         let arrival = self.motion.state.next_arrival();
@@ -170,7 +170,7 @@ impl Engine {
     }
 
     /// Applies completions and changes of capacity, then arrivals, timers and the round boundary, in this order.
-    #[expect(clippy::inline_always, reason = "a part of the loop, once per instant")]
+    #[expect(clippy::inline_always, reason = "runs once per instant, in the loop")]
     #[inline(always)]
     fn apply_events(&mut self, time: SimTime) -> WakeOn {
         let mut kinds = WakeOn::default();
@@ -197,7 +197,11 @@ impl Engine {
             kinds = kinds | WakeOn::ARRIVAL;
         }
         while let Some(event) = next {
-            debug_assert_eq!(event.class(), EventClass::Timer, "all others came before");
+            debug_assert_eq!(
+                event.class(),
+                EventClass::Timer,
+                "events of all other classes come earlier"
+            );
             self.motion.queue.pop();
             self.events += 1;
             let tag = self.timers.fire(event.subject);
@@ -233,7 +237,8 @@ impl Engine {
         }
     }
 
-    /// Handles the event of a run: the job is done, or continues at another rate, which does not wake the policy.
+    /// Handles the event of a running job. The job is done, or continues at another rate, which does not wake the
+    /// policy.
     #[inline]
     fn complete(&mut self, record: u32) -> WakeOn {
         let at = record as usize;
@@ -279,7 +284,7 @@ impl Engine {
             let record = self.motion.state.record_of(job);
             let run = self.motion.state.run(job).expect("residents run");
             let number = run.resident_on(server).number;
-            let at = run.position(number).expect("a part of the run");
+            let at = run.position(number).expect("a resident is a part of a run");
             self.motion.log_part(record, at, Logged::Failed);
             self.motion.drop_part(record, at, EndReason::Failed);
             self.livelock.losses += 1;
@@ -292,7 +297,7 @@ impl Engine {
     }
 
     /// Finishes an instant after all its changes.
-    #[expect(clippy::inline_always, reason = "a part of the loop, once per instant")]
+    #[expect(clippy::inline_always, reason = "runs once per instant, in the loop")]
     #[inline(always)]
     pub(crate) fn end_instant(&mut self) {
         if self.motion.state.end_instant() {

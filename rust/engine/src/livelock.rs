@@ -13,8 +13,8 @@ use gangline_model::{JobId, SimTime};
 
 /// Preemptions and moves per active job between two checks. Our own choice.
 const STOPS_PER_JOB: u64 = 1000;
-/// Under endless failures, at least this many of them per failure; otherwise failures may be the cause. Our own
-/// choice.
+/// Minimum number of preemptions and moves per failure at which the policy is blamed under endless failures; below it,
+/// the failures may be the cause. Our own choice.
 const STOPS_PER_FAILURE: u64 = 100;
 
 /// Placements lost to failures per active job between two checks: a job of ten mean times between failures needs
@@ -70,7 +70,7 @@ pub(crate) struct Outlook {
 }
 
 impl Livelock {
-    /// Returns whether a check is due. Called once per instant.
+    /// Returns whether a check is due. The engine asks once per instant.
     #[inline]
     pub(crate) fn is_due(&self) -> bool {
         self.stops >= self.next_look || self.losses >= self.next_loss_look
@@ -138,8 +138,8 @@ fn is_fruitless(state: &State, last: Look, now: Look) -> bool {
     !is_spared && state.lives().are_all_here() && !runs_on_since(state, last.time)
 }
 
-/// A hash of the work that each active job has left: the saved amount, and also the present one for a forked job or
-/// one that has run since `since`. It does not depend on which jobs run.
+/// Returns a hash of the work that each active job has left: the saved amount and, for a forked job or a job that has
+/// run since `since`, also the present amount. The hash does not depend on which jobs run.
 fn work_left(state: &State, since: SimTime) -> u64 {
     let lives = state.lives();
     let mix = |hash: u64, value: u64| (hash ^ value).wrapping_mul(0x9E37_79B9_7F4A_7C15);

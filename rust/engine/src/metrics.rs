@@ -70,11 +70,12 @@ pub struct Output {
     pub outcome: Option<Outcome>,
 }
 
-/// The summary key that only a policy can count.
+/// The summary key whose value only the policy can count.
 const SHARES_REFUSED: &str = "shares_refused";
 
 impl Output {
-    /// Adds the counters of the policy to the summary: arrived jobs that waited although they could have shared GPUs.
+    /// Copies the counter `shares_refused` of the policy to the summary: the number of arrived jobs that waited
+    /// although they could have shared GPUs.
     pub fn note_counters(&mut self, counters: &[(&'static str, u64)]) {
         let counted = counters.iter().find(|entry| entry.0 == SHARES_REFUSED);
         let known = self
@@ -88,7 +89,7 @@ impl Output {
 }
 
 impl Engine {
-    /// Moves the results out. Columns of jobs are in the order of job indices.
+    /// Returns the results. Columns of jobs are in the order of job indices.
     ///
     /// # Errors
     /// [`EngineError::OutOfMemory`] if the tables of an interrupted run cannot be sorted.

@@ -1,7 +1,7 @@
 //! A plan under construction: actions, timers, and a draft of the free GPUs for the search of placements.
 //!
-//! Starting or moving a job takes its GPUs off the draft, so no other job of the same plan finds them free. No other
-//! action changes the draft. The changes of a policy to the draft end with the decision.
+//! Starting or moving a job removes its GPUs from the draft, so no other job of the same plan finds them free. No other
+//! action changes the draft. At the end of the decision, the policy's changes to the draft are undone.
 
 use crate::occupancy::{FreeIndex, Mark};
 use crate::state::State;
@@ -45,14 +45,14 @@ impl Plan<'_> {
         self.buffer.actions.push(action);
     }
 
-    /// Starts a waiting job on these GPUs at full batch, and takes them off the draft.
+    /// Starts a waiting job on these GPUs at full batch, and removes the GPUs from the draft.
     #[inline]
     pub fn start(&mut self, job: JobId, gpus: GpuSet) {
         self.take(&gpus);
         self.push(Action::start(job, gpus));
     }
 
-    /// Like [`Self::start`], with explicit terms.
+    /// Starts a waiting job on these GPUs, as [`Self::start`] does, with explicit terms.
     #[inline]
     pub fn start_on(&mut self, job: JobId, gpus: GpuSet, terms: Terms) {
         self.take(&gpus);
@@ -65,8 +65,8 @@ impl Plan<'_> {
         self.push(Action::preempt(job));
     }
 
-    /// Moves a running job to other GPUs and takes them off the draft; [`Self::release`] returns the GPUs that it
-    /// leaves. Moving a job to the GPUs that it already holds costs nothing and changes nothing.
+    /// Moves a running job to other GPUs and removes those from the draft; [`Self::release`] gives back the GPUs that
+    /// the job leaves. Moving a job to the GPUs that it already holds costs nothing and changes nothing.
     #[inline]
     pub fn move_to(&mut self, job: JobId, gpus: GpuSet) {
         self.take(&gpus);
@@ -139,7 +139,7 @@ impl Plan<'_> {
         self.free.pool(gpu_type).free_total()
     }
 
-    /// Takes GPUs off the draft; see [`FreeIndex::take`].
+    /// Removes GPUs from the draft; see [`FreeIndex::take`].
     #[inline]
     pub fn take(&mut self, gpus: &GpuSet) {
         self.free.take(gpus);

@@ -9,7 +9,7 @@ use gangline_model::JobId;
 
 /// A scheduling policy. It reads the state through a view and fills a plan; only the engine changes the state.
 pub trait Policy: Send {
-    /// Returns the features that the policy needs from the engine. They are read once, before the run.
+    /// Returns the features that the policy needs from the engine. The engine reads the features once, before the run.
     fn traits(&self) -> PolicyTraits {
         PolicyTraits::default()
     }
@@ -28,7 +28,7 @@ pub trait Policy: Send {
     /// The engine calls this method once at each instant that wakes the policy.
     ///
     /// # Errors
-    /// [`PolicyError`] ends the run.
+    /// A [`PolicyError`] ends the run.
     fn decide(
         &mut self,
         view: &ClusterView<'_>,

@@ -1,9 +1,9 @@
 //! The event queue: a heap of small keys with lazy cancellation.
 //!
-//! It does not depend on jobs or servers. Arrivals and round boundaries never enter it. It holds the events of running
-//! jobs, the policy's timers and future failures, so its size does not depend on the length of the trace. Push and pop
-//! cost O(log n). A node has four children. This halves the number of levels of a binary heap, and siblings are
-//! adjacent in memory. `docs/concepts/simulated-second.md` defines the order of events at one instant.
+//! The queue does not depend on jobs or servers. It holds the events of running jobs, the policy's timers and future
+//! failures, but no arrivals or round boundaries, so its size does not depend on the length of the trace. Push and pop
+//! cost O(log n). A node of the heap has four children. This halves the number of levels of a binary heap, and siblings
+//! are adjacent in memory. `docs/concepts/simulated-second.md` defines the order of events at one instant.
 
 use gangline_model::SimTime;
 
@@ -30,14 +30,14 @@ pub struct Event {
     pub time: SimTime,
     /// Class in the upper 4 bits, sequence number of insertion in the lower 60.
     order: u64,
-    /// The run, server or timer that it concerns.
+    /// The running job, server or timer that the event concerns.
     pub subject: u32,
     /// Generation of the subject when the event was created.
     pub generation: u32,
 }
 
 impl Event {
-    /// Returns its class.
+    /// Returns the class of the event.
     #[inline]
     pub fn class(&self) -> EventClass {
         match self.order >> 60 {

@@ -9,7 +9,7 @@ use crate::state::State;
 use crate::timeline::{Timeline, TimelineWriter};
 use gangline_model::{GpuSet, GpuTypeId, JobId, SimTime};
 
-/// Collector of these results.
+/// Collector of the results of a run that are not accounts of jobs.
 #[derive(Clone, Debug)]
 pub(crate) struct Recorder {
     pub(crate) segments: Option<Segments>,
@@ -75,8 +75,8 @@ impl Recorder {
         }
     }
 
-    /// Adds the time since the last instant to the totals. It must be called before anything changes at `now`.
-    #[expect(clippy::inline_always, reason = "a part of the loop, once per instant")]
+    /// Adds the time since the last instant to the totals. The caller must do this before anything changes at `now`.
+    #[expect(clippy::inline_always, reason = "runs once per instant, in the loop")]
     #[inline(always)]
     pub(crate) fn advance(&mut self, state: &State, now: SimTime) {
         let length = i128::from((now - self.totals.last).0);
@@ -118,7 +118,7 @@ impl Recorder {
 
 impl Totals {
     /// Adds a time interval without changes.
-    #[expect(clippy::inline_always, reason = "a part of the loop, once per instant")]
+    #[expect(clippy::inline_always, reason = "runs once per instant, in the loop")]
     #[inline(always)]
     fn add(&mut self, state: &State, length: i128) {
         let (there, lives) = (state.occupancy(), state.lives());

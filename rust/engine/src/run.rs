@@ -1,5 +1,5 @@
-//! The loop: finds an instant, applies its events, calls the policy, checks and applies its plan (`ARCHITECTURE.md`).
-//! A run to the end and a run step by step give the same bytes.
+//! The loop: finds an instant, applies its events, calls the policy, checks and applies its plan (`ARCHITECTURE.md`). A
+//! run in one call and a run step by step give identical results.
 
 use crate::accounts::Accounts;
 use crate::apply::Overlay;
@@ -30,7 +30,7 @@ const DECISIONS_PER_REPORT: u64 = 16;
 
 /// A source of wall-clock time. Results never depend on it.
 pub trait Stopwatch {
-    /// Returns the nanoseconds since a fixed moment.
+    /// Returns the nanoseconds since a fixed point in time.
     fn nanos(&mut self) -> u64;
 }
 
@@ -190,7 +190,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Lets the policy examine the empty cluster. It must be called once, before the first step.
+    /// Lets the policy examine the empty cluster. The caller must do this once, before the first step.
     ///
     /// # Errors
     /// The errors of [`Policy::start`], and [`EngineError::Infeasible`] for jobs that the policy could never place.
@@ -244,7 +244,7 @@ impl Engine {
     }
 
     /// Processes about this number of events, for callers that do other work between slices. The length of slices does
-    /// not change the run; `None` means that the run is not over. It checks the interrupt flag at the beginning and
+    /// not change the run; `None` means that the run is not over. The interrupt flag is checked at the beginning and
     /// after every decision, because a decision may take long.
     ///
     /// # Errors
@@ -294,8 +294,8 @@ impl Engine {
         self.advance_for(u64::MAX, None)
     }
 
-    /// Like [`Self::advance`], but for about this number of events and not beyond an instant. Events of that instant
-    /// happen. If no decision is due, the run then stops there.
+    /// Advances as [`Self::advance`] does, but for about this number of events and not beyond an instant. The events at
+    /// that instant are still applied. If no decision is due, the run then stops at that instant.
     ///
     /// # Errors
     /// The errors of [`Engine::advance`].
@@ -347,7 +347,7 @@ impl Engine {
         true
     }
 
-    /// Gives an external caller the view, and a plan on the draft that [`Engine::lend_draft`] lent. Actions in that
+    /// Gives an external caller the view, and a plan that uses the draft from [`Engine::lend_draft`]. Actions in that
     /// plan are ignored; [`Engine::apply`] takes the actions to apply.
     pub fn draft<R>(
         &mut self,
@@ -390,8 +390,8 @@ impl Engine {
         self.decisions
     }
 
-    /// Returns a fingerprint of the history: the time, the number of decisions, and a hash of all events of jobs. Runs
-    /// with equal progress and different histories differ in it.
+    /// Returns a fingerprint of the history: the time, the number of decisions, and a hash of all events of jobs. The
+    /// fingerprints of two runs differ if their histories differ, even if their progress is equal.
     pub fn trail(&self) -> (SimTime, u64, u64) {
         let state = &self.motion.state;
         let hash = self.motion.recorder.hash.0;
@@ -414,7 +414,7 @@ impl Engine {
     /// Applies an external plan for the decision that is due. A timer without an instant is cancelled.
     ///
     /// # Errors
-    /// [`EngineError::Plan`], with the state as before; [`EngineError::Step`] if no decision is due.
+    /// [`EngineError::Plan`], which leaves the state unchanged; [`EngineError::Step`] if no decision is due.
     pub fn apply(
         &mut self,
         actions: Vec<Action>,

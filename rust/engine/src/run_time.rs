@@ -13,9 +13,9 @@ const NOISE_MAX: f64 = 2.0;
 pub enum Cost {
     /// The first start of a job.
     FirstStart = 0,
-    /// Any later start, and a move.
+    /// Any later start or a move.
     Restart = 1,
-    /// A preemption, and the end of a stay before a move. The cost is added to the next start.
+    /// A stop: a preemption, or leaving the GPUs in a move. The cost is added to the next start.
     Stop = 2,
     /// A checkpoint.
     Checkpoint = 3,
@@ -27,7 +27,7 @@ pub type Kind = (Option<u32>, Option<u32>, Option<GpuTypeId>);
 /// Costs of a kind, by number of [`Cost`]; `None` means that a row of another kind applies.
 pub type Costs = [Option<SimSpan>; 4];
 
-/// Deviations of the speed of jobs that policies do not know, and costs by kind of job.
+/// Deviations of jobs from the rates that policies know, and costs by kind of job.
 #[derive(Clone, Debug, Default)]
 pub struct RunTime {
     /// Sigma of the noise of whole jobs.
@@ -43,8 +43,8 @@ pub struct RunTime {
 }
 
 impl RunTime {
-    /// Returns the cost of a gang on GPUs of a type, if a row has it: rows that name the model take precedence, then
-    /// those that name the number of GPUs, then those that name the type.
+    /// Returns the cost of a gang on GPUs of a type, if a row has this cost. Rows that name the model take precedence,
+    /// then rows that name the number of GPUs, then rows that name the type.
     pub(crate) fn cost(
         &self,
         what: Cost,
@@ -86,8 +86,8 @@ impl RunTime {
         (!is_sound).then(|| "costs must be 0 to 4e9 s".to_owned())
     }
 
-    /// Returns the ratio of the actual to the stated time of a stretch of a part, given the number of the stretch and
-    /// its number of servers.
+    /// Returns the ratio of the actual time of a stretch of a part to the time that policies expect, given the number
+    /// of the stretch and the number of its servers.
     pub(crate) fn pace(
         &self,
         seed: u64,
@@ -118,7 +118,7 @@ impl RunTime {
     }
 }
 
-/// The stays of jobs on GPUs so far.
+/// Starts, moves and stops of jobs so far, with what the next start costs.
 #[derive(Clone, Debug)]
 pub(crate) struct Stays {
     /// Starts and moves of each part of each job.
@@ -136,14 +136,14 @@ impl Stays {
         }
     }
 
-    /// Counts a start or move of a part. Returns how often it started or moved before.
+    /// Counts a start or move of a part. Returns the number of its earlier starts and moves.
     pub(crate) fn begin(&mut self, part: (JobId, u16)) -> u32 {
         let count = self.stretches.entry(part).or_insert(0);
         *count += 1;
         *count - 1
     }
 
-    /// Records that a job has stopped, and the time that this adds to its next start.
+    /// Records that a job has stopped, and the time that the stop adds to its next start.
     pub(crate) fn note_stop(&mut self, job: JobId, due: SimSpan) {
         self.due[job.index()] = due;
     }

@@ -1,5 +1,5 @@
 //! The segments table. A row is added when a segment ends. At the end of the run the rows are sorted by start, job
-//! index, part and server, as documented. This table grows without bound, so it checks the available memory before it
+//! index, part and server, as documented. The table grows without bound, so the available memory is checked before it
 //! grows.
 
 use crate::accounts::Segment;
@@ -124,7 +124,7 @@ impl Segments {
         Ok(())
     }
 
-    /// Doubles all columns of one value per row; they have the same capacity.
+    /// Doubles all columns that have one value per row; these columns have the same capacity.
     #[cold]
     fn grow(&mut self, rows: usize) -> Result<(), NoMemory> {
         let more = rows.max(self.job.len()).max(ROWS_AT_FIRST);

@@ -1,6 +1,6 @@
 //! The state of a run at an instant. [`motion::Motion`] changes it; policies see it through [`crate::ClusterView`].
 //!
-//! It consists of these parts: [`Jobs`] stores the phase of each job, [`Occupancy`] the residents of each GPU,
+//! The state has these parts: [`Jobs`] stores the phase of each job, [`Occupancy`] the residents of each GPU,
 //! [`TypeTable`] the usable types of each job, and the records of running jobs ([`Run`]) their work and places.
 
 use crate::config::{RunConfig, World};
@@ -38,11 +38,11 @@ pub struct State {
     config: RunConfig,
     features: Features,
     types: TypeTable,
-    /// The elastic jobs, where gangs may change their size.
+    /// The elastic jobs; `None` where gangs may not change their size.
     elastic: Option<Arc<ElasticTable>>,
-    /// The jobs whose rate changes with their progress, where jobs cannot be forked.
+    /// The jobs whose rate changes with their progress; `None` where jobs can be forked.
     phases: Option<Arc<PhaseTable>>,
-    /// Additional overhead of a restart per GPU.
+    /// Overhead that the policy adds to a restart, per GPU.
     restart_per_gpu: SimSpan,
     now: SimTime,
     lives: Jobs,
@@ -176,7 +176,7 @@ impl State {
     }
 
     /// Ends the instant. Returns whether jobs must be re-timed first.
-    #[expect(clippy::inline_always, reason = "a part of the loop, once per instant")]
+    #[expect(clippy::inline_always, reason = "runs once per instant, in the loop")]
     #[inline(always)]
     pub(crate) fn end_instant(&mut self) -> bool {
         let types = &self.types;
@@ -197,7 +197,7 @@ impl State {
         self.lives.drop_all(jobs);
     }
 
-    /// Moves the states of all jobs out, for the results, with the jobs left out.
+    /// Returns the states of all jobs, and the jobs left out, for the results.
     pub(crate) fn take_lives(&mut self) -> (Vec<JobState>, Vec<Infeasible>) {
         self.lives.take()
     }
@@ -285,7 +285,7 @@ impl State {
 
     /// Returns the isolated time for the remaining work; see [`crate::ClusterView::remaining`].
     pub(crate) fn remaining_span(&self, job: JobId) -> SimSpan {
-        // the work of an elastic job takes another rate after its next knot
+        // The rate of an elastic job changes at its next knot.
         let is_steady = |run: &Run| run.knot <= 0.0 || self.phases_of(job).is_some();
         match self.run(job) {
             Some(run) if self.is_at_best_rate(run) && !run.is_forked() && is_steady(run) => {
@@ -317,7 +317,7 @@ impl State {
         })
     }
 
-    /// Returns the memory per GPU at a sub-batch; 0 means full batch.
+    /// Returns the memory per GPU at a sub-batch; 0 means the full batch.
     pub(crate) fn memory_bytes(&self, job: JobId, sub_batch: u32) -> u64 {
         if sub_batch == 0 || sub_batch >= self.jobs.batch_size(job) {
             return self.jobs.memory_bytes(job);
@@ -326,7 +326,7 @@ impl State {
     }
 
     /// Returns the iteration time at a sub-batch over that at full batch, on this number of servers of a type. Without
-    /// a number, the job is on the fewest possible.
+    /// a number of servers, the job is assumed to be on as few as possible.
     #[inline]
     pub(crate) fn inflation(
         &self,
@@ -395,7 +395,7 @@ impl State {
         cost + self.restart_per_gpus(job)
     }
 
-    /// Returns the cost of a restart by the options of the run alone.
+    /// Returns the cost of a restart that the options of the run set, without the cost that the policy adds.
     #[inline]
     fn restart_of_run(&self, job: JobId) -> SimSpan {
         match (&self.config.restart_by_model, self.jobs.model(job)) {

@@ -1,4 +1,4 @@
-//! Sets and trees for the index and the policies, and a counter of their work.
+//! Sets and trees for the free-GPU index and the policies, and a counter of their work.
 
 pub(crate) mod bits;
 pub(crate) mod trees;

@@ -44,7 +44,7 @@ pub(crate) struct TimelineWriter {
     /// Minimum time between two rows.
     gap: SimSpan,
     last_row: SimTime,
-    /// Whether a row is pending because it came too soon after the last one.
+    /// Whether a row is pending because it came too soon after the row before it.
     pending: bool,
 }
 
@@ -106,7 +106,7 @@ impl TimelineWriter {
         self.push(state, now, counts)
     }
 
-    /// Writes the pending row if its time is before `now`. The counts have not changed since.
+    /// Writes the pending row if its time is before `now`. The counts have not changed since the time of that row.
     #[cold]
     pub(crate) fn write_due(&mut self, state: &State, now: SimTime) -> Result<(), NoMemory> {
         let due = self.last_row + self.gap;
@@ -207,7 +207,7 @@ impl TimelineWriter {
             .copy_within(row * types..(row + 1) * types, to * types);
     }
 
-    /// Moves the rows out.
+    /// Returns the rows as a table and leaves the writer empty.
     pub(crate) fn take(&mut self) -> Timeline {
         let column = |of: fn(&Counts) -> u32| -> Vec<i32> {
             self.rows.iter().map(|row| of(&row.1) as i32).collect()

@@ -1,4 +1,5 @@
-//! Timers of a policy. They are exact events that are cancelled lazily by generation. A tag has at most one live timer.
+//! Timers of a policy. Timers are exact events that are cancelled lazily by generation. A tag has at most one live
+//! timer.
 
 use crate::queue::{EventClass, EventQueue};
 use gangline_model::{SimTime, TimerTag};
@@ -9,7 +10,7 @@ use rustc_hash::FxHashMap;
 pub(crate) struct Timers {
     slots: FxHashMap<TimerTag, u32>,
     tags: Vec<TimerTag>,
-    /// An odd number means that the timer is armed.
+    /// Generation of each slot; an odd number means that the timer is armed.
     generations: Vec<u32>,
     free: Vec<u32>,
     live: usize,

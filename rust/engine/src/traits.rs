@@ -59,9 +59,9 @@ pub enum CopyGpus {
     /// The gang size of the job.
     #[default]
     Gang,
-    /// All GPUs of its server, regardless of the job.
+    /// All GPUs of the server of the copy, regardless of the job.
     Server,
-    /// This number, regardless of the job.
+    /// A fixed number, regardless of the job.
     Fixed(u32),
 }
 
@@ -78,32 +78,35 @@ impl CopyGpus {
 }
 
 /// Features that a policy needs from the engine, fixed for the run. A policy states the differences from the default.
-#[expect(clippy::struct_excessive_bools, reason = "each is a need of its own")]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "the flags are independent of each other"
+)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PolicyTraits {
-    /// The events that wake it; by default arrivals, completions and changes of capacity.
+    /// The events that wake the policy; by default arrivals, completions and changes of capacity.
     pub wake_on: WakeOn,
     /// `Some(R)`: the policy works in rounds, and boundaries at 0, R, 2R, ... are events of the run.
     pub round: Option<SimSpan>,
     /// What the policy knows about the remaining work.
     pub knowledge: Knowledge,
-    /// Maximum number of jobs that it puts on one GPU.
+    /// Maximum number of jobs that the policy puts on one GPU.
     pub max_share: u32,
-    /// Whether its gangs may span several GPU types.
+    /// Whether gangs may span several GPU types.
     pub mixes_types: bool,
-    /// Maximum gang size that it serves; jobs with a larger gang can never run.
+    /// Maximum gang size that the policy serves; jobs with a larger gang can never run.
     pub gang_max: Option<u32>,
-    /// Whether its jobs may hold several parts at once.
+    /// Whether jobs may hold several parts at once.
     pub forks: bool,
     /// Number of GPUs of each part, under a policy that forks jobs.
     pub copy_gpus: CopyGpus,
-    /// Whether it may change the number of GPUs of elastic jobs. Only explanations use this.
+    /// Whether the policy may change the number of GPUs of elastic jobs. Only explanations use this field.
     pub resizes: bool,
     /// Overhead of every restart and move per GPU of the gang, in addition to the run's overhead.
     pub restart_per_gpu: SimSpan,
-    /// Whether it uses the achieved share of the base rate so far: [`ClusterView::kept_ns`].
+    /// Whether the policy uses the achieved share of the base rate so far: [`ClusterView::kept_ns`].
     pub watches_locality: bool,
-    /// Whether it needs all events in one order: [`Changes::order`].
+    /// Whether the policy needs all events in one order: [`Changes::order`].
     pub orders_changes: bool,
 }
 

@@ -1,15 +1,16 @@
 //! Up-links of racks that jobs share (`docs/concepts/network.md`): the jobs that send through each, and the resulting
 //! locality factors. This module does not handle time: the caller re-times the jobs whose locality changed.
 //!
-//! An up-link is *overloaded* if its jobs would together send more than its capacity when each sends as if alone. A job
-//! that uses no overloaded up-link sends as if alone. The rates of all other jobs rise together; a job stops rising at
-//! the first of its up-links that is full. The rate at which an up-link becomes full depends on the rates at which its
-//! jobs stop elsewhere. Stops that agree at every up-link are a solution, and this solution is unique ([`Stop`]).
+//! An up-link is *overloaded* if its jobs together would send more than its capacity if each sent as if it were alone.
+//! A job that uses no overloaded up-link sends as if it were alone. The rates of all other jobs rise together, and the
+//! rate of a job stops rising when the first of its up-links is full. The rate at which an up-link becomes full depends
+//! on the rates at which its jobs stop at other up-links. Stops that agree at every up-link are a solution, and this
+//! solution is unique ([`Stop`]).
 //!
-//! After a change, new stops are computed for the changed up-links alone, with the stops of all others fixed. An
-//! up-link at which the new stops disagree is added, and so on. A start or stop costs O(racks of the job). If an
-//! up-link is overloaded before or afterwards, it also costs O(n log n) in the up-links of the jobs that become slower
-//! or faster. At worst this is [`TURNS`] times the cost for all jobs connected by overloaded up-links.
+//! After a change, new stops are computed for the changed up-links only, with the stops of all others fixed. An up-link
+//! at which the new stops disagree is added, and so on. A start or stop costs O(racks of the job). If an up-link is
+//! overloaded before or after the change, the cost is also O(n log n) in the up-links of the jobs that become slower or
+//! faster. In the worst case this is [`TURNS`] times the cost for all jobs connected by overloaded up-links.
 
 use crate::work::looked;
 use gangline_model::{JobId, Load};
@@ -35,15 +36,15 @@ pub(crate) struct UpLinks {
 
 #[derive(Clone, Debug)]
 struct UpLink {
-    /// Jobs that send through it, with their records, in order of job number.
+    /// Jobs that send through the up-link, with their records, in order of job number.
     jobs: Vec<(JobId, u32)>,
-    /// Sum of their demands; [`WHOLE`] units are the capacity of the up-link.
+    /// Sum of the demands of the jobs; [`WHOLE`] units are the capacity of the up-link.
     sum: u128,
     was_overloaded: bool,
     is_changed: bool,
-    /// Stop at which it was full in the last update.
+    /// Stop at which the up-link was full in the last update.
     fill: Stop,
-    /// Index in the part that is being solved; [`NO_PLACE`] outside it.
+    /// Index in the part of the network that is being solved; [`NO_PLACE`] outside it.
     place: u32,
 }
 
@@ -69,7 +70,7 @@ struct Sender {
     /// Locality factor without other jobs.
     alone: f64,
     locality: f64,
-    /// Stop at which its rate stopped rising.
+    /// Stop at which the rate of the job stopped rising.
     stop: Stop,
     is_seen: bool,
 }
@@ -220,12 +221,12 @@ impl UpLinks {
 
     fn sender(&self, record: u32) -> &Sender {
         let sender = self.senders[record as usize].as_ref();
-        sender.expect("up-links list senders only")
+        sender.expect("up-links list only senders")
     }
 
     fn sender_mut(&mut self, record: u32) -> &mut Sender {
         let sender = self.senders[record as usize].as_mut();
-        sender.expect("up-links list senders only")
+        sender.expect("up-links list only senders")
     }
 
     /// Adds an up-link to those being solved.
@@ -240,7 +241,7 @@ impl UpLinks {
         let Self { links, senders, .. } = self;
         for &(_, record) in &links[rack as usize].jobs {
             let sender = senders[record as usize].as_mut();
-            let sender = sender.expect("up-links list senders only");
+            let sender = sender.expect("up-links list only senders");
             if !std::mem::replace(&mut sender.is_seen, true) {
                 scratch.part.push((record, sender.stop));
             }
@@ -367,7 +368,7 @@ impl UpLinks {
         moved[first..].sort_unstable();
     }
 
-    /// Recomputes the state of the same jobs from empty up-links at once, to check the stepwise updates.
+    /// Recomputes the state of the same jobs in one step, from empty up-links, to check the stepwise updates.
     pub(crate) fn afresh(&self) -> Self {
         let mut fresh = Self::new(self.links.len() as u32, self.capacity);
         for (record, sender) in self.senders.iter().enumerate() {
@@ -462,8 +463,8 @@ mod tests {
     }
 
     proptest! {
-        /// Jobs start and stop in any order, and several of them in an instant. The result equals that of all jobs
-        /// starting at once, and no job with an unchanged locality factor is reported.
+        /// Jobs start and stop in any order, and several of them in an instant. The result is the same as if all jobs
+        /// had started at once, and no job with an unchanged locality factor is reported.
         #[test]
         fn step_by_step_is_as_at_once(
             steps in prop::collection::vec(step(), 1..60),
@@ -500,7 +501,7 @@ mod tests {
     }
 
     /// Creates gangs over each rack and the next one in a ring, and the same number of gangs over racks at distance 7.
-    /// Demands are of all sizes.
+    /// The demands vary in size.
     fn ring(racks: u32, demand: impl Fn(u32) -> f64) -> UpLinks {
         let mut uplinks = UpLinks::new(racks, 10.0);
         for record in 0..2 * racks {
@@ -538,7 +539,10 @@ mod tests {
             count.count()
         };
         let (mut few, mut many) = (ring(400, scattered), ring(20_000, scattered));
-        assert!(overloaded(&many) > 15_000, "nearly all hang together");
+        assert!(
+            overloaded(&many) > 15_000,
+            "nearly all up-links are connected"
+        );
         let looks = [&mut few, &mut many].map(looks_for_changes);
         assert!(looks[1] <= looks[0] * 2, "{looks:?}");
         assert_eq!(kept(&few), kept(&few.afresh()));
@@ -574,7 +578,11 @@ mod tests {
         uplinks.join(0, JobId(0), racks, load(1.004), 0.5);
         let mut moved = Vec::new();
         uplinks.share(&mut moved);
-        assert_eq!(moved.len(), 199, "all but the one that all jobs yields to");
+        assert_eq!(
+            moved.len(),
+            199,
+            "all up-links except the one to which all jobs yield"
+        );
         assert!(crate::work::looks() - before < 3 * all);
         assert_eq!(kept(&uplinks), kept(&uplinks.afresh()));
     }

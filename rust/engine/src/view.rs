@@ -35,18 +35,18 @@ pub struct Changes {
     pub started: Vec<JobId>,
     /// Jobs that lost all GPUs through the last plan and wait again.
     pub preempted: Vec<JobId>,
-    /// Running jobs that the last plan gave other GPUs.
+    /// Running jobs that the last plan moved to other GPUs.
     pub moved: Vec<JobId>,
     /// Jobs whose rate might have changed: the last plan changed their terms, a co-runner started, left or began to
     /// make progress, their share of an up-link changed, or the next phase of an elastic job began. Where GPUs or
     /// up-links are shared, jobs that were started or moved are included. A job may appear twice. Jobs in this list, in
-    /// `started` and in `moved` may have ended since.
+    /// `started` and in `moved` may meanwhile have ended.
     pub retimed: Vec<JobId>,
     /// Jobs that arrived.
     pub arrived: Vec<JobId>,
     /// Jobs that finished.
     pub finished: Vec<JobId>,
-    /// Jobs that a failure evicted and that wait again.
+    /// Jobs that were evicted by a failure and wait again.
     pub requeued: Vec<JobId>,
     /// Parts that a failure ended while other parts of their jobs continue, by number.
     pub parts_lost: Vec<(JobId, u16)>,
@@ -56,7 +56,7 @@ pub struct Changes {
     pub servers_down: Vec<ServerId>,
     /// Timers that fired.
     pub timers: Vec<TimerTag>,
-    /// Arrivals, completions, failures and repairs in one order; only for a policy with
+    /// Arrivals, completions, failures and repairs in one order; recorded only for a policy with
     /// [`crate::PolicyTraits::orders_changes`].
     pub order: Vec<Change>,
     /// Whether this instant is a round boundary.
@@ -256,7 +256,7 @@ impl<'a> ClusterView<'a> {
         self.state.inflation(job, sub_batch, gpu_type, None)
     }
 
-    /// Like [`Self::inflation`], on the GPUs of a placement.
+    /// Returns the ratio of [`Self::inflation`] on the GPUs of a placement.
     pub fn inflation_on(&self, job: JobId, sub_batch: u32, gpus: &GpuSet) -> f64 {
         let places = gpus.by_server();
         let gpu_type = self.state.occupancy().type_of(places[0].server);
@@ -275,7 +275,7 @@ impl<'a> ClusterView<'a> {
     }
 
     /// Returns the sharing class of a job. Jobs of one class cause the same slowdown, and are slowed equally by any
-    /// co-runner. It is 0 without a table of slowdown factors.
+    /// co-runner. The class is 0 without a table of slowdown factors.
     pub fn pair_class(&self, job: JobId) -> u32 {
         let table = self.state.config().interference.as_ref();
         table.map_or(0, |table| table.class(job))
@@ -340,7 +340,7 @@ impl<'a> ClusterView<'a> {
         state.rates().of_copy(state.jobs(), job, gpu_type, gpus)
     }
 
-    /// Returns whether the rates of the job were measured, in the throughput table.
+    /// Returns whether the rates of the job are measured, that is, come from the throughput table.
     pub fn has_measured_rates(&self, job: JobId) -> bool {
         let state = self.state;
         state.rates().is_measured(state.jobs(), job)
@@ -362,7 +362,8 @@ impl<'a> ClusterView<'a> {
             .filter(move |id| usable >> id.index() & 1 == 1)
     }
 
-    /// Returns the maximum time without progress that a start or move of the job would cost now, over all places.
+    /// Returns the maximum time without progress that a start or move of the job would cost now, over all possible
+    /// places.
     #[inline]
     pub fn overhead(&self, job: JobId) -> SimSpan {
         self.state.overhead(job)
@@ -426,7 +427,7 @@ impl<'a> ClusterView<'a> {
         self.state.phases_of(job).is_some()
     }
 
-    /// Returns whether the rate of any job of the run changes with its progress, elastic jobs aside.
+    /// Returns whether the rate of any job that is not elastic changes with its progress in this run.
     pub fn has_any_phases(&self) -> bool {
         self.state.rates().phases().is_some()
     }
@@ -532,8 +533,8 @@ impl<'a> ClusterView<'a> {
         self.state.types().best_rate(job)
     }
 
-    /// Returns the isolated time for the remaining work at the best rate, from which the factor on other times is
-    /// computed.
+    /// Returns the isolated time for the remaining work at the best rate. The factor on times at other rates is
+    /// computed from it ([`Estimate::factor`]).
     ///
     /// # Errors
     /// [`PolicyError::NotAllowedToKnow`] for an online policy.
@@ -541,8 +542,8 @@ impl<'a> ClusterView<'a> {
         self.span_at(job, self.best_rate(job))
     }
 
-    /// Time that the remaining work would take at a rate: that of the mean over the phases of a job whose rate
-    /// changes with its progress.
+    /// Returns the time that the remaining work would take at a rate. If the rate of the job changes with its progress,
+    /// the given rate is the mean over its phases.
     ///
     /// # Errors
     /// [`PolicyError::NotAllowedToKnow`] for an online policy.
@@ -552,7 +553,7 @@ impl<'a> ClusterView<'a> {
         Ok(self.state.span_at(job, rate))
     }
 
-    /// The same in seconds, not rounded.
+    /// Returns the time of [`Self::span_at`] in seconds, without rounding.
     ///
     /// # Errors
     /// [`PolicyError::NotAllowedToKnow`] for an online policy.
@@ -588,7 +589,7 @@ impl<'a> ClusterView<'a> {
         self.state.features().is_undisturbed
     }
 
-    /// Returns whether a running job has its isolated, consolidated best rate.
+    /// Returns whether a running job has its best rate: alone and consolidated.
     #[inline]
     pub fn is_at_best_rate(&self, job: JobId) -> bool {
         self.run(job)
@@ -607,7 +608,7 @@ impl<'a> ClusterView<'a> {
 
     /// Returns the isolated service of every job of the trace, in ascending order, without the jobs in `dropped`
     /// (ascending ids). The unit is GPU-nanoseconds, or nanoseconds if `is_time`, and the run's estimates apply. A
-    /// policy may know this distribution without knowing any single job.
+    /// policy may know this distribution even if it may not know the service of any single job.
     pub fn service_distribution(&self, is_time: bool, dropped: &[JobId]) -> Vec<i128> {
         let jobs = self.state.jobs();
         let service = |job: JobId| {

@@ -7,7 +7,7 @@ use crate::state::running::Run;
 use crate::traits::PolicyTraits;
 use gangline_model::{JobId, ServerId, SimSpan, SimTime};
 
-/// A reason for which jobs wait. It is declared next to the policy that returns it, and printed as its sentence.
+/// A reason why jobs wait. A reason is declared next to the policy that returns it, and its sentence is printed.
 ///
 /// In a sentence, `{policy}` is the name of the policy, `{others}` and `{some}` the jobs of the causes, `{until}` the
 /// instants, `{number}` the numbers, `{free}` the free GPUs, `{meanwhile}` the free GPUs in brackets, `{rule}` the
@@ -23,7 +23,7 @@ pub struct Reason {
     /// Sentence for causes that lack the job, instant or number in `sentence`, or that have too few free GPUs. If it is
     /// empty, `sentence` is printed for these causes too.
     pub otherwise: &'static str,
-    /// Unit of the number in its causes.
+    /// Unit of the number in the causes.
     pub number: Counted,
     /// Whether the reason ends when enough GPUs are free.
     pub ends_when_free: bool,
@@ -36,18 +36,18 @@ pub enum Counted {
     Nothing,
     /// GPUs.
     Gpus,
-    /// Number of parts of the other job.
+    /// Parts of the other job.
     Copies,
     /// Percent.
     Percent,
     /// The widest placement, as a [`Tier`](gangline_model::Tier).
     Tier,
-    /// Text of a user's policy, which that policy stores.
+    /// Text that a user's policy gives and stores.
     Words,
 }
 
 impl Counted {
-    /// Returns its name.
+    /// Returns the name of the unit.
     pub fn name(self) -> &'static str {
         match self {
             Self::Nothing => "",
@@ -61,7 +61,7 @@ impl Counted {
 }
 
 impl Reason {
-    /// Creates a reason without a number, which also holds when enough GPUs are free.
+    /// Creates a reason without a number. It also holds when enough GPUs are free.
     pub const fn new(name: &'static str, meaning: &'static str, sentence: &'static str) -> Self {
         Self {
             name,
@@ -73,7 +73,7 @@ impl Reason {
         }
     }
 
-    /// Sets the sentence for causes without these facts.
+    /// Sets the sentence for causes that lack facts.
     #[must_use]
     pub const fn otherwise(self, otherwise: &'static str) -> Self {
         Self { otherwise, ..self }
@@ -143,7 +143,7 @@ impl Cause {
     }
 }
 
-/// The reason for which a watched job waits from an instant on.
+/// The reason why a watched job waits from an instant on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Waited {
     /// Instant from which on the cause holds.
@@ -156,8 +156,7 @@ pub struct Waited {
     pub held: Option<u32>,
 }
 
-/// Reasons for which watched jobs waited: one row per change, and one at the first decision of each wait. Sorted by
-/// time.
+/// Reasons why watched jobs waited, sorted by time: one row per change, and one at the first decision of each wait.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Causes {
     /// Reasons by time.
@@ -176,7 +175,7 @@ pub struct Causes {
 #[derive(Clone, Copy, Debug)]
 struct Watched {
     job: JobId,
-    /// Whether the policy was asked since the wait began, and its last answer.
+    /// Whether the policy has been asked since the wait began.
     is_asked: bool,
     cause: Option<Cause>,
 }
@@ -203,7 +202,7 @@ impl Watch {
         }
     }
 
-    /// Moves the recorded causes out.
+    /// Returns the recorded causes.
     pub(crate) fn into_causes(self, state: &State, traits: &PolicyTraits) -> Causes {
         let fewest = |job| {
             if traits.forks {

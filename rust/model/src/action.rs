@@ -42,10 +42,10 @@ pub enum Verb {
 pub struct Terms {
     /// Samples per GPU and pass. A start that does not set it uses the job's own batch size.
     pub sub_batch: Option<u32>,
-    /// Passes beyond the first, for an elastic job. `sub_batch` is then the number of samples per GPU and pass of any
-    /// batch that its model allows.
+    /// Passes beyond the first, for an elastic job. Together with `sub_batch`, the number of samples per GPU and pass,
+    /// it names any batch that the job's model allows.
     pub accum: Option<u32>,
-    /// Time without progress from now on. A start or move that does not set it costs the run's overhead.
+    /// Overhead: time without progress from now on. The default for a start or move is the overhead of the run.
     pub overhead: Option<SimSpan>,
     /// Number of iterations that the part may do; afterwards it keeps its GPUs without progress. Infinity means no
     /// quota, which is also the default for a start or move.
@@ -131,7 +131,7 @@ impl Action {
         }
     }
 
-    /// Returns whether the part gives up the GPUs that it holds, according to the plan alone.
+    /// Returns whether the action takes the part's present GPUs away: it is a preemption or a move.
     #[inline]
     pub fn releases(&self) -> bool {
         matches!(self.verb, Verb::Preempt | Verb::Move(_))
@@ -170,6 +170,6 @@ impl std::fmt::Display for ActionKind {
 pub struct TimerTag {
     /// Purpose of the timer; 0 to 7, chosen by the policy.
     pub kind: u8,
-    /// The job or other object that it concerns.
+    /// The job or other object that the timer concerns.
     pub id: u32,
 }

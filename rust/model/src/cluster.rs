@@ -11,18 +11,18 @@ pub struct GpuType {
     pub memory_bytes: u64,
     /// Price of one GPU for an hour; 0 if unknown.
     pub price_per_hour: f64,
-    /// Relative speed for traces that know only a duration; 1 is the reference type.
+    /// Relative speed, for traces that record only durations; the reference type has speed 1.
     pub speed: f64,
 }
 
 /// A server: GPUs of one type in one rack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Server {
-    /// GPU type of all its GPUs.
+    /// GPU type of all GPUs of the server.
     pub gpu_type: GpuTypeId,
-    /// Number of its GPUs, 1 to 64.
+    /// Number of GPUs, 1 to 64.
     pub gpus: u32,
-    /// Rack that it belongs to.
+    /// Rack of the server.
     pub rack: RackId,
 }
 
@@ -115,7 +115,7 @@ impl ClusterSpec {
         &self.gpu_types
     }
 
-    /// Servers, in the order of the description.
+    /// Returns the servers, in the order of the description.
     pub fn servers(&self) -> &[Server] {
         &self.servers
     }

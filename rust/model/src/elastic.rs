@@ -1,8 +1,8 @@
 //! Elastic jobs (`docs/concepts/elastic-jobs.md`): the rate of a job on any number of GPUs and at any batch, and the
 //! value of its progress. Goodput is throughput times statistical efficiency.
 //!
-//! Everything that a policy compares is computed before the run, for each class of jobs, GPU count, noise phase, and
-//! for one or several servers. A query during the run is a table lookup.
+//! All values that a policy compares are computed before the run. They depend on the class of jobs, the number of GPUs,
+//! the noise phase, and whether the gang is on one or several servers. A query during the run is a table lookup.
 //!
 //! | symbol | here |
 //! |---|---|
@@ -27,14 +27,15 @@ fn is_sound(fit: &StepFit) -> bool {
 /// Noise of the gradient.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Gradient {
-    /// Squared norm.
+    /// Squared norm of the gradient.
     pub sqr: f64,
-    /// Variance at the initial batch.
+    /// Variance of the gradient at the initial batch.
     pub var: f64,
 }
 
 impl Gradient {
-    /// Returns the progress per sample at a batch of `scale` initial batches, relative to the initial batch, in (0, 1].
+    /// Returns the statistical efficiency at a batch of `scale` times the initial batch, in (0, 1]: the progress per
+    /// sample, relative to that at the initial batch.
     ///
     /// # Examples
     /// ```
@@ -53,12 +54,12 @@ impl Gradient {
     }
 }
 
-/// Gradient noise from a given progress on.
+/// Gradient noise from a given point in the progress of a job.
 #[derive(Clone, Debug, PartialEq)]
 pub struct NoisePhase {
-    /// Share of the work that is done at the start of the phase, in [0, 1); 0 for the first phase.
+    /// Share of the work that is done when the phase starts, in [0, 1); 0 for the first phase.
     pub progress: f64,
-    /// Noise at each of the noise batches of the class, or one for all batches.
+    /// Noise at each noise batch of the class, or a single value for all batches.
     pub gradients: Vec<Gradient>,
 }
 
@@ -67,9 +68,9 @@ pub struct NoisePhase {
 pub struct ElasticClass {
     /// Times of the parts of a step.
     pub fit: StepFit,
-    /// Initial total batch, samples.
+    /// Initial total batch, in samples.
     pub init_batch: u32,
-    /// Largest total batch.
+    /// Largest total batch, in samples.
     pub max_batch: u32,
     /// Minimum number of samples per GPU and pass.
     pub min_pass_batch: u32,
@@ -85,7 +86,7 @@ pub struct ElasticClass {
     pub batch_size: u32,
     /// Whether the GPUs in the trace fit on one server of the cluster.
     pub fits_server: bool,
-    /// Total batches at which noise was measured, ascending; none if it is the same for all.
+    /// Total batches at which noise was measured, ascending; empty if the noise is the same for all batches.
     pub noise_batches: Vec<u32>,
     /// Noise phases in ascending order of progress.
     pub phases: Vec<NoisePhase>,
@@ -102,7 +103,7 @@ pub struct Configuration {
     pub rate: f64,
 }
 
-/// A batch that might be the best one on some GPUs.
+/// A batch that might be the best one on a given number of GPUs.
 #[derive(Clone, Copy)]
 struct Candidate {
     pass_batch: u32,
@@ -112,7 +113,7 @@ struct Candidate {
 }
 
 impl Candidate {
-    /// A batch, with the time of a step by a fit.
+    /// Creates the candidate of a batch, with the time of a step that a fit predicts.
     fn new(fit: &StepFit, (gpus, spans): (u32, bool), (pass_batch, accum): (u32, u32)) -> Self {
         let passes = f64::from(gpus) * f64::from(pass_batch);
         Self {
@@ -204,7 +205,7 @@ impl ElasticClass {
         all.filter(|one| self.is_allowed(one)).collect()
     }
 
-    /// Returns the batch in the trace on a number of GPUs, if it is possible there.
+    /// Returns the total batch in the trace, divided over this number of GPUs, if that is possible.
     fn traced(&self, fit: &StepFit, (gpus, spans): (u32, bool)) -> Option<Candidate> {
         let total = f64::from(self.gpus) * f64::from(self.batch_size);
         let passes = self.passes(gpus, total / f64::from(gpus));
@@ -212,8 +213,8 @@ impl ElasticClass {
         (gpus == self.gpus || self.is_allowed(&one)).then_some(one)
     }
 
-    /// Samples per GPU and pass, and passes beyond the first, of the smallest total batch on this number of GPUs;
-    /// `None` if they are not allowed.
+    /// Returns the samples per GPU and pass, and the passes beyond the first, of the smallest total batch on this
+    /// number of GPUs; `None` if they are not allowed.
     pub fn smallest(&self, gpus: u32) -> Option<(u32, u32)> {
         let least =
             f64::from(self.init_batch).max(f64::from(self.min_pass_batch) * f64::from(gpus));
@@ -223,12 +224,13 @@ impl ElasticClass {
         self.is_allowed(&one).then_some(passes)
     }
 
-    /// The best configuration on any number of GPUs of one or several servers, by these times of a step and this noise.
+    /// Returns the best configuration on a number of GPUs of one or several servers, given the times of a step and the
+    /// noise.
     pub fn best_by(&self, fit: &StepFit, noise: &NoisePhase, on: (u32, bool)) -> Configuration {
         self.best_of(&self.candidates(fit, on), noise)
     }
 
-    /// The configuration with the total batch in the trace, likewise.
+    /// Returns the configuration with the total batch in the trace, given the times of a step and the noise.
     pub fn frozen_by(&self, fit: &StepFit, noise: &NoisePhase, on: (u32, bool)) -> Configuration {
         let traced = self.traced(fit, on);
         traced.map_or_else(Configuration::default, |one| {
@@ -247,7 +249,7 @@ impl ElasticClass {
         best
     }
 
-    /// Noise at a total batch: between those of the two batches next to it.
+    /// Returns the noise at a total batch, interpolated between the two nearest noise batches.
     pub fn gradient(&self, phase: &NoisePhase, samples: f64) -> Gradient {
         if let [all] = phase.gradients[..] {
             return all;
@@ -348,7 +350,7 @@ impl ElasticModel {
         known.then(|| class.configuration(&one, &class.phases[phase]).rate)
     }
 
-    /// Returns the mean rate over all of the work as in the trace: consolidated, at the batch in the trace.
+    /// Returns the mean rate over all of the work, for a consolidated gang with the GPUs and the batch in the trace.
     pub fn mean_rate(&self) -> f64 {
         let class = &self.class;
         let rate = |phase| self.frozen(phase, class.gpus, !class.fits_server).rate;
@@ -514,7 +516,7 @@ mod tests {
         assert_eq!(
             model.rate(0, 1, false, (16, 0)),
             None,
-            "below the least pass"
+            "the batch is below the smallest pass"
         );
         assert!(
             model.best(0, 4, false).rate >= model.rate(0, 4, false, (128, 0)).expect("allowed")

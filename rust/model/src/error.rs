@@ -6,7 +6,7 @@ use thiserror::Error;
 /// An invalid cluster, job table or rate table.
 #[derive(Debug, Clone, PartialEq, Error)]
 pub enum ModelError {
-    /// A time that is not finite or too large.
+    /// A time that is not finite or is too large.
     #[error("time {seconds:?} s is not finite or beyond 4e9 s")]
     Time {
         /// The offending value.

@@ -1,4 +1,4 @@
-//! Cost of smaller batches per pass for each job. It is computed before the run.
+//! Cost, for each job, of smaller batches per pass. The costs are computed before the run.
 
 use crate::{GpuTypeId, JobId, ModelError, StepFit};
 

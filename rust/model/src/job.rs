@@ -12,7 +12,7 @@ pub struct JobColumns {
     pub gpus: Vec<u32>,
     /// Iterations, or seconds on a GPU of speed 1 if only a duration is known; positive.
     pub work: Vec<f64>,
-    /// Iterations per second on a GPU of speed 1; default 1, because the work is then in seconds on such a GPU.
+    /// Iterations per second on a GPU of speed 1; default 1, for work in seconds.
     pub ref_rate: Option<Vec<f64>>,
     /// Row in the rate table; `u32::MAX` means none, so that the speed of the GPU type applies.
     pub rate_class: Option<Vec<u32>>,
@@ -60,7 +60,7 @@ impl Label {
     }
 }
 
-/// Owners of the jobs, in the terms of schedulers.
+/// Owners of the jobs, under the names that batch schedulers use.
 #[derive(Clone, Debug, Default)]
 pub struct Labels {
     /// The user.

@@ -6,15 +6,15 @@ use std::ops::RangeInclusive;
 
 /// Largest number of phases of a job.
 const PHASES_MAX: usize = 1024;
-/// Relative rates of a phase.
+/// Accepted relative rates of a phase.
 const RATES: RangeInclusive<f64> = 1e-6..=1e6;
 
 /// A part of the work of a job with a constant factor on its base rate.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Phase {
-    /// Share of the work that is done at the start of the phase, in [0, 1); 0 for the first phase.
+    /// Share of the work that is done when the phase starts, in [0, 1); 0 for the first phase.
     progress: f64,
-    /// Factor on the base rate. Its harmonic mean over the work is 1.
+    /// Factor on the base rate. The harmonic mean of the factors over the work is 1.
     factor: f64,
 }
 
@@ -49,7 +49,7 @@ impl Phases {
         Some(Self(kept.iter().map(phase).collect()))
     }
 
-    /// Returns the remaining work at the start of a phase; 0 if there is no phase of this number.
+    /// Returns the remaining work at the start of a phase; 0 if there is no phase with this number.
     fn left_at(&self, phase: usize, work: f64) -> f64 {
         let progress = self.0.get(phase).map_or(1.0, |phase| phase.progress);
         work * (1.0 - progress)
@@ -99,7 +99,7 @@ impl Phases {
 /// The jobs of a trace whose rate changes with their progress.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PhaseTable {
-    /// Class of each job; `u32::MAX` = its rate does not change.
+    /// Class of each job; `u32::MAX` means that the rate of the job does not change.
     row: Vec<u32>,
     classes: Vec<Option<Phases>>,
 }

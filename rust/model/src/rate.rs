@@ -1,6 +1,6 @@
 //! The rate of a gang (`docs/concepts/jobs-and-rates.md`): base rate, locality factor, and slowdown by co-runners.
 //!
-//! Each of the three has a table here. Other models can be added without changing the engine.
+//! This module has a table for each of the three. Other models can be added without changing the engine.
 
 use crate::{
     ClusterSpec, ElasticTable, Extent, Gang, GpuTypeId, JobFacts, JobId, ModelError, PhaseTable,
@@ -221,11 +221,11 @@ impl RateTable {
 /// Load of a gang that spans racks on the up-link of each of them.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Load {
-    /// Bytes that it sends through each up-link per iteration, > 0.
+    /// Bytes that the gang sends through each up-link per iteration, > 0.
     pub bytes: f64,
-    /// Seconds of compute per iteration.
+    /// Compute time per iteration, s.
     pub compute_s: f64,
-    /// Bytes/s that it would send alone, > 0.
+    /// Bytes/s that the gang would send alone, > 0.
     pub demand: f64,
 }
 
@@ -242,7 +242,7 @@ impl Load {
 
 /// Locality factor of a placement, in (0, 1]; pure and deterministic.
 pub trait LocalityModel: Send + Sync + std::fmt::Debug {
-    /// Returns the factor on the base rate of a gang on GPUs of a shape.
+    /// Returns the factor on the base rate of a gang that is placed with this shape.
     fn locality(&self, gang: &Gang, shape: Shape) -> f64;
 
     /// Returns the representative shape of a tier, for use where no placement is known.
@@ -252,7 +252,7 @@ pub trait LocalityModel: Send + Sync + std::fmt::Debug {
         Extent { server, rack }.canonical(gpus, tier)
     }
 
-    /// Returns the factor in a tier where no placement is known.
+    /// Returns the factor of a tier, for use where no placement is known.
     fn at_tier(&self, gang: &Gang, tier: Tier) -> f64 {
         self.locality(gang, self.canonical(gang.gpu_type, gang.gpus, tier))
     }
@@ -263,7 +263,8 @@ pub trait LocalityModel: Send + Sync + std::fmt::Debug {
         None
     }
 
-    /// Returns the load that a gang on GPUs of a shape puts on up-links, or `None` if it puts none.
+    /// Returns the load that a gang placed with this shape puts on up-links, or `None` if it sends nothing through
+    /// them.
     fn load(&self, gang: &Gang, shape: Shape) -> Option<Load> {
         let _ = (gang, shape);
         None

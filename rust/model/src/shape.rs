@@ -6,15 +6,15 @@ use smallvec::SmallVec;
 /// Distribution of a gang over servers and racks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Shape {
-    /// Maximum number of GPUs on one of its servers.
+    /// Maximum number of GPUs on one server of the gang.
     pub server_gpus_max: u32,
-    /// Minimum number of GPUs on one of its servers.
+    /// Minimum number of GPUs on one server of the gang.
     pub server_gpus_min: u32,
-    /// Maximum number of servers in one of its racks.
+    /// Maximum number of servers in one rack of the gang.
     pub rack_servers_max: u32,
-    /// Minimum number of servers in one of its racks.
+    /// Minimum number of servers in one rack of the gang.
     pub rack_servers_min: u32,
-    /// Number of its racks.
+    /// Number of racks.
     pub racks: u32,
 }
 
@@ -53,7 +53,7 @@ impl Shape {
         }
     }
 
-    /// Returns the distance between its GPUs.
+    /// Returns the tier of the gang.
     #[inline]
     pub fn tier(self) -> Tier {
         if self.racks > 1 {

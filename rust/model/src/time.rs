@@ -4,7 +4,7 @@
 use crate::ModelError;
 use std::ops::{Add, AddAssign, Sub};
 
-/// Nanoseconds in a second, as the float used by every conversion.
+/// Nanoseconds in a second, as the float that every conversion uses.
 pub const NANOS_PER_SECOND: f64 = 1e9;
 
 /// Largest accepted number of seconds: about 126 years, which is less than half of what i64 nanoseconds hold, so that a

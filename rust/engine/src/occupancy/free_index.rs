@@ -29,7 +29,7 @@ struct Place {
     local: u32,
 }
 
-/// A state of the draft to which it can return; see [`FreeIndex::mark`].
+/// A state to which the draft can return; see [`FreeIndex::mark`].
 #[derive(Clone, Copy, Debug)]
 pub struct Mark(usize);
 
@@ -144,7 +144,7 @@ impl FreeIndex {
         self.pools[place.gpu_type.index()].set_mask(place.local as usize, mask)
     }
 
-    /// Takes GPUs off the draft, except those that are not free or are on a server that is down.
+    /// Removes GPUs from the draft, except those that are not free or are on a server that is down.
     #[inline]
     pub fn take(&mut self, gpus: &GpuSet) {
         for &ServerGpus { server, mask } in gpus.by_server() {
@@ -190,8 +190,8 @@ impl FreeIndex {
         }
     }
 
-    /// Ends a draft. Every server that the draft changed, or that was recorded since, gets the free mask that `free`
-    /// returns; later drafts return to this state.
+    /// Ends a draft. Every server that the draft changed, or that was recorded since its start, gets the free mask that
+    /// `free` returns; later drafts return to this state.
     #[inline]
     pub(super) fn end_draft(&mut self, free: impl Fn(ServerId) -> u64) {
         let mut changes = std::mem::take(&mut self.changes);

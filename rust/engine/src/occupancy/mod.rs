@@ -1,9 +1,9 @@
 //! The only owner of the assignment of jobs to GPUs and of the free GPUs. Its fields are private.
 //!
-//! Four methods change it: [`Occupancy::take`], [`Occupancy::give`], [`Occupancy::fail`] and [`Occupancy::repair`]; all
-//! other methods only read. It knows jobs only by number, without rates, times or policies. It contains the free-GPU
-//! index. A policy plans on the index, so it is lent for a decision ([`Occupancy::lend`]). When it is returned, the
-//! changed entries are restored.
+//! Four methods change the assignment: [`Occupancy::take`], [`Occupancy::give`], [`Occupancy::fail`] and
+//! [`Occupancy::repair`]; all other methods only read. This module knows the numbers of jobs, but no rates, times or
+//! policies. The occupancy contains the free-GPU index. A policy plans on the index, so the index is lent for a
+//! decision ([`Occupancy::lend`]). When the index is returned, the changed entries are restored.
 
 mod free_index;
 mod sharing;
@@ -27,7 +27,7 @@ struct ServerState {
     free: u64,
     /// Mask of all slots.
     full: u64,
-    /// Number of its first GPU; GPUs are numbered over the whole cluster.
+    /// Number of the first GPU of the server; GPUs are numbered over the whole cluster.
     gpu_base: u32,
     gpu_type: GpuTypeId,
     is_up: bool,
@@ -70,7 +70,7 @@ impl Occupancy {
         }
     }
 
-    /// Puts a job on GPUs, with `bytes` of memory on each. The checked plan guarantees that they have room.
+    /// Puts a job on GPUs, with `bytes` of memory on each. The checked plan guarantees that the GPUs have room.
     #[inline]
     pub(crate) fn take(&mut self, job: JobId, gpus: &GpuSet, bytes: u64) {
         for &ServerGpus { server: id, mask } in gpus.by_server() {
@@ -115,7 +115,7 @@ impl Occupancy {
         }
     }
 
-    /// Takes a server down, after its residents have left.
+    /// Marks a server as down, after its residents have left.
     pub(crate) fn fail(&mut self, id: ServerId) {
         self.update_index();
         let server = &mut self.servers[id.index()];
@@ -166,7 +166,10 @@ impl Occupancy {
     /// Adds a resident to GPUs; the GPUs in `free` had none before.
     #[inline(never)]
     fn join(&mut self, job: JobId, place: Place, free: u64, bytes: u64) {
-        let sharing = self.sharing.as_mut().expect("only shared runs come here");
+        let sharing = self
+            .sharing
+            .as_mut()
+            .expect("only runs with shared GPUs call this");
         sharing.join(place, free, bytes);
         for slot in slots(place.mask) {
             let pair = &mut self.residents[(place.base + slot) as usize];
@@ -178,7 +181,10 @@ impl Occupancy {
     /// Removes a resident. Returns the slots that are empty now.
     #[inline(never)]
     fn leave(&mut self, job: JobId, place: Place, bytes: u64) -> u64 {
-        let sharing = self.sharing.as_mut().expect("only shared runs come here");
+        let sharing = self
+            .sharing
+            .as_mut()
+            .expect("only runs with shared GPUs call this");
         let emptied = place.mask & !sharing.co_located(place.server);
         sharing.leave(place, emptied, bytes);
         for slot in slots(place.mask) {
@@ -193,7 +199,7 @@ impl Occupancy {
 
     /// Lends the up-to-date index for a decision. The state must not change before the index is returned.
     #[inline]
-    #[expect(clippy::unnecessary_box_returns, reason = "lent by its pointer")]
+    #[expect(clippy::unnecessary_box_returns, reason = "the box itself is lent")]
     pub(crate) fn lend(&mut self) -> Box<FreeIndex> {
         self.update_index();
         self.index.take().expect("one decision at a time")
@@ -355,7 +361,7 @@ impl Occupancy {
         self.busy_servers
     }
 
-    /// Compares all counts with a recount. `held` lists the GPUs of each job, and its bytes on each GPU.
+    /// Compares all counts with a recount. `held` lists the GPUs of each job, and the bytes that it holds on each.
     ///
     /// # Panics
     /// If a count is wrong; the message names it.

@@ -1,4 +1,4 @@
-//! Data about each GPU in runs where several jobs may share it: whether several jobs share it, and the memory that they
+//! Data about each GPU in runs where GPUs may be shared: whether several jobs share the GPU, and the memory that they
 //! hold.
 
 use crate::structures::bits::slots;
@@ -14,8 +14,8 @@ pub(super) struct Sharing {
     used: Vec<u64>,
     /// Memory of a GPU, by type.
     capacity: Vec<u64>,
-    /// For each type, the number of GPUs with exactly one resident, by free memory. There are few amounts, one per kind
-    /// of job.
+    /// For each type, the number of GPUs with exactly one resident, by free memory. There are few different amounts,
+    /// one per kind of job.
     half_full: Vec<BTreeMap<u64, u32>>,
 }
 

@@ -1,5 +1,5 @@
-//! Elastic jobs (`docs/concepts/elastic-jobs.md`): rates on any number of GPUs, and noise phases. Only runs with such
-//! jobs use this module.
+//! Elastic jobs (`docs/concepts/elastic-jobs.md`): rates on any number of GPUs, and noise phases. Only runs with
+//! elastic jobs use this module.
 
 use crate::state::State;
 use crate::state::running::NewPart;
@@ -21,8 +21,8 @@ impl State {
         })
     }
 
-    /// Returns whether an action may give a job a number of GPUs other than its gang size. If it names no batch, the
-    /// job's own batch must be possible.
+    /// Returns whether an action may give a job a number of GPUs other than its gang size. If the action names no
+    /// batch, the job's own batch must be possible.
     #[cold]
     pub(crate) fn may_take(&self, action: &Action, gpus: &GpuSet) -> bool {
         let (count, spans) = (gpus.gpus(), gpus.by_server().len() > 1);
@@ -110,7 +110,7 @@ impl State {
         let Some(model) = self.elastic_model(job) else {
             return 0;
         };
-        // Work is settled at each phase change, so the phase is constant in between.
+        // Work is settled at each change of phase, so the phase is constant between two settlements.
         let left = match self.run(job) {
             Some(run) => run.left,
             None => self.lives.get(job).map_or(0.0, |state| state.remaining),
@@ -118,8 +118,8 @@ impl State {
         model.phase(self.jobs.work(job), left)
     }
 
-    /// Returns the memory per GPU of an elastic job with passes of this many samples, which may be more than in the
-    /// trace.
+    /// Returns the memory per GPU of an elastic job with passes of this many samples, which may be larger than the
+    /// batch in the trace.
     pub(crate) fn pass_bytes(&self, job: JobId, pass_batch: u32) -> u64 {
         let full = self.jobs.memory_bytes(job);
         let batch = self.jobs.batch_size(job);

@@ -23,8 +23,8 @@ pub enum Phase {
 /// Value of the first start of a job that has not started.
 pub(crate) const NOT_YET: SimTime = SimTime(i64::MIN);
 
-/// The data that every event of a job needs, in one cache line. It is created at the arrival of the job, so that a run
-/// does not touch the memory of future jobs.
+/// The data that every event of a job needs, in one cache line. The state of a job is created when the job arrives, so
+/// that a run does not touch the memory of future jobs.
 #[derive(Clone, Debug)]
 #[repr(align(64))]
 pub(crate) struct JobState {
@@ -43,8 +43,8 @@ pub(crate) struct JobState {
     pub(crate) preemptions: u32,
 }
 
-/// Integral of the number of active jobs over time, ns. It is below 2^95, because there are fewer than 2^32 jobs for
-/// less than 2^63 ns. It is stored as three words, because an i128 would take 16 bytes with an alignment of 16.
+/// Integral of the number of active jobs over time, ns. The value is below 2^95, because there are fewer than 2^32 jobs
+/// for less than 2^63 ns. Three words store it, because an i128 would take 16 bytes with an alignment of 16.
 #[derive(Clone, Copy, Debug)]
 struct ActiveTime([u32; 3]);
 
@@ -120,13 +120,15 @@ pub(crate) struct Jobs {
     waiting: BitSet,
     running: BitSet,
     demand: Demand,
-    /// The first job that arrived at the present instant; demand counts it at the end of the instant.
+    /// The first job that arrived at the present instant. Jobs from this one on are counted as demand at the end of the
+    /// instant.
     newest: usize,
-    /// Number of times each job lost all its GPUs before it was done, without moves; empty until the first loss.
+    /// Number of times that each job lost all its GPUs before it was done, not counting moves; empty until the first
+    /// loss.
     losses: Vec<u32>,
     /// Jobs that are left out of the run, ascending.
     dropped: Vec<Infeasible>,
-    /// Number of these jobs whose arrival has passed.
+    /// Number of dropped jobs whose arrival has passed.
     dropped_seen: usize,
     count: usize,
     done: usize,
@@ -137,12 +139,12 @@ pub(crate) struct Jobs {
 pub(crate) struct Gang<'a> {
     pub(crate) gpus: u32,
     pub(crate) usable: u64,
-    /// Its minimum size by GPU type, where the size of copies differs from that of the gang.
+    /// Minimum size of a copy by GPU type, where copies differ in size from the gang.
     pub(crate) least: Option<&'a [u32]>,
 }
 
 impl Gang<'_> {
-    /// Returns the minimum number of GPUs of a usable type on which it could start.
+    /// Returns the minimum number of GPUs of a usable type on which the gang could start.
     #[inline]
     fn on(&self, gpu_type: u32) -> u32 {
         self.least
@@ -174,9 +176,9 @@ impl Jobs {
         self.newest = self.states.len();
     }
 
-    /// Ends the instant. Jobs that arrived in it and still wait count as demand. Those that started at once were never
-    /// counted.
-    #[expect(clippy::inline_always, reason = "a part of the loop, once per instant")]
+    /// Ends the instant. Jobs that arrived at this instant and still wait are counted as demand. Jobs that started at
+    /// once were never counted.
+    #[expect(clippy::inline_always, reason = "runs once per instant, in the loop")]
     #[inline(always)]
     pub(crate) fn end_instant<'g>(&mut self, gang: impl Fn(JobId) -> Gang<'g>) {
         for at in self.newest..self.states.len() {
@@ -196,7 +198,7 @@ impl Jobs {
         self.skip_dropped();
     }
 
-    /// Skips the next jobs to arrive that were left out of the run.
+    /// Skips the next jobs to arrive if they were left out of the run.
     #[inline]
     fn skip_dropped(&mut self) {
         while let Some(entry) = self.dropped.get(self.dropped_seen)
@@ -374,8 +376,8 @@ impl Jobs {
         prefetch_index(&self.states, job.index());
     }
 
-    /// Moves everything out for the results: the states of all jobs, and the jobs left out. A job that has not arrived
-    /// looks like one that has just arrived.
+    /// Returns the states of all jobs, and the jobs left out, for the results. A job that has not arrived looks like
+    /// one that has just arrived.
     pub(crate) fn take(&mut self) -> (Vec<JobState>, Vec<Infeasible>) {
         let mut states = std::mem::take(&mut self.states);
         states.resize(self.count, JobState::arrived(0.0, 0));

@@ -38,7 +38,7 @@ impl Motion {
 
     // These methods settle work and close segments.
 
-    /// Updates the remaining work to the present instant.
+    /// Updates the remaining work of a running job to the present instant.
     #[inline]
     fn settle(&mut self, record: usize) {
         let state = &mut self.state;
@@ -99,7 +99,7 @@ impl Motion {
         part.rate = 0.0;
     }
 
-    /// Notifies the accounts whether a part has a co-runner from now on.
+    /// Tells the accounts whether a part has a co-runner from now on.
     #[inline]
     fn note_sharing(&mut self, record: usize, at: usize, is_shared: bool) {
         let run = &mut self.state.runs[record];
@@ -110,8 +110,8 @@ impl Motion {
 
     // These methods handle the events of a run.
 
-    /// Handles the event of a run. Returns `true` if its work is done; otherwise an overhead has ended or a quota is
-    /// used up, and the run continues.
+    /// Handles the event of a run. Returns `true` if the work of the job is done; otherwise an overhead has ended or a
+    /// quota is used up, and the run continues.
     #[inline]
     pub(crate) fn step(&mut self, record: usize) -> bool {
         if self.state.runs[record].ends_next() {
@@ -142,7 +142,7 @@ impl Motion {
             self.cross_knot(record);
             return;
         }
-        // The remaining work is exact, because no time is converted back.
+        // The remaining work is exact, because it is not computed from a time.
         let left = run.left - run.parts[0].quota;
         self.settle(record);
         self.pause(record, 0);
@@ -156,7 +156,7 @@ impl Motion {
     #[cold]
     fn cross_knot(&mut self, record: usize) {
         let run = &self.state.runs[record];
-        // The remaining work is exact, because no time is converted back.
+        // The remaining work is exact, because it is not computed from a time.
         let (knot, quota) = (run.knot, run.parts[0].quota - (run.left - run.knot));
         self.settle(record);
         self.close_segment(record, 0, EndReason::Retimed);
@@ -197,7 +197,7 @@ impl Motion {
         }
     }
 
-    /// Like [`Self::schedule`], for a run whose event may be in the queue.
+    /// Does what [`Self::schedule`] does for a run whose event may be in the queue.
     #[inline]
     fn reschedule(&mut self, record: usize) {
         let run = &mut self.state.runs[record];
@@ -290,7 +290,7 @@ impl Motion {
         }
     }
 
-    /// Adds a gang that spans racks to their up-links. Returns whether it sends through them.
+    /// Adds a gang that spans racks to their up-links. Returns whether the gang sends through up-links.
     #[cold]
     #[inline(never)]
     fn send(&mut self, record: usize) -> bool {
@@ -338,7 +338,8 @@ impl Motion {
         }
     }
 
-    /// Ends a job that is done: takes the GPUs from all its parts, by server, and logs each.
+    /// Ends a job that is done. The GPUs are taken from all its parts, in order of server, and the end of each part is
+    /// logged.
     #[inline]
     pub(crate) fn end_run(&mut self, record: usize) -> JobId {
         let Run { job, ref parts, .. } = self.state.runs[record];
@@ -360,7 +361,7 @@ impl Motion {
         job
     }
 
-    /// Drops the quotas that are used up exactly at the end of the job, so that it does not pause.
+    /// Drops the quotas that are used up exactly at the end of the job, so that the job does not pause.
     #[cold]
     fn drop_quotas(&mut self, record: usize) {
         for part in &mut self.state.runs[record].parts {
@@ -464,7 +465,7 @@ impl Motion {
         }
     }
 
-    /// Removes one of several parts from a run, after it has left its GPUs.
+    /// Removes one of several parts from a run, after the part has left its GPUs.
     #[cold]
     fn drop_one_of(&mut self, record: usize, at: usize, reason: EndReason) {
         let falls_back = self.falls_back(reason);
@@ -537,8 +538,8 @@ impl Motion {
         self.reschedule(record);
     }
 
-    /// Updates the up-links and re-times all touched jobs, in job-index order; once per instant. These jobs are added
-    /// to `retimed`.
+    /// Updates the up-links, re-times all touched jobs in order of job index, and adds them to `retimed`. This happens
+    /// once per instant.
     pub(crate) fn retime_touched(&mut self, retimed: &mut Vec<JobId>) {
         let first = retimed.len();
         if let Some(uplinks) = &mut self.state.uplinks {
@@ -639,7 +640,7 @@ impl Motion {
     fn touch_residents(&mut self, gpus: &GpuSet) {
         for one in gpus.by_server() {
             let held = self.state.occupancy.held_mask(one.server, one.mask);
-            // The GPUs of a gang mostly have the same residents.
+            // Usually all GPUs of a gang have the same residents.
             let mut last = [NO_JOB; 2];
             let base = self.state.occupancy.gpu(one.server, 0);
             for slot in slots(held) {

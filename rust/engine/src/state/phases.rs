@@ -1,5 +1,5 @@
 //! Jobs whose rate changes with their progress (`docs/concepts/jobs-and-rates.md`): their present phase, and the time
-//! that their remaining work takes over all phases to come. Only runs with such jobs use this module.
+//! that their remaining work takes over all phases to come. Only runs that have jobs of this kind use this module.
 
 use crate::state::State;
 use crate::state::running::Run;
@@ -12,7 +12,8 @@ impl State {
         self.phases.as_ref()?.get(job)
     }
 
-    /// Returns the present phase. The phase of a running job lasts until its next knot, even if rounding puts its work beyond it.
+    /// Returns the present phase. The phase of a running job lasts until its next knot, even if rounding already puts
+    /// its remaining work past the knot.
     fn present(&self, job: JobId, phases: &Phases) -> usize {
         let work = self.jobs.work(job);
         match self.run(job) {
@@ -39,7 +40,7 @@ impl State {
         self.phase_factor(job).map_or(base, |factor| base * factor)
     }
 
-    /// Returns the time that the remaining work takes at this mean rate.
+    /// Returns the time that the remaining work of a job takes at this mean rate.
     pub(crate) fn span_at(&self, job: JobId, rate: f64) -> SimSpan {
         let left = self.remaining_work(job);
         let Some(phases) = self.phases_of(job) else {
@@ -50,7 +51,7 @@ impl State {
         SimSpan(spans.fold(0, |sum: i64, span| sum.saturating_add(span.0)))
     }
 
-    /// Returns the seconds, not rounded, that the remaining work takes at this mean rate.
+    /// Returns the time, in seconds without rounding, that the remaining work takes at this mean rate.
     pub(crate) fn seconds_at(&self, job: JobId, rate: f64) -> f64 {
         let left = self.remaining_work(job);
         let Some(phases) = self.phases_of(job) else {

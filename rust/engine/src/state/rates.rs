@@ -29,8 +29,8 @@ impl State {
         types.any(|other| Some(other) != first)
     }
 
-    /// Returns the base rate of the gang on a set: that of its type, or gpus x the slowest per-GPU rate over mixed
-    /// types.
+    /// Returns the base rate of the gang on a set of GPUs. Over mixed types it is the number of GPUs times the slowest
+    /// rate per GPU.
     #[inline]
     pub(crate) fn base_on(&self, job: JobId, gpus: &GpuSet) -> f64 {
         let base = |id: GpuTypeId| self.rates.base(&self.jobs, job, id);
@@ -46,7 +46,7 @@ impl State {
         gang * each.fold(f64::INFINITY, f64::min)
     }
 
-    /// Returns the locality factor of the gang on a set; over mixed types, that of the worst type.
+    /// Returns the locality factor of the gang on a set of GPUs; over mixed types, the factor of the worst type.
     #[inline]
     pub(crate) fn locality_on(&self, job: JobId, gpus: &GpuSet) -> f64 {
         match &self.config.locality {
@@ -71,8 +71,8 @@ impl State {
         on(self.occupancy.type_of(gpus.by_server()[0].server))
     }
 
-    /// Returns the type of a set with the smallest locality factor, or the first of several such types. It determines
-    /// the rate of the gang.
+    /// Returns the type in a set of GPUs that has the smallest locality factor (the first on a tie). This type
+    /// determines the rate of the gang.
     pub(crate) fn slowest_type(&self, job: JobId, gpus: &GpuSet) -> GpuTypeId {
         let first = self.occupancy.type_of(gpus.by_server()[0].server);
         let (Some(model), true) = (&self.config.locality, self.is_mixed(gpus)) else {
@@ -116,7 +116,7 @@ impl State {
         let mut is_shared = false;
         for one in gpus.by_server() {
             let gpu_type = self.occupancy.type_of(one.server);
-            // The GPUs of a gang mostly have the same residents.
+            // Usually all GPUs of a gang have the same residents.
             let (mut last, mut xi) = ([NO_JOB; 2], 1.0_f64);
             let base = self.occupancy.gpu(one.server, 0);
             for slot in slots(one.mask) {
@@ -132,7 +132,7 @@ impl State {
                         if self.is_harmless(other, one.server) {
                             continue;
                         }
-                        // A plan with a pair that may not share was refused.
+                        // A plan that pairs jobs that may not share has already been refused.
                         let pair_xi = self.pair_xi(job, other, gpu_type);
                         xi = xi.max(pair_xi.unwrap_or(f64::INFINITY));
                     }
@@ -147,7 +147,7 @@ impl State {
         }
     }
 
-    /// Returns whether a job cannot slow its co-runners down on a server yet.
+    /// Returns whether a job does not yet slow its co-runners on a server down.
     #[inline]
     fn is_harmless(&self, job: JobId, server: ServerId) -> bool {
         let begins = |run: &Run| run.resident_on(server).progress_start > self.now;
@@ -218,7 +218,7 @@ impl State {
         }
     }
 
-    /// Returns the memory of a part on each of its GPUs, where GPUs are shared.
+    /// Returns the memory of a part on each of its GPUs, in runs that share GPUs.
     #[inline]
     pub(crate) fn bytes_of(&self, job: JobId, sub_batch: u32) -> u64 {
         if self.features.shares {
@@ -272,7 +272,7 @@ impl State {
         }
     }
 
-    /// Returns the factor on the iteration time of a part on these GPUs because of a sub-batch.
+    /// Returns the factor by which a sub-batch stretches the iteration time of a part on these GPUs.
     #[inline]
     fn inflation_of(&self, job: JobId, gpus: &GpuSet, batch: (u32, Option<u32>)) -> f64 {
         let (sub_batch, accum) = batch;
@@ -312,7 +312,7 @@ impl State {
         }
     }
 
-    /// Rate of a part at a base rate, locality factor and slowdown.
+    /// Returns the rate of a part, given its base rate, locality factor and slowdown factor.
     #[inline]
     pub(super) fn rate_of(&self, part: &Part, base: f64, locality: f64, slow: f64) -> f64 {
         let rate = (base * locality) / slow;

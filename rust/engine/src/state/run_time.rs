@@ -1,4 +1,4 @@
-//! Costs of starts, stops and checkpoints by kind of job, and paces that policies do not know
+//! Costs of starts, stops and checkpoints by kind of job, and deviations from the rates that policies know
 //! (`docs/concepts/run-time.md`). Only runs with a table of run time use this module.
 
 use crate::error::EngineError;
@@ -11,7 +11,7 @@ use gangline_model::{GpuSet, GpuTypeId, JobId, SimSpan};
 impl State {
     fn run_time(&self) -> &RunTime {
         let table = self.config.run_time.as_ref();
-        table.expect("only runs with a table come here")
+        table.expect("only runs with a table of run time call this")
     }
 
     /// Returns the GPU types of a set, as a mask.
@@ -20,7 +20,7 @@ impl State {
         self.types_on(gpus).fold(0, bit)
     }
 
-    /// Returns the cost of a gang with this number of GPUs: the largest over some types.
+    /// Returns the cost of a gang with this number of GPUs: the largest cost over the given types.
     fn cost(&self, what: Cost, job: JobId, gpus: u32, types: u64) -> SimSpan {
         let (table, model) = (self.run_time(), self.jobs.model(job));
         let of_run = match what {
@@ -34,7 +34,8 @@ impl State {
         costs.max().unwrap_or(SimSpan::ZERO)
     }
 
-    /// Returns the time without progress of the next start or move of a job, to this number of GPUs of some types.
+    /// Returns the time without progress that the next start or move of a job costs, on this number of GPUs of the
+    /// given types.
     #[cold]
     pub(super) fn start_cost(&self, job: JobId, gpus: u32, types: u64) -> SimSpan {
         if self.first_start(job).is_none() {
@@ -64,7 +65,8 @@ impl State {
         longest(Cost::Restart) + stop
     }
 
-    /// Records the time that a stop adds to the next start. It is zero after a failure, which is not an orderly stop.
+    /// Records the time that a stop adds to the next start. The time is zero after a failure, which is not an orderly
+    /// stop.
     #[cold]
     pub(super) fn note_stop(&mut self, record: usize, at: usize, is_failure: bool) {
         let run = &self.runs[record];

@@ -1,10 +1,10 @@
 //! The records of running jobs, and the progress of their work between two changes
 //! (`docs/concepts/jobs-and-rates.md`, `overhead-and-failures.md`).
 //!
-//! Work is one number per job. It is *settled* when a property of the job changes. Then it decreases linearly up to
-//! the next event of the job: its completion, or the end of a part's overhead or quota. A running job holds *parts*:
-//! usually one, which needs no allocation, or several if the policy forks jobs (`docs/concepts/parts.md`). The work
-//! belongs to the job, and the placement to the part.
+//! Work is one number per job. It is *settled* (updated to the present instant) when a property of the job changes.
+//! From then on the work decreases linearly up to the next event of the job: its completion, or the end of a part's
+//! overhead or quota. A running job holds *parts*: usually one, which needs no allocation, or several if the policy
+//! forks jobs (`docs/concepts/parts.md`). The work belongs to the job, and the placement to the part.
 
 use gangline_model::{
     GpuSet, GpuTypeId, JobId, MAX_SECONDS, SPAN_MAX, ServerId, SimSpan, SimTime, Tier, span_of_work,
@@ -20,7 +20,7 @@ pub(crate) type Parts = SmallVec<[Part; 1]>;
 /// One placement of a running job: a whole gang.
 #[derive(Clone, Debug)]
 pub struct Part {
-    /// Its GPUs.
+    /// GPUs of the part.
     pub gpus: GpuSet,
     /// Start of the present segment; place, rate and terms are constant since then.
     pub segment_start: SimTime,
@@ -32,23 +32,23 @@ pub struct Part {
     pub(crate) base: f64,
     /// Locality factor.
     pub locality: f64,
-    /// Slowdown factor of its co-runners.
+    /// Slowdown factor that the co-runners of the part cause.
     pub xi: f64,
-    /// Iteration time at its sub-batch over that at full batch.
+    /// Iteration time at the sub-batch of the part over that at full batch.
     pub inflation: f64,
-    /// Iterations left in its quota at the last settlement; infinite without a quota.
+    /// Iterations left in the part's quota at the last settlement; infinite without a quota.
     pub(crate) quota: f64,
-    /// Work that a failure of its server would lose; recorded only under policies that fork jobs.
+    /// Work that would be lost if the part's server failed; recorded only under policies that fork jobs.
     pub(crate) at_risk: AtRisk,
     /// Number of the part.
     pub number: u16,
-    /// GPU type of its first server.
+    /// GPU type of the first server.
     pub gpu_type: GpuTypeId,
     /// Samples per GPU and pass; 0 means the job's own batch size.
     pub sub_batch: u32,
     /// Passes beyond the first, where a plan named the batch of an elastic job.
     pub accum: Option<u32>,
-    /// Tier of its placement.
+    /// Tier of the placement.
     pub tier: Tier,
     /// Details that only some runs need.
     pub(crate) details: Option<Box<PartDetails>>,
@@ -58,8 +58,8 @@ pub struct Part {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct AtRisk {
     pub(crate) work: f64,
-    /// Remaining work of the job at the safe point, if no other part has done or lost work since. Then the remaining
-    /// work after a loss is exact.
+    /// Remaining work of the job at the safe point, if no other part has done or lost work since. With this value, the
+    /// remaining work after a loss is exact.
     pub(crate) left: Option<f64>,
 }
 
@@ -78,9 +78,9 @@ impl AtRisk {
 /// run time.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct PartDetails {
-    /// Instant up to which its time with a co-runner is counted; `NEVER` while it has none.
+    /// Instant up to which the part's time with a co-runner is counted; `NEVER` while there is no co-runner.
     pub(crate) shared_since: SimTime,
-    /// Whether it started at this instant. Its co-runners are known only after all starts.
+    /// Whether the part started at this instant. The co-runners are known only after all starts.
     pub(crate) is_new: bool,
     /// Sub-batch when the segment opened.
     pub(crate) segment_sub_batch: u32,
@@ -88,18 +88,18 @@ pub(crate) struct PartDetails {
     pub(crate) co_runners: Vec<u32>,
     /// Deviation from the rate that policies know.
     pub(crate) untold: Untold,
-    /// Time with progress since its last safe point; kept only in runs with a table of run time.
+    /// Time with progress since the last safe point; recorded only in runs with a table of run time.
     pub(crate) at_risk_ns: i64,
 }
 
 /// Deviation of a part from the rate that policies know. It is constant until the part moves.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Untold {
-    /// Ratio of the actual to the stated time.
+    /// Ratio of the actual time to the time that policies expect.
     pub(crate) pace: f64,
-    /// Share of its time with progress that checkpoints leave to its work.
+    /// Share of the time with progress in which the part works, which is the time outside checkpoints.
     pub(crate) works: f64,
-    /// Share of its time with progress that checkpoints take.
+    /// Share of the time with progress that checkpoints take.
     pub(crate) saves: f64,
 }
 
@@ -115,7 +115,7 @@ impl Default for Untold {
 }
 
 impl Untold {
-    /// Returns the rate of a part from the one that policies know.
+    /// Returns the actual rate of a part, given the rate that policies know.
     #[inline]
     pub(crate) fn rate(self, told: f64) -> f64 {
         told * self.works / self.pace
@@ -126,7 +126,7 @@ impl Untold {
 #[derive(Debug)]
 pub(crate) struct NewPart<'a> {
     pub(crate) number: u16,
-    /// The part takes these GPUs, and leaves the GPUs of the reused record here.
+    /// GPUs of the part. They are swapped with those of the reused record.
     pub(crate) gpus: &'a mut GpuSet,
     /// Sub-batch; 0 means the full batch.
     pub(crate) sub_batch: u32,
@@ -157,22 +157,22 @@ pub(crate) struct Speed {
     pub(crate) xi: f64,
     pub(crate) inflation: f64,
     pub(crate) rate: f64,
-    /// Whether it may have a co-runner.
+    /// Whether the part may have a co-runner.
     pub(crate) is_shared: bool,
 }
 
 /// Kind of the next event of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum NextStep {
-    /// Its work is done.
+    /// The work of the job is done.
     Done,
     /// An overhead is over, or a quota is used up.
     Change,
 }
 
-/// No run continues after this instant. It is at about 285 years, just before nanoseconds would overflow.
+/// No run continues after this instant, which is at about 285 years, just before nanoseconds would overflow.
 pub(crate) const HORIZON: SimTime = SimTime(9_000_000_000_000_000_000);
-/// Completion time of a job that would finish after the horizon. It is later than every possible event.
+/// Completion time of a job that would finish after the horizon. This instant is later than every possible event.
 const BEYOND: SimTime = SimTime(HORIZON.0 + 1);
 
 /// Returns the end of work that begins at an instant; [`BEYOND`] if it would be after the horizon.
@@ -223,7 +223,7 @@ impl Part {
         }
     }
 
-    /// Updates the time with progress that a failure would lose. It must be called before the work is settled.
+    /// Updates the time with progress that a failure would lose. The caller must do this before the work is settled.
     #[cold]
     pub(crate) fn settle_risk(
         &mut self,
@@ -242,7 +242,8 @@ impl Part {
         }
     }
 
-    /// Returns the instant at which its quota is used up if it makes progress from `from` on; `NEVER` without a quota.
+    /// Returns the instant at which the quota is used up if the part makes progress from `from` on; `NEVER` without a
+    /// quota.
     #[inline]
     fn quota_end(&self, from: SimTime) -> SimTime {
         if self.quota.is_finite() {
@@ -252,7 +253,8 @@ impl Part {
         }
     }
 
-    /// Returns the last checkpoint that it has taken since an instant, at a multiple of the checkpoint interval.
+    /// Returns the last checkpoint that the part has taken since an instant. Checkpoints are at multiples of the
+    /// checkpoint interval.
     #[inline]
     fn last_checkpoint(
         &self,
@@ -279,23 +281,23 @@ impl Part {
         self.progress(self.segment_start, now)
     }
 
-    /// Returns whether it will stop, or has stopped, at a quota.
+    /// Returns whether the part will stop, or has stopped, at a quota.
     pub fn has_quota(&self) -> bool {
         self.quota < f64::INFINITY
     }
 
-    /// Returns whether it has used up its quota.
+    /// Returns whether the part has used up its quota.
     #[inline]
     pub fn is_paused(&self) -> bool {
         self.quota <= 0.0
     }
 
-    /// Returns its locality factor in units of 10^-12, rounded to the nearest. It is exact for decimal fractions.
+    /// Returns the locality factor in units of 10^-12, rounded to the nearest, so decimal fractions are exact.
     pub(crate) fn kept(&self) -> i128 {
         (self.locality * 1e12).round() as i128
     }
 
-    /// Returns the share of its base rate that it achieves, including co-runners.
+    /// Returns the share of its base rate that the part achieves with its co-runners.
     pub(crate) fn useful(&self) -> f64 {
         self.locality / (self.inflation * self.xi)
     }
@@ -309,11 +311,11 @@ pub struct Run {
     /// The job.
     pub job: JobId,
     pub(crate) generation: u32,
-    /// Sum of the rates of its parts, iterations per second.
+    /// Sum of the rates of the parts, iterations per second.
     pub rate: f64,
-    /// Time at which it will be done, or at which its rate will change without an external event.
+    /// Instant at which the job will be done, or at which its rate will change without an external event.
     pub finish: SimTime,
-    /// Instant of its last start or move.
+    /// Instant of the job's last start or move.
     pub started: SimTime,
     /// Instant of the last settlement, at which `left` was computed.
     pub(crate) since: SimTime,
@@ -381,7 +383,7 @@ impl Run {
         }
     }
 
-    /// Returns its parts, by server.
+    /// Returns the parts of the job, by server.
     #[inline]
     pub fn parts(&self) -> &[Part] {
         &self.parts
@@ -411,14 +413,14 @@ impl Run {
         self.only().gpu_type
     }
 
-    /// Returns whether its next event is in the queue, even if it is beyond the end of time. There is none before the
-    /// run has a rate, and none while all its parts are paused.
+    /// Returns whether the next event of the run is in the queue, even if that event is beyond the end of time. A run
+    /// has no event before it has a rate, nor while all its parts are paused.
     #[inline]
     pub(crate) fn has_event(&self) -> bool {
         self.rate > 0.0
     }
 
-    /// Returns whether it holds several parts.
+    /// Returns whether the job holds several parts.
     #[inline]
     pub(crate) fn is_forked(&self) -> bool {
         self.parts.len() > 1
@@ -430,8 +432,8 @@ impl Run {
         self.parts.iter().position(|part| part.number == number)
     }
 
-    /// Returns the earliest start of progress of a part that is not paused, but not before `from`; The rate applies
-    /// from then on. The result is `NEVER` if all parts are paused.
+    /// Returns the instant from which the rate applies: the earliest start of progress of a part that is not paused,
+    /// but not before `from`. It is `NEVER` if all parts are paused.
     #[inline]
     pub(crate) fn progress_from(&self, from: SimTime) -> SimTime {
         let open = self.parts.iter().filter(|part| !part.is_paused());
@@ -439,7 +441,7 @@ impl Run {
         first.map_or(SimTime::NEVER, |first| first.max(from))
     }
 
-    /// Returns the part on a server of which the job is a resident.
+    /// Returns the part on a server where the job is a resident.
     #[inline]
     pub(crate) fn resident_on(&self, server: ServerId) -> &Part {
         match &self.parts[..] {
@@ -549,7 +551,7 @@ impl Run {
     }
 
     /// Returns the total rate of all parts, and the instant of the next event of the run, whose work is settled.
-    /// `starts_quietly` says that the end of an overhead is an event.
+    /// `starts_quietly` means that the end of an overhead is an event.
     #[inline]
     pub(crate) fn next_event(&self, now: SimTime, starts_quietly: bool) -> (f64, SimTime) {
         match &self.parts[..] {

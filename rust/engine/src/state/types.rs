@@ -1,4 +1,4 @@
-//! The GPU types that each job may use, their order, and the best rates, computed once per run.
+//! The GPU types that each job may use, their order, and the best rates. All of these are computed once per run.
 
 use crate::config::World;
 use crate::state::jobs::Gang;
@@ -87,7 +87,7 @@ impl TypeTable {
         }
     }
 
-    /// Returns the job as a demand for GPUs.
+    /// Returns the gang of a job: its size and the types that it may use.
     #[inline]
     pub(crate) fn gang(&self, job: JobId) -> Gang<'_> {
         let jobs = &self.world.jobs;
@@ -127,8 +127,8 @@ impl TypeTable {
         &self.orders[row]
     }
 
-    /// Returns the base rate of the whole gang, consolidated and alone, on its fastest type. It does not depend on the
-    /// policy (`docs/concepts/jobs-and-rates.md`).
+    /// Returns the base rate of the whole gang, consolidated and alone, on its fastest type. This rate does not depend
+    /// on the policy (`docs/concepts/jobs-and-rates.md`).
     #[inline]
     pub(crate) fn best_rate(&self, job: JobId) -> f64 {
         let World {

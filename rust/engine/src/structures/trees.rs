@@ -3,7 +3,7 @@
 
 use crate::structures::work::looked;
 
-/// Maximum over ranges; finds the leftmost entry that is at least a value in O(log n).
+/// A tree of maxima over ranges; it finds the leftmost entry that is at least a value in O(log n).
 #[derive(Clone, Debug)]
 pub struct MaxTree {
     nodes: Vec<u32>,
@@ -105,7 +105,7 @@ impl MaxTree {
     }
 }
 
-/// Prefix sums of counts: finds the entry with the `i`-th unit in O(log n).
+/// Prefix sums of counts; the structure finds the entry with the `i`-th unit in O(log n).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fenwick {
     sums: Vec<u32>,

@@ -1,7 +1,8 @@
-//! A counter of the index's work for tests of cost, because a clock would also measure other work of the machine.
+//! A counter of the work of the free-GPU index, for tests of cost. A clock would also measure other work of the
+//! machine.
 //!
-//! If debug assertions are on, it counts the words of bit sets, nodes of trees and entries of lists that a thread
-//! reads. Otherwise it counts nothing.
+//! If debug assertions are on, the counter counts the words of bit sets, the nodes of trees and the entries of lists
+//! that a thread reads. Otherwise it counts nothing.
 
 #[cfg(debug_assertions)]
 thread_local! {
@@ -20,7 +21,7 @@ pub(crate) fn looked(times: usize) {
 #[inline]
 pub(crate) fn looked(_times: usize) {}
 
-/// Returns the counter of this thread so far.
+/// Returns the count of this thread so far.
 ///
 /// # Examples
 /// ```

@@ -39,7 +39,7 @@ struct Slots {
     up: bool,
 }
 
-/// Structures that only some rules need. They are built on first use and kept up to date from then on.
+/// Structures that only some rules need. Each is built on first use and kept up to date from then on.
 #[derive(Clone, Debug, Default)]
 struct Extras {
     racks: Option<Racks>,
@@ -196,7 +196,7 @@ impl TypePool {
             .first_at_least(gpus)
     }
 
-    /// Returns the servers of the type by free GPUs.
+    /// Returns the servers of the type, grouped by the number of free GPUs.
     pub fn all_servers(&self) -> Servers<'_> {
         let end = self.servers.len();
         Servers {
@@ -323,7 +323,7 @@ impl TypePool {
         self.by_rack().first_from(gpus, from)
     }
 
-    /// Returns the servers of a rack by free GPUs.
+    /// Returns the servers of a rack, grouped by the number of free GPUs.
     pub fn rack_servers(&mut self, rack: usize) -> Servers<'_> {
         if self.rack_ids.len() == 1 {
             return self.all_servers();
@@ -475,7 +475,7 @@ impl TypePool {
     /// Compares every structure with a recount, for tests and invariant checks.
     ///
     /// # Panics
-    /// If one of them differs.
+    /// If a structure differs from the recount.
     pub fn assert_consistent(&self) {
         let mut rack_up = vec![0; self.rack_ids.len()];
         let mut size_max = 0;

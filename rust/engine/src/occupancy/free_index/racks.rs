@@ -45,7 +45,7 @@ struct Numbering {
 struct WholeKey {
     /// Number of completely free servers of the largest size.
     whole: u32,
-    /// Maximum number of free GPUs on one of its other servers.
+    /// Maximum number of free GPUs on one of the other servers of the rack.
     other: u32,
     /// Free GPUs of the rack.
     free: u32,
@@ -151,7 +151,7 @@ impl Racks {
         !set.is_empty() && set.next_from(start).is_some_and(|position| position < end)
     }
 
-    /// Returns the servers by free GPUs, numbered rack by rack.
+    /// Returns the servers by number of free GPUs; their positions are rack by rack.
     #[inline]
     fn buckets<'a>(&'a self, pool: &'a [BitSet]) -> &'a [BitSet] {
         match &self.numbering {
@@ -359,13 +359,14 @@ impl WholeOrder {
     }
 }
 
-/// `other` is below the size of the largest server, so below 64.
+/// Packs the two numbers. `other` is below the size of the largest server, and therefore below 64.
 fn packed(whole: u32, other: u32) -> u32 {
     whole * 64 + other
 }
 
-/// Racks ordered by (free GPUs, index). Up to [`FEW_RACKS`] racks are not sorted. More are kept as a set of bits if the
-/// range of keys is small, and otherwise as a tree. The caller of a query passes the number of free GPUs of every rack.
+/// Racks ordered by (free GPUs, index). Up to [`FEW_RACKS`] racks are not sorted. A larger number of racks is kept as a
+/// set of bits if the range of keys is small, and otherwise as a tree. The caller of a query passes the number of free
+/// GPUs of every rack.
 #[derive(Clone, Debug)]
 enum FreeOrder {
     /// No structure.
@@ -498,7 +499,7 @@ impl FreeOrder {
         if let Self::Few = self {
             looked(all.len());
             let end = few_down(free, rack);
-            // The loop has no branch, as above.
+            // The loop has no branch, so that the compiler can vectorise it.
             let earlier = |key| if key < end { key + 1 } else { 0 };
             let next = all_few(all, few_down).map(earlier).max()?;
             return next.checked_sub(1).map(of_few_down);
@@ -568,7 +569,7 @@ mod tests {
                 sorted_down.sort_unstable_by_key(|&(free, rack)| (Reverse(free), rack));
                 for order in &mut orders {
                     order.change(rack, (before, after));
-                    // The walk starts at a rack, and after the last one.
+                    // One walk starts at the rack, and one after all racks with this number of free GPUs.
                     for from in [(before, rack), (before, racks)] {
                         let later = sorted.iter().find(|&&key| key >= from);
                         prop_assert_eq!(order.next_from(&free, from), later.copied());
