@@ -14,21 +14,21 @@ use gangline_model::{GpuType, GpuTypeId, JobId};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Shares are rounded to this grid. It is wider than the slack of the second stage, so that neither the slack nor
+/// Shares are rounded to this grid. The grid is wider than the slack of the second stage, so that neither the slack nor
 /// floating-point noise changes the order of jobs.
 const GRID: f64 = 1e-8;
-/// Smaller shares are set to 0. The second stage may use its slack for tiny shares of scarce types, and each of these
-/// would be a claim, even the first one on a type that is served first.
+/// Smaller shares are set to 0. The second stage may use its slack for tiny shares of scarce types. Each tiny share
+/// would be a claim on its type, and might even be served first.
 const LEAST_SHARE: f64 = 1e-6;
-/// A missed weight above this is more than solver noise.
+/// A weight of missed deadlines above this limit is more than solver noise.
 const MISSED: f64 = 1e-9;
 
 /// The purpose of the programs of a run, and their settings.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Programs {
-    /// Allocations.
+    /// The programs compute allocations.
     OfAllocations(Settings),
-    /// Exact auctions.
+    /// The programs solve auctions exactly.
     OfAuctions {
         /// Wall-clock limit of each solve, in seconds.
         time_limit_s: f64,
@@ -38,7 +38,7 @@ pub enum Programs {
 /// Counts and notes of the solves of a run.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Tally {
-    /// Purpose of the programs; `None` if nothing is solved.
+    /// Purpose of the programs; `None` if the run solves none.
     pub of: Option<Programs>,
     /// Number of allocations or auctions by method; closed forms have an empty name.
     pub allocations: BTreeMap<String, u64>,
@@ -71,7 +71,7 @@ impl Tally {
     }
 }
 
-/// Solver, clock and counters that a policy gets from outside the core.
+/// The solver, the clock and the counters that a policy gets from outside the core.
 pub struct Outside {
     /// Solves the programs for which this crate has no method.
     pub solver: Box<dyn Solver>,
@@ -164,7 +164,7 @@ impl Allocations {
         tally.dropped_deadlines = self.passed.len() as u64;
     }
 
-    /// Returns an equal split, and counts it, if it may replace the failed allocation.
+    /// Returns an equal split instead of a failed allocation, if the settings allow this, and counts it.
     fn instead(
         &mut self,
         ask: &Ask,
@@ -271,7 +271,7 @@ impl Allocator for Allocations {
 }
 
 impl Allocations {
-    /// Returns the request without the deadlines that have passed, and stores the jobs of these deadlines.
+    /// Returns the request without the deadlines that have passed, and remembers the jobs whose deadlines these were.
     fn ahead(&mut self, ask: &Ask) -> Ask {
         let mut ahead = ask.clone();
         for (job, left_s) in ask.jobs.iter().zip(&mut ahead.time_left_s) {
@@ -329,7 +329,8 @@ impl Objective {
     }
 }
 
-/// Returns the shares of each job on the grid: small ones are 0, and so are all shares of a job without a row.
+/// Returns the shares of each job, rounded to the grid. Small shares become 0, and all shares of a job without a row
+/// are 0.
 fn of_jobs(shares: &[f64], row_of: &[Option<usize>], types: usize) -> Vec<f64> {
     let rounded: Vec<f64> = shares
         .iter()

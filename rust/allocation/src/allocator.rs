@@ -1,7 +1,7 @@
 //! The interface through which rounds get shares: it takes arrays of the active jobs and returns shares.
 //!
-//! It does not depend on the method that computes them. An allocator may remember earlier requests; jobs are
-//! identified by their ids.
+//! The interface does not depend on the method that computes the shares. An allocator may remember earlier requests;
+//! jobs are identified by their ids.
 
 use gangline_engine::PolicyError;
 use gangline_model::{GpuType, GpuTypeId, JobId, SimTime};
@@ -27,7 +27,7 @@ pub struct Ask {
     pub true_remaining: Vec<f64>,
     /// Seconds since arrival.
     pub age_s: Vec<f64>,
-    /// Seconds to the deadline, infinite for none; empty if no job of the trace has one.
+    /// Seconds to the deadline, infinite for a job without one; empty if no job of the trace has a deadline.
     pub time_left_s: Vec<f64>,
     /// The type on which a job runs because of its share; `None` for a job that only uses idle GPUs.
     pub running: Vec<Option<GpuTypeId>>,
@@ -41,7 +41,7 @@ pub struct Ask {
     pub kinds: Vec<u32>,
     /// Number of kinds.
     pub kind_count: usize,
-    /// Rate of a job of one kind with one of another, `kinds x kinds x types`; 0 if they may not share.
+    /// Rate of a job of one kind with a co-runner of another kind, `kinds x kinds x types`; 0 if the two may not share.
     pub pair_rates: Vec<f64>,
 }
 
@@ -52,7 +52,7 @@ pub struct PairShare {
     pub row: usize,
     /// Kind of the other job, as in the request; its row if the policy pairs single jobs.
     pub beside: u32,
-    /// GPU type on which they share.
+    /// GPU type that the two share.
     pub gpu_type: GpuTypeId,
     /// Fraction of time.
     pub share: f64,
@@ -72,7 +72,7 @@ pub trait Allocator: Send {
     /// Receives the GPU types of the cluster, once, before the first request.
     ///
     /// # Errors
-    /// [`PolicyError`] if it cannot serve this cluster.
+    /// [`PolicyError`] if the allocator cannot serve this cluster.
     fn start(&mut self, types: &[GpuType]) -> Result<(), PolicyError> {
         let _ = types;
         Ok(())
@@ -81,10 +81,10 @@ pub trait Allocator: Send {
     /// Returns the shares of the active jobs, `jobs x types`, each in 0..=1.
     ///
     /// # Errors
-    /// [`PolicyError`] if no shares can be found; the run ends.
+    /// [`PolicyError`] if no shares can be found; the run then ends.
     fn allocate(&mut self, ask: &Ask) -> Result<Vec<f64>, PolicyError>;
 
-    /// Like [`Self::allocate`], where jobs may share GPUs. By default no jobs share.
+    /// Returns the shares as [`Self::allocate`] does, for a run where jobs may share GPUs. By default no jobs share.
     ///
     /// # Errors
     /// The errors of [`Self::allocate`].

@@ -6,9 +6,9 @@ use super::space::{Plan, Space, Spent};
 /// Two classes sharing GPUs.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PairTime {
-    /// The two classes; the same class twice for two of its jobs.
+    /// The two classes. Two jobs of one class are written as the same class twice.
     pub classes: [usize; 2],
-    /// GPU type on which they share.
+    /// GPU type that the two classes share.
     pub gpu_type: usize,
     /// Job-seconds per second.
     pub time: f64,
@@ -21,9 +21,9 @@ pub struct Answer {
     pub shares: Vec<f64>,
     /// Time of classes that share GPUs, without zeros.
     pub together: Vec<PairTime>,
-    /// Value of the objective, in its own unit.
+    /// Value of the objective, in the unit of the objective.
     pub objective: f64,
-    /// Water filling: the level of each class.
+    /// The level of each class, under water filling.
     pub levels: Vec<f64>,
     /// Deadlines and failures of methods.
     pub notes: Notes,
@@ -35,7 +35,7 @@ pub struct Answer {
     pub iterations: u32,
 }
 
-/// Deadlines that an allocation misses, and methods that failed on the way.
+/// Deadlines that an allocation misses, and methods that failed before one succeeded.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Notes {
     /// Number of deadlines that have passed.

@@ -1,4 +1,4 @@
-//! Finds the best plan above floors exactly, by a simplex method for the structure of these programs.
+//! Finds the exact best plan above given floors, by a simplex method that exploits the structure of these programs.
 //!
 //! | symbol | here | meaning |
 //! |---|---|---|
@@ -10,38 +10,39 @@
 //! | `t` | level | all floors rise to `f (1 + t)` |
 //! | `q` | `prices` | multipliers of the linking rows |
 //!
-//! Maximises `sum n gains . x` subject to `sum_k x <= 1`, `rates . x >= f` for each class, and `sum n s x <= W` for
-//! each type. Each class has two rows of its own, so two of its columns are always basic (its keys). The number of
-//! other basic columns equals the number of linking rows, one per type. Prices therefore come from a system of that
-//! size, and the cost of a step does not grow with the number of classes.
+//! The method maximises `sum n gains . x` subject to `sum_k x <= 1`, `rates . x >= f` for each class, and `sum n s x <=
+//! W` for each type. Each class has two rows of its own, so two of its columns are always basic (its keys). The number
+//! of other basic columns equals the number of linking rows, one per type. Prices therefore come from a system with one
+//! row per type, and the cost of a step does not grow with the number of classes.
 //!
-//! A scan over all columns, O(classes x types), finds those with a gain. Each of them is priced again with the
-//! current prices before the next scan, so scans are rare. The method always starts without earlier results: equal
-//! programs give equal bits.
+//! A scan over all columns costs O(classes x types) and finds the columns with a gain. Each of these is priced again
+//! with the current prices before the next scan, so scans are rare. The method always starts without earlier results:
+//! equal programs give equal bits.
 //!
-//! A pair has entries in the rows of two classes, and the level in those of all classes, so neither can be a key. If
-//! a key leaves the basis and no other column of its class can replace it, it stays and is pinned to 0 by a linking
-//! row. There are never more pins than basic pairs and levels.
+//! A pair has entries in the rows of two classes, and the level has entries in the rows of all classes, so neither can
+//! be a key. If a key leaves the basis and no other column of its class can replace it, the key stays and is pinned to
+//! 0 by a linking row. There are never more pins than basic pairs and levels.
 
 use super::model::SolverError;
 use super::square::{Links, Square};
 use smallvec::{SmallVec, smallvec};
 
-/// A reduced cost up to this counts as 0; the largest gain of a class is 1.
+/// A reduced cost up to this limit counts as 0; the largest gain of a class is 1.
 const OPTIMAL: f64 = 1e-11;
-/// While floors rise, a reduced cost up to this part of the largest price also counts as 0.
+/// While floors rise, a reduced cost of up to this fraction of the largest price also counts as 0.
 const ROUNDING: f64 = 1e-14;
-/// A smaller pivot counts as noise.
+/// A pivot below this limit counts as noise.
 const PIVOT: f64 = 1e-9;
-/// Shortage over all types that remains allowed after the first phase, relative to their GPUs.
+/// Shortage, relative to the GPUs and summed over all types, that is allowed after the first phase.
 const LACKING: f64 = 1e-11;
-/// Steps without progress after which the first improving column is taken. If it still cycles, the limit of steps
-/// ends it.
+/// Number of steps without progress after which the first improving column is taken. If the method still cycles, the
+/// limit of steps ends it.
 const STALLED: u32 = 40;
-/// A floor whose multiplier is above this part of the largest one limits the level; a floor below it is tested again
-/// in the next rise.
+/// A floor limits the level if its multiplier is above this fraction of the largest multiplier. Any other floor is
+/// tested again in the next rise.
 const LIMITS: f64 = 1e-3;
-/// Part of the first objective that a second one may give up: below the precision of every comparison, above noise.
+/// Fraction of the first objective that a second objective may give up. It is below the precision of every comparison,
+/// but above noise.
 const SLACK: f64 = 1e-9;
 
 /// Time of two classes on the same GPUs, or of two jobs of one class.
@@ -49,11 +50,11 @@ const SLACK: f64 = 1e-9;
 pub struct Pair {
     /// The two classes.
     pub classes: [usize; 2],
-    /// GPU type on which they share.
+    /// GPU type that the two classes share.
     pub gpu_type: usize,
-    /// Rate of a job of each class with the other.
+    /// Rate of a job of each class when it shares with the other.
     pub rates: [f64; 2],
-    /// Gain per unit of time of both together.
+    /// Gain per unit of time in which both run together.
     pub gain: f64,
     /// Gain in the next objective.
     pub then: f64,
@@ -76,11 +77,12 @@ pub struct Choose<'a> {
     pub capacity: &'a [f64],
     /// Minimum rate of a job of each class.
     pub floors: &'a [f64],
-    /// Prices of all GPUs of each type, from which the first plan is made. If it is empty, these prices are 0.
+    /// Price of all GPUs of each type, from which the first plan is made. An empty list means that all prices are 0.
     pub prices: &'a [f64],
     /// Classes that may share GPUs.
     pub pairs: &'a [Pair],
-    /// Whether all floors rise together as far as possible. That is then the first objective, and `gains` the next.
+    /// Whether all floors rise together as far as possible. If so, the level is the first objective, and `gains` is the
+    /// next.
     pub rises: bool,
 }
 
@@ -93,8 +95,8 @@ pub struct Chosen {
     pub together: Vec<f64>,
     /// Value of the first objective: the sum of gains, or the factor by which all floors rise.
     pub value: f64,
-    /// Weight of the floor of each class in the limit of their level. In every plan, the sum of weight x rate / floor
-    /// over the classes is at most 1 plus the level. Empty unless floors rise.
+    /// Weight of the floor of each class in the bound on the level; empty unless floors rise. In every plan, the sum of
+    /// weight x rate / floor over the classes is at most 1 plus the level.
     pub weights: Vec<f64>,
     /// Simplex steps.
     pub steps: u32,
@@ -133,27 +135,29 @@ struct Simplex<'a> {
     types: usize,
     /// Number of linking rows without pins.
     links: usize,
-    /// Classes of each pair, and the entries of its column in their rows.
+    /// The two classes of each pair, each with the entries of the pair's column in the rows of the class.
     sides: Vec<[(usize, Rows); 2]>,
-    /// Number of jobs in a unit of each pair: those of its smaller class.
+    /// Number of jobs in a unit of each pair, which is the number of jobs of its smaller class.
     units: Vec<f64>,
     /// Rates divided by floors.
     scaled: Vec<f64>,
-    /// Objective of a share of all members together, then of pairs and of the level; empty in the first phase.
+    /// Objective coefficients: first of a share of all members of a class, then of the pairs, then of the level; empty
+    /// in the first phase.
     cost: Vec<f64>,
-    /// GPUs of all members relative to those of the type, then of pairs and of the level; 0 where a class cannot run.
+    /// GPUs of all members of a class relative to the GPUs of the type, then the same for the pairs and for the level;
+    /// 0 where a class cannot run.
     held: Vec<f64>,
-    /// Gains of the objective that must be kept.
+    /// Gains of the objective whose value must be preserved.
     kept: Vec<f64>,
     right: Links,
     keys: Vec<[usize; 2]>,
     /// Inverse of the matrix of the two key columns of each class, in row-major order.
     inverse: Vec<[Rows; 2]>,
-    /// Rate at which the level raises the floor of each class; 0 where it does not.
+    /// Rate at which the level raises the floor of each class; 0 for a floor that does not rise.
     rises: Vec<f64>,
     /// Whether each class has a floor.
     has_floor: Vec<bool>,
-    /// Original rates that a scaled rate of 1 stands for.
+    /// Original rate of each class that a scaled rate of 1 stands for.
     units_of_rates: Vec<f64>,
     /// Keys (class, place) that are fixed at 0.
     pins: SmallVec<[(usize, usize); 8]>,
@@ -161,18 +165,19 @@ struct Simplex<'a> {
     /// Inverse of the working basis, with the resulting multipliers of the linking rows.
     working: Square,
     prices: Links,
-    /// A reduced cost up to this counts as 0.
+    /// A reduced cost up to this limit counts as 0.
     noise: f64,
-    /// Part of the largest price up to which a reduced cost also counts as 0; 0 where floors are fixed.
+    /// Fraction of the largest price up to which a reduced cost also counts as 0; the fraction is 0 where floors are
+    /// fixed.
     rounding: f64,
-    /// Rest of the linking rows after the keys are subtracted.
+    /// What is left of the linking rows after the keys are subtracted.
     residual: Links,
     is_first_phase: bool,
     steps: u32,
 }
 
 impl Choose<'_> {
-    /// Solves to a vertex.
+    /// Solves the program; the result is a vertex.
     ///
     /// # Errors
     /// [`SolverError`] if no plan reaches the floors, or if rounding errors prevent a solution.
@@ -210,7 +215,7 @@ impl Choose<'_> {
     }
 }
 
-/// Rates at which the levels of classes rise, given which of them can rise no further.
+/// Returns the rate at which the level of each class rises, given which classes can rise no further.
 pub(crate) type Speeds<'a> = &'a dyn Fn(&[bool]) -> Vec<f64>;
 
 /// Result of raising floors as far as possible.
@@ -224,8 +229,9 @@ pub(crate) struct Filled {
 }
 
 impl Choose<'_> {
-    /// Raises all floors together, then those that can rise further, until none can. With `speeds`, floors rise at
-    /// those rates. Then, if it `chooses`, it takes the plan with the largest gain among those that reach the levels.
+    /// Raises all floors together, then the floors that can rise further, until none can. With `speeds`, floors rise at
+    /// the rates that it returns. If `chooses` is set, the plan with the largest gain among those that reach the levels
+    /// is found last.
     ///
     /// # Errors
     /// [`SolverError`] if no plan reaches the floors, or if rounding errors prevent a solution.
@@ -274,7 +280,7 @@ impl Choose<'_> {
 
 /// State of the levels of all classes.
 struct Water {
-    /// Levels, in units of the first floor, or of the largest rate where there was no floor.
+    /// Level of each class, in units of its first floor, or of its largest rate if it had no floor.
     reached: Vec<f64>,
     /// Classes that can rise no further.
     done: Vec<bool>,
@@ -543,7 +549,7 @@ impl<'a> Simplex<'a> {
         self.at(extra).map_or(0.0, |(at, _)| self.cost[at])
     }
 
-    /// Expresses entries in the rows of a class through its keys.
+    /// Expresses entries in the rows of a class as a combination of its key columns.
     #[inline]
     fn by_keys(&self, class: usize, rows: Rows) -> Rows {
         let inverse = &self.inverse[class];
@@ -573,7 +579,7 @@ impl<'a> Simplex<'a> {
         [1.0, f64::from(u8::from(self.has_floor[class]))]
     }
 
-    /// Adds the use of the linking rows by the keys of a class, as if none of its other columns were basic.
+    /// Adds what the keys of a class use of the linking rows, as if none of its other columns were basic.
     fn add_keys(&self, class: usize, times: f64, into: &mut [f64]) {
         let right = self.right_of(class);
         for (key, row) in self.keys[class].iter().zip(&self.inverse[class]) {
@@ -590,7 +596,7 @@ impl<'a> Simplex<'a> {
         self.residual = residual;
     }
 
-    /// Returns the rest of all linking rows after the keys are subtracted, with the pins at the end.
+    /// Returns what is left of all linking rows after the keys are subtracted, with the pins at the end.
     fn left_by_keys(&self) -> Links {
         let mut left = self.residual.clone();
         for &(class, place) in &self.pins {
@@ -739,7 +745,7 @@ impl<'a> Simplex<'a> {
         (gain > self.noise && !self.extras.contains(&extra)).then_some((gain, extra))
     }
 
-    /// Returns the columns with a gain, at most one of each class and one of its pairs, largest gain first.
+    /// Returns columns with a gain, largest gain first: at most one column of each class and one of its pairs.
     fn offers(&self) -> Vec<(f64, Extra)> {
         let classes = (0..self.keys.len()).filter_map(|class| self.best_of(class));
         let links = (0..self.links).filter_map(|link| self.left_of(link));
@@ -766,13 +772,13 @@ impl<'a> Simplex<'a> {
                 falls: [0.0; 2],
             })
             .collect();
-        // A column visits its classes in order, and mostly one after the other.
+        // A column visits its classes in order, and usually finds each next to the one before.
         let find = |moves: &[Move], next: usize, class: usize| {
             if moves.get(next).is_some_and(|own| own.class == class) {
                 return next;
             }
             let found = moves.binary_search_by_key(&class, |own| own.class);
-            found.expect("a class of these columns")
+            found.expect("every class of these columns has a move")
         };
         for (&extra, (value, fall)) in self.extras.iter().zip(values.iter().zip(falls)) {
             let mut next = 0;
@@ -839,7 +845,7 @@ impl<'a> Simplex<'a> {
         let (column, _) = self.reduced(entering);
         let falls = self.working.times(&column);
         let values = self.working.times(&self.left_by_keys());
-        // The entries are (distance, size of the pivot, leaving column). The smallest distance wins, then the largest
+        // Each candidate is (distance, size of the pivot, leaving column). The smallest distance wins, then the largest
         // pivot.
         let mut leaving: Option<(f64, f64, Leaving)> = None;
         let mut offer = |value: f64, fall: f64, leaves: Leaving| {
@@ -903,13 +909,13 @@ impl<'a> Simplex<'a> {
             self.invert_keys(class)?;
             self.add_keys(class, -1.0, &mut residual);
             self.residual = residual;
-            // The last extra has just entered. It takes the position of the one that became a key.
+            // The last extra column has just entered. It takes the position of the column that became a key.
             self.extras.swap_remove(at);
         }
         Ok(())
     }
 
-    /// Finds a first plan that uses no more GPUs than there are.
+    /// Finds a first plan that uses no more GPUs than the cluster has.
     fn reach_floors(&mut self) -> Result<(), SolverError> {
         if !self.is_first_phase {
             return Ok(());
@@ -931,8 +937,8 @@ impl<'a> Simplex<'a> {
 
     /// Raises the floors to the present level. The floors that limit the level stop rising.
     ///
-    /// The multipliers prove that no plan raises these floors together above the level, so every plan that reaches it
-    /// keeps them there.
+    /// The multipliers prove that no plan raises the limiting floors together above the level, so every plan that
+    /// reaches the level keeps these floors at it.
     fn lift(&mut self, water: &mut Water) -> Result<(), SolverError> {
         let rising = (0..self.keys.len()).filter(|&class| self.rises[class] > 0.0);
         let weight = |class: usize| -self.duals(class)[1] * self.rises[class];
@@ -966,8 +972,8 @@ impl<'a> Simplex<'a> {
                 *speed = 0.0;
             }
         }
-        // The level is 0 again, and so is the slack of a limiting class above its floor. This slack therefore replaces
-        // the level in the basis.
+        // The level is 0 again, and so is the slack of a limiting class above its floor. The slack of this class
+        // therefore replaces the level in the basis.
         self.extras[level] = Extra::Own(first, self.types + 1);
         self.unpin()?;
         self.invert_working()
@@ -1099,7 +1105,7 @@ fn minus(rows: Rows, times: f64, other: Rows) -> Rows {
 
 type Moves = SmallVec<[Move; 7]>;
 
-/// Values of the keys of a class, and the speeds at which they fall.
+/// The values of the keys of a class, and the speeds at which these values fall.
 #[derive(Clone, Copy, Debug)]
 struct Move {
     class: usize,

@@ -1,7 +1,7 @@
-//! Groups equal rows: jobs that look the same to an allocation share one set of variables.
+//! Groups equal rows, so that jobs that an allocation cannot distinguish share one set of variables.
 //!
-//! Equal means equal bits. The rows are read once, with an open-addressing hash table of class numbers that is never
-//! iterated. The cost is O(rows). Classes are numbered in the order of their first rows.
+//! Rows are equal if their bits are equal. The rows are read once. Class numbers are found in an open-addressing hash
+//! table that is never iterated. The cost is O(rows). Classes are numbered in the order of their first rows.
 
 /// A part of each row, as a row-major table with `width` words per row.
 #[derive(Clone, Copy, Debug)]

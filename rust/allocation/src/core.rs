@@ -1,5 +1,5 @@
-//! Solves the programs of allocations with the methods of this crate: prices find the value of an objective, and a
-//! simplex method finds the plan.
+//! Solves the programs of allocations with the methods of this crate: the price method finds the value of an objective,
+//! and a simplex method finds the plan.
 
 use super::choose::{Choose, Chosen, Pair};
 use super::dual::MaxMin;
@@ -199,7 +199,7 @@ impl Method for Core {
         }
         let floors = found.levels.iter().zip(water.worth);
         let floors: Vec<f64> = floors.map(|(level, worth)| level / worth).collect();
-        // Of the two possible first plans, this one uses fewer GPUs.
+        // Of the two possible first plans, the simplex method starts from the one that uses fewer GPUs.
         let plan = self.above(space, &floors, space.capacity)?;
         Ok((found.levels, plan))
     }

@@ -8,18 +8,18 @@
 //! | `p_k` | `prices` | price of all GPUs of a type |
 //! | `z` | `z` | the smallest `a . x` |
 //!
-//! Given prices, the best z maximises `z - cost of z`. This is a concave function of one number whose slope falls at
-//! the corners of the classes' hulls. The z at which the slopes add up to 1 is found by selection, in O(classes x
-//! types). The resulting plan has a value and leaves or lacks GPUs, so it is a cut for the prices and a column for the
-//! master. The value at any prices is an upper bound of z, and the best mix of plans is a lower bound. In measurements
-//! with 100 to 100,000 classes, 20 to 40 evaluations closed the gap.
+//! Given prices, the best z maximises `z - cost of z`. This difference is a concave function of z, and its slope falls
+//! at the corners of the classes' hulls. The z at which the slopes add up to 1 is found by selection, in O(classes x
+//! types). The resulting plan has a value, and it leaves GPUs idle or lacks some. It therefore gives a cut for the
+//! prices and a column for the master program. The value at any prices is an upper bound of z, and the best mix of
+//! plans is a lower bound. In measurements with 100 to 100,000 classes, 20 to 40 evaluations closed the gap.
 
 use super::frontier::{Corner, Hulls, edge_price, reach};
 use super::master::{Master, Mix};
 use super::model::SolverError;
 
-/// Trial prices lie at this part of the way from the best ones to the master's. This is our own choice, based on
-/// measurements; it damps oscillation.
+/// Trial prices lie at this fraction of the way from the best prices to the prices of the master program, which damps
+/// oscillation. The value is our own choice, based on measurements.
 const STEP: f64 = 0.7;
 
 /// A max-min program. Tables are row-major, `classes x types`.
@@ -52,12 +52,13 @@ pub struct PriceSolution {
 
 /// A demand counts as met if at most this fraction of it is missing.
 const MET: f64 = 1e-10;
-/// Number of evaluations after which rounding errors may prevent a close gap, and the gap that is then enough.
+/// Number of evaluations after which a wider gap is enough, because rounding errors may prevent a close one; the next
+/// constant is this gap.
 const FEW: u32 = 60;
 const WIDE_GAP: f64 = 1e-9;
 
 impl MaxMin<'_> {
-    /// Solves to a relative gap.
+    /// Solves the program to a relative gap.
     ///
     /// # Errors
     /// If a table is wrong, or the gap is not reached within the evaluations.
@@ -101,10 +102,10 @@ impl MaxMin<'_> {
 /// Condition under which a search by prices ends.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Until {
-    /// The bounds are this close.
+    /// The relative gap between the bounds is at most this.
     Gap(f64),
-    /// It is known whether the demand can be met. If it cannot, the prices prove at least half of the shortage of the
-    /// best plan.
+    /// It is known whether the demand can be met. If the demand cannot be met, the prices prove at least half of the
+    /// shortage of the best plan.
     Known,
 }
 
@@ -140,7 +141,7 @@ pub(crate) struct Market<'a> {
     ends: Vec<usize>,
     /// Largest rate of each class.
     pub fastest: Vec<f64>,
-    /// Share of a job of each class per GPU of a type under an equal split. The total of its shares is at most 1.
+    /// Share of a job of each class per GPU of a type under an equal split. The shares of a job add up to at most 1.
     equal: Vec<f64>,
     /// Rate of a job of each class under the equal split.
     pub split: Vec<f64>,
@@ -208,7 +209,8 @@ impl<'a> Market<'a> {
 
     /// Returns the largest part of a demand that can be met, in steps per second of a job of each class.
     ///
-    /// Starts at `prices` if there are any, and again without them if rounding errors prevent a solution.
+    /// The search starts at `prices` if there are any. If rounding errors prevent a solution, it starts again without
+    /// them.
     pub(crate) fn most(
         &mut self,
         demand: &[f64],
@@ -344,7 +346,7 @@ impl<'a> Market<'a> {
         &self.entries[start..self.ends[class]]
     }
 
-    /// Returns the part of each type that an equal split leaves free.
+    /// Returns the fraction of each type that an equal split leaves free.
     fn left_of_split(&self) -> Vec<f64> {
         let problem = self.problem;
         let gangs = problem.gangs.iter().zip(problem.members);
@@ -361,8 +363,8 @@ impl<'a> Market<'a> {
         problem.capacity.iter().map(left).collect()
     }
 
-    /// Returns the prices at which all GPUs are worth what an equal split reaches, in proportion to the GPUs of each
-    /// type.
+    /// Returns prices in proportion to the GPUs of each type, at which all GPUs together are worth the value that an
+    /// equal split reaches.
     fn first_prices(&self) -> Vec<f64> {
         let capacity = self.problem.capacity;
         let gpus: f64 = capacity.iter().sum();
@@ -420,7 +422,8 @@ impl<'a> Market<'a> {
     }
 }
 
-/// Returns the rate at which slopes, started at `slope` and raised at each corner, reach 1; at most `highest`.
+/// Returns the rate, at most `highest`, at which the slope reaches 1; the slope starts at `slope` and rises at each
+/// corner.
 fn best_rate(corners: &mut [(f64, f64)], mut slope: f64, highest: f64) -> f64 {
     if slope >= 1.0 {
         return 0.0;

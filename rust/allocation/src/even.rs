@@ -1,15 +1,14 @@
-//! The even plan among those that are equal for a heterogeneity-agnostic policy.
+//! The most even plan among those that a heterogeneity-agnostic policy considers equal.
 //!
 //! A policy without rates treats all types on which a job can run as equal, so any split of the job's time among them
-//! is an optimum. A vertex would send a job to one type, perhaps the slowest, for its whole life. Here the time of
-//! each job is divided among its types in proportion to their GPUs, which corresponds to a mean rate over the
-//! cluster. If types would overflow because some jobs cannot run everywhere, time moves to others along a shortest
-//! path.
+//! is an optimum. A vertex would send a job to one type, perhaps the slowest, for its whole life. Here the time of each
+//! job is divided among its types in proportion to their GPUs, which corresponds to a mean rate over the cluster. If
+//! types would overflow because some jobs cannot run everywhere, time moves to other types along a shortest path.
 
 use super::program::within;
 use std::collections::VecDeque;
 
-/// Part of the GPUs of a type that rounding errors may leave idle.
+/// Fraction of the GPUs of a type that rounding errors may leave idle.
 const NOISE: f64 = 1e-12;
 
 /// Classes of jobs, and where they can run. Tables are row-major, `classes x types`.
@@ -31,7 +30,7 @@ impl Spread<'_> {
     /// ```
     /// use gangline_allocation::Spread;
     /// let one = [1.0, 1.0];
-    /// // the second job cannot run on the second type, which has 3 of 4 GPUs
+    /// // The second job cannot run on the second type, which has 3 of the 4 GPUs.
     /// let spread = Spread { rates: &[1.0, 9.0, 1.0, 0.0], gangs: &one, members: &one, capacity: &[1.0, 3.0] };
     /// let mut shares = [1.0, 0.0, 0.5, 0.0];
     /// spread.even(&mut shares);
@@ -91,8 +90,8 @@ impl Spread<'_> {
         classes.map(|class| self.held(shares, class, from)).sum()
     }
 
-    /// Returns the shortest path from the first type that overflows to one with spare GPUs, and the number of GPUs that
-    /// move along it.
+    /// Returns the shortest path from the first type that overflows to a type with spare GPUs, and the number of GPUs
+    /// that move along it.
     fn way_out(&self, shares: &[f64]) -> Option<(Vec<usize>, f64)> {
         let types = self.capacity.len();
         let over: Vec<f64> = (0..types)
@@ -148,7 +147,7 @@ mod tests {
     use proptest::prelude::*;
 
     proptest! {
-        /// Spreads a plan that fits. Each class keeps its time, the plan still fits, and it is even where all jobs can
+        /// A plan that fits is spread. Each class keeps its time, the plan still fits, and it is even if all jobs can
         /// run anywhere.
         #[test]
         fn it_keeps_time_and_fits(
@@ -189,8 +188,8 @@ mod tests {
 
     #[test]
     fn only_what_does_not_fit_is_moved() {
-        // There are two types with one GPU each. One of the two jobs can use only the first, so the other moves as far
-        // as necessary.
+        // There are two types with one GPU each. One of the two jobs can use only the first type, so the other job
+        // moves as far as necessary.
         let ones = [1.0, 1.0];
         let spread = Spread {
             rates: &[1.0, 1.0, 1.0, 0.0],
@@ -208,8 +207,8 @@ mod tests {
 
     #[test]
     fn a_way_may_lead_over_other_types() {
-        // The first job can use one type and each other job two. After the even split, the spare GPUs are on the third
-        // type, two steps from the first.
+        // The first job can use one type, and each other job can use two. After the even split, the spare GPUs are on
+        // the third type, two steps from the first.
         let (gangs, members) = ([1.0; 3], [1.0; 3]);
         let spread = Spread {
             rates: &[1.0, 0.0, 0.0, 1.0, 1.0, 0.0, 0.0, 1.0, 1.0],
@@ -246,8 +245,8 @@ mod tests {
 
     #[test]
     fn the_shortest_way_is_taken() {
-        // The first and the third type are full of jobs that can use nothing else. The second has room for the time
-        // that the next job must give up. The last job, which could make room on the third, does not move.
+        // The first and the third type are full of jobs that can use nothing else. The second type has room for the
+        // time that the next job must give up. The last job, which could make room on the third, does not move.
         let ones = [1.0; 4];
         let spread = Spread {
             rates: &[

@@ -8,7 +8,7 @@ pub enum Seen {
     Own,
     /// Each job has its mean rate over all GPUs, on every type on which it can run.
     Mean,
-    /// Each job has its rate on this type, on every type on which it can run.
+    /// Each job has its rate on the given type, on every type on which it can run.
     Reference(usize),
 }
 

@@ -1,7 +1,7 @@
 //! The cheapest way to reach a rate when GPU time has a price.
 //!
-//! A class has a point (rate, cost) for each type and one for idling. Mixtures over time reach the lower convex hull of
-//! these points. Between two adjacent points of the hull, the cost grows at a constant price per rate.
+//! A class has a point (rate, cost) for each type, and one point for idling. Mixtures over time reach the lower convex
+//! hull of these points. Between two adjacent points of the hull, the cost grows at a constant price per rate.
 
 /// One end of a hull edge.
 #[derive(Clone, Copy, Debug)]
@@ -29,7 +29,7 @@ impl Hulls {
 
     /// Adds the hull of points in ascending order of rate.
     ///
-    /// Of two types with the same rate, the cheaper one is kept; at the same cost, the first.
+    /// Of two types with the same rate, the cheaper one is kept, and the first one if their costs are equal.
     pub(crate) fn push(&mut self, points: impl Iterator<Item = Corner>) {
         let hull = &mut self.corners;
         let start = hull.len();

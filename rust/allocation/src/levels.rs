@@ -1,9 +1,9 @@
 //! Water filling: levels rise together; a class that cannot rise stops, and the others continue.
 //!
-//! One simplex method runs from the first rise to the last and continues from its last basis. Its multipliers come
-//! from a vertex and not from a search, so they are exact to rounding, even if rates or weights span many orders of
-//! magnitude. The classes with the largest multipliers limit the level. A class with a small multiplier continues; if
-//! it cannot rise, the next rise shows it.
+//! One simplex method runs from the first rise to the last and continues from its last basis. The multipliers come from
+//! a vertex and not from a search, so they are exact up to rounding, even if rates or weights span many orders of
+//! magnitude. The classes with the largest multipliers limit the level. A class with a small multiplier continues; the
+//! next rise shows whether it can rise.
 
 use super::choose::{Choose, Chosen, Pair};
 use super::model::SolverError;
@@ -43,7 +43,7 @@ pub struct Levels {
 }
 
 impl Filling<'_> {
-    /// Fills the levels.
+    /// Computes the levels.
     ///
     /// # Errors
     /// [`SolverError`] if a table is wrong or the simplex method does not end.
@@ -92,10 +92,10 @@ impl Filling<'_> {
         })
     }
 
-    /// Returns a level that all classes reach if each uses only the type on which this needs the smallest part of the
-    /// GPUs.
+    /// Returns a level that all classes can reach. Each class uses only the type on which it needs the smallest
+    /// fraction of the GPUs.
     ///
-    /// A class can get at least its equal split divided by the number of types. Half of that is requested.
+    /// A class can get at least its equal split divided by the number of types. The level asks for half of this.
     fn first_height(&self, speed: &[f64]) -> f64 {
         let jobs: f64 = self.members.iter().sum();
         let gpus: f64 = self.capacity.iter().sum();

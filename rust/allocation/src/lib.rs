@@ -1,9 +1,9 @@
 //! Allocations: the share of time that each job gets on each GPU type.
 //!
-//! An [`Objective`] is stated once, over classes of equal jobs. The methods of this crate solve the programs that
-//! they support: prices for the value, and a simplex method for the best plan with that value. All other programs go
-//! row by row to an external [`Solver`]. Closed forms are here as well. The round policies call an [`Allocator`] and
-//! do not depend on any of this.
+//! An [`Objective`] is stated once, over classes of equal jobs. The methods of this crate solve the programs that they
+//! support: the price method finds the value, and a simplex method finds the best plan with that value. All other
+//! programs go row by row to an external [`Solver`]. The crate contains closed forms as well. The round policies call
+//! an [`Allocator`] and depend on nothing else here.
 #![forbid(unsafe_code)]
 
 mod allocations;

@@ -5,21 +5,21 @@ use super::model::{Algorithm, How, Model, Rows, Solver, SolverError};
 
 /// Ratios are compared after rounding to 1e-12, because equal ratios can differ in later digits.
 const DIGITS: f64 = 1e12;
-/// A multiplier above this is more than a rounding error; those of one program add up to 1.
+/// A multiplier above this limit is more than a rounding error; the multipliers of one program add up to 1.
 const BINDING: f64 = 1e-7;
 
-/// Work of jobs whose rates have the same ratios between the types.
+/// The work of all jobs whose rates have the same ratios between the types.
 struct Class<'a> {
     /// GPU-seconds on each type relative to their minimum; infinite where the jobs cannot run.
     ratios: &'a [f64],
-    /// Sum of the minimum GPU-seconds of all of them.
+    /// Sum of the minimum GPU-seconds of all these jobs.
     work: f64,
 }
 
 /// Returns the load of each type under the most even division; `None` if some work fits nowhere.
 ///
-/// `need` contains the GPU-seconds of each job on each type (`jobs x types`), infinite where it cannot run. `work`
-/// contains their minimum over the types, and `capacity` the GPU-seconds of each type.
+/// `need` contains the GPU-seconds of each job on each type (`jobs x types`), infinite where the job cannot run. `work`
+/// contains the minimum over the types for each job, and `capacity` the GPU-seconds of each type.
 ///
 /// # Errors
 /// [`SolverError`] if a program does not end at an optimum.
@@ -77,7 +77,7 @@ pub fn even_loads(
     }
 }
 
-/// Returns the loads if every type works on the only class, each at its own speed.
+/// Returns the loads for a single class, on which every type works at its own speed.
 fn at_its_speeds(class: &Class<'_>, capacity: &[f64]) -> Vec<f64> {
     let usable = class.ratios.iter().zip(capacity);
     let usable = usable.filter(|(ratio, _)| ratio.is_finite());
@@ -124,7 +124,7 @@ fn by_programs(
         let mut optima = solver.solve(&model, &[], how)?.solutions;
         let found = optima.pop().ok_or(SolverError::Input {
             what: "solutions",
-            expected: "one for each objective",
+            expected: "one solution for each objective",
         })?;
         let load = found.x.last().map_or(0.0, |own| own * unit);
         let mut is_known = false;
@@ -142,7 +142,7 @@ fn by_programs(
     Ok(loads)
 }
 
-/// Returns the program that minimises the largest load of the free types. Its columns are the part of each class on
+/// Returns the program that minimises the largest load of the free types. The columns are the fraction of each class on
 /// each type, then the load in units.
 fn lowering(
     cells: &[(usize, usize, f64)],
@@ -178,8 +178,8 @@ fn lowering(
     }
 }
 
-/// Returns a sum that is computed in eight parts, and recursively over halves of long arrays. It loses few digits and
-/// gives the same digits as the sums of columns in Python.
+/// Returns a sum that is computed in eight parts, and recursively over the halves of a long array. This loses few
+/// digits, and gives the same digits as the sums of columns in Python.
 fn sum(values: &[f64]) -> f64 {
     let (whole, rest) = values.split_at(values.len() - values.len() % 8);
     if whole.is_empty() {

@@ -1,14 +1,16 @@
-//! The small program that mixes plans: one row per GPU type and one more, and one column per plan.
+//! The small master program that mixes plans. It has one row per GPU type plus one, and one column per plan.
 //!
-//! Each plan reaches some z and leaves (or lacks) a part of each type. The program finds the mix that lacks nothing and
-//! has the largest z. Its row duals are the next prices. The method is a dense primal simplex that starts from the
-//! previous basis, because a new column never makes the present mix infeasible. Ties go to the lowest index.
+//! Each plan reaches some z, and leaves idle or lacks a fraction of each type. The program finds the mix that lacks
+//! nothing and has the largest z. The duals of its rows are the next prices. The method is a dense primal simplex that
+//! starts from the previous basis, because a new column never makes the present mix infeasible. Ties go to the lowest
+//! index.
 
-/// A reduced cost or a level below this counts as noise; every number here is about 1.
+/// A reduced cost or a level below this limit counts as noise; every number in this program is about 1.
 const NOISE: f64 = 1e-11;
-/// A smaller pivot counts as noise, because plans that differ by a rounding error would give a nearly singular basis.
+/// A pivot below this limit counts as noise, because plans that differ by a rounding error would give a nearly singular
+/// basis.
 const PIVOT: f64 = 1e-9;
-/// Number of pivots by the largest gain, after which Bland's rule prevents cycles.
+/// Number of pivots that are chosen by the largest gain; after these, Bland's rule prevents cycles.
 const FREE_PIVOTS: usize = 200;
 
 /// The linear program that mixes plans.
@@ -18,9 +20,9 @@ pub(crate) struct Master {
     types: usize,
     /// Objective of each plan.
     values: Vec<f64>,
-    /// The part of each type that each plan leaves, and the entry 1 of its weight.
+    /// The fraction of each type that each plan leaves, followed by a 1 for the row of weights.
     columns: Vec<Vec<f64>>,
-    /// Variables in the basis: slacks of types below `types`, then plans.
+    /// Variables in the basis. Numbers below `types` are the slacks of types, and the others are plans.
     basis: Vec<usize>,
 }
 
@@ -120,7 +122,7 @@ impl Master {
             .collect()
     }
 
-    /// Returns the variable with the largest gain, or the first with a gain.
+    /// Returns the variable with the largest gain, or the first variable with a gain if `first` is set.
     fn entering(&self, duals: &[f64], first: bool) -> Option<usize> {
         let mut best: Option<(usize, f64)> = None;
         for var in 0..self.types + self.values.len() {
@@ -204,8 +206,8 @@ mod tests {
 
     #[test]
     fn two_plans_are_mixed_until_nothing_lacks() {
-        // The first plan leaves half of the type, and the second lacks the whole of it. The mix therefore has two parts
-        // of the first.
+        // The first plan leaves half of the type idle, and the second lacks the whole type. The mix therefore has two
+        // parts of the first plan and one of the second.
         let mut master = Master::new(1.0, &[0.5]);
         master.add(4.0, &[-1.0]);
         let mix = master.solve().expect("the first plan lacks nothing");

@@ -33,18 +33,18 @@ pub enum SolverError {
         /// Number of steps.
         steps: u32,
     },
-    /// No class limits a level that should be limited.
+    /// A level must be limited by some class, but no class limits it.
     #[error("no job at its bottleneck with {left} left")]
     Bottleneck {
         /// Number of classes that could still rise.
         left: usize,
     },
-    /// A gang where only jobs with one GPU can be served.
+    /// A job needs several GPUs, but the policy serves only jobs with one GPU.
     #[error("job {row} needs {gpus} GPUs; the policy knows single-GPU jobs only")]
     Gang {
-        /// Its row in the request.
+        /// Row of the job in the request.
         row: usize,
-        /// Number of its GPUs.
+        /// Number of GPUs of the job.
         gpus: u32,
     },
     /// An external solver has failed, with its message.
@@ -76,7 +76,7 @@ impl Rows {
         self
     }
 
-    /// Returns the row starts, columns and values, row by row. Inside a row, the order is that of the entries.
+    /// Returns the row starts, columns and values, row by row. Within a row, the order of the entries is kept.
     ///
     /// # Examples
     /// ```
@@ -119,11 +119,11 @@ pub struct Model {
     pub rows: Rows,
     /// Whether the objective is maximised.
     pub maximise: bool,
-    /// Whether every column is a whole number.
+    /// Whether every column must be a whole number.
     pub is_integer: bool,
 }
 
-/// A further objective, solved from the optimal vertex of the one before it.
+/// A further objective, for which the solve starts from the optimal vertex of the objective before it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Next {
     /// Objective per unit of each column.
@@ -169,9 +169,9 @@ pub struct How {
 /// A method of solving.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Algorithm {
-    /// Chosen by the number of rows, with a second method if rounding errors prevent a solution.
+    /// The number of rows determines the method. If rounding errors prevent a solution, a second method is used.
     Auto,
-    /// Only dual simplex.
+    /// Only the dual simplex method.
     Simplex,
     /// Only the interior point method, with crossover.
     InteriorPoint,
@@ -193,10 +193,10 @@ pub trait Solver: Send {
     /// Solves a program and its further objectives.
     ///
     /// # Errors
-    /// [`SolverError`] if one of them does not end at an optimum.
+    /// [`SolverError`] if one of these programs does not end at an optimum.
     fn solve(&mut self, model: &Model, then: &[Next], how: How) -> Result<Solved, SolverError>;
 
-    /// Called with a failed problem before the error is returned.
+    /// Receives a problem that failed, before the error is returned.
     fn failed(&mut self, failed: &Failed<'_>, error: &SolverError) {
         let _ = (failed, error);
     }
@@ -221,7 +221,7 @@ pub enum Failed<'a> {
     },
 }
 
-/// Placeholder where no solver was given; every solve returns an error.
+/// Placeholder for a missing solver; every solve returns an error.
 #[derive(Clone, Copy, Debug)]
 pub struct NoSolver;
 

@@ -7,10 +7,10 @@ use gangline_rng::{Purpose, Stream};
 
 /// Returns the shares of all jobs from `parts` parts, or from as many parts as jobs if there are fewer jobs.
 ///
-/// Jobs are put in a random order, the same in each allocation of a run, and dealt in turn. GPUs of a type are alike,
-/// so every equal deal is equivalent to a random one: each part gets the same fraction of each type. The parts are
-/// solved one after the other, and their answers are merged in the order of jobs. The number of threads cannot change
-/// them.
+/// Jobs are put in a random order, which is the same in each allocation of a run, and dealt in turn. GPUs of a type are
+/// alike, so dealing them at random makes no difference: each part gets the same fraction of each type. The parts are
+/// solved one after the other, and their answers are merged in the order of jobs. The number of threads therefore
+/// cannot change the answers.
 ///
 /// # Errors
 /// The errors of the allocator.
@@ -72,7 +72,7 @@ fn deal(ask: &Ask, parts: usize) -> Vec<Vec<usize>> {
 fn part_of(ask: &Ask, part: &[usize], parts: usize) -> Ask {
     fn some<T: Copy>(column: &[T], part: &[usize]) -> Vec<T> {
         if column.is_empty() {
-            return Vec::new(); // This policy does not use the column.
+            return Vec::new(); // A policy that allocates in parts does not use this column.
         }
         part.iter().map(|&at| column[at]).collect()
     }

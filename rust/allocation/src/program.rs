@@ -1,15 +1,17 @@
-//! Max-min fairness in two stages: the largest minimum rate by prices, then the best plan that keeps it, at a vertex.
+//! Max-min fairness in two stages. The price method finds the largest minimum rate; a simplex method then finds the
+//! best plan that keeps this rate, at a vertex.
 
 use super::choose::{Choose, Chosen, Pair};
 use super::dual::MaxMin;
 use super::model::SolverError;
 
-/// Part of the first objective that the second stage may give up: below the precision of every comparison, above
-/// noise.
+/// Fraction of the first objective that the second stage may give up. It is below the precision of every comparison,
+/// but above noise.
 const SLACK: f64 = 1e-9;
-/// A class that meets the objective in less than this part of its time gets a floor of this part.
+/// A class that needs less than this fraction of its time to meet the objective gets this fraction as its floor.
 const LEAST_TIME: f64 = 1e-8;
-/// Relative gap of the prices. Plans are mixed until none is better, so the bounds usually agree to the last digits.
+/// Relative gap of the prices. Plans are mixed until no plan improves the mix, so the bounds usually agree to the last
+/// digits.
 const GAP: f64 = 1e-13;
 /// Factor by which prices outweigh gains in the first plan of the second stage.
 pub(crate) const DEAR: f64 = 1e4;
@@ -19,9 +21,9 @@ pub(crate) const DEAR: f64 = 1e4;
 pub struct TwoStages<'a> {
     /// Rates; 0 where a class cannot run.
     pub rates: &'a [f64],
-    /// Factor of the rate of each class in the objective.
+    /// Factor by which the objective multiplies the rate of each class.
     pub measure: &'a [f64],
-    /// Factor of the rate in the second stage.
+    /// Factor by which the second stage multiplies the rate of each class.
     pub worth: &'a [f64],
     /// GPUs of one job.
     pub gangs: &'a [f64],
@@ -42,7 +44,7 @@ pub struct Staged {
     pub shares: Vec<f64>,
     /// Job-seconds per second of each pair.
     pub together: Vec<f64>,
-    /// Weight of each class in the limit of z, if there are pairs; they add up to 1.
+    /// Weight of each class in the bound on z, if there are pairs. The weights add up to 1.
     pub weights: Vec<f64>,
     /// Number of plans that the prices evaluated, plus simplex steps.
     pub iterations: u32,
@@ -94,7 +96,7 @@ impl TwoStages<'_> {
         let packs = !self.pairs.is_empty();
         let chosen = self.second_stage(&floors, &prices, packs)?;
         Ok(Staged {
-            // Prices do not include pairs, so floors begin to rise at their result.
+            // The price method does not include pairs, so the floors begin to rise at its result.
             z: if packs {
                 z * (1.0 - SLACK) * (1.0 + chosen.value)
             } else {
@@ -107,8 +109,8 @@ impl TwoStages<'_> {
         })
     }
 
-    /// Returns the plan with the largest worth above floors. The plan may fall below them by a negligible part, or the
-    /// floors first rise together as far as they can. Prices show where GPUs are scarce.
+    /// Returns the plan with the largest worth above floors. Either the plan may fall below the floors by a negligible
+    /// fraction, or the floors first rise together as far as they can. Prices show where GPUs are scarce.
     pub(crate) fn second_stage(
         &self,
         floors: &[f64],
@@ -185,7 +187,7 @@ pub(crate) fn by_class(table: &[f64], times: &[f64]) -> Vec<f64> {
         .collect()
 }
 
-/// Moves a plan and the time of its pairs inside the bounds that rounding errors may have exceeded.
+/// Moves a plan and the time of its pairs back inside the bounds, which rounding errors may have made it exceed.
 pub fn within(
     shares: &mut [f64],
     together: &mut [f64],

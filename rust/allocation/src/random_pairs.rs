@@ -1,9 +1,9 @@
-//! Random pairs of jobs that are kept while they gain: the packing of Gandiva in the comparisons of Gavel.
+//! Random pairs of jobs that are kept while sharing pays off. This is the packing of Gandiva, as Gavel compares it.
 //!
-//! While the active jobs need no more GPUs than there are, no jobs share. Otherwise, jobs without a partner are put in
-//! a random order. Each takes the first one after it with the same gang size that can share with it on some type. Time
-//! is split equally over single jobs and pairs. A pair is dissolved at the next allocation if its relative speeds add
-//! up to less than 1 on every type. This is known only after the pair was tried.
+//! While the active jobs need no more GPUs than the cluster has, no jobs share. Otherwise, jobs without a partner are
+//! put in a random order. Each job takes as its partner the first later job that has the same gang size and can share
+//! with it on some type. Time is split equally over single jobs and pairs. A pair is dissolved at the next allocation
+//! if its relative speeds add up to less than 1 on every type, which is known only after the pair was tried.
 
 use super::allocator::{Allocator, Ask, PairShare, Shares};
 use super::split::EqualSplit;
@@ -17,7 +17,7 @@ use std::collections::BTreeMap;
 pub struct RandomPairs {
     /// Partner of each job, in both directions.
     partner: BTreeMap<JobId, JobId>,
-    /// Number of allocations so far; each has its own draws.
+    /// Number of allocations so far; each allocation draws its own random numbers.
     asks: u32,
 }
 
@@ -43,7 +43,8 @@ impl Allocator for RandomPairs {
 }
 
 impl RandomPairs {
-    /// Dissolves pairs with a job that has ended, and pairs that are slower on every type than running in turns.
+    /// Dissolves each pair in which a job has ended, and each pair that is slower on every type than if its jobs ran in
+    /// turns.
     fn undo(&mut self, ask: &Ask) {
         let row = |job: &JobId| ask.jobs.binary_search(job).ok();
         self.partner.retain(|job, other| {
@@ -167,8 +168,12 @@ mod tests {
     fn pairs_share_time_equally_with_a_job_alone() {
         let shares = RandomPairs::default().allocate_packed(&ask(&[0, 1, 2], &[0, 1, 1], 1.8));
         let shares = shares.expect("no error");
-        // There are 2 GPUs for one pair and one single job, so each of them has all of its time.
-        assert_eq!(shares.pair_shares.len(), 2, "the two of kind 1 never share");
+        // There are 2 GPUs for one pair and one single job, so the pair and the job each run all the time.
+        assert_eq!(
+            shares.pair_shares.len(),
+            2,
+            "two jobs of kind 1 never share"
+        );
         let first = shares.pair_shares[0];
         assert_eq!((first.row, first.share.to_bits()), (0, 1.0_f64.to_bits()));
         let single = if first.beside == 1 { 2 } else { 1 };

@@ -7,10 +7,10 @@
 //! | `rho` | `rho` | the largest `(t + r / rate) / D` |
 //!
 //! A given rho requires the rate `r / (rho D - t)` from each class. The smallest rho is approached from below, starting
-//! at the rho that every job has if it runs alone. Rates that are out of reach cost more than all GPUs are worth, at
-//! prices that max-min finds. The smallest rho whose rates are affordable at these prices is the next trial. The cost
-//! is a convex function of rho, so this is Newton's method and never overshoots: no plan has a smaller rho than any
-//! trial, and the first feasible trial is the optimum.
+//! at the rho that every job has if it runs alone. If the required rates are out of reach, the max-min program finds
+//! prices at which they cost more than all GPUs are worth. The smallest rho whose rates are affordable at these prices
+//! is the next trial. The cost is a convex function of rho, so this is Newton's method and never overshoots. No plan
+//! has a smaller rho than any trial, so the first feasible trial is the optimum.
 
 use super::choose::Pair;
 use super::dual::{Market, MaxMin, Until};
@@ -18,11 +18,11 @@ use super::frontier::cost_of;
 use super::model::SolverError;
 use super::search::affordable;
 
-/// Maximum number of trials; 3 to 8 are usual.
+/// Maximum number of trials; 3 to 8 trials are usual.
 pub(crate) const TRIALS: u32 = 100;
-/// Two values of rho closer than this count as equal.
+/// Two values of rho that are closer than this count as equal.
 const CLOSE: f64 = 1e-8;
-/// Minimum rate of a class relative to its fastest: a program could not distinguish a smaller rate from zero.
+/// Minimum rate of a class, relative to its fastest rate; a program could not distinguish a smaller rate from zero.
 const LEAST_TIME: f64 = 1e-8;
 
 /// A program. Tables are row-major, `classes x types`.
@@ -53,13 +53,13 @@ pub struct Fair {
     pub bound: f64,
     /// Shares of one job of each class, `classes x types`.
     pub shares: Vec<f64>,
-    /// Rates that rho requires from one job of each class; the plan reaches them.
+    /// Rate that rho requires from one job of each class; the plan reaches these rates.
     pub asked: Vec<f64>,
-    /// Prices of all GPUs of each type that prove the bound.
+    /// Prices that prove the bound: one for all GPUs of each type.
     pub prices: Vec<f64>,
     /// Number of max-min programs.
     pub programs: u32,
-    /// Number of plans that these evaluated.
+    /// Number of plans that these programs evaluated.
     pub evaluations: u32,
 }
 
@@ -72,7 +72,7 @@ impl Fairness<'_> {
     /// # Examples
     /// ```
     /// use gangline_allocation::Fairness;
-    /// // two equal jobs on one GPU, one of them 10 s old: 10 + 5 / x over 20 equals 5 / (1 - x) over 10
+    /// // Two equal jobs share one GPU, and one of them is 10 s old: (10 + 5 / x) / 20 equals 5 / (1 - x) / 10.
     /// let one = [1.0, 1.0];
     /// let found = Fairness {
     ///     rates: &one, gangs: &one, members: &one, capacity: &[1.0],
@@ -105,7 +105,7 @@ impl Fairness<'_> {
             }
             let next = self.affordable(&mut market, &met.prices, bound, dearest);
             if next <= bound {
-                break met; // The rest is noise.
+                break met; // The remaining difference is noise.
             }
             bound = next;
             prices = Some(met.prices);
@@ -133,7 +133,7 @@ impl Fairness<'_> {
         })
     }
 
-    /// Returns the largest rate of a job of each class, alone or with another.
+    /// Returns the largest rate of a job of each class, alone or with a co-runner.
     pub(crate) fn fastest(&self, pairs: &[Pair]) -> Vec<f64> {
         let rows = self.rates.chunks_exact(self.capacity.len());
         let mut fastest: Vec<f64> = rows
@@ -181,7 +181,7 @@ impl Fairness<'_> {
         let (left, fair) = (self.remaining[class], self.fair_s[class]);
         let rate = left / (rho * fair - self.age_s[class]);
         if rate > fastest || rate < 0.0 {
-            (fastest, 0.0) // The rounding of the age might hide the remaining time.
+            (fastest, 0.0) // Otherwise the rounding of the age might hide the remaining time.
         } else if rate < LEAST_TIME * fastest {
             (LEAST_TIME * fastest, 0.0)
         } else {

@@ -1,24 +1,25 @@
-//! The programs of allocations row by row, for an external solver: all objectives, at any size.
+//! Builds the programs of allocations row by row for an external solver. This works for all objectives, at any size.
 //!
-//! An activity is one column: job-seconds per second that a class, or a pair of classes, spends on one GPU type. It
-//! holds GPUs, uses the time of its classes, and contributes to their rates. Columns are in units of a typical size,
-//! and rows are scaled to about 1.
+//! An activity is one column: job-seconds per second that a class, or a pair of classes, spends on one GPU type. An
+//! activity holds GPUs, uses the time of its classes, and contributes to the rates of these classes. Columns are in
+//! units of a typical size, and rows are scaled to about 1.
 
 use super::model::{How, Keeps, Model, Next, Rows, Solution, Solver, SolverError};
 use super::rho::Fairness;
 use super::space::{Method, Plan, Space, Spent, Water};
 use super::split::equal_split;
 
-/// Part of an earlier stage that a later one may give up: below the precision of every comparison, above noise.
+/// Fraction of an earlier objective that a later stage may give up. It is below the precision of every comparison, but
+/// above noise.
 const SLACK: f64 = 1e-9;
-/// A class that meets the objective in less than this part of its time gets this part as its floor. Otherwise its row
-/// would have such large entries that the last bits of a share would matter.
+/// A class that needs less than this fraction of its time to meet the objective gets this fraction as its floor.
+/// Otherwise the entries of its row would be so large that the last bits of a share would matter.
 pub(crate) const LEAST_TIME: f64 = 1e-8;
-/// Levels below this part of an equal split are compared by their absolute difference.
+/// Levels below this fraction of an equal split are compared by their absolute difference.
 const LEAST_LEVEL: f64 = 1e-3;
-/// A class with more than this part of all multipliers is a bottleneck.
+/// A class that has more than this fraction of all multipliers is a bottleneck.
 const BINDING: f64 = 1e-6;
-/// Two trials of rho closer than this count as equal.
+/// Two trials of rho that are closer than this count as equal.
 const SAME_RHO: f64 = 1e-9;
 
 /// An entry: row, column, value.
@@ -30,7 +31,7 @@ pub(crate) struct ByRows<'a> {
     pub solver: &'a mut dyn Solver,
     /// Settings of the solver.
     pub how: How,
-    /// Whether one of the optima is chosen by its worth.
+    /// Whether the plan with the largest worth is chosen among the optima.
     pub chooses: bool,
     /// Statistics of the solves.
     pub spent: Spent,
@@ -56,7 +57,7 @@ impl ByRows<'_> {
         let mut found = self.run(model, &[])?;
         found.pop().ok_or(SolverError::Input {
             what: "solutions",
-            expected: "one for each objective",
+            expected: "one solution for each objective",
         })
     }
 
@@ -101,7 +102,8 @@ impl ByRows<'_> {
         ])
     }
 
-    /// Returns the largest total gain, above floors and above a minimum of other gains if these are given.
+    /// Returns the plan with the largest total gain. It respects the floors and a minimum of other gains, where these
+    /// are given.
     pub(crate) fn best(
         &mut self,
         sums: &Activities<'_, '_>,
@@ -148,7 +150,7 @@ impl Method for ByRows<'_> {
             let [first, last, multipliers] = self.stages(&sums, &asked, reference)?;
             reached = smallest(&first);
             let is_lowered = asked.iter().zip(measure).any(|(asked, own)| asked < own);
-            // Otherwise the minimum time belonged to an objective that was too small.
+            // If it is not, the minimum time was computed for an objective that was too small.
             if reached <= 2.0 * reference || !is_lowered {
                 let weights = multipliers.iter().zip(asked.iter().zip(measure));
                 return Ok(Plan {
@@ -237,7 +239,7 @@ impl Method for ByRows<'_> {
             for (own, reached) in filled.iter_mut().zip(&reached) {
                 *own = own.min(*reached);
             }
-            // A row with a multiplier is tight in every plan that lowers no level, so its class cannot rise.
+            // A row with a multiplier is tight in every plan that lowers no level, so the class of the row cannot rise.
             let first = found.row_dual.len() - classes;
             let force = |class: usize| found.row_dual[first + class].abs() / heights[class];
             let all: f64 = wanted().map(|(class, speed)| force(class) * speed).sum();
@@ -262,7 +264,7 @@ impl Method for ByRows<'_> {
     }
 }
 
-/// The columns of a program: classes alone, then pairs.
+/// The columns of a program: first the classes that run alone, then the pairs.
 pub(crate) struct Activities<'a, 'b> {
     /// The set of feasible plans.
     pub space: &'a Space<'b>,
@@ -343,7 +345,7 @@ impl<'a, 'b> Activities<'a, 'b> {
             .collect()
     }
 
-    /// Returns a program over these columns, plus some columns that are at least 0.
+    /// Returns a program over these columns and some further columns that are at least 0.
     pub(crate) fn model(&self, cost: Vec<f64>, rows: Rows, more: usize) -> Model {
         let columns = self.count() + more;
         Model {
@@ -380,7 +382,7 @@ impl<'a, 'b> Activities<'a, 'b> {
         held.above(at_most(self.scaled(&self.time, &each), classes))
     }
 
-    /// Returns the rows for the minimum rate of each class; a floor of 0 has none.
+    /// Returns the rows for the minimum rate of each class; a floor of 0 has no row.
     pub(crate) fn floors(&self, floors: &[f64]) -> Rows {
         let quickest = self.space.fastest_alone();
         let reference = |class: usize| floors[class].max(LEAST_TIME * quickest[class]);
@@ -464,7 +466,8 @@ impl<'a, 'b> Activities<'a, 'b> {
         rates
     }
 
-    /// Returns the times of a solution, moved inside the bounds, which it may exceed by the tolerance of the solver.
+    /// Returns the times of a solution, moved back inside the bounds. The solution may exceed the bounds by the
+    /// tolerance of the solver.
     pub(crate) fn times(&self, x: &[f64]) -> Vec<f64> {
         let space = self.space;
         let each = x.iter().zip(&self.unit);
@@ -525,7 +528,7 @@ impl<'a, 'b> Activities<'a, 'b> {
         each.map(|(gain, unit)| gain * unit).collect()
     }
 
-    /// Returns the gains by column, scaled so that the largest is 1, and `more` columns without gain.
+    /// Returns the gains by column, scaled so that the largest is 1, followed by `more` columns without a gain.
     pub(crate) fn costs(&self, gains: &[f64], more: usize) -> Vec<f64> {
         in_unit(self.scaled_costs(gains), more)
     }
@@ -552,14 +555,14 @@ fn in_unit(costs: Vec<f64>, more: usize) -> Vec<f64> {
     costs
 }
 
-/// Returns a cost of 1 for the column after `count` others.
+/// Returns costs that are 0 for the first `count` columns and 1 for the next one.
 fn last_of(count: usize) -> Vec<f64> {
     let mut cost = vec![0.0; count];
     cost.push(1.0);
     cost
 }
 
-/// Returns the entries with rows renumbered without empty rows, and the number of rows left.
+/// Returns the entries after removing empty rows and renumbering the others, and the number of rows that are left.
 fn without_gaps(entries: Vec<Entry>, rows: usize) -> (Vec<Entry>, usize) {
     let mut place = vec![usize::MAX; rows];
     for &(row, _, _) in &entries {

@@ -1,12 +1,13 @@
 //! The common step of price searches, which finds the point at which expensive levels become affordable.
 
-/// Maximum number of Newton steps and halvings; 3 to 10 are usual.
+/// Maximum number of Newton steps and halvings; 3 to 10 steps are usual.
 const STEPS: u32 = 100;
 
-/// Returns the point nearest to `dear` that is affordable, between it and `cheap`, which is affordable.
+/// Returns the affordable point that is nearest to `dear`. The search is between `dear` and `cheap`, which is
+/// affordable.
 ///
 /// `over` returns the excess cost of a point, and its derivative. The method is Newton's, except that it halves the
-/// interval if a step would leave it. On a convex curve this never happens.
+/// interval if a step would leave it. On a convex curve, no step leaves the interval.
 pub(crate) fn affordable(
     mut dear: f64,
     mut cheap: f64,
@@ -44,7 +45,7 @@ mod tests {
 
     #[test]
     fn both_directions_find_the_crossing() {
-        // 1 / x is 0.5 at 2; the search approaches it from both sides.
+        // 1 / x is 0.5 at x = 2; the search approaches this point from both sides.
         let falling = |x: f64| (1.0 / x - 0.5, -1.0 / (x * x));
         assert!((affordable(0.1, 100.0, falling) - 2.0).abs() < 1e-14);
         let rising = |x: f64| (x.powi(3) - 8.0, 3.0 * x * x);

@@ -1,13 +1,13 @@
-//! Service history of each job, for finish-time fairness.
+//! The service history of each job, for finish-time fairness.
 
 use super::allocator::Ask;
 use super::split::equal_split;
 
-/// Minimum number of steps left: a job that is done except for a rounding error still has some work.
+/// Minimum number of steps left, so that a job that is done except for a rounding error still has some work.
 pub(crate) const LEAST_STEPS: f64 = 1e-9;
 
-/// Seconds that an equal split would have taken for the steps of each job so far, at the rates of each earlier
-/// allocation. Jobs keep their history, because a request may contain only some of the active jobs.
+/// The seconds that an equal split would have taken for the steps of each job so far, at the rates of each earlier
+/// allocation. Jobs keep their history between requests, because a request may contain only some of the active jobs.
 #[derive(Clone, Debug, Default)]
 pub struct Service {
     /// History by job.
@@ -17,17 +17,17 @@ pub struct Service {
 #[derive(Clone, Copy, Debug, Default)]
 struct Book {
     lost_s: f64,
-    /// Remaining steps at the last request, and the rate of an equal split then; 0 before the first request.
+    /// Remaining steps at the last request, and the rate of an equal split at that request; 0 before the first request.
     left: f64,
     rate: f64,
 }
 
 impl Service {
-    /// Counts the steps since the last request, and returns the seconds so far of each job in this request.
+    /// Counts the steps since the last request, and returns the total of seconds for each job in this request.
     pub fn count(&mut self, ask: &Ask) -> Vec<f64> {
         let jobs = ask.jobs.len() as f64;
         let rows = ask.rates.chunks_exact(ask.capacity.len());
-        // True steps count, regardless of estimates.
+        // The true steps count, not the estimated ones.
         let left = if ask.true_remaining.is_empty() {
             &ask.remaining
         } else {
@@ -76,7 +76,7 @@ mod tests {
         assert_eq!(count(&[7], &[10.0]), [0.0]);
         assert_eq!(count(&[7, 9], &[4.0, 8.0]), [6.0, 0.0]);
         assert_eq!(count(&[9, 7], &[8.0, 1.0]), [0.0, 12.0]);
-        // A job keeps its history while it is in no request, and lost work does not give negative time.
+        // A job keeps its history while it is missing from requests, and lost work does not give negative time.
         assert_eq!(count(&[9], &[8.0]), [0.0]);
         assert_eq!(count(&[7], &[2.0]), [12.0]);
     }

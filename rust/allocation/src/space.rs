@@ -1,7 +1,7 @@
-//! The set of feasible plans, which all objectives share, and two methods to find the best of them.
+//! The set of feasible plans, which all objectives share, and the interface of the two methods that find the best plan.
 //!
-//! A plan gives each class time alone on each type, and each pair of classes common time. No class uses more time than
-//! its jobs have, and no plan uses more GPUs of a type than there are.
+//! A plan gives each class time alone on each type, and gives each pair of classes time together. No class uses more
+//! time than its jobs have, and no plan uses more GPUs of a type than the cluster has.
 
 use super::choose::Pair;
 use super::model::SolverError;
@@ -13,7 +13,7 @@ use std::borrow::Cow;
 pub(crate) struct Space<'a> {
     /// Rates that the objective uses; 0 where a class cannot run.
     pub rates: Cow<'a, [f64]>,
-    /// Value of the rate of each class in the choice among optima.
+    /// Value that the choice among optima gives to the rate of each class.
     pub worth: Vec<f64>,
     /// GPUs of one job.
     pub gangs: &'a [f64],
@@ -26,8 +26,8 @@ pub(crate) struct Space<'a> {
 }
 
 impl<'a> Space<'a> {
-    /// Creates the set of plans for classes at the given rates. From worth, class and type, `counts` returns the value
-    /// of a step per second in the objective and in the choice among optima.
+    /// Creates the set of plans for classes at the given rates. Given the worth, a class and a type, `counts` returns
+    /// the value of a step per second in the objective and in the choice among optima.
     pub(crate) fn of(
         table: &'a Table,
         rates: impl Into<Cow<'a, [f64]>>,
@@ -46,7 +46,7 @@ impl<'a> Space<'a> {
         }
     }
 
-    /// Like `of`, for an objective with the same values as the choice among its optima.
+    /// Creates the set of plans, as `of` does, for an objective with the same values as the choice among its optima.
     pub(crate) fn plain(
         table: &'a Table,
         rates: impl Into<Cow<'a, [f64]>>,
@@ -90,7 +90,7 @@ pub(crate) struct Plan {
     pub shares: Vec<f64>,
     /// Job-seconds per second of each pair.
     pub together: Vec<f64>,
-    /// Weight of each class in the bound on z, for max-min fairness. The weights add up to 1. Empty if not requested.
+    /// Weight of each class in the bound on z, for max-min fairness; empty if not requested. The weights add up to 1.
     pub weights: Vec<f64>,
 }
 
@@ -108,7 +108,7 @@ pub(crate) struct Spent {
 }
 
 impl Spent {
-    /// Returns the same statistics with a method name.
+    /// Returns these statistics with a method name.
     pub(crate) fn named(mut self, method: &str) -> Self {
         method.clone_into(&mut self.method);
         self
@@ -117,22 +117,22 @@ impl Spent {
 
 /// Parameters of water filling.
 pub(crate) struct Water<'a> {
-    /// Level per rate of each class.
+    /// Level that a rate of 1 gives each class.
     pub worth: &'a [f64],
-    /// As in [`Filling`](super::levels::Filling).
+    /// Relative speeds at which levels rise, as in [`Filling`](super::levels::Filling).
     pub speeds: &'a dyn Fn(&[bool]) -> Vec<f64>,
     /// Whether the speed of a class is constant while it can rise.
     pub is_even: bool,
 }
 
-/// Finds best plans.
+/// A method that finds best plans.
 pub(crate) trait Method {
-    /// Returns the largest z such that `measure x rate` of each class is at least z; among the plans that reach it, one
-    /// with the largest worth.
+    /// Finds the largest z such that `measure x rate` of each class is at least z. Returns a plan with the largest
+    /// worth among those that reach it.
     fn max_min(&mut self, space: &Space<'_>, measure: &[f64]) -> Result<Plan, SolverError>;
 
-    /// Returns the largest sum of gains; among the plans that reach it, one with the largest sum of the next gains.
-    /// Gains are by class and type; pairs have their own.
+    /// Finds the largest sum of gains. Returns a plan with the largest sum of the next gains among those that reach it.
+    /// The arguments give gains by class and type; the gains of pairs are in the pairs.
     fn most(
         &mut self,
         space: &Space<'_>,
@@ -140,14 +140,14 @@ pub(crate) trait Method {
         then: Option<&[f64]>,
     ) -> Result<Plan, SolverError>;
 
-    /// Returns the smallest rho; among the plans that reach it, one with the largest worth.
+    /// Finds the smallest rho. Returns a plan with the largest worth among those that reach it.
     fn least_rho(
         &mut self,
         space: &Space<'_>,
         fairness: &Fairness<'_>,
     ) -> Result<Plan, SolverError>;
 
-    /// Returns the level of each class; among the plans that reach them, one with the largest worth.
+    /// Finds the level of each class. Returns a plan with the largest worth among those that reach these levels.
     fn fill(
         &mut self,
         space: &Space<'_>,

@@ -1,8 +1,8 @@
 //! Classes of equal jobs: jobs that an objective cannot distinguish share one set of variables.
 //!
-//! Jobs whose rows are equal bit for bit are interchangeable: the average of their shares is as good and as feasible
-//! as the shares themselves. The size of a program therefore depends on the number of kinds of jobs, not on the
-//! number of jobs.
+//! Jobs whose rows are equal bit for bit are interchangeable: giving each of them the average of their shares is as
+//! good and as feasible as the original shares. The size of a program therefore depends on the number of kinds of jobs,
+//! not on the number of jobs.
 
 use super::allocator::Ask;
 use super::choose::Pair;
@@ -10,18 +10,18 @@ use super::class::{RowPart, group_rows};
 use super::facts::Seen;
 use gangline_model::GpuTypeId;
 
-/// Facts that distinguish jobs, in addition to their rates, their gang and, where they may share GPUs, their kind.
+/// Facts that distinguish jobs, in addition to their rates, their gang size and, where jobs may share GPUs, their kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Told {
-    /// Weights.
+    /// Weight of each class.
     Weights,
-    /// Work left.
+    /// Remaining work.
     Remaining,
-    /// Age and time lost.
+    /// Ages, and the seconds of [`Service`](super::Service).
     Ages,
     /// Entities.
     Entities,
-    /// Each job is its own class.
+    /// Each job is a class by itself.
     Each,
 }
 
@@ -34,7 +34,7 @@ pub struct Table {
     pub gangs: Vec<f64>,
     /// Jobs of each class.
     pub members: Vec<f64>,
-    /// Weights.
+    /// Weight of each class.
     pub weights: Vec<f64>,
     /// Remaining steps, > 0. This column and the next three are empty for programs that do not use them.
     pub remaining: Vec<f64>,
@@ -42,7 +42,7 @@ pub struct Table {
     pub age_s: Vec<f64>,
     /// Seconds that an equal split would have taken for the steps done so far; empty if not needed.
     pub lost_s: Vec<f64>,
-    /// Seconds to the deadline, infinite for none; empty if no job has one.
+    /// Seconds to the deadline, infinite for a class without one; empty if no job has a deadline.
     pub time_left_s: Vec<f64>,
     /// The type on which a class runs because of its share.
     pub running: Vec<Option<usize>>,
@@ -147,7 +147,7 @@ impl Table {
         (table, row_of)
     }
 
-    /// Returns the inverse of the rate of each class averaged over all GPUs.
+    /// Returns, for each class, the inverse of its rate averaged over all GPUs.
     pub(crate) fn fair(&self) -> Vec<f64> {
         let gpus: f64 = self.capacity.iter().sum();
         let rows = self.rates.chunks_exact(self.capacity.len());
@@ -191,9 +191,9 @@ impl Table {
             .collect()
     }
 
-    /// Returns the classes that gain by sharing GPUs, at rates in the unit of those `seen`. `counts` returns the value
-    /// of a step per second of a class on a type in both objectives. Pairs whose relative speeds add up to at most 1
-    /// are left out, because running in turns is as good.
+    /// Returns the pairs of classes that gain by sharing GPUs, with rates in the same unit as `seen`. `counts` returns
+    /// the value of a step per second of a class on a type in both objectives. Pairs whose relative speeds add up to at
+    /// most 1 are left out, because running in turns is at least as good.
     pub(crate) fn pairs(
         &self,
         seen: &[f64],

@@ -1,19 +1,20 @@
-//! Finish-time fairness by max-min programs, where some classes share GPUs: the price method does not support pairs.
+//! Finish-time fairness by max-min programs. This is used where classes share GPUs, because the price method does not
+//! support pairs.
 //!
-//! Each trial of rho is a program whose floors rise or fall together as far as they can; the multipliers of the floors
-//! take the place of the prices.
+//! Each trial of rho is a program whose floors rise or fall together as far as they can. The multipliers of the floors
+//! play the part of the prices.
 
 use super::model::SolverError;
 use super::rho::{Fairness, TRIALS};
 use super::search::affordable;
 use super::space::{Method, Plan, Space};
 
-/// Two trials closer than this, relative to rho, count as equal.
+/// Two trials whose difference, relative to rho, is below this count as equal.
 pub(crate) const SAME: f64 = 1e-11;
 
 impl Fairness<'_> {
-    /// Returns the smallest rho by max-min programs, whose multipliers show which rho no plan can reach; `cheap` is a
-    /// rho that a plan reaches. Trials whose relative difference is at most `same` count as equal.
+    /// Returns the smallest rho. The multipliers of max-min programs show which rho no plan can reach; `cheap` is a rho
+    /// that a plan reaches. Trials whose relative difference is at most `same` count as equal.
     ///
     /// # Errors
     /// The errors of [`Self::solve`].
@@ -50,7 +51,7 @@ impl Fairness<'_> {
         })
     }
 
-    /// Returns the factors under which a plan must reach 1 for a given rho.
+    /// Returns the factor on the rate of each class with which a plan for a given rho must reach 1.
     pub(crate) fn measure(&self, space: &Space<'_>, rho: f64) -> Vec<f64> {
         let asked = self.asked(rho, &self.fastest(&space.pairs));
         asked.into_iter().map(|own| 1.0 / own).collect()

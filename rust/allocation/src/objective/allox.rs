@@ -1,7 +1,7 @@
 //! `AlloX`: an assignment of waiting jobs with one GPU to places in the queues of the types.
 //!
-//! A job that is k-th from the end of a queue delays k jobs by its own duration, including itself. The mean
-//! completion time is therefore a sum over (job, type, place), and its best assignment is a linear program with
+//! A job that is k-th from the end of a queue delays k jobs, including itself, by its duration. The mean completion
+//! time is therefore a sum over (job, type, place). The best assignment is the solution of a linear program with
 //! integral vertices.
 
 use super::super::answer::Answer;
@@ -66,10 +66,11 @@ pub(super) fn solve(
     Ok(answer)
 }
 
-/// Type of each job, and its place counted from the end of the queue.
+/// Type of each job, and place of the job, counted from the end of the queue.
 type Places = Vec<(usize, usize)>;
 
-/// Returns the sum of completion times, and the places of jobs. There are so many places that the last one stays empty.
+/// Returns the sum of completion times, and the places of jobs. The number of places is large enough that the last one
+/// stays empty.
 fn assign(
     spans: &[Vec<Option<f64>>],
     free: &[f64],
@@ -146,10 +147,10 @@ fn with_levels(
     Ok((total * unit, places))
 }
 
-/// Returns the jobs at the heads of a type's queues, oldest first at each place.
+/// Returns the jobs at the heads of a type's queues. Among jobs at the same place, the oldest comes first.
 ///
-/// With n jobs at place k from the end, n queues have at least k jobs. Subtracting those at the next place gives the
-/// number of queues with exactly k jobs, whose heads are at place k.
+/// If n jobs are at place k from the end, then n queues have at least k jobs. Subtracting the number of jobs at the
+/// next place gives the number of queues with exactly k jobs. The heads of these queues are at place k.
 fn heads(places: &[(usize, usize)], kind: usize) -> Vec<usize> {
     let at = |place: usize| {
         let each = places.iter().enumerate();

@@ -1,6 +1,6 @@
 //! Throughput per dollar, subject to deadlines.
 //!
-//! Stage 1 minimises the weight of missed deadlines; stage 2 then maximises the steps per second and price.
+//! Stage 1 minimises the weight of missed deadlines. Stage 2 then maximises the steps per second per unit of price.
 
 use super::super::answer::{Answer, Notes};
 use super::super::model::{Keeps, Next, Rows, SolverError};
@@ -9,7 +9,7 @@ use super::super::rows::{Activities, ByRows, LEAST_TIME, total};
 use super::super::space::{Method, Space};
 use super::super::table::Table;
 
-/// A missed weight above this is more than solver noise.
+/// A weight of missed deadlines above this limit is more than solver noise.
 const MISSED: f64 = 1e-9;
 
 /// Solves the objective without deadlines: the sum of rate over price.
@@ -31,7 +31,7 @@ pub(super) fn solve(
     })
 }
 
-/// Like `solve`, with deadlines that can still be met.
+/// Solves the objective with deadlines that can still be met.
 pub(super) fn with_deadlines(
     table: &Table,
     prices: &[f64],
@@ -108,7 +108,7 @@ fn in_turn(
     let (Some(first), Some(last)) = (found.first(), found.last()) else {
         return Ok((0.0, vec![0.0; count]));
     };
-    // The missed weight comes from the solver's columns, because the sum over the plan is noisy where a deadline needs
+    // The missed weight is taken from the solver's columns, because the sum over the plan is noisy if a deadline needs
     // little time.
     let missed = first.x[count..].iter().zip(&weights);
     let missed = missed.map(|(part, weight)| part.max(0.0) * weight).sum();

@@ -5,7 +5,8 @@ use super::super::model::SolverError;
 use super::super::space::{Method, Space};
 use super::super::table::Table;
 
-/// Maximises the smallest ratio `s rate / (w prop)`. An agnostic variant uses a rate of 1 wherever a job can run.
+/// Maximises the smallest ratio `s rate / (w prop)`. A heterogeneity-agnostic variant uses a rate of 1 wherever a job
+/// can run.
 pub(super) fn solve(
     table: &Table,
     is_agnostic: bool,

@@ -19,8 +19,9 @@ pub(super) fn solve(
     Ok(Answer::of(&space, plan, objective))
 }
 
-/// Returns the minimum part of the time to the makespan that each class must run: all its remaining work on its fastest
-/// type. A job that needs all of that time cannot make up for a missed round, which increases the makespan.
+/// Returns the minimum fraction of the time to the makespan for which a job of each class must run: the time of all its
+/// remaining work on its fastest type. A job for which this fraction is 1 cannot make up for a missed round, so missing
+/// one increases the makespan.
 pub(super) fn urgency(table: &Table, seen: Seen, makespan_s: f64) -> Vec<f64> {
     let rates = table.seen(seen);
     let rows = rates.chunks_exact(table.capacity.len());

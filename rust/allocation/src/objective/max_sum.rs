@@ -6,7 +6,7 @@ use super::super::program::by_class;
 use super::super::space::{Method, Space};
 use super::super::table::Table;
 
-/// Maximises the sum of the rates. A proportional variant divides each rate by its average on the cluster.
+/// Maximises the sum of the rates. A proportional variant divides each rate by the job's average rate on the cluster.
 pub(super) fn solve(
     table: &Table,
     is_proportional: bool,

@@ -1,5 +1,5 @@
-//! Objectives of allocations: each file contains one objective with its rows, its choice among optima, and the facts
-//! that distinguish jobs.
+//! Objectives of allocations. Each file contains one objective: its rows, its choice among optima, and the facts by
+//! which it distinguishes jobs.
 
 mod allox;
 mod closed;
@@ -22,22 +22,22 @@ use gangline_model::words;
 
 pub use closed::FastestFirst;
 
-/// Programs with more rows are solved by prices or by an external solver.
+/// Programs with more rows than this are solved by prices or by an external solver.
 const ROWS_MAX: usize = 10_000;
 
-/// Way in which the objectives of the parts combine to that of the whole program.
+/// Way in which the objectives of the parts combine to the objective of the whole program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OfParts {
-    /// Their minimum; more is better.
+    /// The minimum over the parts; more is better.
     Least,
-    /// Their maximum; less is better.
+    /// The maximum over the parts; less is better.
     Largest,
-    /// Their sum; more is better.
+    /// The sum over the parts; more is better.
     Sum,
 }
 
 impl OfParts {
-    /// Returns its name.
+    /// Returns the name of the combination.
     pub fn name(self) -> &'static str {
         match self {
             Self::Least => "least",
@@ -50,7 +50,7 @@ impl OfParts {
 /// Objective of an allocation.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Objective {
-    /// Max-min fairness of the rate per fair share and weight. Agnostic variants know only on which types a job can
+    /// Max-min fairness of the rate per fair share and weight. Agnostic variants know only the types on which a job can
     /// run.
     Las {
         /// Whether rates are unknown.
@@ -60,7 +60,7 @@ pub enum Objective {
     Makespan {
         /// The rates that the objective uses.
         seen: Seen,
-        /// Weight of the share of a job with much slack in a run; a job without slack has weight 1.
+        /// Weight, in rounds, of the share of a job with much slack; a job without slack has weight 1.
         slack_weight: f64,
     },
     /// The smallest maximum of rho.
@@ -68,7 +68,7 @@ pub enum Objective {
         /// The rates that the objective uses.
         seen: Seen,
     },
-    /// Lexicographic max-min fairness. Agnostic variants know only on which types a job can run.
+    /// Lexicographic max-min fairness. Agnostic variants know only the types on which a job can run.
     WaterFilling {
         /// Whether rates are unknown.
         is_agnostic: bool,
@@ -80,7 +80,7 @@ pub enum Objective {
         /// Whether rates are relative to fair shares.
         is_proportional: bool,
     },
-    /// Maximum steps per second and unit of price; deadlines come first.
+    /// Maximum steps per second per unit of price; deadlines come first.
     Cost {
         /// Price per GPU-hour of each type.
         prices: Vec<f64>,
@@ -123,7 +123,7 @@ words! {
 pub struct Settings {
     /// Choice of the solver.
     pub solver: Choice,
-    /// Whether one of several optima is chosen by its worth.
+    /// Whether the plan with the largest worth is chosen among several optima.
     pub chooses: bool,
     /// Wall-clock limit of each external solve, in seconds.
     pub time_limit_s: f64,
@@ -143,7 +143,7 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// Returns the same settings for an external solver.
+    /// Returns these settings in the form for an external solver.
     pub fn how(self) -> How {
         How {
             algorithm: match self.solver {
@@ -158,7 +158,7 @@ impl Settings {
 }
 
 impl Objective {
-    /// Returns the same objective with the facts that it needs.
+    /// Returns this objective, completed with the facts that it needs.
     #[must_use]
     pub fn with(mut self, facts: &Facts) -> Self {
         match &mut self {
@@ -268,7 +268,7 @@ impl Objective {
             Self::Allox { .. } | Self::Isolated | Self::FifoPerf { .. } => {
                 Err(SolverError::Input {
                     what: "objective",
-                    expected: "one over the plans of classes",
+                    expected: "an objective over the plans of classes",
                 })
             }
         }
@@ -284,7 +284,7 @@ impl Objective {
         }
     }
 
-    /// Returns whether prices alone can solve it.
+    /// Returns whether the price method alone can solve this objective.
     fn is_of_prices(&self) -> bool {
         matches!(
             self,
@@ -292,7 +292,7 @@ impl Objective {
         )
     }
 
-    /// Returns whether it needs no solver.
+    /// Returns whether this objective has a closed form, so that it needs no solver.
     pub fn is_closed_form(&self) -> bool {
         matches!(self, Self::Isolated | Self::FifoPerf { .. })
     }
@@ -307,7 +307,7 @@ impl Objective {
         }
     }
 
-    /// Returns whether it is a heterogeneity-agnostic variant, which treats all types equally.
+    /// Returns whether this objective is a heterogeneity-agnostic variant, which treats all types equally.
     pub fn is_agnostic(&self) -> bool {
         match self {
             Self::Las { is_agnostic } | Self::WaterFilling { is_agnostic, .. } => *is_agnostic,
@@ -316,12 +316,12 @@ impl Objective {
         }
     }
 
-    /// Returns whether equal splits of earlier allocations are needed.
+    /// Returns whether this objective needs the equal splits of earlier allocations ([`Service`](super::Service)).
     pub(crate) fn counts_service(&self) -> bool {
         matches!(self, Self::Ftf { .. })
     }
 
-    /// Returns whether deadlines are used.
+    /// Returns whether this objective uses deadlines.
     pub(crate) fn looks_at_deadlines(&self) -> bool {
         matches!(self, Self::Cost { .. })
     }

@@ -6,8 +6,8 @@ use super::super::model::SolverError;
 use super::super::space::{Method, Space, Water};
 use super::super::table::Table;
 
-/// Solves for the lexicographic maximum of the levels. The objective is the smallest level per weight; an agnostic
-/// variant uses a rate of 1 wherever a job can run.
+/// Finds the lexicographic maximum of the levels. The value of the objective is the smallest level per weight. An
+/// agnostic variant uses a rate of 1 wherever a job can run.
 pub(super) fn solve(
     table: &Table,
     is_agnostic: bool,
@@ -59,8 +59,8 @@ pub(super) fn inside_of(inside: &[Inside], entity: usize) -> Inside {
     inside.get(entity).copied().unwrap_or(of_all)
 }
 
-/// Returns the weight of one job of each class, from the weights of the entities, given which classes can rise no
-/// further.
+/// Returns the weight of one job of each class. It depends on the weights of the entities and on which classes can rise
+/// no further.
 fn split(table: &Table, inside: &[Inside], done: &[bool]) -> Vec<f64> {
     let mut weights = vec![0.0; done.len()];
     for (entity, weight) in table.entity_weights.iter().enumerate() {
