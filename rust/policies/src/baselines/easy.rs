@@ -1,9 +1,9 @@
 //! `easy`: FIFO with a reservation for the blocked head, and backfilling behind it.
 //!
-//! The reservation counts GPUs over the estimated finishes of running jobs, up to the size of the head. Backfilled jobs
-//! are found per class. The candidate of a class is the first waiting job that is short enough to end before the
-//! reservation, or simply the first one if the gang fits next to the reserved GPUs. A decision costs O((starts +
-//! classes) log n).
+//! To make the reservation, GPUs are counted over the estimated finishes of running jobs, until there are enough for
+//! the head. Backfilled jobs are found per class. The candidate of a class is the first waiting job that is short
+//! enough to end before the reservation, or simply the first waiting job if the gang fits next to the reserved GPUs. A
+//! decision costs O((starts + classes) log n).
 
 use crate::kit::why::NO_PLACE;
 use crate::kit::{Classes, Places, Seen};
@@ -15,7 +15,7 @@ use gangline_model::{GpuSet, GpuTypeId, JobId, SimSpan, SimTime};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 
-/// The job had no place, and GPUs are reserved for it from an instant on.
+/// The job has no place, and GPUs are reserved for it from an instant on.
 pub(crate) static PROMISED: Reason = Reason::new(
     "promised",
     "it comes first, and GPUs are reserved for it from an instant on",
@@ -34,10 +34,10 @@ pub(crate) static RESERVED: Reason = Reason::new(
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Shadow {
     head: JobId,
-    /// The type, and the instant at which enough of its GPUs are free for the head, at any place; `None` means never on
-    /// any type.
+    /// The type, and the instant at which enough GPUs of the type are free for the head, wherever they are; `None`
+    /// means that this never happens on any type.
     reserved: Option<(GpuTypeId, SimTime)>,
-    /// GPUs of that type that are free at that instant, in addition to those for the head.
+    /// Number of GPUs of the reserved type that are free at that instant in addition to those for the head.
     extra: u32,
 }
 
@@ -55,7 +55,7 @@ pub(crate) struct Easy {
     end_of: Vec<SimTime>,
     blocked: Option<Shadow>,
     heads: BinaryHeap<Reverse<(JobId, usize)>>,
-    /// Types where the placement rule found no place in this pass, as bits per class.
+    /// The types on which the placement rule found no place in this pass, as a mask for each class.
     dead: Vec<u64>,
 }
 
@@ -77,7 +77,7 @@ impl Easy {
         }
     }
 
-    /// Returns the estimated time with GPUs of a job that starts now on a type, regardless of its place.
+    /// Returns the estimated time for which a job that starts now on a type holds its GPUs, regardless of its place.
     fn estimate(
         &self,
         view: &ClusterView<'_>,
@@ -178,8 +178,8 @@ impl Easy {
         best
     }
 
-    /// Returns whether a job may start on a type although the head waits. If it needs GPUs of `extra`, they are
-    /// deducted.
+    /// Returns whether a job may start on a type although the head waits. If the job needs some of the `extra` GPUs,
+    /// they are deducted.
     fn passes(
         &self,
         view: &ClusterView<'_>,
@@ -204,8 +204,8 @@ impl Easy {
         Ok(false)
     }
 
-    /// Starts a job behind the head on the first of its types where it fits and may pass the head. Returns whether the
-    /// job has started.
+    /// Starts a job behind the head on the first of its types on which it fits and may pass the head. Returns whether
+    /// the job has started.
     fn backfill(
         &mut self,
         view: &ClusterView<'_>,
@@ -231,7 +231,8 @@ impl Easy {
         Ok(false)
     }
 
-    /// Returns the next job of a class, from a position on, that fits and may pass on some type by its number of GPUs.
+    /// Returns the next job of a class, from a position on, that has enough free GPUs on some type and may pass the
+    /// head there.
     fn candidate(
         &self,
         view: &ClusterView<'_>,
@@ -324,14 +325,14 @@ impl Easy {
         Ok(())
     }
 
-    /// Returns whether the rate of a job might differ from the one at its start. It may also differ for jobs that have
-    /// just started, if the run has speeds that policies do not know.
+    /// Returns whether the rate of a job might differ from the one at its start. The rate of a job that has just
+    /// started may also differ if the run has speeds that policies do not know.
     fn is_moved(view: &ClusterView<'_>, changes: &Changes, job: JobId) -> bool {
         let is_started = view.has_run_time() && changes.started.contains(&job);
         changes.retimed.contains(&job) || is_started
     }
 
-    /// Updates exact estimates after changes of rates on shared up-links, and for rates that are known only when a job
+    /// Updates exact estimates after changes of rates on shared up-links, and where rates are known only while a job
     /// runs.
     #[inline]
     fn move_ends(&mut self, view: &ClusterView<'_>, changes: &Changes) -> Result<(), PolicyError> {
@@ -435,7 +436,7 @@ impl Policy for Easy {
         let mut shadow = self.reserve(view, plan, head);
         self.dead.fill(0);
         if before == Some(shadow) {
-            // The reservation is unchanged and no GPUs came free, so only jobs that just arrived may start.
+            // The reservation is unchanged and no GPUs have come free, so only jobs that have just arrived may start.
             for &job in &changes.arrived {
                 self.backfill(view, plan, job, &mut shadow)?;
             }
@@ -472,7 +473,8 @@ impl Policy for Easy {
     }
 }
 
-// Waiting jobs of `easy` by class and arrival, with their estimated times on each type of the class, ns.
+// The following code stores the waiting jobs of `easy` by class and arrival, with their estimated times on each type of
+// the class, ns.
 
 /// Waiting jobs. The positions in a class are in order of arrival.
 #[derive(Debug, Default)]
@@ -525,7 +527,7 @@ impl Backlog {
         self.waiting[class] == 0
     }
 
-    /// Records the estimate of a waiting job on type number `at` of its class.
+    /// Records the estimate of a waiting job on the type with position `at` in its class.
     pub(super) fn insert(&mut self, job: JobId, class: usize, at: usize, estimate: i64) {
         let position = self.position(job);
         self.trees[class][at].set(position, estimate);
@@ -547,7 +549,7 @@ impl Backlog {
         }
     }
 
-    /// Returns the first waiting job of a class from a position on whose estimate on a type is at most `bound`.
+    /// Returns the first waiting job of a class, from a position on, whose estimate on a type is at most `bound`.
     pub(super) fn first_at_most(
         &self,
         class: usize,
@@ -559,7 +561,8 @@ impl Backlog {
     }
 }
 
-// Minima over an array with sixteen values per node, to find the leftmost value that is at most a bound.
+// The following tree stores minima over an array, with sixteen values per node, to find the leftmost value that is at
+// most a bound.
 
 const WIDTH: usize = 16;
 
@@ -604,7 +607,7 @@ impl MinTree {
         }
     }
 
-    /// Returns the leftmost position from `from` on whose value is at most `bound`.
+    /// Returns the leftmost position, from `from` on, whose value is at most `bound`.
     pub(super) fn first_at_most(&self, from: usize, bound: i64) -> Option<usize> {
         let mut at = from;
         let mut level = 0;

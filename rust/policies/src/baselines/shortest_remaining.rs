@@ -1,8 +1,8 @@
 //! `srtf` and `srsf`: shortest remaining time or service first, with preemption.
 //!
-//! The key of a running job at its best rate is the instant of its finish, which does not change. Few jobs get a new
-//! key at each decision: those in their overhead, those slowed by their place or a co-runner, and those with an inexact
-//! estimate.
+//! The key of a running job at its best rate is the instant of its finish, which does not change. Only few jobs get a
+//! new key at each decision: jobs in their overhead, jobs that are slowed by their place or a co-runner, and jobs with
+//! an inexact estimate.
 
 use crate::kit::JobTimers;
 use crate::kit::Seen;
@@ -15,7 +15,7 @@ use gangline_engine::{
 };
 use gangline_model::{JobId, SimSpan, SimTime, Tier, Verb};
 
-/// Leading part of the key of a protected job and of every other job.
+/// First part of the key of a protected job; the next constant is that of every other job.
 const PROTECTED: u64 = 0;
 const OPEN: u64 = 1;
 
@@ -75,7 +75,7 @@ impl ShortestRemaining {
         Ok(())
     }
 
-    /// Updates the key of a running job. Returns whether it will change again with time.
+    /// Updates the key of a running job. Returns whether the key will change again with time.
     fn rekey(&mut self, view: &ClusterView<'_>, job: JobId) -> Result<bool, PolicyError> {
         let now = view.now();
         let run = view.run(job).expect("a running job");
@@ -86,7 +86,7 @@ impl ShortestRemaining {
             main,
             job: job.0,
         });
-        // Other jobs on its up-links may slow a gang over racks at any time.
+        // A gang over several racks may be slowed at any time by other jobs on its up-links.
         let is_exposed = run.only().tier == Tier::Network && view.shares_uplinks();
         // The remaining work of an elastic job is rounded again whenever its noise changes.
         let is_elastic = view.elastic(job).is_some();

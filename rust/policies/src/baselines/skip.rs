@@ -1,5 +1,5 @@
-//! `fifo-skip`, `sjf` and `ssf`: a sorted queue in which jobs that do not fit are skipped. In `sjf-strict`, a head that
-//! does not fit blocks all jobs behind it, so all jobs form one queue.
+//! `fifo-skip`, `sjf` and `ssf`: a sorted queue in which jobs that do not fit are skipped. Under `sjf-strict`, a head
+//! that does not fit blocks all jobs behind it, so all jobs form one queue.
 //!
 //! Free capacity only decreases within a decision. If the first job of a class does not fit, the class is done for that
 //! decision. A small heap of the first jobs of the classes therefore gives the same starts as a walk over the whole
@@ -17,14 +17,14 @@ use smallvec::SmallVec;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// Sort key of the queue; ties go by arrival, then job index.
+/// Sort key of the queue; ties are broken by arrival, then by job index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SkipOrder {
-    /// Arrival.
+    /// Arrival, earliest first.
     Arrival,
-    /// Total isolated duration.
+    /// Total isolated duration, shortest first.
     Duration,
-    /// Total isolated duration x gang size.
+    /// Total isolated duration x gang size, smallest first.
     Area,
 }
 
@@ -47,7 +47,8 @@ pub(crate) struct Skip {
 }
 
 impl Skip {
-    /// Creates a queue with a sort key and a placement rule; `is_strict` means that its head blocks.
+    /// Creates a queue with a sort key and a placement rule; `is_strict` means that a head that does not fit blocks the
+    /// queue.
     pub(crate) fn new(
         order: SkipOrder,
         is_strict: bool,
@@ -75,7 +76,7 @@ impl Skip {
         }
     }
 
-    /// Returns the key of a job inside its class.
+    /// Returns the key of a job within its class.
     fn key(&self, view: &ClusterView<'_>, job: JobId) -> Result<(i64, JobId), PolicyError> {
         Ok(match self.order {
             SkipOrder::Arrival => (0, job),
@@ -83,7 +84,7 @@ impl Skip {
         })
     }
 
-    /// Returns the key that orders all jobs, from a job and its length in the order.
+    /// Returns the key that orders the jobs of all classes, given a job and its key within its class.
     fn rank(&self, (length, job): (i64, JobId)) -> (i128, JobId) {
         let gpus = match self.order {
             SkipOrder::Arrival | SkipOrder::Duration => 1,
@@ -92,7 +93,7 @@ impl Skip {
         (i128::from(length) * i128::from(gpus), job)
     }
 
-    /// Adds the first job of a queue to those to try.
+    /// Adds the first job of a queue to the jobs that will be tried.
     fn try_queue(&mut self, plan: &mut Plan<'_>, queue: usize) {
         if let Some(first) = self.queues.first(queue)
             && self.places.can(plan.free(), self.places.class_of(first.1))
@@ -143,7 +144,7 @@ impl Policy for Skip {
         changes: &Changes,
         plan: &mut Plan<'_>,
     ) -> Result<Next, PolicyError> {
-        // A job that is now before a blocking head might fit although the head does not.
+        // A job that now comes before a blocking head might fit although the head does not.
         let has_room = self.is_strict || changes.has_room();
         self.is_checked &= !changes.has_servers();
         if !self.is_strict && !std::mem::replace(&mut self.is_checked, true) {
@@ -154,7 +155,7 @@ impl Policy for Skip {
             return Ok(Next::Ask);
         }
         if !has_room && let [job] = changes.arrived[..] {
-            // This is the usual case. Jobs of its class that are already waiting still do not fit.
+            // This is the usual case. Jobs of the same class that are already waiting still do not fit.
             let class = self.places.class_of(job);
             if self.queues.first(class).is_some() || !self.places.start_job(plan, class, job) {
                 self.queues.push(class, self.key(view, job)?);

@@ -1,4 +1,4 @@
-//! Lease boundaries. A lease ends at start + k L, so only the instant modulo L matters: its phase.
+//! Lease boundaries. A lease ends at start + k L, so only the start modulo L matters, which is the phase of the lease.
 
 use gangline_model::{JobId, SimTime};
 use std::collections::BTreeSet;
@@ -12,7 +12,7 @@ pub(super) struct Leases {
     phase: Vec<i64>,
     /// All running jobs.
     all: BTreeSet<(i64, u32)>,
-    /// Running jobs in a wider place than necessary.
+    /// Running jobs whose place is wider than necessary.
     loose: BTreeSet<(i64, u32)>,
 }
 
@@ -26,8 +26,8 @@ impl Leases {
         }
     }
 
-    /// Records that a job gets GPUs and its first lease starts; `is_aligned` means that it ends at the next multiple
-    /// of L.
+    /// Records that a job gets GPUs and its first lease starts; `is_aligned` means that this lease ends at the next
+    /// multiple of L.
     pub(super) fn start(&mut self, job: JobId, now: SimTime, is_aligned: bool) {
         let phase = if is_aligned {
             0
@@ -45,7 +45,7 @@ impl Leases {
         self.loose.remove(&entry);
     }
 
-    /// Records whether a running job is in a wider place than necessary.
+    /// Records whether the place of a running job is wider than necessary.
     pub(super) fn set_loose(&mut self, job: JobId, is_loose: bool) {
         let entry = (self.phase[job.index()], job.0);
         if is_loose {
@@ -59,7 +59,8 @@ impl Leases {
         if all_leases { &self.all } else { &self.loose }
     }
 
-    /// Returns the jobs whose lease ends at an instant, among all jobs or the loose ones.
+    /// Returns the jobs whose lease ends at an instant, either among all running jobs or among those whose place is
+    /// wider than necessary.
     pub(super) fn ending(&self, now: SimTime, all_leases: bool) -> impl Iterator<Item = JobId> {
         let phase = now.0.rem_euclid(self.length);
         self.set(all_leases)

@@ -1,4 +1,4 @@
-//! `dally`: delay scheduling by topology level, with priority for jobs that the network slows most.
+//! `dally`: delay scheduling by topology level, with priority for the jobs that the network slows most.
 //!
 //! A job waits a tuned time for a narrow place before it accepts a wider one. Jobs hold GPUs by leases. At the end of a
 //! lease, jobs that have lost the most speed to distance have priority.

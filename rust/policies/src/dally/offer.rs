@@ -12,7 +12,8 @@ use gangline_model::{GpuSet, JobId, SimTime, Tier};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// The present largest server and rack for a class, in GPUs of servers that are up.
+/// The sizes of the largest server and the largest rack that a class can use at present, in GPUs of servers that are
+/// up.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Extent {
     /// The largest server.
@@ -50,10 +51,10 @@ pub(super) struct Class {
     pub(super) gpus: u32,
     pub(super) types: TypeList,
     pub(super) extent: Extent,
-    /// Index of its tuner; there is one per gang size.
+    /// Index of the tuner of the class; there is one tuner per gang size.
     pub(super) tuner: usize,
     pub(super) waiting: Waiting,
-    /// Whether the last decision left room for a gang in one rack.
+    /// Whether the last decision left room for a gang of the class in one rack.
     rack_room: bool,
 }
 
@@ -93,7 +94,7 @@ pub(super) struct Up {
     pub(super) job: JobId,
     pub(super) class: usize,
     pub(super) tier: Tier,
-    /// The GPUs that it held.
+    /// The GPUs that the job held.
     pub(super) gpus: GpuSet,
     pub(super) verdict: Verdict,
 }
@@ -144,8 +145,8 @@ impl Decision {
         self.tuners[self.classes[class].tuner].delays(params, now)
     }
 
-    /// Returns the widest level that a job accepts before its delay allows the free GPUs, and the length of that delay
-    /// in ns, according to the timers and the room of the last decision. The result is `None` if the job may have any
+    /// Returns the widest level that a job accepts until its delay ends, and the length of the delay in ns. Both follow
+    /// from the timers and from the room that the last decision left. The result is `None` if the job may have any
     /// place.
     pub(super) fn limit(&self, class: &Class, waited: i64) -> Option<(Tier, i64)> {
         let delays = self.tuners[class.tuner].known();
@@ -165,7 +166,7 @@ impl Decision {
         rooms::can(free, &mut self.claims, (class.gpus, &class.types), level)
     }
 
-    /// Returns the first job of a class that may use a level with room.
+    /// Returns the first job of a class that may use a level at which there is room.
     fn best(
         &mut self,
         free: &mut FreeIndex,
@@ -194,7 +195,7 @@ impl Decision {
         self.classes[class].waiting.first_since(bound)
     }
 
-    /// Makes offers in order: to the best job of the classes, and to each job whose lease ends.
+    /// Makes offers in order of rank to the best job of each class and to each job whose lease ends.
     pub(super) fn walk(&mut self, free: &mut FreeIndex, params: &DallyParams, now: SimTime) {
         self.heap.clear();
         let mut next = self.busy.next_from(0);
@@ -270,8 +271,8 @@ impl Decision {
         }
     }
 
-    /// Handles the next job whose lease ends. It keeps its GPUs or takes a narrower place. If some of its GPUs are
-    /// gone, it gets the offer of a new job.
+    /// Handles the next job whose lease ends. The job keeps its GPUs or takes a narrower place. If other jobs took some
+    /// of its GPUs, it gets an offer like a new job.
     fn ask_up(&mut self, free: &mut FreeIndex, params: &DallyParams, now: SimTime) {
         let at = self.claims.ask();
         let claim = self.claims.list[at].clone();
@@ -298,9 +299,9 @@ impl Decision {
         }
     }
 
-    /// Returns the first of several levels with room for a job whose lease ends. Its timers count unless it only moves
-    /// to a narrower place.
-    #[expect(clippy::too_many_arguments)] // The arguments are the state of one search.
+    /// Returns the first of several levels that has room for a job whose lease ends. The timers of the job count unless
+    /// it only moves to a narrower place.
+    #[expect(clippy::too_many_arguments)] // Together, the arguments are the state of one search.
     fn look(
         &mut self,
         free: &mut FreeIndex,
@@ -364,7 +365,7 @@ impl Decision {
         }
     }
 
-    /// Returns the next instant at which a timer ends that keeps a job of a class from available room.
+    /// Returns the next instant at which a timer ends that keeps a job of a class from room that is available.
     pub(super) fn next_delay(
         &mut self,
         free: &mut FreeIndex,

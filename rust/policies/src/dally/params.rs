@@ -22,9 +22,9 @@ words! {
 words! {
     /// Treatment of a job at the end of a lease.
     pub(crate) enum Renewal {
-        /// It keeps its GPUs unless a more urgent job takes them.
+        /// The job keeps its GPUs unless a more urgent job takes them.
         Keep = "keep",
-        /// It competes like a new job.
+        /// The job competes like a new job.
         Redecide = "redecide",
     }
 }
@@ -50,7 +50,7 @@ pub(crate) struct DallyParams {
     pub network_floor: f64,
     /// Cap of the tuned wait for a rack, as a share of the history.
     pub rack_cap_share: f64,
-    /// Number of standard deviations above the mean.
+    /// Number of standard deviations by which a tuned wait exceeds the mean.
     pub sd_factor: f64,
     /// Choice among the places with room.
     pub fit: Fit,
@@ -60,7 +60,7 @@ pub(crate) struct DallyParams {
     pub upgrades: bool,
     /// Whether all leases end at multiples of their length.
     pub is_aligned: bool,
-    /// Additional overhead of a restart per GPU.
+    /// Overhead that is added to a restart, per GPU.
     pub overhead_per_gpu: SimSpan,
     /// Whether the score counts overhead as time without progress.
     pub counts_overhead: bool,
@@ -128,7 +128,8 @@ impl DallyParams {
         }
     }
 
-    /// Returns a number of leases in ns, rounded to the nearest, halves up. It is infinite beyond the end of time.
+    /// Returns the length of a number of leases in ns, rounded to the nearest, with halves rounded up. A length beyond
+    /// the end of time counts as infinite.
     pub(super) fn leases(&self, count: f64) -> i64 {
         (count * self.lease.0 as f64).round() as i64
     }

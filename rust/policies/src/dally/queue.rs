@@ -12,7 +12,7 @@ use std::ops::Bound::{Excluded, Unbounded};
 pub(super) struct Rank {
     /// Mean locality factor so far, in 10^-12; 0 before the first run.
     pub(super) score: u64,
-    /// Instant from which on it waits, ns.
+    /// Instant since which the job has been waiting, ns.
     pub(super) since: i64,
     /// The job.
     pub(super) job: u32,
@@ -55,7 +55,7 @@ impl Waiting {
         ranks.find(|rank| rank.since <= bound).copied()
     }
 
-    /// Returns the earliest waiting instant after `bound`.
+    /// Returns the earliest instant after `bound` since which a job has been waiting.
     pub(super) fn next_since(&self, bound: i64) -> Option<i64> {
         let after = Excluded((bound, u32::MAX));
         self.ages

@@ -1,4 +1,4 @@
-//! The search for a place. It goes level by level, first among unclaimed GPUs, then with claims.
+//! The search for a place, level by level. At each level, unclaimed GPUs are searched first, then claimed GPUs as well.
 
 use super::queue::Rank;
 use crate::kit::TypeList;
@@ -11,11 +11,11 @@ use std::collections::BTreeMap;
 pub(super) struct Seeker<'a> {
     /// Gang size.
     pub(super) gpus: u32,
-    /// Its types, in the order in which it tries them.
+    /// Types of the job, in the order in which it tries them.
     pub(super) types: &'a TypeList,
-    /// GPUs that it held and may have again. They count as unclaimed for this job.
+    /// GPUs that the job held and may have again. For this job they count as unclaimed.
     pub(super) own: Option<&'a GpuSet>,
-    /// Claims that it may displace.
+    /// Claims that the job may displace.
     pub(super) over: &'a Masks,
 }
 
@@ -140,7 +140,8 @@ fn with_claims(
     }
 }
 
-/// Returns the server that needs the fewest claimed GPUs among those with claims and room; ties go by fit.
+/// Returns the server that needs the fewest claimed GPUs, among the servers with claims and room; ties are broken by
+/// fit.
 fn claimed_server(
     fit: Fit,
     free: &FreeIndex,
@@ -157,7 +158,7 @@ fn claimed_server(
     roomy.min().map(|(_, _, at)| at)
 }
 
-/// Like [`claimed_server`], but for racks.
+/// Returns the rack that needs the fewest claimed GPUs, as [`claimed_server`] does for servers.
 fn claimed_rack(
     fit: Fit,
     free: &mut FreeIndex,
@@ -174,7 +175,7 @@ fn claimed_rack(
     roomy.min().map(|(_, _, rack)| rack)
 }
 
-/// Takes whole racks while they are needed completely, and the rest where it needs the fewest claims.
+/// Takes whole racks as long as the gang needs a complete rack. The rest goes to the rack that needs the fewest claims.
 fn over_racks(
     params: &PlacementParams,
     free: &mut FreeIndex,
@@ -211,7 +212,7 @@ fn over_racks(
     consolidate::fill(params.fit, free.pool_mut(gpu_type), rack, rest, picks);
 }
 
-/// Returns a server that needs no claim, by fit; otherwise the one that needs the fewest.
+/// Returns the best-fitting server that needs no claim, or else the server that needs the fewest claimed GPUs.
 fn rest_server(
     fit: Fit,
     free: &mut FreeIndex,
@@ -233,7 +234,7 @@ fn rest_server(
     })
 }
 
-/// Like [`rest_server`], but for racks.
+/// Returns the rack for the rest of the gang, as [`rest_server`] does for servers.
 fn rest_rack(
     params: &PlacementParams,
     free: &mut FreeIndex,
@@ -256,8 +257,8 @@ fn rest_rack(
     unclaimed.or_else(|| claimed_rack(params.fit, free, claimed, gpu_type, rest))
 }
 
-/// Returns the slots of the picks: first the job's own slots, then unclaimed ones, then those of the last claim, and so
-/// on towards the first.
+/// Returns the slots on the picked servers: first the job's own slots, then unclaimed slots, then the slots of the last
+/// claim, and so on towards the first claim.
 fn slots(
     free: &FreeIndex,
     claims: &Claims,
@@ -283,7 +284,7 @@ fn slots(
     set
 }
 
-// Claims are the GPUs of jobs whose lease has ended and that have not yet had an offer.
+// A claim is the GPUs of a job whose lease has ended and that has not yet had an offer.
 //
 // The draft of the plan contains unclaimed GPUs. A search that may displace claims adds them, searches, and removes
 // them again. Its cost depends only on these claims.
@@ -313,7 +314,7 @@ pub(super) struct Claims {
 }
 
 impl Claims {
-    /// Resets the claims to those of the jobs whose lease ends.
+    /// Replaces the claims by those of the jobs whose lease ends now.
     pub(super) fn set(&mut self, mut list: Vec<Claim>) {
         list.sort_by_key(|claim| claim.rank);
         self.list = list;
@@ -327,7 +328,7 @@ impl Claims {
         }
     }
 
-    /// Returns the claims that a job may displace if its offer comes before theirs.
+    /// Returns the claims that a job may displace if its offer comes before the offers to the claiming jobs.
     pub(super) fn open(&self) -> &Masks {
         &self.open
     }
@@ -341,7 +342,7 @@ impl Claims {
         self.by_type[gpu_type.index()].get_or_insert_with(|| Claimed::of(open, free, gpu_type))
     }
 
-    /// Returns the open claims with a strictly higher score.
+    /// Returns the open claims of jobs with a strictly higher score.
     pub(super) fn above(&self, score: u64) -> Masks {
         let open = &self.list[self.asked..];
         let first = open.partition_point(|claim| claim.rank.score <= score);
@@ -354,7 +355,7 @@ impl Claims {
         masks
     }
 
-    /// Closes the next claim, whose job is handled now.
+    /// Closes the next claim, because its job is handled now.
     pub(super) fn ask(&mut self) -> usize {
         let at = self.asked;
         self.asked += 1;

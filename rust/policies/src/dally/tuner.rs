@@ -1,4 +1,4 @@
-//! Delay timers: fixed, absent, infinite, or tuned by the earlier waiting times of jobs of the same size.
+//! Delay timers. They are fixed, absent, infinite, or tuned by the earlier waiting times of jobs of the same size.
 
 use super::params::{DallyParams, Mode};
 use gangline_model::SimTime;
@@ -55,7 +55,8 @@ impl History {
         dropped
     }
 
-    /// Returns the mean plus `factor` population standard deviations, in leases; 1 without entries.
+    /// Returns the mean waiting time plus `factor` population standard deviations, in leases; 1 if there are no
+    /// entries.
     fn bound(&self, factor: f64, lease_ns: i64) -> f64 {
         let n = self.entries.len() as u64;
         if n == 0 {
@@ -133,7 +134,7 @@ impl Tuner {
         }
     }
 
-    /// Records a waiting time of at least one lease that ended on one server, or otherwise in one rack.
+    /// Records a waiting time, if it is at least one lease. The wait ended on one server (`on_server`) or in one rack.
     pub(super) fn record(&mut self, on_server: bool, now: SimTime, wait: i64, lease_ns: i64) {
         if wait < lease_ns {
             return;
@@ -148,8 +149,8 @@ impl Tuner {
     }
 }
 
-// Whole numbers of 256 bits are needed because squares of waiting times exceed 128 bits if thousands of jobs wait for
-// weeks.
+// The following integers have 256 bits, because sums of squares of waiting times exceed 128 bits if thousands of jobs
+// wait for weeks.
 
 /// A number as limbs of 64 bits, lowest first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -214,7 +215,8 @@ impl Wide {
         if high == 0 {
             return low as f64;
         }
-        // These are the upper 128 bits. The last one is set if a bit was cut off, so that ties round correctly.
+        // The number is reduced to its upper 128 bits. The last of these is set if a bit was cut off, so that ties
+        // round correctly.
         let shift = 128 - high.leading_zeros();
         let kept = if shift == 128 {
             high
@@ -244,7 +246,7 @@ mod tests {
         }
     }
 
-    /// Returns the timers, in leases, after these waiting times in leases.
+    /// Returns the timers, in leases, after waiting times that are given in leases.
     fn after(history_leases: f64, server: &[f64], rack: &[f64]) -> (f64, f64) {
         let params = params(history_leases);
         let mut tuner = Tuner::new(&params);
@@ -299,7 +301,7 @@ mod tests {
     }
 
     proptest! {
-        /// Sums over a sliding window equal recomputed sums, and timers stay within their bounds.
+        /// The sums over a sliding window equal recomputed sums, and the timers stay within their bounds.
         #[test]
         fn a_sliding_window_does_not_drift(
             steps in prop::collection::vec((0_i64..5, 0_i64..40, any::<bool>()), 1..80),

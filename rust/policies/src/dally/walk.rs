@@ -1,4 +1,5 @@
-//! The policy itself. It follows the cluster, makes the offers of each decision, and sets the timer of the next one.
+//! The policy itself: it follows the state of the cluster, makes the offers of each decision, and sets the timer of the
+//! next decision.
 
 use super::leases::Leases;
 use super::offer::{Class, Decision, Extent, Start, Up, Verdict};
@@ -14,7 +15,7 @@ use gangline_engine::{
 };
 use gangline_model::{GpuTypeId, JobId, SimSpan, SimTime, Tier};
 
-/// Enough GPUs are free, but for now the job waits for a placement no wider than a tier.
+/// Enough GPUs are free, but for now the job waits for a placement that is no wider than a tier.
 pub(crate) static DELAYED: Reason = Reason::new(
     "delayed",
     "enough GPUs are free, but until its delay ends it waits for GPUs closer together, on one server or in one rack \
@@ -32,7 +33,7 @@ pub(crate) struct Dally {
     offer: Decision,
     leases: Option<Leases>,
     score: Vec<u64>,
-    /// Instant from which on each waiting job waits, ns.
+    /// Instant since which each waiting job has been waiting, ns.
     since: Vec<i64>,
     waiting: usize,
     /// Timer for the next lease or delay that ends.
@@ -94,7 +95,7 @@ impl Dally {
         self.waiting += 1;
     }
 
-    /// Records the events and their effects since the last decision.
+    /// Records the events since the last decision, and their effects.
     fn update(&mut self, view: &ClusterView<'_>, changes: &Changes, free: &FreeIndex) {
         for &job in &changes.finished {
             self.leases().end(job);
@@ -112,7 +113,7 @@ impl Dally {
         }
     }
 
-    /// Updates the sizes of servers and racks, and the set of jobs in a wider place than necessary.
+    /// Updates the sizes of servers and racks, and the set of jobs whose place is wider than necessary.
     fn measure(&mut self, view: &ClusterView<'_>, free: &FreeIndex) {
         let mut changed = false;
         for class in &mut self.offer.classes {
@@ -136,7 +137,7 @@ impl Dally {
         self.leases().set_loose(job, is_loose);
     }
 
-    /// Finds the jobs whose leases end now and are not renewed without a decision.
+    /// Finds the jobs whose leases end now, except those whose leases are renewed without a decision.
     fn raise(&mut self, view: &ClusterView<'_>) {
         let now = view.now();
         let all_leases = self.waiting > 0;
@@ -186,7 +187,7 @@ impl Dally {
         } in ups
         {
             match verdict {
-                Verdict::Kept => debug_assert!(!gpus.is_empty(), "it has what it had"),
+                Verdict::Kept => debug_assert!(!gpus.is_empty(), "a kept job still has GPUs"),
                 Verdict::Moved(gpus) => {
                     let tier = plan.free().tier(&gpus);
                     self.note_tier(job, tier);
@@ -333,7 +334,7 @@ mod tests {
         assert_eq!(mean_share(0, SimSpan(0)), 0);
     }
 
-    /// A constant 0.3 has the same mean as 0.2 and 0.4 for equal times.
+    /// A constant locality factor of 0.3 has the same mean as 0.2 and 0.4 for equal times.
     #[test]
     fn means_that_are_equal_in_decimals_tie() {
         let unit = |share: f64| (share * 1e12).round() as i128;

@@ -1,6 +1,7 @@
 //! Affinity: the servers that each size class has claimed.
 //!
-//! A server is claimed by the kind of the first group on it, until it has no groups. Each query costs O(log servers).
+//! The kind of the first group on a server claims the server until no group is left on it. Each query costs O(log
+//! servers).
 
 use crate::place::Fit;
 use gangline_engine::FreeIndex;
@@ -13,10 +14,10 @@ type ByFree = BTreeSet<(u32, u32)>;
 /// State of a server.
 #[derive(Clone, Copy, Debug, Default)]
 struct Host {
-    /// Number of groups on it.
+    /// Number of groups on the server.
     hosts: u32,
     kind: Option<usize>,
-    /// The list that contains it, and its number of free GPUs there.
+    /// The list that contains the server, and the number of free GPUs under which it is listed.
     listed: Option<(At, u32)>,
 }
 
@@ -28,7 +29,7 @@ enum At {
     Claimed(usize),
 }
 
-/// Servers by the kind that has claimed them. Empty without affinity.
+/// Servers, listed by the kind that has claimed them; empty without affinity.
 #[derive(Debug, Default)]
 pub(super) struct Affinity {
     servers: Vec<Host>,
@@ -103,8 +104,8 @@ impl Affinity {
         }
     }
 
-    /// Returns the position of the server for a group of a kind: among those that the kind has claimed, otherwise among
-    /// those without a group.
+    /// Returns the position of a server for a group of a kind. Servers that the kind has claimed come first, then
+    /// servers without a group.
     pub(super) fn find(
         &self,
         fit: Fit,
@@ -118,7 +119,7 @@ impl Affinity {
     }
 }
 
-/// Returns the server of a list with at least `gpus` free that the fit prefers.
+/// Returns the server that the fit prefers, among the servers of a list with at least `gpus` free GPUs.
 fn least(list: &ByFree, fit: Fit, gpus: u32) -> Option<usize> {
     let mut best = None;
     let mut from = gpus;

@@ -20,7 +20,7 @@ pub(super) struct Groups {
     /// The lists that contain the group of each slot.
     listed: Vec<Listing>,
     vacant: Vec<u32>,
-    /// Slot of the group of each job.
+    /// Slot of each job's group.
     of: Vec<u32>,
     max_residents: usize,
     /// Number of groups created and residents added so far.
@@ -30,7 +30,7 @@ pub(super) struct Groups {
     open: Vec<BTreeSet<Entry<usize>>>,
     /// Groups with a resident of the class that may migrate; those with the most residents come first.
     movable: Vec<BTreeSet<Entry<Reverse<usize>>>>,
-    /// Classes with such a group.
+    /// Classes that have a movable group.
     movable_classes: BitSet,
     /// Groups on several servers, by kind; the widest come first.
     wide: Vec<BTreeSet<Entry<Reverse<Span>>>>,
@@ -55,7 +55,7 @@ impl Groups {
         &self.slots[slot as usize]
     }
 
-    /// Returns the group for changes that do not affect its place in the lists.
+    /// Returns a group, for changes that do not affect its place in the lists.
     pub(super) fn get_mut(&mut self, slot: u32) -> &mut Group {
         &mut self.slots[slot as usize]
     }
@@ -128,7 +128,7 @@ impl Groups {
         self.change(slot, |group| group.residents.push(resident));
     }
 
-    /// Removes a resident from its group. A trial with it ends.
+    /// Removes a resident from its group. A trial that includes the resident ends.
     pub(super) fn leave(&mut self, slot: u32, job: JobId) {
         self.of[job.index()] = NONE;
         self.change(slot, |group| {
@@ -189,7 +189,7 @@ impl Groups {
         (1..self.max_residents).contains(&residents)
     }
 
-    /// Returns the group of a kind with the fewest residents that accepts another one: residents, index, slot.
+    /// Returns the group of a kind that accepts another resident and has the fewest, as (residents, index, slot).
     pub(super) fn most_open(&self, kind: usize) -> Option<Entry<usize>> {
         self.open[kind].first().copied()
     }
@@ -222,17 +222,17 @@ pub(super) type Span = (Level, usize);
 pub(super) struct Resident {
     pub(super) job: JobId,
     pub(super) class: usize,
-    /// Number of residents that joined any group before this one.
+    /// Number of residents that joined any group before this resident did.
     pub(super) joined: u64,
-    /// Amount that is added to the run time so far to get the run time for turns, ns.
+    /// Amount that is added to the run time so far to get the run time that decides turns, ns.
     pub(super) offset: i64,
-    /// Whether it has run on these GPUs since it joined.
+    /// Whether the resident has run on these GPUs since it joined.
     pub(super) has_run: bool,
 }
 
 impl Resident {
-    /// Returns the run time that decides turns, ns: it is counted since the resident joined, starting at the minimum of
-    /// the residents at that time.
+    /// Returns the run time that decides turns, ns. The count begins when the resident joins, at the minimum of the
+    /// other residents' run times.
     pub(super) fn run_time(&self, view: &ClusterView<'_>) -> i64 {
         view.executed(self.job).0 + self.offset
     }
@@ -242,7 +242,7 @@ impl Resident {
 #[derive(Clone, Debug)]
 pub(super) struct Group {
     pub(super) kind: usize,
-    /// Number of groups created before this one.
+    /// Number of groups that were created before this one.
     pub(super) index: u64,
     pub(super) gpus: GpuSet,
     pub(super) span: Span,
@@ -284,7 +284,7 @@ impl Group {
             .filter(move |one| !(is_alone || has_waiting && self.is_running(one.job)))
     }
 
-    /// Returns its entries in the lists of [`super::groups::Groups`].
+    /// Returns the entries of the group in the lists of [`super::groups::Groups`].
     pub(super) fn listing(&self) -> Listing {
         let mut classes: SmallVec<[usize; 4]> = self.movable().map(|one| one.class).collect();
         classes.sort_unstable();
@@ -296,7 +296,7 @@ impl Group {
         }
     }
 
-    /// Returns the time of its next timer.
+    /// Returns the time of the group's next timer.
     pub(super) fn due(&self) -> SimTime {
         self.turn_end.min(self.trial_end)
     }

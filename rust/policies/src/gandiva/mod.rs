@@ -12,7 +12,8 @@
 //!
 //! The modules are [`policy`] (one decision, migration), [`turns`] (running residents and the ends of their turns),
 //! [`affinity`] (servers claimed by a size class) and [`groups`] (groups and their indexes). The cost of a decision is
-//! proportional to the groups that it touches, plus O(classes). It scans neither queue nor servers.
+//! proportional to the number of groups that it touches, plus O(classes). A decision scans neither the queue nor the
+//! servers.
 
 mod affinity;
 mod groups;

@@ -10,13 +10,14 @@ pub(crate) struct GandivaParams {
     pub max_residents: usize,
     /// Length of a turn, counted in progress.
     pub quantum: SimSpan,
-    /// Time without progress of a resident that resumes where it ran before; `None` means that of the run.
+    /// Time without progress of a resident that resumes on the GPUs on which it ran before; `None` means the overhead
+    /// of the run.
     pub switch: Option<SimSpan>,
     /// Maximum number of migrations in one decision.
     pub moves_per_event: usize,
     /// Whether two residents may run together.
     pub pack: bool,
-    /// Sum of speeds above which a pair stays together.
+    /// Sum of relative speeds above which a pair stays together.
     pub pack_gain: f64,
     /// Length of a trial, counted in progress.
     pub trial: SimSpan,

@@ -49,9 +49,9 @@ pub(crate) struct Gandiva {
     heads: BinaryHeap<Reverse<(JobId, usize)>>,
     /// Ends of turns and trials; a timer is identified by the slot of its group.
     timers: JobTimers,
-    /// Groups without a running resident, in the time between a departure and the next turn.
+    /// Groups that have no running resident between a departure and the next turn.
     idle: Vec<u32>,
-    /// Whether groups on several servers might find a narrower place than at the last search.
+    /// Whether groups on several servers might now find a narrower place than at the last search.
     pub(super) may_narrow: bool,
     pub(super) counts: Counts,
 }
@@ -150,7 +150,7 @@ impl Gandiva {
             let gpus = &groups.get(slot).gpus;
             let is_up = gpus.by_server().iter().all(|part| view.is_up(part.server));
             if is_up {
-                // The engine counts them as free.
+                // The engine counts these GPUs as free.
                 plan.take(gpus);
             } else {
                 broken.push(slot);
@@ -191,7 +191,7 @@ impl Gandiva {
         }
     }
 
-    /// Ends trials and measures them. Returns the groups whose turn or trial ends now, by index.
+    /// Ends trials that are over and measures them. Returns the groups whose turn or trial ends now, by index.
     fn end_trials(&mut self, view: &ClusterView<'_>) -> Vec<u32> {
         let mut due = Vec::new();
         while let Some(slot) = self.timers.due(view.now()) {
@@ -206,7 +206,7 @@ impl Gandiva {
                     return;
                 }
                 let [lead, partner] = group.running[..] else {
-                    unreachable!("a trial is of two");
+                    unreachable!("a trial has two residents");
                 };
                 group.trial_end = SimTime::NEVER;
                 if !pairs.measure(view, lead, partner, gpu_type) {
@@ -217,8 +217,8 @@ impl Gandiva {
         due
     }
 
-    /// Finds a place for a new group of a job: type by type, on servers that its size class has claimed, then on
-    /// servers without a group, then where the placement rule finds room.
+    /// Finds a place for a new group of a job, type by type. Servers that the job's size class has claimed are tried
+    /// first, then servers without a group, then the places where the placement rule finds room.
     pub(super) fn find_place(
         &mut self,
         view: &ClusterView<'_>,
@@ -233,7 +233,7 @@ impl Gandiva {
         })
     }
 
-    /// Like [`Self::find_place`], on one type.
+    /// Does what [`Self::find_place`] does, on one type.
     pub(super) fn find_place_of(
         &mut self,
         view: &ClusterView<'_>,
@@ -272,7 +272,7 @@ impl Gandiva {
         self.may_narrow = true;
     }
 
-    /// Adds a job to the group of its size with the fewest residents. Returns whether there was one with room.
+    /// Adds a job to the group of its size that has the fewest residents. Returns whether any group had room.
     fn join(&mut self, view: &ClusterView<'_>, class: usize, job: JobId) -> bool {
         let kinds = self.kinds_of[class].iter().enumerate();
         let open = kinds.filter_map(|(order, &kind)| {
@@ -296,14 +296,14 @@ impl Gandiva {
         true
     }
 
-    /// Returns whether the first job of a class might find a new group or one to join.
+    /// Returns whether the first job of a class might find a place for a new group, or a group to join.
     fn can(&self, free: &mut FreeIndex, class: usize) -> bool {
         let mut kinds = self.kinds_of[class].iter();
         kinds.any(|&kind| self.groups.most_open(kind).is_some()) || self.places.can(free, class)
     }
 
-    /// Finds groups for jobs in order of arrival; jobs that find none are skipped. If the first job of a class finds
-    /// none, the class is done, because groups created for other classes do not help it.
+    /// Finds groups for jobs in order of arrival; jobs that find no group are skipped. If the first job of a class
+    /// finds no group, the class is done, because groups created for other classes do not help it.
     fn serve(&mut self, view: &ClusterView<'_>, plan: &mut Plan<'_>, arrived: Option<&[JobId]>) {
         let mut classes: SmallVec<[usize; 16]> = SmallVec::new();
         if let Some(arrived) = arrived {
@@ -360,11 +360,11 @@ impl Gandiva {
             self.timers.set(JobId(slot), self.groups.get(slot).due());
             self.write(view, plan, slot);
         }
-        // Decisions made here need no further decision.
+        // Changes that are made here need no further decision.
         self.groups.forget_changed();
     }
 
-    /// Writes the actions that give the cluster the state of a group.
+    /// Writes the actions that bring the cluster to the state of a group.
     fn write(&mut self, view: &ClusterView<'_>, plan: &mut Plan<'_>, slot: u32) {
         let group = self.groups.get_mut(slot);
         let switch = self.params.switch;
@@ -483,8 +483,8 @@ impl Gandiva {
         moves > 0
     }
 
-    /// Creates a group for the resident with the least service in the most shared group, among those for which a
-    /// group can be created.
+    /// Creates a group for a resident of the most shared group: the resident with the least service among those for
+    /// which a group can be created.
     fn spread(&mut self, view: &ClusterView<'_>, plan: &mut Plan<'_>) -> bool {
         let mut placeable: SmallVec<[usize; 8]> = SmallVec::new();
         let mut most = None;
@@ -508,7 +508,7 @@ impl Gandiva {
             .filter(|one| placeable.contains(&one.class))
             .min_by_key(|one| (view.executed(one.job), one.joined))
             .copied()
-            .expect("one of its residents made the group a candidate");
+            .expect("a resident that may migrate made the group a candidate");
         let place = self.find_place(view, plan.free(), least.class, least.job);
         self.groups.leave(slot, least.job);
         let place = place.expect("asked before");
@@ -521,10 +521,12 @@ impl Gandiva {
     fn movable_of(&self, slot: u32, class: usize) -> JobId {
         let mut movable = self.groups.get(slot).movable();
         let found = movable.find(|one| one.class == class);
-        found.expect("listed under the class").job
+        found
+            .expect("a group is listed under a class only if a resident of the class may migrate")
+            .job
     }
 
-    /// Moves the group with the widest span among those for which free GPUs are closer together.
+    /// Moves one group to GPUs that are closer together: the group with the widest span for which such GPUs are free.
     fn narrow(&mut self, view: &ClusterView<'_>, plan: &mut Plan<'_>) -> bool {
         if !self.may_narrow || !self.places.rule().is_narrow() {
             return false;

@@ -1,7 +1,7 @@
-//! Chooses the residents of a group that run, and the end of their turn.
+//! Chooses which residents of a group run, and when their turn ends.
 //!
-//! Turns and trials are counted in progress, starting when all jobs of the turn have finished their overhead.
-//! Otherwise a switch that takes longer than a turn would stop all work.
+//! Turns and trials are counted in progress, starting when all jobs of the turn have finished their overhead. If
+//! overhead counted as well, a switch that takes longer than a turn would stop all work.
 
 use super::groups::{Group, Resident};
 use super::params::GandivaParams;
@@ -15,7 +15,7 @@ use smallvec::SmallVec;
 pub(super) enum Turn {
     /// The next resident gets the turn.
     Next,
-    /// The turn continues.
+    /// The present turn continues.
     Same,
     /// The turn begins again on other GPUs.
     Elsewhere,
@@ -32,7 +32,7 @@ pub(super) struct Turns<'a> {
 }
 
 impl Turns<'_> {
-    /// Returns the overhead of the next start of a resident on the GPUs of its group, if the policy sets one.
+    /// Returns the overhead of the next start of a resident on the GPUs of its group, if the policy sets an overhead.
     pub(super) fn own_overhead(&self, resident: &Resident) -> Option<SimSpan> {
         self.params.switch.filter(|_| resident.has_run)
     }
@@ -61,7 +61,7 @@ impl Turns<'_> {
         starts.max().expect("a resident of a group runs")
     }
 
-    /// Returns the residents by run time; ties go to those that are waiting, then to the order in which they joined.
+    /// Returns the residents by run time. Ties go to residents that are waiting, then to those that joined earlier.
     fn order(&self, group: &Group) -> SmallVec<[Resident; 4]> {
         let mut order = group.residents.clone();
         order.sort_by_key(|one| {
@@ -103,7 +103,7 @@ impl Turns<'_> {
         self.set_turn_end(group);
     }
 
-    /// Adds the first resident in order that may run with the present one.
+    /// Adds the first resident, in order, that may run together with the present resident.
     fn pair_up(&self, group: &mut Group, order: &[Resident]) {
         if !self.params.pack {
             return;
@@ -155,17 +155,17 @@ impl Turns<'_> {
     }
 }
 
-// Good co-runners by model are measured in trials and stored by pair.
+// The following code measures in trials which models make good co-runners, and stores the results by pair.
 
-/// Sums of speeds that are equal in decimals may differ by less than this as floats.
-const ROUNDING: f64 = 1e-12; // This is our own choice, and thousands of times the rounding errors.
+/// Two sums of speeds whose difference is below this count as equal.
+const ROUNDING: f64 = 1e-12; // This is our own choice; it is thousands of times larger than the rounding errors.
 
 /// Knowledge about a pair before it runs together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
-    /// The pair may not share a GPU, or does not gain.
+    /// The pair may not share a GPU, or gains nothing by sharing.
     Apart,
-    /// The pair gains.
+    /// The pair gains by sharing.
     Together,
     /// A trial is needed.
     Unknown,
@@ -177,10 +177,10 @@ type PairKey = (GpuTypeId, u32, u32, u32);
 /// Sums of speeds by pair of models.
 #[derive(Debug)]
 pub(super) struct Pairs {
-    /// Sum of the relative speeds of the two: 2 if they do not slow each other down.
+    /// Sum of the relative speeds of the two jobs; it is 2 if they do not slow each other down.
     sums: FxHashMap<PairKey, f64>,
     gain: f64,
-    /// Number of pairs that gain, and of those that do not.
+    /// Number of pairs that gain by sharing; the next field counts those that do not.
     pub(super) kept: u64,
     pub(super) undone: u64,
 }
@@ -229,7 +229,8 @@ impl Pairs {
         sum - self.gain > ROUNDING
     }
 
-    /// Measures a pair that runs together. Returns whether it gains. Only the first measurement of a pair is stored.
+    /// Measures a pair that runs together. Returns whether the pair gains by sharing. Only the first measurement of a
+    /// pair is stored.
     pub(super) fn measure(
         &mut self,
         view: &ClusterView<'_>,
@@ -238,7 +239,9 @@ impl Pairs {
         gpu_type: GpuTypeId,
     ) -> bool {
         let speed = |job| {
-            let run = view.run(job).expect("both run until the trial ends");
+            let run = view
+                .run(job)
+                .expect("both residents run until the trial ends");
             run.rate / view.rate_alone_now(job, run.gpus())
         };
         let (first, second) = (a.min(b), a.max(b));

@@ -1,13 +1,15 @@
-//! The timing of the public Gavel simulator, for comparisons with it: rounds without a grid.
+//! The timing of the public Gavel simulator, for comparisons with it. Rounds begin at any instant, not at multiples of
+//! a fixed length.
 //!
-//! A round gives each chosen job a micro-task of whole steps. It ends with the last of these tasks, and the next round
-//! starts at that instant. Quirks of the simulator are preserved on purpose. Shares are renewed at most every 1,920 s,
-//! and a reset at instant 0 allows one more renewal. A gap without work counts as run time of the next round. A job
-//! newer than the shares may occupy GPUs without running. The source of these facts is the public code.
+//! A round gives each chosen job a micro-task of whole steps. The round ends when the last of these tasks ends, and the
+//! next round starts at that instant. Quirks of the simulator are preserved on purpose. Shares are renewed at most
+//! every 1,920 s, and a reset at instant 0 allows one more renewal. A gap without work counts as run time of the next
+//! round. A job that arrived after the last renewal of shares may occupy GPUs without running. The source of these
+//! facts is the public code.
 //!
 //! | symbol | here | meaning |
 //! |---|---|---|
-//! | t | `Accounts::held_ns` | time counted on a type since the reset, starting at half a round |
+//! | t | `Accounts::held_ns` | time of a job on a type since the last reset, starting at half a round |
 //! | S | `booked_ns` | sum of t over a type; finished jobs are removed and new ones added at the reset |
 //! | `last_reset` | `last_reset` | time of the last renewal of shares; 0 allows another one |
 
@@ -29,7 +31,8 @@ use type_order::TypeOrder;
 
 /// Minimum time between two allocations, independent of the round. The value is that of the public code.
 const SOLVE_INTERVAL_S: f64 = 1920.0;
-/// Priority per unit of share of a job whose type has no counted time yet. The value is that of the public code.
+/// Priority per unit of share of a job on a type for which no time has been counted yet. The value is that of the
+/// public code.
 const UNTOUCHED: f64 = 1e9;
 const END_OF_ROUND: TimerTag = TimerTag { kind: 0, id: 0 };
 
@@ -48,7 +51,7 @@ pub(crate) struct GavelTimingParams {
     pub knowledge: Knowledge,
 }
 
-/// Steps of a job in the present round.
+/// The micro-task of a job: its steps in the present round.
 #[derive(Clone, Copy, Debug)]
 struct Task {
     job: JobId,
@@ -66,8 +69,8 @@ pub(crate) struct GavelTiming {
     accounts: Accounts,
     half_round_ns: i64,
     booked_ns: Vec<i64>,
-    /// Whole steps left, by job. This is the simulator's own count; the allocator sees it only if the policy may know
-    /// it.
+    /// Whole steps left, by job. This is the count that the simulator keeps; the allocator sees it only if the policy
+    /// may know it.
     left: Vec<f64>,
     arrived: Vec<JobId>,
     active: BTreeSet<JobId>,
@@ -131,10 +134,12 @@ impl GavelTiming {
             return Err(self.refuse("placement must be a rule that never refuses: consolidate"));
         }
         if view.has_run_time() {
-            return Err(self.refuse("jobs run as fast as told there; leave [runtime] out"));
+            return Err(self.refuse(
+                "jobs keep their given rates in the public simulator; leave out [runtime]",
+            ));
         }
         if view.has_any_phases() {
-            let why = "the rates of jobs are constant there; leave out the column phases";
+            let why = "the rates of jobs are constant in the public simulator; leave out the column `phases`";
             return Err(self.refuse(why));
         }
         for job in view.jobs().ids() {
@@ -162,7 +167,7 @@ impl GavelTiming {
         Ok(())
     }
 
-    /// Counts the finished micro-tasks. Their time runs from the end of the previous round.
+    /// Counts the finished micro-tasks. The time of each is counted from the end of the previous round.
     fn land(&mut self, view: &ClusterView<'_>) {
         let tasks = std::mem::take(&mut self.tasks);
         for task in &tasks {
@@ -173,7 +178,11 @@ impl GavelTiming {
             let left = &mut self.left[task.job.index()];
             *left -= task.steps;
             let is_done = view.phase(task.job) == Phase::Finished;
-            debug_assert_eq!(is_done, *left <= 0.0, "the engine counts the same steps");
+            debug_assert_eq!(
+                is_done,
+                *left <= 0.0,
+                "the engine and the policy count the same steps"
+            );
             if is_done {
                 self.active.remove(&task.job);
                 self.is_stale = true;
@@ -224,7 +233,8 @@ impl GavelTiming {
         Ok(())
     }
 
-    /// Returns the claim of a job on a type: its priority is its share divided by its part of the time counted there.
+    /// Returns the claim of a job on a type. Its priority is the job's share divided by the job's part of the time
+    /// counted on that type.
     fn claim(&self, job: JobId, gpu_type: GpuTypeId) -> Claim {
         let gpu_type = gpu_type.index();
         let claim = self.accounts.claim(job, gpu_type);
@@ -268,7 +278,7 @@ impl GavelTiming {
         chosen
     }
 
-    /// Returns the GPUs of all chosen jobs: first those that keep theirs, then the largest gangs.
+    /// Returns the GPUs of all chosen jobs. Jobs that keep their GPUs come first, then the largest gangs.
     fn place(
         &mut self,
         view: &ClusterView<'_>,

@@ -17,7 +17,7 @@ pub(super) struct TypeOrder {
 }
 
 impl TypeOrder {
-    /// Creates the order of the types of a cluster. With a seed, it is shuffled at each choice.
+    /// Creates the order of the types of a cluster. With a seed, the order is shuffled at each choice.
     pub(super) fn new(gpu_types: &[GpuType], seed: Option<u64>) -> Self {
         let rank = |name: &str| {
             let known = KNOWN.iter().position(|k| k.eq_ignore_ascii_case(name));
@@ -31,7 +31,7 @@ impl TypeOrder {
         }
     }
 
-    /// Returns the order of the next choice.
+    /// Returns the order for the next choice.
     pub(super) fn next(&mut self) -> Vec<GpuTypeId> {
         let mut types = self.types.clone();
         if let Some(random) = &mut self.random {
@@ -53,14 +53,15 @@ fn python_random(seed: u64) -> Mt {
     Mt::new_with_key(words)
 }
 
-/// Shuffles like `Random.shuffle` of `CPython`: from the end, each item is swapped with a random one at or before it.
+/// Shuffles like `Random.shuffle` of `CPython`: going backwards from the end, each item is swapped with a random item
+/// at or before its position.
 fn shuffle<T>(items: &mut [T], random: &mut Mt) {
     for at in (1..items.len()).rev() {
         items.swap(at, below(at as u32 + 1, random) as usize);
     }
 }
 
-/// Draws as many bits as `n` has, until the result is below `n`.
+/// Returns a random number below `n`. It draws as many bits as `n` has, and repeats this until the result is below `n`.
 fn below(n: u32, random: &mut Mt) -> u32 {
     let spare = n.leading_zeros();
     loop {

@@ -1,4 +1,4 @@
-//! Properties of a job that do not change after its arrival.
+//! The properties of a job that do not change after its arrival.
 
 use super::params::Utility;
 use crate::kit::Seen;
@@ -73,7 +73,7 @@ impl Facts {
         })
     }
 
-    /// Returns `t_max x W`.
+    /// Returns `t_max x W`, the GPU-slots that the job needs on its slowest usable type.
     #[inline]
     pub(super) fn gpu_slots_max(&self) -> f64 {
         self.slots_max.saturating_mul(u128::from(self.gpus)) as f64

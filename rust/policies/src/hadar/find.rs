@@ -13,8 +13,8 @@ use gangline_model::{GpuSet, GpuTypeId, JobId, ServerId, gpus_in, mask_of_lowest
 use smallvec::SmallVec;
 use std::collections::BTreeMap;
 
-/// Values that differ by less than this share count as equal, because of floating-point noise. The number is our own
-/// choice.
+/// Values whose relative difference is below this count as equal, because of floating-point noise. The number is our
+/// own choice.
 const TOLERANCE: f64 = 1e-12;
 
 #[inline]
@@ -34,7 +34,7 @@ pub(super) struct Live {
     waited_s: f64,
     /// GPUs that the job holds.
     pub(super) held: Option<Counts>,
-    /// Remaining part of the overhead that the job is paying.
+    /// Remaining time of the overhead in which the job is.
     left_s: f64,
     /// Overhead of a start or a move.
     start_s: f64,
@@ -83,7 +83,7 @@ pub(super) struct Chosen {
 }
 
 impl Quote {
-    /// Returns the utility in whole percent of the cost, for an offer that does not pay.
+    /// Returns the utility in whole percent of the cost, for an offer whose payoff is not above 0.
     pub(super) fn percent(&self) -> u32 {
         (100.0 * self.utility / self.cost) as u32
     }
@@ -107,7 +107,7 @@ pub(super) struct Finder<'a> {
 }
 
 impl Finder<'_> {
-    /// Returns the best place for a job, if it has any.
+    /// Returns the best place for a job, if there is any.
     pub(super) fn find(
         &self,
         servers: &Servers,
@@ -220,8 +220,8 @@ impl Finder<'_> {
         best.map(|(_, _, server)| SmallVec::from_slice(&[(server, gpus)]))
     }
 
-    /// Returns the servers of the given types by price; the gang takes all free GPUs of each until it is complete. The
-    /// result is `None` if one server is enough.
+    /// Returns places on the servers of the given types, cheapest first. The gang takes all free GPUs of each server
+    /// until it is complete. The result is `None` if one server is enough.
     fn spread(&self, servers: &Servers, types: &[GpuTypeId], gpus: u32) -> Option<Counts> {
         let free: u32 = types.iter().map(|&id| servers.free_of_type(id)).sum();
         if free < gpus {
@@ -260,7 +260,7 @@ impl Finder<'_> {
         several(places)
     }
 
-    /// Like `spread`, inside the rack with the most free GPUs.
+    /// Does what `spread` does, but only within the rack with the most free GPUs.
     fn in_rack(&self, servers: &Servers, types: &[GpuTypeId], gpus: u32) -> Option<Counts> {
         let cluster = self.view.cluster();
         let is_of = |server: &&u32| types.contains(&cluster.server(ServerId(**server)).gpu_type);
@@ -340,7 +340,7 @@ fn several(mut places: Counts) -> Option<Counts> {
 // The following code converts GPUs per server to slots, and an allocation to the actions that lead to it.
 
 /// Fills the plan: preemptions, then starts and moves in order of the queue. A job that keeps its number of GPUs on a
-/// server keeps its slots there; the others get the lowest free ones.
+/// server keeps its slots there; other jobs get the lowest free slots.
 pub(super) fn emit(view: &ClusterView<'_>, plan: &mut Plan<'_>, chosen: &[Chosen]) {
     let next: BTreeMap<JobId, &Chosen> = chosen.iter().map(|one| (one.rank.job, one)).collect();
     let mut free: BTreeMap<ServerId, u64> = BTreeMap::new();

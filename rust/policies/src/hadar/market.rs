@@ -1,8 +1,8 @@
-//! The market of the active jobs, and an allocation that is built at its prices. `hadar` has one market. A policy
-//! outside this crate can have another, and can request prices at any of its decisions.
+//! The market of the active jobs, and an allocation that is built at the prices of the market. `hadar` has one market.
+//! A policy outside this crate can have a market of its own, and can request prices at any of its decisions.
 //!
-//! An allocation of such a policy costs O(servers + types x (1 + sizes of servers)), and an offer costs as much as a
-//! search of [`Finder`].
+//! For a policy outside this crate, an allocation costs O(servers + types x (1 + sizes of servers)), and an offer costs
+//! as much as a search of [`Finder`].
 
 use super::facts::{self, Facts};
 use super::find::{Finder, Goal, Live, Quote};
@@ -19,7 +19,7 @@ use std::collections::BTreeMap;
 #[derive(Debug)]
 pub struct Market {
     pub(super) params: HadarParams,
-    /// Servers. Between decisions, all GPUs of servers that are up are free.
+    /// Servers. Between decisions, all GPUs of servers that are up count as free.
     pub(super) servers: Servers,
     pub(super) pricing: Pricing,
     pub(super) active: BTreeMap<JobId, Facts>,
@@ -54,7 +54,8 @@ impl Market {
 
     /// Sets the servers of a cluster, all of which are up.
     pub(super) fn open(&mut self, cluster: &ClusterSpec) {
-        // A gang that its usable types hold has a place, and the engine knows whether it may use several types.
+        // A gang for which the usable types have enough GPUs has a place, and the engine knows whether the gang may use
+        // several types.
         let all = |server: &Server| Some(server.gpus);
         self.servers = Servers::new(cluster, self.params.rack_aware, all);
         self.pricing = Pricing::new(cluster.gpu_types().len());
@@ -82,8 +83,8 @@ impl Market {
         }
     }
 
-    /// Returns the time that all the work of a job takes on a fair share of the cluster in its state at the job's
-    /// arrival.
+    /// Returns the time that all the work of a job takes on a fair share of the cluster, as the cluster is when the job
+    /// arrives.
     fn isolated_s(&self, view: &ClusterView<'_>, job: JobId) -> Result<f64, PolicyError> {
         let rates = facts::gang_rates(view, job);
         let jobs = (self.active.len() + 1) as f64;
@@ -99,10 +100,10 @@ impl Market {
             let mean = weighted.sum::<f64>() / all;
             (mean > 0.0).then(|| work / (mean * (all / (jobs * gang)).min(1.0)))
         };
-        // If none of its GPUs is up, those in the description of the cluster count.
+        // If no GPU that the job can use is up, the GPUs in the description of the cluster count.
         let seconds = on(&self.servers.up_by_type());
         let seconds = seconds.or_else(|| on(view.cluster().gpus_by_type()));
-        Ok(seconds.expect("a job without a GPU that it can use is no job of the run"))
+        Ok(seconds.expect("every job of the run has a GPU that it can use"))
     }
 
     // These methods are for policies outside this crate.
@@ -124,7 +125,7 @@ impl Market {
         Ok(market)
     }
 
-    /// Returns its parameters.
+    /// Returns the parameters of the market.
     pub fn params(&self) -> &HadarParams {
         &self.params
     }
@@ -173,7 +174,7 @@ impl Market {
     /// Returns an allocation at the prices of this instant. The epoch is updated, unless no job is active.
     ///
     /// # Errors
-    /// [`PolicyError::Parameter`] if a job is older than a fixed horizon.
+    /// [`PolicyError::Parameter`] if the horizon is fixed and a job is older than it.
     pub fn allocation(&mut self, view: &ClusterView<'_>) -> Result<Allocation, PolicyError> {
         let Self {
             params,
@@ -202,7 +203,8 @@ pub struct Allocation {
 }
 
 impl Allocation {
-    /// Returns `U_min`, and `U_max` by GPU type. They are 0 if no job is active, or if no active job can use the type.
+    /// Returns `U_min`, and `U_max` by GPU type. These bounds are 0 if no job is active, or if no active job can use
+    /// the type.
     pub fn bounds(&self) -> (f64, &[f64]) {
         (self.prices.floor, &self.prices.ceiling)
     }
@@ -223,22 +225,22 @@ impl Allocation {
         self.servers.free(server.0)
     }
 
-    /// Returns the number of GPUs of a server that were taken.
+    /// Returns the number of GPUs of a server that are taken.
     pub fn taken(&self, server: ServerId) -> u32 {
         self.servers.taken(server.0)
     }
 
-    /// Takes GPUs, at most those that are free.
+    /// Takes GPUs of a server, but no more than are free.
     pub fn take(&mut self, server: ServerId, gpus: u32) {
         self.servers.take(server.0, gpus);
     }
 
-    /// Gives GPUs back, at most those that were taken.
+    /// Gives GPUs of a server back, but no more than are taken.
     pub fn give(&mut self, server: ServerId, gpus: u32) {
         self.servers.give(server.0, gpus);
     }
 
-    /// Returns the best place for an active job among the free GPUs, if it has any.
+    /// Returns the best place for an active job among the free GPUs, if there is any.
     ///
     /// # Errors
     /// [`PolicyError::Parameter`] for a job that is not active, or that does not run as one gang on the number of GPUs

@@ -13,7 +13,7 @@
 //! | `U_j(d) = A_j / d` | `Facts::numerator` / completion time | utility |
 //! | `t_j^min,r`, `t_j^max` | `TypeFacts::time_s`, `Facts::slots_max` | shortest time per type, most slots |
 //! | `k_h` | `Prices::of` | price of a GPU |
-//! | `mu_j` | `Quote::payoff` | utility less cost |
+//! | `mu_j` | `Quote::payoff` | utility minus cost |
 //! | `U_min`, `U_max^r` | `Prices::{floor, ceiling}` | bounds of the prices |
 //!
 //! The policy decides at round boundaries. A decision costs O(jobs examined x (types x groups of servers + gang)),
@@ -56,7 +56,7 @@ pub(crate) static OUTBID: Reason = Reason::new(
 )
 .ends_when_free();
 
-/// Enough GPUs might be free, but the policy examined only some of the jobs, all of them before this one.
+/// Enough GPUs might be free, but the decision ended before the policy examined this job.
 pub(crate) static NOT_LOOKED_AT: Reason = Reason::new(
     "not looked at",
     "the decision reached `scan_limit` before it reached this job",
@@ -73,7 +73,7 @@ pub(crate) struct Hadar {
     keeps_waiting: bool,
     /// Whether the plan stays valid until the next event.
     is_held: bool,
-    /// The last decision: its time, the jobs that it chose and the jobs that it found too expensive.
+    /// Time of the last decision. The next fields are the jobs that it chose and the jobs that it found too expensive.
     decided_at: SimTime,
     chosen: Vec<Rank>,
     rejected: Rejected,
@@ -268,8 +268,8 @@ impl Policy for Hadar {
         vec![&OUTRANKED, &PRICE, &OUTBID, &NOT_LOOKED_AT, &SEARCH]
     }
 
-    /// Returns the reason why a job waits. In a greedy pass, a job with enough GPUs of its types has a place, and takes
-    /// it unless its utility is below the price.
+    /// Returns the reason why a job waits. In a greedy pass, a job for which enough GPUs of its types are free has a
+    /// place, and takes it unless its utility is below the price.
     fn why(&self, view: &ClusterView<'_>, job: JobId) -> Option<Cause> {
         let facts = self.market.active.get(&job)?;
         let is_left = has_enough(view, job, facts.gpus, self.market.params.mix_types);
@@ -289,7 +289,7 @@ impl Policy for Hadar {
         let is_behind = |run: &Run| ran(run.job).is_some_and(|other| own < *other);
         if let Some(&(_, percent)) = self.rejected.jobs.iter().find(|one| one.0 == job) {
             let price = Cause::new(&PRICE).number(percent);
-            // Backfilling takes the first of the jobs that were also too expensive.
+            // Backfilling gives GPUs first to earlier jobs, even if they were also too expensive.
             let behind = || largest(view, job, is_behind).map(|other| Cause::of(&OUTBID, other));
             let before = || largest(view, job, is_before).map(|other| Cause::of(&OUTRANKED, other));
             let others = || behind().or_else(before).unwrap_or(price);

@@ -14,9 +14,9 @@ words! {
         Normalised = "normalised",
         /// A is 1.
         InverseJct = "inverse_jct",
-        /// A is the isolated time on a fair share, fixed at the arrival.
+        /// A is the isolated time on a fair share, fixed at the arrival of the job.
         FinishTimeFairness = "ftf",
-        /// Like `Normalised`, but the job with the longest remaining time is always first.
+        /// A is defined as in `Normalised`, but the job with the longest remaining time is always first.
         Makespan = "makespan",
     }
 }
@@ -34,7 +34,7 @@ words! {
 }
 
 words! {
-    /// Method by which the dual subroutine searches for the jobs to take.
+    /// Method by which the dual subroutine chooses the jobs that get GPUs.
     pub(crate) enum Tier {
         /// The search compares every choice of jobs.
         Exact = "exact",
@@ -46,11 +46,11 @@ words! {
 }
 
 words! {
-    /// Period for which a job pays.
+    /// Period for which a job pays the price of its GPUs.
     pub(crate) enum CostHorizon {
         /// One round.
         Round = "round",
-        /// All rounds that it still needs.
+        /// All rounds that the job still needs.
         Remaining = "remaining",
     }
 }
@@ -85,10 +85,10 @@ words! {
     }
 }
 
-/// Sort key of the queue; ties go to the earlier arrival, then the lower index.
+/// Sort key of the queue; ties go to the earlier arrival, then to the lower index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Sorting {
-    /// There is no other key.
+    /// Arrival only.
     Arrival,
     /// Utility per GPU, largest first, then the larger gang.
     Density,
@@ -119,11 +119,11 @@ pub struct HadarParams {
     pub(crate) beam_width: usize,
     /// Whether jobs without a payoff may use GPUs that would stay idle.
     pub(crate) backfill: bool,
-    /// Period for which a job pays.
+    /// Period for which a job pays the price of its GPUs.
     pub(crate) cost_horizon: CostHorizon,
-    /// Factor of the lowest price.
+    /// Factor on the lowest price.
     pub(crate) umin_factor: f64,
-    /// Fixed horizon; `None` means epochs.
+    /// Fixed horizon; `None` means that epochs are used instead.
     pub(crate) horizon: Option<SimSpan>,
     /// Share of the cost that is added if a gang uses several servers.
     pub(crate) spread_surcharge: f64,
@@ -135,7 +135,7 @@ pub struct HadarParams {
     pub(crate) objective: Objective,
     /// Rounds in which the policy decides.
     pub(crate) replan: Replan,
-    /// Whether there is one more candidate inside a single rack.
+    /// Whether one more candidate is considered: a place within a single rack.
     pub(crate) rack_aware: bool,
     /// Whether a job that would not be faster elsewhere stays.
     pub(crate) stay: bool,

@@ -1,8 +1,8 @@
-//! Prices of GPUs. They rise exponentially with the share of a server that is given out.
+//! The prices of GPUs, which rise exponentially with the share of a server that is given out.
 //!
-//! The bounds of the prices are minima and maxima of constants of the active jobs, kept in heaps. An arrival mostly
-//! costs O(types); the completion of a job at the top of a heap costs O(log jobs). The constants of one heap depend
-//! on the epoch, so that heap is rebuilt when the epoch changes.
+//! The bounds of the prices are minima and maxima of constants of the active jobs, kept in heaps. An arrival usually
+//! costs O(types); the completion of a job at the top of a heap costs O(log jobs). The constants in one of the heaps
+//! depend on the epoch, so this heap is rebuilt when the epoch changes.
 
 use super::facts::{Facts, TypeFacts};
 use super::params::{HadarParams, Terms};
@@ -11,8 +11,8 @@ use gangline_engine::PolicyError;
 use gangline_model::{JobId, NANOS_PER_SECOND, SimSpan, SimTime};
 use std::collections::{BTreeMap, BinaryHeap};
 
-/// Maximum of a number over all active jobs. Outdated entries are removed when they reach the top, or all at once when
-/// they fill most of the heap.
+/// The maximum of some number over all active jobs. Outdated entries are removed when they reach the top, or all at
+/// once when they fill most of the heap.
 #[derive(Debug, Default)]
 struct Largest {
     heap: BinaryHeap<(u64, JobId)>,
@@ -49,7 +49,7 @@ struct Epoch {
     base: SimTime,
     /// Length in slots: a power of two, unless the horizon is fixed.
     slots: f64,
-    /// `T_end` in ns. The type is wider than that of times, because there can be many slots.
+    /// `T_end` in ns. This type is wider than the type of times, because there can be many slots.
     end_ns: i128,
 }
 
@@ -198,7 +198,8 @@ impl Pricing {
         Ok(Prices::between(floor, ceiling, servers))
     }
 
-    /// Returns the epoch without a fixed horizon: the present one unless it is too short or much too long.
+    /// Returns the epoch where the horizon is not fixed. The present epoch stays unless it is too short or much too
+    /// long.
     fn next_epoch(&self, terms: &Terms<'_>, now: SimTime, oldest: SimTime) -> Epoch {
         let round = terms.round.0;
         let need = |base: SimTime| {

@@ -1,8 +1,8 @@
 //! The order in which a decision examines jobs, and an index of waiting jobs, so that not all of them must be examined.
 //!
-//! Waiting jobs are split into classes with the same usable types and gang size. If one job of a class finds no room,
-//! the whole class has no room until GPUs come free. Running jobs, at most one per GPU, are ranked again in each
-//! decision. A decision costs O(running jobs + classes + (jobs examined + lines that crossed) x log jobs).
+//! Waiting jobs with the same usable types and gang size form a class. If one job of a class finds no room, the whole
+//! class has no room until GPUs come free. Running jobs, at most one per GPU, are ranked again in each decision. A
+//! decision costs O(running jobs + classes + (jobs examined + lines that crossed) x log jobs).
 
 use super::facts::{Facts, Line};
 use super::params::Sorting;
@@ -133,8 +133,8 @@ impl Merge<'_> {
         self.heads.extend(next.map(|rank| Reverse((rank, at))));
     }
 
-    /// Returns the next job of a class for which there is room. `fits` is called with the types and the gang size,
-    /// but not for running jobs.
+    /// Returns the next job: a running job, or a waiting job of a class for which there is room. `fits` is called with
+    /// the types and the gang size of a class of waiting jobs.
     pub(super) fn next(&mut self, fits: impl Fn(u64, u32) -> bool) -> Option<Rank> {
         loop {
             let head = self.heads.peek().map(|head| head.0);
@@ -160,19 +160,20 @@ impl Merge<'_> {
 
 // The following code defines the place of a job in the queue.
 
-/// Place of a job in the queue at one instant; smaller comes first. The comparison is exact, without tolerance.
+/// The place of a job in the queue at one instant; a smaller rank comes first. Ranks are compared exactly, without a
+/// tolerance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Rank {
     main: Total,
     narrow: u32,
-    /// Jobs are numbered by arrival.
+    /// The job. Jobs are numbered by arrival.
     pub(super) job: JobId,
 }
 
 impl Rank {
     /// Creates the rank of a job with its remaining work.
     pub(super) fn new(sorting: Sorting, now: SimTime, facts: &Facts, remaining: f64) -> Self {
-        // The time is in whole nanoseconds, so that equal decimal times tie.
+        // Times are in whole nanoseconds, so that equal decimal times tie.
         let left_ns = || (remaining / facts.best_rate * NANOS_PER_SECOND).round();
         let main = match sorting {
             Sorting::Density => return Self::dense(&facts.line(remaining), now),
@@ -197,15 +198,17 @@ impl Rank {
     }
 }
 
-// The following code finds the best of many jobs whose utilities per GPU fall at different speeds.
+// The following code finds the best of many jobs whose utilities per GPU fall at different speeds. It is a kinetic
+// tournament.
 //
-// It is a kinetic tournament: each node stores the instant until which its outcome is certain. The inverse of a utility
-// per GPU is linear in time, so two jobs change places at most once. Outcomes are those of the exact ranks. Near a
-// crossing, where rounding might decide, a node is recomputed each time. Nodes are computed lazily, so n jobs that
-// arrive together cost O(n). The cost is O(log jobs) per job added, removed or examined, and per outcome that expires.
+// Each node of the tournament stores the instant until which its outcome is certain. The inverse of a utility per GPU
+// is linear in time, so two jobs change places at most once. The outcomes are the same as those of the exact ranks.
+// Near a crossing, where rounding might decide, a node is recomputed each time. Nodes are computed lazily, so n jobs
+// that arrive together cost O(n). The cost is O(log jobs) per job added, removed or examined, and per outcome that
+// expires.
 
-/// Two lines closer than this share might swap because of rounding. This is our own choice, far above the noise of a
-/// few operations.
+/// Two lines whose relative distance is below this might swap because of rounding. The value is our own choice; it is
+/// far above the noise of a few operations.
 const MARGIN: f64 = 1e-9;
 const NONE: u32 = u32::MAX;
 /// An instant before any time of a run.
@@ -266,7 +269,7 @@ impl Lines {
         }
     }
 
-    /// Returns the best job that was not returned before in this walk.
+    /// Returns the best job that this walk has not returned before.
     pub(super) fn pop(&mut self, now: SimTime) -> Option<Line> {
         if self.nodes.is_empty() {
             return None;
@@ -330,7 +333,8 @@ impl Lines {
         self.nodes[at] = self.play(at, now);
     }
 
-    /// Computes the outcome of a node from its children; it is not certain for longer than theirs.
+    /// Computes the outcome of a node from its children. This outcome is certain for no longer than the outcomes of the
+    /// children.
     fn play(&self, at: usize, now: SimTime) -> Node {
         let (left, right) = (self.nodes[2 * at], self.nodes[2 * at + 1]);
         let until = left.until.min(right.until);
@@ -357,9 +361,9 @@ fn certain_until(first: &Line, second: &Line, now: SimTime) -> SimTime {
         && same(first.left_s, second.left_s)
         && first.arrival == second.arrival
     {
-        return SimTime::NEVER; // They are equal for ever, so the index decides.
+        return SimTime::NEVER; // The two lines are equal for ever, so the index decides.
     }
-    // These are the inverse of the utility now, and its increase per second.
+    // `level` is the present inverse of the utility per GPU, and the slope is its increase per second.
     let level = |line: &Line| ((now - line.arrival).seconds() + line.left_s) / line.numerator;
     let (level_a, level_b) = (level(first), level(second));
     let (slope_a, slope_b) = (1.0 / first.numerator, 1.0 / second.numerator);

@@ -1,8 +1,9 @@
-//! The tiers of the dual subroutine. Two of them compare several choices of jobs: all choices (exact), or the best few
-//! (beam).
+//! The tiers of the dual subroutine. Two of the tiers compare several choices of jobs: all choices (exact), or the best
+//! few (beam).
 //!
-//! The search maximises the sum of payoffs. Ties go to more jobs, then to the lower cost, then to jobs that are earlier
-//! in the queue. States differ in the free GPUs of servers, and store the GPUs that they gave out.
+//! The search maximises the sum of payoffs. Ties go to the choice with more jobs, then to the lower cost, then to jobs
+//! that are earlier in the queue. States differ in the free GPUs of servers, and each state stores the GPUs that it has
+//! given out.
 
 use super::facts::Facts;
 use super::find::{Chosen, Finder, Goal, Live, Quote, above, equal};
@@ -116,7 +117,7 @@ impl<'a> Search<'a> {
         Chosen { rank, offer }
     }
 
-    /// Returns the best of all choices.
+    /// Returns the best of all choices of jobs.
     pub(super) fn exact(&self, servers: &mut Servers) -> Vec<Chosen> {
         let mut known = FxHashMap::default();
         let mut used = Used::new();
@@ -134,7 +135,7 @@ impl<'a> Search<'a> {
         chosen
     }
 
-    /// Returns the value of the rest of the queue from a job on in a state, and whether that job is taken.
+    /// Returns the value of the queue from a job on, given a state, and whether that job is taken.
     fn value(
         &self,
         servers: &mut Servers,
@@ -166,7 +167,7 @@ impl<'a> Search<'a> {
     }
 }
 
-/// Returns the offer for a job with room, if its payoff passes the gate.
+/// Returns the offer for a job that has room, if its payoff passes the gate.
 fn paying(finder: &Finder<'_>, servers: &Servers, facts: &Facts, live: &Live) -> Option<Quote> {
     let offer = finder.find(servers, facts, live, Goal::Objective);
     offer.filter(|offer| offer.payoff > 0.0)
@@ -256,7 +257,7 @@ impl State {
     }
 }
 
-/// Returns the GPUs given out after a job took its places, which are also sorted by server.
+/// Returns the GPUs that are given out once a job has taken its places. Both lists are sorted by server.
 fn with(used: &Used, places: &Counts) -> Used {
     let mut sum = Used::with_capacity(used.len() + places.len());
     let mut rest = &used[..];
@@ -272,7 +273,7 @@ fn with(used: &Used, places: &Counts) -> Used {
     sum
 }
 
-/// Merges states with the same free GPUs: keeps the best one, or the first of equal ones.
+/// Merges states with the same free GPUs. The best of them stays, or the first of several equal ones.
 fn merged(states: Vec<State>) -> Vec<State> {
     let mut known: FxHashMap<Rc<Used>, usize> = FxHashMap::default();
     let mut kept: Vec<Option<State>> = Vec::with_capacity(states.len());
@@ -291,7 +292,8 @@ fn merged(states: Vec<State>) -> Vec<State> {
     kept.into_iter().flatten().collect()
 }
 
-/// Returns the best `width` states in their order, by `width` scans that each take the best of the rest.
+/// Returns the best `width` states in their original order. Each of `width` scans takes the best of the remaining
+/// states.
 fn best_of(mut states: Vec<State>, width: usize) -> Vec<State> {
     if states.len() <= width {
         return states;
@@ -314,7 +316,7 @@ fn best_of(mut states: Vec<State>, width: usize) -> Vec<State> {
     states
 }
 
-// This is one pass over the queue. Every job that passes the gate takes its best place at once.
+// The following code makes one pass over the queue. Every job that passes the gate takes its best place at once.
 
 /// Jobs that a pass examined and rejected because their GPUs cost at least their utility.
 #[derive(Debug, Default)]

@@ -1,4 +1,4 @@
-//! Examples that were worked out by hand, and laws on random worlds.
+//! Examples that were worked out by hand, and laws that are checked on random worlds.
 
 use super::facts::Facts;
 use super::find::{Finder, Goal, Live};
@@ -16,7 +16,7 @@ use gangline_model::{
 use gangline_testkit::conformance::{self, Case, Scope};
 use std::sync::Arc;
 
-const SPEC: &str = "a value of the text";
+const SPEC: &str = "a value of the worked example";
 
 fn word(text: &str) -> ParamValue {
     ParamValue::Str(text.to_owned())
@@ -75,7 +75,7 @@ fn golden_world() -> World {
     }
 }
 
-/// Returns the policy at its first decision, and what it chooses there.
+/// Returns the policy at its first decision, and what it chooses in this decision.
 fn first_decision(world: &World, params: HadarParams) -> (Hadar, Vec<Chosen>) {
     let mut policy = Hadar::new(params);
     // The example keeps a gang in the queue that a run without mixed types would refuse.
@@ -104,7 +104,7 @@ fn prices_rise_from_floor_to_ceiling() {
     }
     assert!(
         close(price::price(0.5, 0.2, 3, 4), 0.5),
-        "no log of a share below 1"
+        "a ceiling below the floor has no effect"
     );
 }
 
@@ -360,7 +360,7 @@ fn on_an_empty_cluster_every_job_is_worth_its_price() {
     assert!(seen > 10_000, "{seen}");
 }
 
-/// Returns the payoffs of each job alone on the empty cluster, at prices for all of them.
+/// Returns the payoff of each job alone on the empty cluster, at the prices that hold when all jobs are active.
 fn lone_payoffs(world: &World, params: HadarParams) -> (Hadar, Vec<f64>) {
     let mut policy = Hadar::new(params);
     let config = RunConfig {
@@ -405,9 +405,10 @@ fn only_the_scale_of_a_utility_differs() {
     for seed in 0..200 {
         let case = small_case(seed);
         if case.world.jobs.columns().allowed_types.is_some() {
-            continue; // In such a world, the best rates of two jobs may differ.
+            continue; // If jobs allow different types, the best rates of two jobs may differ.
         }
-        // With one best rate that is a power of two, A = work equals A = work / best rate times a constant.
+        // All jobs have the same best rate, which is a power of two, so A = work is A = work / best rate times a
+        // constant.
         let run = |utility| run_case(&case, &[("utility", word(utility))]);
         let (a, b) = (run("effective_throughput"), run("normalised"));
         assert!(conformance::are_equal(&a, &b), "seed {seed}");

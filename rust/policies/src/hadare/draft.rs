@@ -12,10 +12,10 @@ use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 /// An unfinished job.
 #[derive(Clone, Debug)]
 pub(super) struct Parent {
-    /// Rate of a copy that is used for planning, by column of `Nodes`; 0 means that the job cannot run there.
+    /// Rate of a copy, as used for planning, by column of `Nodes`; 0 means that the job cannot run there.
     pub(super) rates: Vec<f64>,
     pub(super) best_rate: f64,
-    /// Bytes of its parameters.
+    /// Bytes of the job's parameters.
     pub(super) bytes: f64,
 }
 
@@ -23,7 +23,7 @@ pub(super) struct Parent {
 /// job.
 type Want = (u64, u32, JobId);
 
-/// All unfinished jobs by sort key for each column, without copies; kept between decisions.
+/// For each column, all unfinished jobs by the sort key of a job without copies; kept between decisions.
 #[derive(Debug, Default)]
 pub(super) struct Standing {
     columns: Vec<BTreeSet<Want>>,
@@ -71,26 +71,27 @@ struct Grant {
     /// Number of copies by group.
     groups: BTreeMap<usize, u32>,
     copies: u32,
-    /// Sum of their rates, in the order of assignment.
+    /// Sum of the rates of the copies, in the order of assignment.
     rate: f64,
 }
 
-/// Value of a further copy of a job on the first idle node of a group. A greater bid is better. The order is: largest
-/// worth, highest normalised rate, fewest copies, first job, first node.
+/// Value of a further copy of a job on the first idle node of a group. A greater bid is better. Bids are compared by
+/// worth (largest first), normalised rate (highest first), number of copies (fewest first), job (first), then node
+/// (first).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Bid {
-    /// The gain in utility, minus the price of the node where groups are compared.
+    /// The gain in utility. Where groups are compared, the price of the node is subtracted.
     worth: Total,
     /// Normalised rate of the copy.
     share: Total,
-    /// Number of copies of the job at the time of the bid; if it changes, the bid is void.
+    /// Number of copies of the job at the time of the bid; if this number changes, the bid is void.
     copies: Reverse<u32>,
     job: Reverse<JobId>,
     node: Reverse<u32>,
     group: usize,
 }
 
-/// Inputs of the price pass, and the bounds of prices.
+/// Inputs of the price pass, including the bounds of prices.
 #[derive(Debug)]
 struct Market<'a> {
     jobs: Vec<(&'a Facts, f64)>,
@@ -106,7 +107,7 @@ pub(super) struct Draft<'a> {
     params: &'a HadarEParams,
     nodes: &'a mut Nodes,
     parents: &'a BTreeMap<JobId, Parent>,
-    /// Nodes with a copy.
+    /// Nodes that have a copy.
     given: Vec<u32>,
     claims: BTreeMap<JobId, Grant>,
     /// Nodes of each job, by group.
@@ -143,8 +144,8 @@ impl<'a> Draft<'a> {
         self.claims.get(&job).map_or(0, |claim| claim.copies)
     }
 
-    /// Returns the time without progress of each copy of a job with its assigned copies, and optionally one more in a
-    /// group.
+    /// Returns the time without progress of each copy of a job, given the copies assigned so far and optionally one
+    /// more in a group.
     fn overhead(&self, job: JobId, more: Option<usize>) -> SimSpan {
         let claim = self.claims.get(&job);
         let held = self.held.get(&job);
@@ -168,13 +169,13 @@ impl<'a> Draft<'a> {
         }
     }
 
-    /// Returns whether a job with this many copies may have no more on any node.
+    /// Returns whether a job with this many copies may not have another copy on any node.
     fn is_full(&self, copies: u32) -> bool {
         let most = self.params.max_copies;
         most.is_some_and(|most| copies as usize >= most)
     }
 
-    /// Returns the rate of a copy of a job on a node that is used for planning.
+    /// Returns the rate that is used for planning a copy of a job on a node.
     fn rate(&self, job: JobId, node: u32) -> f64 {
         self.parents[&job].rates[self.nodes.column(node)]
     }
@@ -238,7 +239,7 @@ impl<'a> Draft<'a> {
                 .expect("only active jobs bid");
             for group in groups.clone() {
                 if group == given && self.nodes.are_unlike() {
-                    // The first idle node of the group has changed, and with it all rates.
+                    // The first idle node of the group has changed, and so have the rates of all jobs on it.
                     bids[group] = self.bids(&market, group, prices[group]);
                 } else {
                     bids[group].extend(self.bid(market.jobs[at], group, prices[group]));
@@ -247,7 +248,7 @@ impl<'a> Draft<'a> {
         }
     }
 
-    /// Returns the price of a node of a group. It has no meaning if no node is up.
+    /// Returns the price of a node of a group. The price has no meaning if no node of the group is up.
     fn price(&self, market: &Market<'_>, group: usize) -> f64 {
         let healthy = self.nodes.servers.groups[group].up;
         let given = healthy - self.nodes.idle(group).len() as u32;
@@ -261,7 +262,7 @@ impl<'a> Draft<'a> {
             .collect()
     }
 
-    /// Returns the bid of a job for a node of a group, if it may have one and its payoff is above 0.
+    /// Returns the bid of a job for a node of a group, if the job may have a copy there and the payoff is above 0.
     fn bid(&self, (facts, left): (&Facts, f64), group: usize, price: f64) -> Option<Bid> {
         let (job, node) = (facts.job, self.nodes.first_idle(group)?);
         if !self.may_have(job, node) {
@@ -278,8 +279,8 @@ impl<'a> Draft<'a> {
         })
     }
 
-    /// Returns the bid of a group with the largest payoff. Its field `worth` then contains the payoff. Several gains
-    /// may round to one payoff.
+    /// Returns the bid of a group with the largest payoff. Its field `worth` then contains the payoff. Several
+    /// different gains may round to the same payoff.
     fn best(&self, bids: &mut BinaryHeap<Bid>, group: usize, price: f64) -> Option<Bid> {
         let node = self.nodes.first_idle(group)?;
         let (mut best, mut looked_at): (Option<Bid>, _) = (None, Vec::new());
@@ -302,7 +303,7 @@ impl<'a> Draft<'a> {
         best
     }
 
-    /// Returns the increase in utility through a further copy.
+    /// Returns the increase in utility that a further copy brings.
     fn gain(&self, facts: &Facts, left: f64, node: u32) -> f64 {
         let job = facts.job;
         let waited_s = (self.view.now() - facts.arrival).seconds();
@@ -351,8 +352,8 @@ impl<'a> Draft<'a> {
         }
     }
 
-    /// Returns the jobs that have or had nodes, with their new nodes (ascending) and the overhead of their copies. Jobs
-    /// keep as many of their present nodes as their counts allow, lowest first.
+    /// Returns the jobs that have or had nodes, each with its new nodes (ascending) and the overhead of its copies.
+    /// Jobs keep as many of their present nodes as their counts allow, lowest first.
     pub(super) fn settle(mut self) -> Vec<(JobId, Vec<u32>, SimSpan)> {
         let mut placed: BTreeMap<JobId, Vec<u32>> = BTreeMap::new();
         for node in self.given.drain(..) {
@@ -406,7 +407,7 @@ pub(super) struct Nodes {
     pub(super) servers: Servers,
     /// GPUs of a copy, by group.
     pub(super) copy_gpus: Vec<u32>,
-    /// Number of servers if every node has its own column, otherwise 0.
+    /// Number of servers if every node has a separate column, otherwise 0.
     unlike: usize,
 }
 

@@ -1,4 +1,4 @@
-//! Estimators of the rates of copies, used for planning. Progress is always made at the true rates.
+//! Estimators of the rates of copies. The estimates are used only for planning; jobs make progress at the true rates.
 
 use super::params::Estimator as Choice;
 use gangline_engine::ClusterView;
@@ -14,7 +14,7 @@ pub(super) struct Copy {
     pub(super) node: u32,
     /// True rate of the copy.
     pub(super) rate: f64,
-    /// Rate in the run's table, if the table has one for the job.
+    /// Rate in the run's table, if the table has a rate for the job.
     pub(super) measured: Option<f64>,
 }
 
@@ -73,7 +73,7 @@ impl Estimator for Noisy {
 /// One number per job, with running sums in the order of jobs.
 #[derive(Clone, Debug, Default)]
 struct Means {
-    /// Entries (job, its number, the sum up to it). New numbers are mostly those of late jobs.
+    /// Entries (job, number of the job, sum up to this entry). New numbers usually belong to late jobs.
     rows: Vec<(JobId, f64, f64)>,
 }
 
@@ -107,10 +107,10 @@ impl Means {
     }
 }
 
-/// Observations of a node.
+/// The observations on a node.
 #[derive(Clone, Debug, Default)]
 struct Seen {
-    /// Estimates of the copies that were observed there.
+    /// Estimates of the copies that were observed on the node.
     estimates: Means,
     /// Observed rates of these copies, each divided by the mean of the job's observed rates.
     speeds: Means,

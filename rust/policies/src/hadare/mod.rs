@@ -9,7 +9,7 @@
 //! | `F_j` | `HadarEParams::max_copies` | maximum number of copies of a job |
 //! | `K_j(t)` | `draft::Grant` | copies of a job in a round, by group |
 //! | `S_j` | `view.remaining_work(job)` | remaining work |
-//! | `X_jk` | `Parent::rates` | rate of a copy, by column: constant over a group unless it is estimated |
+//! | `X_jk` | `Parent::rates` | rate of a copy, by column: the same for all nodes of a group unless rates are estimated |
 //! | `L_s` | `HadarEParams::round` | length of a round |
 //! | `o_jk` | `draft::Draft::overhead` | time without progress at the start of a round, the same for all copies of a job |
 //!
@@ -63,7 +63,7 @@ const NO_CRUMB: f64 = 1.0 + 1e-9;
 pub(crate) struct HadarE {
     params: HadarEParams,
     nodes: Nodes,
-    /// Active jobs; groups count as types, and one node as one GPU.
+    /// Active jobs. In these facts, groups count as GPU types, and one node counts as one GPU.
     active: BTreeMap<JobId, Facts>,
     parents: BTreeMap<JobId, Parent>,
     pricing: Pricing,
@@ -197,7 +197,7 @@ impl HadarE {
         }
     }
 
-    /// Updates the estimator with the last round, and the rates of every job for planning.
+    /// Updates the estimator with the last round, and then the planning rates of every job.
     fn learn(&mut self, view: &ClusterView<'_>, changes: &Changes) -> Result<(), PolicyError> {
         let failed = changes.order.iter().filter_map(|change| match change {
             Change::Down(server) => Some(server.0),
@@ -233,7 +233,7 @@ impl HadarE {
             let holding = groups.filter(|(at, _)| self.true_rate(view, job, *at) > 0.0);
             let nodes: u32 = holding.map(|(_, group)| group.servers).sum();
             if nodes == 0 {
-                continue; // This job is left out of the run.
+                continue; // A job without a copy is left out of the run.
             }
             let most = self
                 .params
@@ -358,7 +358,7 @@ impl HadarE {
                 ..HoldTerms::default()
             };
             if parts.iter().any(|part| part.number == number) {
-                // Several copies that become one are merged, so that their progress is saved.
+                // Several copies that become one are consolidated, so that their progress is saved.
                 let pause = if nodes.len() > 1 {
                     Some(overhead)
                 } else {
