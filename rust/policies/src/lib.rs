@@ -2,7 +2,7 @@
 //!
 //! A policy combines an order with a placement rule (`place/`). `kit/` contains the building blocks of several
 //! policies, with a table of indexes; `preempt/` contains preemption; and the registry is the only list of policy
-//! names. Nothing here changes the state of a run: a policy reads a view and fills a plan.
+//! names. Nothing in this crate changes the state of a run: a policy reads a view and fills a plan.
 #![forbid(unsafe_code)]
 
 mod baselines;

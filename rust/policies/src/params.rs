@@ -1,6 +1,6 @@
-//! Parameters as data: those that a policy takes, and their values.
+//! Parameters as data: the parameters that a policy takes, and their values.
 //!
-//! A policy declares its parameters once, in the registry. Code that checks, prints or documents them reads that
+//! A policy declares its parameters once, in the registry. Code that checks, prints or documents parameters reads this
 //! declaration. Values come from outside as [`ParamValue`] and are read through [`ParamReader`].
 
 use gangline_engine::PolicyError;
@@ -41,13 +41,13 @@ impl ParamValue {
         Self::List(words.collect())
     }
 
-    /// Creates the numbers by name.
+    /// Creates a table of numbers by name.
     pub fn named(values: impl IntoIterator<Item = (String, f64)>) -> Self {
         let pairs = values.into_iter();
         Self::Table(pairs.map(|(name, x)| (name, Self::Float(x))).collect())
     }
 
-    /// Returns a number.
+    /// Returns the value as a number, if it is one.
     pub fn number(&self) -> Option<f64> {
         match self {
             Self::Int(value) => Some(*value as f64),
@@ -56,7 +56,7 @@ impl ParamValue {
         }
     }
 
-    /// Returns a text.
+    /// Returns the value as a text, if it is one.
     pub fn text(&self) -> Option<&str> {
         match self {
             Self::Str(value) => Some(value),
@@ -64,7 +64,7 @@ impl ParamValue {
         }
     }
 
-    /// Returns a list of texts.
+    /// Returns the value as a list of texts, if it is one.
     pub fn texts(&self) -> Option<Vec<&str>> {
         match self {
             Self::List(values) => values.iter().map(Self::text).collect(),
@@ -113,15 +113,15 @@ impl ParamDefault {
 pub enum ParamKind {
     /// True or false.
     Bool,
-    /// A finite number that is at least this.
+    /// A finite number that is at least the given one.
     AtLeast(f64),
-    /// A finite number above this.
+    /// A finite number above the given one.
     Above(f64),
-    /// A whole number that is at least this.
+    /// A whole number that is at least the given one.
     Whole(f64),
-    /// A finite number of at least this, or none.
+    /// A finite number that is at least the given one; or none.
     Maybe(f64),
-    /// A whole number of at least this, or none.
+    /// A whole number that is at least the given one; or none.
     MaybeWhole(f64),
     /// A number of at least 0 and less than 1.
     Share,
@@ -129,23 +129,23 @@ pub enum ParamKind {
     Fraction,
     /// Any text; the valid ones depend on the cluster.
     Text,
-    /// One of these words.
+    /// One of the given words.
     Choice(&'static [&'static str]),
     /// Positive numbers, strictly increasing; at least one.
     Increasing,
     /// Positive numbers in any order, at least one; or none.
     Positives,
-    /// A positive share by name, at least one, with a sum of at most 1; or none.
+    /// At least one positive share by name, with a sum of at most 1; or none.
     NamedShares,
-    /// A positive weight by name, at least one; or none.
+    /// At least one positive weight by name; or none.
     NamedWeights,
-    /// A value of this kind by name; or none.
+    /// Values of the given kind by name; or none.
     Named(&'static ParamKind),
     /// Texts in order, without duplicates.
     Names,
-    /// Some of these words, in this order; at least one.
+    /// At least one of the given words, in the given order.
     Words(&'static [&'static str]),
-    /// Tables in order, each with these keys; or none. A text without a default must be given.
+    /// Tables in order, each with the given keys; or none. A text without a default must be given.
     Tables(&'static [ParamSpec]),
 }
 
@@ -190,7 +190,7 @@ impl ParamSpec {
     }
 }
 
-/// Returns one parameter, without unit and documentation.
+/// Declares a parameter, without unit and documentation.
 pub const fn spec(name: &'static str, kind: ParamKind, default: ParamDefault) -> ParamSpec {
     ParamSpec {
         name,
@@ -202,17 +202,17 @@ pub const fn spec(name: &'static str, kind: ParamKind, default: ParamDefault) ->
     }
 }
 
-/// Returns a number.
+/// Declares a number.
 pub const fn number(name: &'static str, kind: ParamKind, default: f64) -> ParamSpec {
     spec(name, kind, ParamDefault::Float(default))
 }
 
-/// Returns a flag.
+/// Declares a flag.
 pub const fn flag(name: &'static str, default: bool) -> ParamSpec {
     spec(name, ParamKind::Bool, ParamDefault::Bool(default))
 }
 
-/// Returns a choice among words.
+/// Declares a choice among words.
 pub const fn choice(
     name: &'static str,
     words: &'static [&'static str],
@@ -234,7 +234,7 @@ impl ParamReader {
     /// Checks the given values against the policy's declaration and fills in the defaults.
     ///
     /// # Errors
-    /// [`PolicyError::Parameter`] for an unknown name (naming the nearest) or a bad value.
+    /// [`PolicyError::Parameter`] for a bad value, or for an unknown name, with the nearest known one.
     pub fn new(
         policy: &str,
         specs: impl Iterator<Item = ParamSpec> + Clone,
@@ -272,7 +272,7 @@ impl ParamReader {
         Ok(reader)
     }
 
-    /// Returns a value in the form that readers hold, if it is of the right kind.
+    /// Returns a value in the form that readers store, if it is of the right kind.
     fn check(&self, spec: &ParamSpec, value: ParamValue) -> Result<ParamValue, PolicyError> {
         match (spec.kind, value) {
             (ParamKind::Named(_), ParamValue::None) => Ok(ParamValue::Table(Params::new())),
@@ -303,7 +303,7 @@ impl ParamReader {
         }
     }
 
-    /// Returns a reader for the inside of this value, without values yet.
+    /// Returns a reader for what is inside this value; the reader has no values yet.
     fn inside(&self, name: &str) -> Self {
         Self {
             policy: self.policy.clone(),
@@ -353,7 +353,7 @@ impl ParamReader {
         }
     }
 
-    /// Refuses a value other than the default, for a parameter that another one makes meaningless.
+    /// Refuses a value other than the default, for a parameter to which another parameter gives no meaning.
     ///
     /// # Errors
     /// [`PolicyError::Parameter`]; `when` states the reason.
@@ -455,10 +455,10 @@ impl ParamReader {
         readers.collect()
     }
 
-    /// The same, where each table has its own word for a key.
+    /// Returns a reader for each table in a list whose tables must differ in the word for a key.
     ///
     /// # Errors
-    /// [`PolicyError::Parameter`] for a word that an earlier table has.
+    /// [`PolicyError::Parameter`] for a word that an earlier table already has.
     pub fn distinct_tables(&self, name: &str, key: &str) -> Result<Vec<Self>, PolicyError> {
         let rows = self.tables(name);
         let mut seen = BTreeMap::new();
@@ -481,7 +481,7 @@ impl ParamReader {
             .map_err(|_| self.bad(name, &ParamValue::Float(seconds), "at most 4e9 seconds"))
     }
 
-    /// Returns the seconds as nanoseconds, for a repeated event, whose next time must be later.
+    /// Returns the seconds as nanoseconds, for the period of a repeated event, which must be at least 1 ns.
     ///
     /// # Errors
     /// [`PolicyError::Parameter`] beyond the range of simulated time, or below its resolution.
@@ -508,10 +508,10 @@ impl ParamReader {
     /// Returns the GPU-seconds as GPU-nanoseconds.
     ///
     /// # Errors
-    /// [`PolicyError::Parameter`] naming the parameter, above 1e20.
+    /// [`PolicyError::Parameter`], which names the parameter, for a number above 1e20.
     pub fn gpu_ns(&self, name: &str, gpu_seconds: f64) -> Result<i128, PolicyError> {
         if gpu_seconds.abs() <= 1e20 {
-            // The number is rounded halves up. Larger numbers are exact, because every f64 beyond 2^53 is whole.
+            // Halves are rounded up. Larger numbers are exact, because every f64 beyond 2^53 is whole.
             return Ok((gpu_seconds * 1e9).round() as i128);
         }
         Err(self.bad(
@@ -564,7 +564,8 @@ fn are_distinct(values: &[ParamValue]) -> bool {
 }
 
 impl ParamKind {
-    /// Returns whether a value, with whole numbers as floats, is of this kind. Tables are checked key by key.
+    /// Returns whether a value is of this kind. Whole numbers in the value must already be floats. Tables are checked
+    /// key by key.
     fn takes(self, value: &ParamValue) -> bool {
         match (self, value) {
             (Self::Bool, ParamValue::Bool(_))
@@ -598,7 +599,7 @@ impl ParamKind {
                 positives(table.values()).is_some_and(|found| !found.is_empty())
             }
             (Self::NamedShares, ParamValue::Table(table)) => {
-                // Thirds that are written as decimals may add up to slightly more than 1.
+                // Three thirds that are written as decimals may add up to slightly more than 1.
                 let sum = positives(table.values()).map(|found| found.iter().sum::<f64>());
                 sum.is_some_and(|sum| (1e-300..=1.0 + 1e-9).contains(&sum))
             }
@@ -670,7 +671,7 @@ impl std::fmt::Display for ParamValue {
     }
 }
 
-/// What is expected of the parent of a node that is above itself, if it is.
+/// Returns what is expected of the parent of a node, if the node is above itself.
 pub(crate) fn circle(
     node: usize,
     parents: &[Option<usize>],

@@ -38,7 +38,7 @@ pub(crate) enum Estimator {
         /// Weight of the latest observation.
         alpha: f64,
     },
-    /// The true rates times a log-normal factor per job and server.
+    /// The true rates times a log-normal factor, drawn per job and server.
     Noisy {
         /// Sigma of the factor.
         sigma: f64,
@@ -62,7 +62,7 @@ impl Estimator {
         self == Self::Oracle
     }
 
-    /// Returns its name as a parameter value.
+    /// Returns the name of the estimator as a parameter value.
     pub(super) fn name(self) -> &'static str {
         match self {
             Self::Oracle => "oracle",
@@ -91,13 +91,13 @@ pub(crate) struct HadarEParams {
     pub fan_in: FanIn,
     /// Utility of a completion time.
     pub utility: Utility,
-    /// Factor of the lowest price.
+    /// Factor on the lowest price.
     pub umin_factor: f64,
     /// Whether idle servers get copies at any price.
     pub fill: bool,
     /// Whether copies are assigned by price.
     pub price_pass: bool,
-    /// Minimum rate of a copy relative to the job's fastest.
+    /// Minimum rate of a copy, relative to the fastest copy of the job.
     pub min_share: f64,
     /// Minimum number of iterations of a further copy in a round.
     pub min_steps: f64,
@@ -106,7 +106,7 @@ pub(crate) struct HadarEParams {
 }
 
 impl HadarEParams {
-    /// Supported utilities: those that do not depend on the other jobs.
+    /// Supported utilities, which are those that do not depend on the other jobs.
     pub(crate) const UTILITIES: &'static [&'static str] =
         &["effective_throughput", "normalised", "inverse_jct"];
 
@@ -160,7 +160,7 @@ impl HadarEParams {
             FanIn::Parallel => self.c0_s + bytes / self.bandwidth,
             FanIn::Serial => self.c0_s + copies as f64 * bytes / self.bandwidth,
         };
-        // This is longer than any round, so it is refused before the run.
+        // This time is longer than any round, so the run is refused before it starts.
         SimSpan::from_seconds(seconds).unwrap_or(SimSpan(i64::MAX / 4))
     }
 }

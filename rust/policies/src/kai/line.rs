@@ -1,26 +1,26 @@
 //! The waiting and running jobs of one queue.
 //!
-//! Jobs that ask for the same form a *group*. If one of them is tried in vain, all others of the group would be as well,
-//! for the rest of an action. Where priorities count too, this holds for the jobs of equal priority.
+//! Jobs with equal requests form a *group*. If one job of a group is tried in vain, the others would also be tried in
+//! vain for the rest of the action. Where priorities count, this holds only for jobs of equal priority.
 
 use gangline_engine::BitSet;
 use gangline_model::{JobId, SimSpan, SimTime};
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
 
-/// Place of a job in its queue: by priority, then arrival and index.
+/// The place of a job in its queue, in order of priority, then arrival, then index.
 pub(super) type Rank = u32;
 
-/// A running job that can be evicted: the lowest priority comes first, then the latest job.
+/// Place of a running job in the order of eviction: the lowest priority comes first, then the latest job.
 pub(super) type Place = (i64, Reverse<JobId>);
 
-/// Jobs that ask for the same.
+/// Jobs of one queue with equal requests.
 #[derive(Clone, Debug, Default)]
 struct Group {
     waiting: BTreeSet<Rank>,
-    /// Jobs with a rank below this were tried in vain.
+    /// Jobs with a rank below this one were tried in vain.
     from: Rank,
-    /// Whether the job tried last was tried in vain, and nothing has changed since.
+    /// Whether the last job that was tried was tried in vain, and nothing has changed since.
     is_vain: bool,
 }
 
@@ -36,20 +36,21 @@ pub(super) struct Line {
     /// All jobs of this queue in the trace, by rank.
     pub jobs: Vec<JobId>,
     groups: Vec<Group>,
-    /// Groups with a waiting job.
+    /// Groups that have a waiting job.
     busy: BitSet,
     pub running: BTreeSet<Place>,
-    /// How long jobs may be protected after their start.
+    /// Times for which jobs may be protected after their start.
     spans: Vec<SimSpan>,
     /// Start times of the running jobs, if jobs may be protected.
     starts: BTreeSet<(SimTime, JobId)>,
-    /// The waiting job that is tried next; `None` if there is none. Valid only if `is_known`.
+    /// The waiting job that is tried next; `None` if no job is left to try. The value is valid only if `is_known` is
+    /// set.
     next: Option<Rank>,
     is_known: bool,
 }
 
 impl Line {
-    /// Creates the line of these jobs, sorted by rank, with this number of groups.
+    /// Creates the line of a queue from its jobs, sorted by rank, and the number of groups.
     pub(super) fn new(jobs: Vec<JobId>, groups: usize, spans: Vec<SimSpan>) -> Self {
         Self {
             jobs,
@@ -89,7 +90,7 @@ impl Line {
         self.is_known = false;
     }
 
-    /// Marks that something has changed since jobs were tried.
+    /// Records that something has changed since jobs were tried.
     pub(super) fn retry(&mut self) {
         for group in &mut self.groups {
             group.is_vain = false;
@@ -138,7 +139,7 @@ impl Line {
         self.starts.remove(&(since, place.1.0));
     }
 
-    /// Returns when the next protection of a running job ends.
+    /// Returns the instant at which the next protection of a running job ends.
     pub(super) fn next_end_of_protection(&self, now: SimTime) -> SimTime {
         let end = |&span: &SimSpan| {
             let first = (SimTime(now.0 - span.0 + 1), JobId(0));
@@ -153,12 +154,12 @@ impl Line {
 /// What the policy knows about a job.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Member {
-    /// Its queue.
+    /// Queue of the job.
     pub leaf: u32,
     pub rank: Rank,
     pub group: u32,
-    /// Whether it cannot be preempted.
+    /// Whether the job cannot be preempted.
     pub is_fixed: bool,
-    /// Start of its present run; `SimTime::NEVER` if it does not run.
+    /// Start of the job's present run; `SimTime::NEVER` if the job does not run.
     pub since: SimTime,
 }

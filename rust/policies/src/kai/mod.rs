@@ -1,9 +1,9 @@
-//! `kai`: a tree of queues with guaranteed quotas; what is left is shared out by priority, weight and past usage. It follows
-//! the documentation of KAI Scheduler.
+//! `kai`: a tree of queues with guaranteed quotas. GPUs beyond the quotas are divided by priority, weight and past
+//! usage. The policy follows the documentation of KAI Scheduler.
 //!
 //! | term of KAI Scheduler | here | meaning |
 //! |---|---|---|
-//! | queue | a node of [`Tree`]; leaves have jobs ([`Line`]) | jobs with a quota, a limit and a fair share |
+//! | queue | a node of [`Tree`]; leaves have jobs ([`Line`]) | jobs that have a common quota, limit and fair share |
 //! | pod group | `JobId` | a gang |
 //! | non-preemptible | [`Member::is_fixed`] | runs within the quota of its queue, and is never evicted |
 //! | scheduling cycle | [`Policy::decide`] | fair shares, then the three actions |
@@ -11,8 +11,8 @@
 //! | reclaim | [`Kai::reclaim`] | jobs of queues above their fair share make room for those of other queues |
 //! | preempt | [`Kai::preempt`] | jobs make room for those of higher priority in the same queue |
 //!
-//! A job that starts or is tried in vain costs O(queues + groups of jobs in the trace); jobs of one group have the same
-//! queue, gang size and GPU types. A job that looks for victims costs O(running jobs).
+//! A job that starts or is tried in vain costs O(queues + groups of jobs in the trace). The jobs of a group have the
+//! same queue, gang size and GPU types. A job that looks for victims costs O(running jobs).
 
 mod line;
 mod params;
@@ -35,7 +35,7 @@ use std::cmp::Reverse;
 use std::collections::BTreeSet;
 use tree::{ROOT, Tree};
 
-/// The queue of the job, or one above it, has reached its limit.
+/// The queue of the job, or a queue above it, has reached its limit.
 static LIMIT: Reason = Reason::new(
     "limit",
     "its queue, or one above it, may hold no more GPUs",
@@ -60,7 +60,7 @@ struct Ask {
     is_fixed: bool,
 }
 
-/// A job that is evicted.
+/// A running job that might be evicted.
 #[derive(Clone, Copy, Debug)]
 struct Victim {
     job: JobId,
@@ -74,10 +74,10 @@ pub(crate) struct Kai {
     params: KaiParams,
     tree: Tree,
     places: Places,
-    /// Lines by node; those of queues with children stay empty.
+    /// Line of each node; queues with children have empty lines.
     lines: Vec<Line>,
     members: Vec<Member>,
-    /// Number of waiting jobs, including those evicted in this cycle.
+    /// Number of waiting jobs, including jobs that were evicted in this cycle.
     waiting: usize,
     /// Instant of the cycle that follows the last one with evictions.
     next_cycle: SimTime,
@@ -104,7 +104,7 @@ impl Kai {
         })
     }
 
-    // Before the run
+    // These methods run before the first event.
 
     /// Returns the rows of the queues and the leaf of each job.
     fn assign(&self, jobs: &JobFacts) -> Result<(Vec<Row>, Vec<usize>), PolicyError> {
@@ -177,7 +177,7 @@ impl Kai {
         }
     }
 
-    // Bookkeeping
+    // These methods keep the records up to date.
 
     fn leaf(&self, job: JobId) -> usize {
         self.members[job.index()].leaf as usize
@@ -215,7 +215,7 @@ impl Kai {
         self.lines[leaf].stop(place(jobs, job), since);
     }
 
-    /// Records what happened since the last cycle.
+    /// Records what has happened since the last cycle.
     fn note(&mut self, view: &ClusterView<'_>, changes: &Changes) {
         let (jobs, cluster) = (view.jobs(), view.cluster());
         let types = (0..cluster.gpu_types().len()).map(GpuTypeId::new);
@@ -242,7 +242,7 @@ impl Kai {
         }
     }
 
-    // Order
+    // These methods choose the next job.
 
     fn restart(&mut self) {
         self.lines.iter_mut().for_each(Line::restart);
@@ -299,7 +299,7 @@ impl Kai {
         self.places.place(plan, class, ask.job)
     }
 
-    // Actions
+    // These methods are the three actions of a cycle.
 
     fn allocate(&mut self, view: &ClusterView<'_>, plan: &mut Plan<'_>) {
         self.restart();
@@ -333,7 +333,8 @@ impl Kai {
     fn preempt(&mut self, view: &ClusterView<'_>, plan: &mut Plan<'_>) -> bool {
         self.restart();
         let mut has_evicted = false;
-        // A job finds no victims if a job of its group with a higher priority, which may evict more jobs, found none.
+        // A job finds no victims if a job of its group that has a higher priority found none, because the latter may
+        // evict more jobs.
         while self.lines.iter().any(Line::has_hope)
             && let Some(ask) = self.next(view.jobs())
         {
@@ -363,11 +364,12 @@ impl Kai {
         }
         self.waiting += victims.len();
         let gpus = self.place(plan, ask);
-        let gpus = gpus.expect("the search found room without them");
+        let gpus = gpus.expect("the search found room without the victims");
         self.start_job(view, plan, ask, gpus);
     }
 
-    /// Returns the jobs to evict for a job, from other queues or from its own. The state is the same afterwards.
+    /// Returns the jobs to evict for a job, from other queues or from the job's queue. The search leaves the state
+    /// unchanged.
     fn search(
         &mut self,
         view: &ClusterView<'_>,
@@ -402,7 +404,7 @@ impl Kai {
         is_found.then_some(taken)
     }
 
-    /// Spares each victim, from the last to the first, that need not be evicted for the job to start.
+    /// Spares the victims that need not be evicted for the job to start, from the last to the first.
     fn fewer(
         &mut self,
         view: &ClusterView<'_>,
@@ -424,8 +426,8 @@ impl Kai {
         taken
     }
 
-    /// Returns whether a job may start and has a place once these victims are gone, and whether eviction is fair: its
-    /// queues are not more saturated than theirs.
+    /// Returns whether a job has a place once these victims are gone, and whether the eviction is fair: the queues of
+    /// the job must not be more saturated than those of the victims.
     fn is_solution(&mut self, plan: &mut Plan<'_>, ask: Ask, taken: &[Victim]) -> bool {
         let is_fair = taken.iter().all(|victim| {
             if victim.leaf == ask.leaf {
@@ -441,9 +443,9 @@ impl Kai {
         is_fair && self.place(plan, ask).is_some()
     }
 
-    // Candidates
+    // These methods list the jobs that can be evicted.
 
-    /// Returns the jobs of its own queue that have a lower priority, in the order of eviction.
+    /// Returns the jobs in the queue of the asking job that have a lower priority, in the order of eviction.
     fn own(&self, view: &ClusterView<'_>, ask: Ask) -> Vec<Victim> {
         let mine = priority(view.jobs(), ask.job);
         let since = self.tree.node(ask.leaf).preempt_min_run;
@@ -518,7 +520,7 @@ fn place(jobs: &JobFacts, job: JobId) -> Place {
 
 /// Candidates of a search.
 enum Candidates {
-    /// Candidates of the queue of the job, in the order of eviction.
+    /// Candidates from the queue of the job, in the order of eviction.
     Own(std::vec::IntoIter<Victim>),
     Others(Others),
 }
@@ -532,9 +534,9 @@ impl Candidates {
     }
 }
 
-/// Candidates of other queues.
+/// Candidates from other queues.
 struct Others {
-    /// Candidates by leaf; the first to be evicted is last.
+    /// Candidates of each leaf; the first to be evicted is last in the list.
     of: Vec<Vec<Victim>>,
     /// For each leaf, the pair of queues just below the lowest common ancestor of the leaf of the job and this leaf.
     sides: Vec<(usize, usize)>,
@@ -557,7 +559,7 @@ impl Others {
                 let there = there.filter(|&child| self.below[child] > 0);
                 node = there
                     .max_by(|&x, &y| tree.victim_order(x, y))
-                    .expect("a leaf below has candidates");
+                    .expect("a leaf below this node has candidates");
             }
             let (x, z) = self.sides[node];
             let has_quota = self.has_quota.iter().any(|&(of, has)| of == x && has);
@@ -566,7 +568,7 @@ impl Others {
                 || (has_quota && its.held > its.quota)
                 || (kai.params.in_quota_reclaim && has_quota && tree.outranks(x, z));
             let there = &mut self.of[node];
-            // The queue does not become more saturated, so none of its other jobs can be evicted either.
+            // The queue only becomes less saturated, so none of its other jobs can be evicted either.
             let victim = if is_due { there.pop() } else { None };
             if !is_due {
                 there.clear();

@@ -7,9 +7,9 @@ use gangline_engine::PolicyError;
 use gangline_model::{SimSpan, words};
 
 words! {
-    /// Which queue says how long a job is safe from reclaim.
+    /// The queue that determines how long a job is protected from reclaim.
     pub enum Resolve {
-        /// The queue above the job that lies just below the lowest common ancestor with the queue that reclaims.
+        /// The queue above the job that is just below the lowest common ancestor with the reclaiming queue.
         Lca = "lca",
         /// The queue of the job.
         Queue = "queue",
@@ -26,14 +26,14 @@ const MOST: f64 = 16_777_216.0;
 pub(crate) struct Row {
     pub name: String,
     pub parent: Option<String>,
-    /// [`NO_LIMIT`] = unlimited.
+    /// Guaranteed GPUs; [`NO_LIMIT`] means unlimited.
     pub quota: i64,
     pub limit: i64,
     pub weight: f64,
     pub priority: i64,
     pub preempt_min_run: Option<SimSpan>,
     pub reclaim_min_run: Option<SimSpan>,
-    /// Source of the values, which errors name.
+    /// Source of the values, which error messages name.
     pub reader: Option<ParamReader>,
 }
 
@@ -78,10 +78,10 @@ impl Row {
     }
 }
 
-/// How past usage lowers fair shares.
+/// Settings of the effect of past usage on fair shares.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct UsageParams {
-    /// Weight of past usage (k); 0 means that it does not count.
+    /// Weight of past usage (k); 0 means that past usage does not count.
     pub weight: f64,
     /// Share of past usage that remains after a period.
     pub decay: f64,
@@ -89,7 +89,7 @@ pub(crate) struct UsageParams {
     pub window: SimSpan,
 }
 
-/// All parameters.
+/// All parameters of `kai`.
 #[derive(Clone, Debug)]
 pub(crate) struct KaiParams {
     pub queue_by: QueueLabel,
@@ -101,7 +101,7 @@ pub(crate) struct KaiParams {
     pub resolve: Resolve,
     pub cycle: SimSpan,
     pub placement: PlacementParams,
-    /// Source of the values, which errors name.
+    /// Source of the values, which error messages name.
     pub reader: ParamReader,
 }
 

@@ -1,10 +1,10 @@
-//! The tree of queues, with the limit, the GPUs held and the fair share of each.
+//! The tree of queues, with the limit, the held GPUs and the fair share of each queue.
 //!
 //! | symbol | here | meaning |
 //! |---|---|---|
 //! | d, L | `Node::quota`, `Node::limit` | guaranteed GPUs, maximum number of GPUs |
-//! | a, n | `Node::held`, `Node::fixed` | GPUs of its running jobs, and of those that cannot be preempted |
-//! | r | `Node::wanted` | GPUs of its running and waiting jobs, at most the limit |
+//! | a, n | `Node::held`, `Node::fixed` | GPUs of running jobs, and of running jobs that cannot be preempted |
+//! | r | `Node::wanted` | GPUs of running and waiting jobs, at most the limit |
 //! | F | `Node::fair` | fair share, computed at the beginning of a cycle |
 //! | U | `Node::past` | past usage, as a share of the past capacity of the cluster |
 //!
@@ -17,10 +17,11 @@ use gangline_model::{SimSpan, SimTime};
 use std::cmp::{Ordering, Reverse};
 use std::collections::BTreeMap;
 
-/// Maximum number of queues on the path from a top queue to a leaf: the walks down the tree are recursive.
+/// Maximum number of queues on the path from a top queue to a leaf. There is a limit because walks down the tree are
+/// recursive.
 const MOST_LEVELS: usize = 100;
 
-/// The node of the cluster.
+/// The node that stands for the cluster.
 pub(super) const ROOT: usize = 0;
 
 /// A queue.
@@ -33,25 +34,25 @@ pub(super) struct Node {
     pub limit: i64,
     weight: f64,
     priority: i64,
-    /// Time for which its jobs are protected from preemption; inherited from the queue above if not set.
+    /// Time for which jobs of the queue are protected from preemption; inherited from the queue above if not set.
     pub preempt_min_run: SimSpan,
-    /// Time for which its jobs are protected from reclaim; inherited likewise.
+    /// Time for which jobs of the queue are protected from reclaim; inherited from the queue above if not set.
     pub reclaim_min_run: SimSpan,
     pub held: i64,
     pub fixed: i64,
-    /// GPUs of its running and waiting jobs, without the limit.
+    /// GPUs of running and waiting jobs, regardless of the limit.
     asked: i64,
     wanted: i64,
     pub fair: i64,
     past: Past,
 }
 
-/// Use of GPUs so far.
+/// The use of GPUs so far.
 #[derive(Clone, Copy, Debug, Default)]
 struct Past {
-    /// GPU seconds at the last sample, decayed.
+    /// GPU-seconds at the last sample, with decay.
     gpu_s: f64,
-    /// GPU nanoseconds since the last sample.
+    /// GPU-nanoseconds since the last sample.
     gpu_ns: i128,
 }
 
@@ -83,10 +84,10 @@ fn ratio(over: i64, under: i64, other_over: i64, other_under: i64) -> Ordering {
 }
 
 impl Tree {
-    /// Creates the tree of these rows.
+    /// Creates the tree from the rows of the parameters.
     ///
     /// # Errors
-    /// [`PolicyError::Parameter`] for a parent that no row names, for a cycle, and for a queue that lies too deep.
+    /// [`PolicyError::Parameter`] for a parent that no row names, for a cycle, and for a queue on too deep a level.
     pub(super) fn new(params: &KaiParams, rows: &[Row]) -> Result<Self, PolicyError> {
         let numbers: BTreeMap<&str, usize> = rows
             .iter()
@@ -163,7 +164,7 @@ impl Tree {
         std::iter::successors(Some(leaf), up).filter(|&node| node != ROOT)
     }
 
-    /// Returns the times after their start for which jobs of a leaf may be protected from eviction by some job.
+    /// Returns the times for which jobs of a leaf may be protected from eviction after their start.
     pub(super) fn protections(&self, leaf: usize) -> Vec<SimSpan> {
         let reclaim = self.path(leaf).map(|node| self.nodes[node].reclaim_min_run);
         let mut spans: Vec<SimSpan> = reclaim.chain([self.nodes[leaf].preempt_min_run]).collect();
@@ -237,7 +238,7 @@ impl Tree {
         }
     }
 
-    /// Compares two children, each with the GPUs of its next job. The lesser child starts its job first.
+    /// Compares two children, given the number of GPUs of the next job of each. The lesser child starts its job first.
     pub(super) fn order(&self, x: (usize, i64), y: (usize, i64)) -> Ordering {
         let key = |(node, gpus): (usize, i64)| {
             let node = &self.nodes[node];
@@ -275,7 +276,7 @@ impl Tree {
     }
 }
 
-// Past usage
+// These methods count past usage.
 impl Tree {
     /// Counts usage up to now, then sets the number of healthy GPUs.
     pub(super) fn count(&mut self, now: SimTime, capacity: i64) {
@@ -295,7 +296,7 @@ impl Tree {
         self.capacity = capacity;
     }
 
-    /// Returns when usage is sampled next; never if it does not count.
+    /// Returns the instant at which usage is sampled next; `NEVER` if past usage does not count.
     pub(super) fn next_sample(&self) -> SimTime {
         if self.usage.weight > 0.0 {
             self.next_tick()
@@ -330,7 +331,7 @@ impl Tree {
     }
 }
 
-// Fair shares
+// These methods compute fair shares.
 impl Tree {
     /// Computes all fair shares.
     pub(super) fn share_out(&mut self) {
@@ -353,7 +354,7 @@ impl Tree {
         self.nodes[node].wanted = asked.min(self.nodes[node].limit);
     }
 
-    /// Divides GPUs among the children of a node, theirs among their children, and so on.
+    /// Divides GPUs among the children of a node, then the GPUs of each child among its children, and so on.
     fn divide(&mut self, node: usize, gpus: i64) {
         let children = std::mem::take(&mut self.nodes[node].children);
         let mut left = gpus;
@@ -392,8 +393,9 @@ impl Tree {
         self.nodes[node].children = children;
     }
 
-    /// Divides the remaining GPUs among a group of children, in whole GPUs by weight and past usage, at most as many as each
-    /// wants. Returns each child that lost a fraction by rounding and the fraction, the largest first.
+    /// Divides the remaining GPUs among a group of children by weight and past usage. The shares are whole GPUs, and no
+    /// child gets more than it wants. Returns each child that lost a fraction by rounding, with this fraction, the
+    /// largest fraction first.
     fn share_surplus(&mut self, group: &[usize], left: &mut i64) -> Vec<(usize, f64)> {
         let mut rests = vec![None; group.len()];
         let mut goes_on = true;
@@ -433,7 +435,8 @@ impl Tree {
         found
     }
 
-    /// Returns the weights by which the surplus is divided; `None` for a child that wants no more or has no weight.
+    /// Returns the weight of each child in the division of the surplus; `None` for a child that wants no more GPUs or
+    /// has no weight.
     fn parts(&self, group: &[usize]) -> Vec<Option<f64>> {
         let is_open = |&node: &usize| {
             let node = &self.nodes[node];

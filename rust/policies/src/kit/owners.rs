@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 words! {
     /// The label that defines a queue.
     pub enum QueueBy {
-        /// There is one queue.
+        /// No label: all jobs are in one queue.
         None = "none",
         /// The user.
         User = "user",

@@ -5,14 +5,15 @@ use gangline_engine::{
 };
 use gangline_model::{JobId, SimSpan};
 
-/// Asks another policy only at multiples of a period. All changes since the last decision reach it then.
+/// A policy that asks another policy only at multiples of a period, and then passes on all changes since the last
+/// decision.
 pub(crate) struct Periodic {
     policy: Box<dyn Policy>,
     period: SimSpan,
 }
 
 impl Periodic {
-    /// Returns the policy itself if the period is 0.
+    /// Wraps a policy. If the period is 0, the policy itself is returned.
     pub(crate) fn of(policy: Box<dyn Policy>, period: SimSpan) -> Box<dyn Policy> {
         if period == SimSpan::ZERO {
             return policy;

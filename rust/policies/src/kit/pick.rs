@@ -1,4 +1,4 @@
-//! Choice of the GPU type of a gang, among those with a place by the placement rule.
+//! Chooses the GPU type of a gang, among the types on which the placement rule finds a place.
 
 use super::places::Places;
 use gangline_engine::{ClusterView, FreeIndex, Plan};
@@ -11,7 +11,7 @@ use std::cmp::Reverse;
 type Order = SmallVec<[GpuTypeId; 8]>;
 
 words! {
-    /// Rule for the GPU type; the last tie-break is the lowest index.
+    /// Rule that chooses the GPU type; remaining ties go to the lowest index.
     pub enum GpuPick {
         /// The type with the most free GPUs.
         MostFree = "most_free",
@@ -63,7 +63,7 @@ impl GpuPick {
         class: usize,
         job: JobId,
     ) -> Order {
-        // The order is the fastest type first, then index.
+        // Types are ordered by rate, fastest first, then by index.
         let mut types: Order = places.classes().get(class).types.iter().copied().collect();
         match self {
             Self::Fastest => {}

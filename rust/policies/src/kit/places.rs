@@ -1,7 +1,7 @@
 //! Demand classes, which are gangs that the cluster cannot tell apart, and the placement of their jobs.
 //!
-//! Whether a gang fits depends only on its class, so a queue checks once per class instead of once per job. Classes
-//! are determined once, before the first event; a trace has tens of them.
+//! Whether a gang fits depends only on its class, so a queue checks once per class instead of once per job. Classes are
+//! determined once, before the first event; a typical trace has tens of classes.
 
 use crate::place::{Demand, PlacementParams, Placer, Skew};
 use gangline_engine::{ClusterView, FreeIndex, Plan, PolicyError};
@@ -9,17 +9,17 @@ use gangline_model::{GpuSet, GpuTypeId, JobId, ServerId};
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
-/// Types that a class may use, in the order in which they are tried.
+/// The types that a class may use, in the order in which they are tried.
 pub type TypeList = SmallVec<[GpuTypeId; 4]>;
 
-/// Gangs of one size, the same GPU types and the same skew.
+/// Gangs of the same size, the same GPU types and the same skew.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DemandClass {
     /// Gang size.
     pub gpus: u32,
     /// Usable types by base rate descending, then index.
     pub types: TypeList,
-    /// Demand of its jobs, as the placement rule reads it.
+    /// Demand of the jobs of the class, as the placement rule reads it.
     pub demand: Demand,
 }
 
@@ -38,7 +38,7 @@ impl Classes {
             list: Vec::new(),
             of: Vec::with_capacity(jobs.len()),
         };
-        // If jobs differ in nothing else, gang size and skew define a class.
+        // If jobs differ only in gang size and skew, these two define a class.
         let is_uniform = jobs.is_uniform();
         let mut small = [[u16::MAX; 2]; 128];
         for job in jobs.ids() {
@@ -109,7 +109,7 @@ pub struct Places {
     params: PlacementParams,
     classes: Classes,
     placer: Option<Placer>,
-    /// Types on which a class has a place on the empty cluster, as bits.
+    /// Types on which each class has a place on the empty cluster, as a mask.
     homes: Vec<u64>,
 }
 
@@ -159,7 +159,7 @@ impl Places {
         self.homes[self.classes.of(job)] >> gpu_type.index() & 1 == 1
     }
 
-    /// Returns the rate of a gang on a type; 0 if it has no place there.
+    /// Returns the rate of a gang on a type; 0 if the gang has no place there.
     #[inline]
     pub(crate) fn rate(&self, view: &ClusterView<'_>, job: JobId, gpu_type: GpuTypeId) -> f64 {
         if self.has_home(job, gpu_type) {
@@ -190,7 +190,7 @@ impl Places {
     /// Returns the placement rule.
     ///
     /// # Panics
-    /// If it is called before [`Self::start`].
+    /// If this method is called before [`Self::start`].
     #[inline]
     pub fn rule(&self) -> &Placer {
         let rule = self.placer.as_ref();
@@ -203,8 +203,8 @@ impl Places {
             .is_non_monotone(free, gpu_type, &self.classes.list[class].demand)
     }
 
-    /// Returns whether there is a class that might have a place with fewer free GPUs although it has none with more;
-    /// see [`Placer::is_non_monotone`].
+    /// Returns whether any class might have a place with fewer free GPUs although it has none with more; see
+    /// [`Placer::is_non_monotone`].
     pub fn has_non_monotone(&self, free: &FreeIndex) -> bool {
         self.rule().may_refuse()
             && (0..self.classes.len()).any(|class| {
@@ -231,8 +231,8 @@ impl Places {
         placer.can(free, gpu_type, &self.classes.list[class].demand)
     }
 
-    /// Returns whether a job has a place now on one of the types, for questions outside a decision, which have no
-    /// draft. The cost is O(types), but O(servers) if the rule may refuse a gang although enough GPUs are free.
+    /// Returns whether a job now has a place on one of the types. This is for questions outside a decision, which have
+    /// no draft. The cost is O(types), or O(servers) if the rule may refuse a gang although enough GPUs are free.
     pub(crate) fn has_place(
         &self,
         view: &ClusterView<'_>,
@@ -256,7 +256,7 @@ impl Places {
         enough.any(|&id| rule.place(&mut free, id, &demand).is_some())
     }
 
-    /// Returns the GPUs for a job of the class on one type, of those that are free on the draft.
+    /// Returns GPUs of one type for a job of the class, among those that are free in the draft.
     #[inline]
     pub fn place_on(
         &mut self,
@@ -269,7 +269,8 @@ impl Places {
         self.place_in(plan.free(), class, (job, starts), gpu_type)
     }
 
-    /// Returns GPUs of one type in an index, for a job of the class with this number of starts.
+    /// Returns GPUs of one type for a job of the class with this number of starts, among those that are free in an
+    /// index.
     #[inline]
     pub fn place_in(
         &mut self,

@@ -1,4 +1,4 @@
-//! Waiting jobs by class, for queues in which only the first job of a class can leave.
+//! Waiting jobs by class, for queues in which only the first job of each class can leave.
 
 use gangline_engine::BitSet;
 use std::cmp::Reverse;
@@ -45,7 +45,7 @@ impl<K: Ord + Copy> ByClass<K> {
         self.heaps[class].peek().map(|first| first.0)
     }
 
-    /// Returns the first job of a class whose key is current; those before it are dropped.
+    /// Returns the first job of a class whose key is current; entries before it are dropped.
     #[inline]
     pub fn first_if(&mut self, class: usize, is_current: impl Fn(&K) -> bool) -> Option<K> {
         while let Some(Reverse(key)) = self.heaps[class].peek() {
@@ -78,8 +78,8 @@ impl<K: Ord + Copy> ByClass<K> {
         std::iter::successors(self.next_busy(0), |&class| self.next_busy(class + 1))
     }
 
-    /// Replaces all jobs by these, with their classes. The cost is O(jobs), because a heap is built from a whole list
-    /// at once.
+    /// Replaces all jobs by the given ones, each with its class. The cost is O(jobs), because a heap is built from a
+    /// whole list at once.
     pub fn refill(&mut self, jobs: impl Iterator<Item = (usize, K)>) {
         let emptied = self.heaps.iter_mut().map(std::mem::take);
         let mut lists: Vec<Vec<Reverse<K>>> = emptied.map(BinaryHeap::into_vec).collect();

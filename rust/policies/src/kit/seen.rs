@@ -1,10 +1,10 @@
-//! Durations as a policy sees them: the run's estimates, or true durations times a random factor of the policy that
-//! is drawn once per job.
+//! Durations as a policy sees them: the estimates of the run, or true durations times a random factor that the policy
+//! draws once per job.
 
 use gangline_engine::{ClusterView, Estimate, PolicyError, noise};
 use gangline_model::{JobId, SimSpan};
 
-/// Durations as a policy sees them: with its own error (parameter `estimate_error`), or the run's estimates.
+/// Durations as a policy sees them: with an error of the policy (parameter `estimate_error`), or the run's estimates.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Seen {
     sigma: f64,
@@ -64,8 +64,8 @@ impl Seen {
         }
     }
 
-    /// Returns the policy's value of a time for the remaining work at some rate, rounded to the nearest nanosecond,
-    /// halves up.
+    /// Converts a time for the remaining work at some rate into the policy's estimate of it, rounded to the nearest
+    /// nanosecond with halves rounded up.
     ///
     /// # Errors
     /// [`PolicyError::NotAllowedToKnow`] for an online policy.
@@ -104,8 +104,8 @@ impl Seen {
         })
     }
 
-    /// Converts the true remaining time of a job at its present rate, in seconds, into the policy's estimate of it. For
-    /// policies that know durations.
+    /// Converts the true remaining time of a job at its present rate, in seconds, into the policy's estimate of it. The
+    /// method is for policies that know durations.
     #[inline]
     pub fn seconds(self, view: &ClusterView<'_>, job: JobId, seconds: f64) -> f64 {
         self.factor(view, job)

@@ -1,15 +1,15 @@
-//! Servers by group (the same GPU type and size) and by free capacity: the inventory of a policy that makes a whole
-//! allocation at a round boundary and examines groups instead of single servers.
+//! Servers by group (the same GPU type and size) and by free capacity. This is the inventory of a policy that makes a
+//! whole allocation at a round boundary, and examines groups instead of single servers.
 //!
 //! Between decisions every server that is up counts as completely free, because at a boundary every job can be
-//! preempted. A decision takes and returns capacity and restores that state at its end, so nothing is rebuilt. Taking
-//! or returning costs O(log64 servers).
+//! preempted. A decision takes and returns capacity and finally restores this state, so nothing is rebuilt. Taking or
+//! returning costs O(log64 servers).
 
 use gangline_engine::BitSet;
 use gangline_model::{ClusterSpec, GpuTypeId, Server, ServerId};
 use smallvec::SmallVec;
 
-/// GPUs of a gang: servers, ascending, each with a number of GPUs.
+/// The GPUs of a gang, as servers in ascending order, each with a number of GPUs.
 pub(crate) type Counts = SmallVec<[(u32, u32); 4]>;
 
 /// Servers with the same GPU type and size.
@@ -105,7 +105,7 @@ impl Servers {
         all
     }
 
-    /// Records, between decisions, that a server was repaired or has failed. All of its GPUs are free.
+    /// Records, between decisions, that a server was repaired or has failed. At such a time all of its GPUs are free.
     pub(crate) fn set_up(&mut self, server: ServerId, is_up: bool) {
         let (index, group) = (server.index(), self.group_of[server.index()]);
         if group == NONE || std::mem::replace(&mut self.is_up[index], is_up) == is_up {
@@ -124,7 +124,7 @@ impl Servers {
         }
     }
 
-    /// Takes capacity of a server.
+    /// Takes capacity from a server.
     pub(crate) fn take(&mut self, server: u32, gpus: u32) {
         self.set_free(server, self.free[server as usize] - gpus);
     }

@@ -5,7 +5,7 @@ use gangline_model::{JobId, SimTime, TimerTag};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// The only timer of a policy in the engine.
+/// The only timer that a policy has in the engine.
 #[derive(Debug)]
 pub(crate) struct Alarm {
     at: SimTime,
@@ -34,11 +34,11 @@ impl Alarm {
     }
 }
 
-/// Timers by job, at most one per job. Most timers of a queue policy are cancelled before they are due. Cancelling
-/// costs no search here, because entries only become stale. Only the earliest timer is set in the engine.
+/// Timers by job, at most one per job. Most timers of a queue policy are cancelled before they are due. Cancelling a
+/// timer needs no search, because its entry only becomes stale. Only the earliest timer is set in the engine.
 #[derive(Debug)]
 pub struct JobTimers {
-    /// Times and jobs, some of them stale.
+    /// Entries (time, job), some of which are stale.
     heap: BinaryHeap<Reverse<(SimTime, u32)>>,
     /// Timer of each job; `SimTime::NEVER` means none.
     at: Vec<SimTime>,
@@ -79,7 +79,7 @@ impl JobTimers {
         Some(self.at[job.index()]).filter(|&at| at != SimTime::NEVER)
     }
 
-    /// Drops the timer of a job.
+    /// Cancels the timer of a job.
     #[inline]
     pub fn clear(&mut self, job: JobId) {
         self.set(job, SimTime::NEVER);
@@ -110,7 +110,7 @@ impl JobTimers {
         None
     }
 
-    /// Sets the earliest timer in the engine, if it has changed. It must be called at the end of a decision.
+    /// Sets the earliest timer in the engine, if it has changed. The policy must call this at the end of a decision.
     #[inline]
     pub fn flush(&mut self, now: SimTime, plan: &mut Plan<'_>) {
         if self.heap.len() > 2 * self.live + 1024 {

@@ -1,4 +1,4 @@
-//! Checks that a turn of jobs that take turns is long enough for progress.
+//! Checks that jobs that take turns have turns that are long enough for progress.
 
 use super::places::Places;
 use crate::params::ParamReader;
@@ -61,16 +61,16 @@ impl Protection {
         })
     }
 
-    /// Refuses a protection time with which a run might never end. It must be called at the start of a run.
+    /// Refuses a protection time with which a run might never end. The policy must call this at the start of a run.
     ///
-    /// The end of each protection is a decision. Under a placement rule that may refuse a gang, jobs may run on GPUs
-    /// that jobs before them in the order cannot use. While protected, they keep these jobs out; afterwards they give
-    /// way. If they give way before their restart is over, all of these jobs might take turns for ever without
-    /// progress. A rule that refuses no gang is safe: the first job in the order keeps its GPUs, because protected jobs
-    /// either started before it or fit next to it.
+    /// A decision is made at the end of each protection. Under a placement rule that may refuse a gang, jobs may run on
+    /// GPUs that earlier jobs in the order cannot use. While these later jobs are protected, they keep the earlier jobs
+    /// out; afterwards they give way. If they give way before their restart is over, all of these jobs might take turns
+    /// for ever without progress. A rule that refuses no gang is safe. Under such a rule the first job in the order
+    /// keeps its GPUs, because protected jobs either started before it or fit next to it.
     ///
     /// # Errors
-    /// [`PolicyError::Parameter`] naming the longest restart.
+    /// [`PolicyError::Parameter`], which names the longest restart.
     pub fn check(&self, view: &ClusterView<'_>, places: &Places) -> Result<(), PolicyError> {
         if self.span == SimSpan::ZERO || !places.rule().may_refuse() {
             return Ok(());

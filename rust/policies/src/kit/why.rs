@@ -4,7 +4,7 @@ use gangline_engine::{Cause, ClusterView, Counted, Reason, Run};
 use gangline_model::JobId;
 use std::cmp::Reverse;
 
-/// Another waiting job comes first and has no place; no job behind it starts.
+/// Another waiting job comes first and has no place, and no job behind that one starts.
 pub(crate) static BEHIND: Reason = Reason::new(
     "behind",
     "another waiting job comes first and has no place; none behind it starts",
@@ -21,7 +21,7 @@ pub(crate) static NO_PLACE: Reason = Reason::new(
 .otherwise("{free}")
 .ends_when_free();
 
-/// Running jobs that the policy ranks before it leave too few GPUs.
+/// Running jobs that the policy ranks before this job leave too few GPUs.
 pub(crate) static OUTRANKED: Reason = Reason::new(
     "outranked",
     "running jobs that rank before it leave too few GPUs; the largest of them is named",
@@ -36,7 +36,7 @@ pub(crate) static NEXT_DECISION: Reason = Reason::new(
     "{policy} starts jobs only at certain times, here not before {until}",
 );
 
-/// The allocation gives it no time on any GPU type.
+/// The allocation gives the job no time on any GPU type.
 pub(crate) static NO_SHARE: Reason = Reason::new(
     "no share",
     "the allocation gives it no time on any GPU type",

@@ -7,16 +7,16 @@ use gangline_model::{GpuTypeId, JobFacts, JobId, SimTime};
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
 
-/// A running job in the order of preemption: by priority, then latest admission first, then index.
+/// Place of a running job in the order of preemption: by priority, then latest admission first, then index.
 pub(super) type Place = (i64, Reverse<SimTime>, u32);
 
 /// A queue.
 #[derive(Debug)]
 pub(super) struct Queue {
     pub rules: Rules,
-    /// The GPU types that it may use, in the order in which it tries them.
+    /// GPU types that the queue may use, in the order in which it tries them.
     pub types: Vec<GpuTypeId>,
-    /// Its running jobs by GPU type.
+    /// Running jobs of the queue by GPU type.
     pub running: Vec<BTreeSet<Place>>,
 }
 
@@ -32,7 +32,7 @@ pub(super) struct Books {
     held: Vec<(GpuTypeId, SimTime)>,
 }
 
-/// A running job that may be preempted. Those of other queues come first.
+/// A running job that may be preempted. Candidates of other queues come first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Candidate {
     pub is_own: bool,
@@ -41,24 +41,24 @@ pub(super) struct Candidate {
 }
 
 impl Candidate {
-    /// The job.
+    /// Returns the job.
     pub(super) fn job(&self) -> JobId {
         JobId(self.place.2)
     }
 
-    /// Its priority.
+    /// Returns the priority of the job.
     pub(super) fn priority(&self) -> i64 {
         self.place.0
     }
 }
 
-/// Priority of a job, in whole numbers.
+/// Returns the priority of a job as a whole number.
 pub(super) fn priority(jobs: &JobFacts, job: JobId) -> i64 {
     jobs.priority(job) as i64
 }
 
 impl Books {
-    /// The state without running jobs.
+    /// Creates the books of a run without running jobs.
     pub(super) fn new(tree: Tree, queues: Vec<Queue>, places: Places, of: Vec<u32>) -> Self {
         Self {
             held: vec![(GpuTypeId::new(0), SimTime::NEVER); of.len()],
@@ -69,7 +69,7 @@ impl Books {
         }
     }
 
-    /// The queue of a job.
+    /// Returns the queue of a job.
     pub(super) fn queue(&self, job: JobId) -> usize {
         self.of[job.index()] as usize
     }
@@ -99,7 +99,7 @@ impl Books {
         since
     }
 
-    /// Running jobs of a queue with a given priority.
+    /// Returns the running jobs of a queue that have a given priority.
     pub(super) fn equals(&self, queue: usize, priority: i64) -> impl Iterator<Item = JobId> {
         let first = (priority, Reverse(SimTime(i64::MAX)), 0);
         let last = (priority, Reverse(SimTime(i64::MIN)), u32::MAX);

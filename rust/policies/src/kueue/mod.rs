@@ -9,13 +9,13 @@
 //! | inadmissible | [`Line::refuse`] | refused, until the assignment of GPUs changes |
 //! | nomination | [`Search::choose`] | choice of the type, and of the jobs to preempt |
 //!
-//! A decision consists of cycles. In each cycle, every queue nominates its first job that was not tried yet. A choice
-//! is computed for each nominated job on the state at the beginning of the cycle. Then the jobs with a choice are
-//! admitted in order, unless an earlier one took their place. The decision ends when no job can be admitted. A job
-//! that preempts others starts at the same instant.
+//! A decision consists of cycles. In each cycle, every queue nominates its first job that has not been tried yet. For
+//! each nominated job, a choice is computed on the state at the beginning of the cycle. Then the jobs with a choice are
+//! admitted in order, unless an earlier job took their place. The decision ends when no job can be admitted. A job that
+//! preempts others starts at the same instant.
 //!
-//! A cycle costs O(queues + kinds of waiting jobs), plus O(running jobs that it may preempt) for each job that it
-//! tries; this is 0 if its queue never preempts. It does not walk over waiting jobs.
+//! A cycle costs O(queues + kinds of waiting jobs). Each job that is tried adds O(running jobs that it may preempt),
+//! which is 0 if its queue never preempts. A cycle does not walk over the waiting jobs.
 
 mod books;
 mod params;
@@ -45,7 +45,7 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use waiting::{Line, Rank, Refused};
 
-/// The queue of the job may not use that many more GPUs, and the job may not preempt enough.
+/// The queue of the job may not use enough further GPUs, and the job may not preempt enough jobs.
 static NO_QUOTA: Reason = Reason::new(
     "no quota",
     "its queue may not use that many more GPUs, and it may not preempt enough",
@@ -64,16 +64,18 @@ static EVICTED: Reason = Reason::new(
 #[derive(Clone, Copy, Debug)]
 struct Position {
     rank: Rank,
-    /// Number within the queue for jobs with equal gangs and priorities.
+    /// Number of the job's kind within the queue; jobs of a kind have equal gangs and priorities.
     kind: u32,
 }
 
 /// Counters of changes in the assignment of GPUs.
 #[derive(Clone, Copy, Debug, Default)]
 struct State {
-    /// All changes: jobs that start or may be preempted from now on, and those counted in `room`.
+    /// Number of all changes: jobs that start, jobs that may be preempted from now on, and the changes counted in
+    /// `room`.
     any: u64,
-    /// Changes that make room for a job without preemption: jobs that stop, servers that fail or come back.
+    /// Number of changes that may make room for a job without preemption: jobs that stop, and servers that fail or are
+    /// repaired.
     room: u64,
 }
 
@@ -91,18 +93,18 @@ pub(crate) struct Kueue {
     params: KueueParams,
     books: Books,
     lines: Vec<Line>,
-    /// Lines with a waiting job.
+    /// Lines that have a waiting job.
     busy: BitSet,
     positions: Vec<Position>,
     /// Times at which preempted jobs can be admitted again.
     timers: JobTimers,
     state: State,
-    /// Whether less room may be better for some gang; then every change counts.
+    /// Whether some gang might fit only if less room is free. If so, every change counts.
     is_non_monotone: bool,
 }
 
 impl Kueue {
-    /// Queues by these parameters.
+    /// Creates the policy with these parameters.
     pub(crate) fn new(params: KueueParams) -> Self {
         let places = Places::new(params.placement.clone());
         Self {
@@ -129,7 +131,7 @@ impl Kueue {
             let mut kinds = FxHashMap::default();
             for (rank, &job) in members.iter().enumerate() {
                 let next = kinds.len() as u32;
-                // without preemption, a refusal does not depend on the priority
+                // Without preemption, a refusal does not depend on the priority.
                 let weighs = self.books.queues[queue].rules.may_preempt();
                 let priority = weighs.then(|| priority(jobs, job));
                 let alike = (self.books.places.class_of(job), priority);
@@ -145,7 +147,7 @@ impl Kueue {
         self.busy = BitSet::new(self.lines.len().max(1));
     }
 
-    /// Jobs that fit on none of the types of their queue, alone on the empty cluster.
+    /// Returns the jobs that fit on none of the types of their queue, even alone on the empty cluster.
     fn unplaceable(&self, jobs: &JobFacts) -> Vec<JobId> {
         let books = &self.books;
         let fits = |job: JobId| {
@@ -182,7 +184,7 @@ impl Kueue {
             self.has_room();
         }
         if !changes.started.is_empty() {
-            // these jobs may be preempted from now on
+            // These jobs may be preempted from now on.
             self.state.any += 1;
         }
         self.is_non_monotone = self.books.places.has_non_monotone(plan.free());
@@ -211,7 +213,7 @@ impl Kueue {
         }
     }
 
-    /// The counter on which the choices of a queue depend.
+    /// Returns the counter on which the choices of a queue depend.
     fn state_of(&self, queue: usize) -> u64 {
         if self.is_non_monotone || self.books.queues[queue].rules.may_preempt() {
             self.state.any << 1 | 1
@@ -220,7 +222,8 @@ impl Kueue {
         }
     }
 
-    /// The nominated jobs with a choice, one per queue, in the next cycle with a trial; `None` if there is none.
+    /// Returns the nominated jobs that have a choice, at most one per queue, in the next cycle that tries a job. The
+    /// result is `None` if no cycle is left.
     fn nominate(&mut self, view: &ClusterView<'_>, plan: &mut Plan<'_>) -> Option<Vec<Head>> {
         let busy = self.busy.iter();
         let nexts: Vec<(usize, Option<(u32, Rank)>)> = busy
@@ -259,9 +262,9 @@ impl Kueue {
         }
     }
 
-    /// Records that no job of this kind has a choice now. If later jobs of equal priority may be preempted, the
-    /// result depends on the number of running jobs that are later. It is then valid only between the previous and
-    /// the next such job.
+    /// Records that no job of this kind has a choice now. If later jobs of equal priority may be preempted, a refusal
+    /// depends on how many of them run. It then holds only for jobs between the previous and the next running job of
+    /// this priority.
     fn refuse(&mut self, jobs: &JobFacts, job: JobId) {
         let (queue, position) = (self.books.queue(job), self.positions[job.index()]);
         let mut known = Refused {
@@ -282,7 +285,7 @@ impl Kueue {
         self.lines[queue].refuse(position.rank, position.kind as usize, known);
     }
 
-    /// Admits the nominated jobs in order, unless an earlier one took their place.
+    /// Admits the nominated jobs in order, unless an earlier job took their place.
     fn admit_all(&mut self, view: &ClusterView<'_>, plan: &mut Plan<'_>, mut heads: Vec<Head>) {
         let key = |head: &Head| (Reverse(priority(view.jobs(), head.job)), head.job);
         if self.params.fairness.is_none() {
@@ -299,8 +302,9 @@ impl Kueue {
         }
     }
 
-    /// Chooses the next nominated job under fair sharing. In the tree of the first queue, each node passes up the job
-    /// that leaves its side with the smallest share; ties go by priority and age.
+    /// Chooses the next nominated job under fair sharing. In the tree of the first queue, each node compares the jobs
+    /// that its children pass up, and passes up the one whose child would have the smallest share. Ties are broken by
+    /// priority, then by age.
     fn tournament(&mut self, jobs: &JobFacts, heads: &[Head]) -> usize {
         let root = self.books.tree.root(heads[0].queue);
         let all = (0..heads.len()).filter(|&at| self.books.tree.holds(root, heads[at].queue));
@@ -328,7 +332,7 @@ impl Kueue {
         winners.min().expect("a head is below").1
     }
 
-    /// Share of a node after the admission of a job below it; then priority and age.
+    /// Returns the sort key of a job: the share of a node after the job below it is admitted, then priority and age.
     fn claim(&mut self, jobs: &JobFacts, head: &Head, node: usize) -> Claim {
         let t = head.choice.gpu_type;
         let victims = head.choice.victims.iter().copied();
@@ -416,7 +420,7 @@ impl Kueue {
 /// Sort key of admission; the smallest comes first.
 type Claim = (Share, Reverse<i64>, JobId);
 
-/// The queue of all jobs, with all GPUs of the cluster.
+/// Returns the single queue of all jobs, with all GPUs of the cluster.
 fn only_queue(cluster: &ClusterSpec, reader: &ParamReader) -> Group {
     let mut gpus = vec![0_i64; cluster.gpu_types().len()];
     for server in cluster.servers() {

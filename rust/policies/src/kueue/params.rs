@@ -5,11 +5,11 @@ use crate::place::PlacementParams;
 use gangline_engine::PolicyError;
 use gangline_model::{Label, Labels, SimSpan, words};
 
-/// Queue of jobs without a label.
+/// Name of the queue of jobs without a label.
 pub(crate) const DEFAULT_QUEUE: &str = "default";
 
 words! {
-    /// The label of a job that names its queue.
+    /// The label that names the queue of a job.
     pub enum QueueLabel {
         /// The virtual cluster.
         Vc = "vc",
@@ -27,21 +27,21 @@ words! {
 words! {
     /// Effect of a job without a place on the jobs behind it.
     pub enum Strategy {
-        /// They may pass.
+        /// Later jobs may pass.
         BestEffortFifo = "BestEffortFIFO",
-        /// They wait as well.
+        /// Later jobs wait as well.
         StrictFifo = "StrictFIFO",
     }
 }
 
 words! {
-    /// Jobs of its own queue that a job may preempt.
+    /// Jobs that a job may preempt in its queue.
     pub enum Within {
-        /// None.
+        /// No jobs.
         Never = "Never",
         /// Jobs with lower priority.
         LowerPriority = "LowerPriority",
-        /// Jobs with lower priority, and later ones with equal priority.
+        /// Jobs with lower priority, and later jobs with equal priority.
         LowerOrNewerEqualPriority = "LowerOrNewerEqualPriority",
     }
 }
@@ -49,11 +49,11 @@ words! {
 words! {
     /// Jobs of borrowing queues that a job may preempt.
     pub enum Reclaim {
-        /// None.
+        /// No jobs.
         Never = "Never",
         /// Jobs with lower priority.
         LowerPriority = "LowerPriority",
-        /// Any.
+        /// All jobs.
         Any = "Any",
     }
 }
@@ -61,7 +61,7 @@ words! {
 words! {
     /// Jobs of borrowing queues that a borrowing job may preempt.
     pub enum Borrow {
-        /// None.
+        /// No jobs.
         Never = "Never",
         /// Jobs with lower priority.
         LowerPriority = "LowerPriority",
@@ -69,37 +69,38 @@ words! {
 }
 
 words! {
-    /// Choice if a job fits on a GPU type by borrowing.
+    /// What the search does if a job fits on a GPU type by borrowing.
     pub enum WhenCanBorrow {
-        /// Take this type.
+        /// It takes this type.
         Borrow = "Borrow",
-        /// Try the next type first.
+        /// It tries the next type first.
         TryNextFlavor = "TryNextFlavor",
     }
 }
 
 words! {
-    /// Choice if a job fits on a GPU type by preemption.
+    /// What the search does if a job fits on a GPU type by preemption.
     pub enum WhenCanPreempt {
-        /// Try the next type first.
+        /// It tries the next type first.
         TryNextFlavor = "TryNextFlavor",
-        /// Take this type.
+        /// It takes this type.
         Preempt = "Preempt",
     }
 }
 
 words! {
-    /// Condition under fair sharing for preempting a job of a borrowing queue.
+    /// Condition for preempting a job of a borrowing queue under fair sharing. A side is the part of the tree just
+    /// below the common cohort.
     pub enum Fairness {
-        /// The share of its side is at most that of the other side afterwards.
+        /// The share of the preempting side is at most the share that the other side has after the preemption.
         Final = "LessThanOrEqualToFinalShare",
-        /// The share of its side is below that of the other side before.
+        /// The share of the preempting side is below the share that the other side has before the preemption.
         Initial = "LessThanInitialShare",
     }
 }
 
 impl QueueLabel {
-    /// The column of this label.
+    /// Returns the column of this label.
     pub(crate) fn of(self, labels: &Labels) -> &Label {
         match self {
             Self::Vc => &labels.vc,
@@ -110,7 +111,7 @@ impl QueueLabel {
         }
     }
 
-    /// The error for a job whose queue is none of these.
+    /// Returns the error for a job whose queue is not among the known ones.
     pub(crate) fn missing<'a>(
         self,
         reader: &ParamReader,
@@ -137,14 +138,14 @@ pub(crate) struct Rules {
     pub within: Within,
     pub reclaim: Reclaim,
     pub borrow: Borrow,
-    /// Maximum priority of a job that is preempted for a borrowing job.
+    /// Maximum priority of a job that may be preempted for a borrowing job.
     pub borrow_max: i64,
     pub when_can_borrow: WhenCanBorrow,
     pub when_can_preempt: WhenCanPreempt,
 }
 
 impl Rules {
-    /// Rules of a queue without settings.
+    /// The rules of a queue without settings.
     pub(super) const DEFAULT: Self = Self {
         strategy: Strategy::BestEffortFifo,
         within: Within::Never,
@@ -179,14 +180,15 @@ impl Rules {
     }
 }
 
-/// A number >= 0 as a fraction of whole numbers.
+/// A number >= 0, stored as a fraction of two whole numbers.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Weight {
     pub over: i128,
     pub under: i128,
 }
 
-/// Maximum of numerator and denominator of a weight. With [`GPUS_MAX`], products of shares stay within 128 bits.
+/// Maximum of the numerator and of the denominator of a weight. With [`GPUS_MAX`], products of shares stay within 128
+/// bits.
 const WEIGHT_MAX: i128 = 1_000_000;
 /// Maximum number of GPUs in a quota.
 const GPUS_MAX: f64 = 16_777_216.0;
@@ -196,7 +198,7 @@ impl Weight {
     pub(super) const ONE: Self = Self { over: 1, under: 1 };
 
     fn read(row: &ParamReader) -> Result<Self, PolicyError> {
-        // the shortest decimal that is read as this number
+        // This is the shortest decimal that is read as the number.
         let text = row.number("weight").to_string();
         let (whole, decimals) = text.split_once('.').unwrap_or((&text, ""));
         let digits = format!("{whole}{decimals}");
@@ -208,7 +210,7 @@ impl Weight {
     }
 }
 
-/// Quota for GPUs of one type.
+/// A quota for the GPUs of one type.
 #[derive(Clone, Debug)]
 pub(crate) struct Flavor {
     pub row: ParamReader,
@@ -240,11 +242,11 @@ impl Flavor {
 #[derive(Clone, Debug)]
 pub(crate) struct Group {
     pub name: String,
-    /// The cohort above.
+    /// Name of the cohort above, if any.
     pub above: Option<String>,
     pub weight: Weight,
     pub flavors: Vec<Flavor>,
-    /// Rules, for a queue.
+    /// Rules, which only queues have.
     pub rules: Rules,
 }
 
@@ -263,18 +265,18 @@ impl Group {
     }
 }
 
-/// All parameters.
+/// All parameters of `kueue`.
 #[derive(Clone, Debug)]
 pub(crate) struct KueueParams {
     pub queue_by: QueueLabel,
-    /// `None` means one queue with all jobs and all GPUs.
+    /// Queues; `None` means one queue with all jobs and all GPUs.
     pub queues: Vec<Group>,
     pub cohorts: Vec<Group>,
     /// Rules of fair sharing; `None` if it is off.
     pub fairness: Option<Vec<Fairness>>,
     pub requeue: SimSpan,
     pub placement: PlacementParams,
-    /// Reader for error messages.
+    /// Reader that builds error messages.
     pub reader: ParamReader,
 }
 

@@ -1,5 +1,5 @@
-//! Chooses the GPU type on which a job is admitted, and the jobs that it preempts. Choices are tried on the quotas
-//! and on the draft of the plan, and undone.
+//! Chooses the GPU type on which a job is admitted, and the jobs that it preempts. Choices are tried out on the quotas
+//! and on the draft of the plan, and then undone.
 
 use super::books::{Books, Candidate, priority};
 use super::params::{Borrow, Fairness, Reclaim, WhenCanBorrow, WhenCanPreempt, Within};
@@ -13,17 +13,17 @@ use std::collections::BTreeMap;
 #[derive(Clone, Debug)]
 pub(super) struct Choice {
     pub gpu_type: GpuTypeId,
-    /// Whether its queue borrows for this job.
+    /// Whether the queue of the job borrows for it.
     pub borrows: bool,
     pub victims: Vec<JobId>,
 }
 
-/// Searches for a possible admission of a job; leaves the state unchanged.
+/// The search for a possible admission of a job, which leaves the state unchanged.
 pub(super) struct Search<'a, 'v, 'p> {
     pub books: &'a mut Books,
     pub view: &'a ClusterView<'v>,
     pub plan: &'a mut Plan<'p>,
-    /// Rules of fair sharing, if it is on.
+    /// Rules of fair sharing, if fair sharing is on.
     pub fairness: Option<&'a [Fairness]>,
 }
 
@@ -40,14 +40,14 @@ struct Ask {
 /// Limits that apply to a job.
 #[derive(Clone, Copy, Debug)]
 struct Limits {
-    /// Number of GPUs added to the usage of its queue: its gang size, or 0 if already counted.
+    /// Number of GPUs that the job adds to the usage of its queue: the gang size, or 0 if the gang is already counted.
     more: i64,
-    /// A node that may not borrow for the job.
+    /// Node that may not borrow for the job, if any.
     inside: Option<usize>,
 }
 
 impl Search<'_, '_, '_> {
-    /// Returns the best choice among the types of its queue, as far as the queue searches.
+    /// Returns the best choice among the types of the job's queue; the rules of the queue may end the search earlier.
     pub(super) fn choose(&mut self, job: JobId) -> Option<Choice> {
         let queue = self.books.queue(job);
         let rules = self.books.queues[queue].rules;
@@ -120,7 +120,7 @@ impl Search<'_, '_, '_> {
         places.place_on(self.plan, class, ask.job, ask.t).is_some()
     }
 
-    /// Running jobs on the type that the job may preempt, in the order of preemption.
+    /// Returns the running jobs on the type that the job may preempt, in the order of preemption.
     fn candidates(&self, ask: Ask) -> Vec<Candidate> {
         let (books, now) = (&*self.books, self.view.now());
         let rules = books.queues[ask.queue].rules;
@@ -132,7 +132,7 @@ impl Search<'_, '_, '_> {
                 place,
                 queue,
             });
-            // jobs that start at this instant are not preempted
+            // Jobs that start at this instant are not preempted.
             found.extend(there.filter(|one| one.place.1 != Reverse(now) && may(one)));
         };
         let is_lower = |one: &Candidate| one.priority() < ask.priority;
@@ -171,7 +171,7 @@ impl Search<'_, '_, '_> {
         victims.iter().map(Candidate::job).collect()
     }
 
-    // Trials
+    // These methods try out preemptions.
 
     fn take_away(&mut self, t: GpuTypeId, one: &Candidate) {
         let gpus = self.gpus(one.job());
@@ -186,7 +186,7 @@ impl Search<'_, '_, '_> {
         self.plan.take(&run.only().gpus);
     }
 
-    /// Restores jobs that need not be preempted, from last to first; returns the others in order.
+    /// Restores the jobs that need not be preempted, from the last to the first. Returns the others in order.
     fn fewer(&mut self, ask: Ask, limits: Limits, chosen: Vec<Candidate>) -> Vec<Candidate> {
         let mut needed = Vec::new();
         for one in chosen.into_iter().rev() {
@@ -200,7 +200,7 @@ impl Search<'_, '_, '_> {
         needed
     }
 
-    // Without fair sharing
+    // These methods preempt without fair sharing.
 
     fn classic(&mut self, ask: Ask, found: &[Candidate]) -> Vec<Candidate> {
         let Ask { queue, gpus, t, .. } = ask;
@@ -250,13 +250,13 @@ impl Search<'_, '_, '_> {
         self.greedy(ask, &keep(&|_| false), anywhere)
     }
 
-    /// Preempts jobs in order until the job fits, then restores as many as possible.
+    /// Preempts candidates in order until the job fits, then restores as many of them as possible.
     fn greedy(&mut self, ask: Ask, found: &[Candidate], limits: Limits) -> Vec<Candidate> {
         let mark = self.plan.mark();
         let mut chosen = Vec::new();
         let mut fits = false;
         for one in found {
-            // a queue that no longer borrows is not preempted further
+            // Jobs of a queue that no longer borrows are not preempted.
             if !one.is_own && !self.books.tree.lends(ask.queue, one.queue, ask.t) {
                 continue;
             }
@@ -276,12 +276,12 @@ impl Search<'_, '_, '_> {
         if fits { chosen } else { Vec::new() }
     }
 
-    // With fair sharing
+    // These methods preempt under fair sharing.
 
     fn fair(&mut self, ask: Ask, found: Vec<Candidate>, rules: &[Fairness]) -> Vec<Candidate> {
         let mark = self.plan.mark();
         let mut chosen = Vec::new();
-        // the job counts as admitted from here on
+        // From here on, the job counts as admitted.
         self.books.tree.take(ask.queue, ask.t, ask.gpus);
         let fits = self.take_fairly(ask, found, rules, &mut chosen);
         if fits {
@@ -300,7 +300,7 @@ impl Search<'_, '_, '_> {
         if fits { chosen } else { Vec::new() }
     }
 
-    /// Preempts jobs under one rule after the other until the job fits. Returns whether it does.
+    /// Preempts jobs under one rule after the other until the job fits. Returns whether the job fits in the end.
     fn take_fairly(
         &mut self,
         ask: Ask,
@@ -333,7 +333,8 @@ impl Search<'_, '_, '_> {
         false
     }
 
-    /// Descends from the root to a queue with candidates, each time to the child with the largest share.
+    /// Returns a queue with candidates. The search descends from the root, each time to the child with the largest
+    /// share.
     fn target(&self, ask: Ask, pools: &mut Pools) -> Option<usize> {
         let tree = &self.books.tree;
         let root = tree.root(ask.queue);
@@ -351,7 +352,7 @@ impl Search<'_, '_, '_> {
                 node = child;
                 continue;
             }
-            // dead end: the queues below no longer borrow
+            // This is a dead end, because the queues below no longer borrow.
             pools.clear(tree, node);
             tree.parent(node)?;
             node = root;
@@ -359,7 +360,7 @@ impl Search<'_, '_, '_> {
         pools.of.contains_key(&node).then_some(node)
     }
 
-    /// The first candidate of a queue that a rule allows the job to preempt.
+    /// Returns the first candidate of a queue that a rule allows the job to preempt.
     fn first_fair(
         &mut self,
         ask: Ask,

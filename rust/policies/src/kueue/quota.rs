@@ -1,10 +1,10 @@
-//! Quotas in a tree: queues below cohorts, with what each has left, lends and borrows.
+//! Quotas in a tree of queues and cohorts, with the GPUs that each node has left, lends and borrows.
 //!
 //! | symbol | here | meaning |
 //! |---|---|---|
 //! | left | `Tree::left` | for a queue: nominal quota minus usage; for a cohort: its own nominal quota plus what its
 //! children lend, which for each child is at most its lending limit |
-//! | lendable | `Node::lendable` | the same without running jobs |
+//! | lendable | `Node::lendable` | what is left if no job runs |
 //! | reach | `Node::reach` | maximum usage of a node, including all that it may borrow |
 //! | share | `Tree::share` | borrowed GPUs of a node divided by the reach of its parent and by its weight |
 //!
@@ -18,10 +18,10 @@ use gangline_model::{ClusterSpec, GpuTypeId};
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
-/// More than any sum of quotas.
+/// A number of GPUs that is larger than any sum of quotas.
 const NO_LIMIT: i64 = i64::MAX / 4;
 
-/// Quota for GPUs of one type.
+/// The quota of a node for the GPUs of one type.
 #[derive(Clone, Copy, Debug)]
 struct Quota {
     nominal: i64,
@@ -42,19 +42,19 @@ impl Quota {
 struct Node {
     parent: Option<usize>,
     children: Vec<usize>,
-    /// Position in the order of names; cohorts come first on a tie.
+    /// Position of the node in the order of names; cohorts come first on a tie.
     name_rank: usize,
-    /// Preorder numbers: those of the nodes below lie between the two.
+    /// Two numbers of the preorder: the numbers of all nodes below are between the two.
     span: (usize, usize),
     weight: Weight,
-    /// By GPU type.
+    /// Quota of each GPU type.
     quotas: Vec<Quota>,
     lendable: Vec<i64>,
     reach: Vec<i64>,
     left: Vec<i64>,
 }
 
-/// A borrowed part as an exact quotient. Infinite if the whole is 0.
+/// A borrowed share as an exact quotient, which is infinite if the denominator is 0.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Share {
     borrowed: i128,
@@ -88,7 +88,7 @@ impl PartialEq for Share {
 
 impl Eq for Share {}
 
-/// Trees of queues and cohorts. Queues are the first nodes, in the order given.
+/// Trees of queues and cohorts. The queues are the first nodes, in the order given.
 #[derive(Debug, Default)]
 pub(super) struct Tree {
     nodes: Vec<Node>,
@@ -96,7 +96,7 @@ pub(super) struct Tree {
 }
 
 impl Tree {
-    /// The trees of the parameters, on a cluster.
+    /// Creates the trees that the parameters describe, on a cluster.
     pub(super) fn new(params: &KueueParams, cluster: &ClusterSpec) -> Result<Self, PolicyError> {
         let mut all: Vec<Group> = params.queues.clone();
         let queues = all.len();
@@ -107,7 +107,7 @@ impl Tree {
             .collect();
         let mut parents = Vec::new();
         for group in &all {
-            // a cohort that is only referenced has no quota of its own
+            // A cohort that is only referenced has no nominal quota.
             let next = queues + numbers.len();
             let above = group.above.as_ref();
             let number = above.map(|name| *numbers.entry(name.clone()).or_insert(next));
@@ -152,7 +152,7 @@ impl Tree {
         Ok(tree)
     }
 
-    /// Computes what is constant during a run: spans, lendable quotas and reaches.
+    /// Computes the values that are constant during a run: spans, lendable quotas and reaches.
     fn derive(&mut self, types: usize) {
         let mut order = Vec::with_capacity(self.nodes.len());
         let mut stack: Vec<usize> = self.roots().collect();
@@ -196,59 +196,59 @@ impl Tree {
         (0..self.nodes.len()).filter(|&at| self.nodes[at].parent.is_none())
     }
 
-    /// Number of nodes.
+    /// Returns the number of nodes.
     pub(super) fn len(&self) -> usize {
         self.nodes.len()
     }
 
-    /// Whether a node is a queue.
+    /// Returns whether a node is a queue.
     pub(super) fn is_queue(&self, node: usize) -> bool {
         node < self.queues
     }
 
-    /// The cohort above.
+    /// Returns the cohort above a node, if there is one.
     pub(super) fn parent(&self, node: usize) -> Option<usize> {
         self.nodes[node].parent
     }
 
-    /// Direct children of a cohort.
+    /// Returns the direct children of a cohort.
     pub(super) fn children(&self, node: usize) -> &[usize] {
         &self.nodes[node].children
     }
 
-    /// Position in the order of names.
+    /// Returns the position of a node in the order of names.
     pub(super) fn name_rank(&self, node: usize) -> usize {
         self.nodes[node].name_rank
     }
 
-    /// From a node to its root.
+    /// Returns the path from a node to its root, both included.
     pub(super) fn path(&self, node: usize) -> impl Iterator<Item = usize> {
         std::iter::successors(Some(node), |&at| self.nodes[at].parent)
     }
 
-    /// Root of a node's tree.
+    /// Returns the root of the tree of a node.
     pub(super) fn root(&self, node: usize) -> usize {
-        self.path(node).last().expect("a path holds its start")
+        self.path(node).last().expect("a path contains its start")
     }
 
-    /// Returns whether a node is equal to another one or above it.
+    /// Returns whether a node is the other node or above it.
     pub(super) fn holds(&self, node: usize, other: usize) -> bool {
         let (first, last) = self.nodes[node].span;
         (first..last).contains(&self.nodes[other].span.0)
     }
 
-    /// The last node on the path upwards that is not above another node.
+    /// Returns the last node, on the path upwards from a node, that is not above another node.
     pub(super) fn side(&self, node: usize, other: usize) -> usize {
         let side = self.path(node).take_while(|&at| !self.holds(at, other));
         side.last().unwrap_or(node)
     }
 
-    /// Remaining quota of a node for a type; negative if it borrows.
+    /// Returns the remaining quota of a node for a type, which is negative if the node borrows.
     pub(super) fn left(&self, node: usize, t: GpuTypeId) -> i64 {
         self.nodes[node].left[t.index()]
     }
 
-    /// GPUs that the jobs of a queue hold.
+    /// Returns the number of GPUs of a type that the jobs of a queue hold.
     pub(super) fn usage(&self, queue: usize, t: GpuTypeId) -> i64 {
         self.nodes[queue].quotas[t.index()].nominal - self.left(queue, t)
     }
@@ -270,8 +270,8 @@ impl Tree {
         }
     }
 
-    /// Remaining quota of each node from a queue to its root with this many more GPUs in use, given a state of the
-    /// tree.
+    /// Returns the remaining quota of each node from a queue to its root if this many more GPUs were in use, given a
+    /// state of the tree.
     fn climb<'a>(
         &'a self,
         queue: usize,
@@ -306,27 +306,27 @@ impl Tree {
         path.all(|at| self.is_within(at, t))
     }
 
-    /// Like `has_quota`, without other running jobs.
+    /// Returns what `has_quota` would return if no other job ran.
     pub(super) fn could_have(&self, queue: usize, t: GpuTypeId, gpus: i64) -> bool {
         let mut path = self.climb(queue, t, gpus, |node| &node.lendable);
         path.all(|at| self.is_within(at, t))
     }
 
-    /// Remaining quota of a node above a queue with this many more GPUs in use by the queue.
+    /// Returns the remaining quota of a node above a queue if the queue used this many more GPUs.
     pub(super) fn left_with(&self, node: usize, queue: usize, t: GpuTypeId, gpus: i64) -> i64 {
         let mut path = self.climb(queue, t, gpus, |node| &node.left);
         let found = path.find(|&(at, _)| at == node);
         found.map_or_else(|| self.left(node, t), |(_, left)| left)
     }
 
-    /// Like `left_with`, without other running jobs.
+    /// Returns what `left_with` would return if no other job ran.
     pub(super) fn left_alone(&self, node: usize, queue: usize, t: GpuTypeId, gpus: i64) -> i64 {
         let mut path = self.climb(queue, t, gpus, |node| &node.lendable);
         let found = path.find(|&(at, _)| at == node);
         found.map_or_else(|| self.nodes[node].lendable[t.index()], |(_, left)| left)
     }
 
-    /// Share of a node: its borrowed GPUs relative to what can be shared, divided by its weight.
+    /// Returns the share of a node: its borrowed GPUs, divided by the reach of its parent and by its weight.
     pub(super) fn share(&self, node: usize) -> Share {
         let node = &self.nodes[node];
         let borrowed: i64 = node.left.iter().map(|&left| (-left).max(0)).sum();
@@ -340,13 +340,13 @@ impl Tree {
         }
     }
 
-    /// Returns whether another queue and all cohorts above it, below their common cohort with `queue`, borrow.
+    /// Returns whether another queue and all cohorts between it and its common cohort with `queue` borrow.
     pub(super) fn lends(&self, queue: usize, other: usize, t: GpuTypeId) -> bool {
         let mut apart = self.path(other).take_while(|&at| !self.holds(at, queue));
         apart.all(|at| self.left(at, t) < 0)
     }
 
-    /// Queues in the tree of a queue from which it may reclaim GPUs, as `lends` defines.
+    /// Returns the queues from which a queue may reclaim GPUs. They are in the same tree, and `lends` is true for them.
     pub(super) fn borrowers(&self, queue: usize, t: GpuTypeId) -> Vec<usize> {
         let (mut found, mut stack) = (Vec::new(), Vec::new());
         for above in self.path(queue).skip(1) {
@@ -379,7 +379,7 @@ fn quotas(group: Option<&Group>, cluster: &ClusterSpec) -> Result<Vec<Quota>, Po
     Ok(quotas)
 }
 
-/// The GPU type of a flavor.
+/// Returns the GPU type of a flavor.
 pub(super) fn type_of(flavor: &Flavor, cluster: &ClusterSpec) -> Result<GpuTypeId, PolicyError> {
     let types = cluster.gpu_types();
     let found = types.iter().position(|kind| kind.name == flavor.gpu);

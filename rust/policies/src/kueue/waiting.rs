@@ -1,22 +1,22 @@
-//! Waiting jobs by queue, and the ones that a cycle tries.
+//! The waiting jobs of each queue, and the choice of the jobs that a cycle tries.
 //!
-//! In each cycle a queue nominates its first job that was not tried yet in this decision. Most trials would fail:
-//! jobs of one *kind* (queue, gang, priority) are all refused while the assignment of GPUs stays the same. So a line
-//! stores for each kind the state at which it was refused, and the number of jobs before its next job worth trying.
-//! Cycles in which no queue has one are skipped at once. A decision costs O(kinds log n), for any number of waiting
-//! jobs.
+//! In each cycle a queue nominates its first job that has not been tried yet in this decision. Most trials would fail,
+//! because jobs of one *kind* (queue, gang, priority) are all refused as long as the assignment of GPUs does not
+//! change. A line therefore stores, for each kind, the state in which it was refused. It also computes how many jobs
+//! come before the next job that is worth trying. Cycles in which no queue has a job worth trying are skipped at once.
+//! A decision costs O(kinds log n), for any number of waiting jobs.
 
 use gangline_engine::{BitSet, Fenwick};
 use gangline_model::JobId;
 use std::collections::BTreeSet;
 
-/// Position of a job in its queue: by priority, then arrival and index.
+/// The position of a job in its queue, in order of priority, then arrival, then index.
 pub(super) type Rank = u32;
 
-/// The range of ranks of one kind that is known to be refused.
+/// A range of ranks in which jobs of one kind are known to be refused.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Refused {
-    /// State of the assignment of GPUs.
+    /// State of the assignment of GPUs for which this is known.
     pub state: u64,
     /// First rank of the range.
     pub from: Rank,
@@ -32,7 +32,7 @@ struct Kind {
 }
 
 impl Kind {
-    /// Its first job from a rank on that is worth trying.
+    /// Returns the first job of the kind, from a rank on, that is worth trying.
     fn next(&self, first: Rank, state: u64) -> Option<Rank> {
         let next = *self.waiting.range(first..).next()?;
         match self.refused.filter(|known| known.state == state) {
@@ -51,7 +51,7 @@ pub(super) struct Line {
     /// All jobs in the trace, by rank.
     jobs: Vec<JobId>,
     kinds: Vec<Kind>,
-    /// Kinds with a waiting job.
+    /// Kinds that have a waiting job.
     busy: BitSet,
     /// Ranks of waiting jobs.
     there: Fenwick,
@@ -61,7 +61,7 @@ pub(super) struct Line {
 }
 
 impl Line {
-    /// A line of these jobs, by rank, with this many kinds.
+    /// Creates a line from its jobs, sorted by rank, and the number of kinds.
     pub(super) fn new(jobs: Vec<JobId>, kinds: usize, is_strict: bool) -> Self {
         Self {
             is_strict,
@@ -74,17 +74,17 @@ impl Line {
         }
     }
 
-    /// The job of a rank.
+    /// Returns the job of a rank.
     pub(super) fn job(&self, rank: Rank) -> JobId {
         self.jobs[rank as usize]
     }
 
-    /// Whether no job waits.
+    /// Returns whether no job waits.
     pub(super) fn is_empty(&self) -> bool {
         self.count == 0
     }
 
-    /// The first waiting job.
+    /// Returns the rank of the first waiting job.
     pub(super) fn head(&self) -> Option<Rank> {
         (self.count > 0).then(|| self.there.find(0).0 as Rank)
     }
@@ -113,7 +113,7 @@ impl Line {
         self.first = 0;
     }
 
-    /// Number of jobs before the next one worth trying, and that job.
+    /// Returns the next job that is worth trying, and the number of jobs before it.
     pub(super) fn next(&self, state: u64) -> Option<(u32, Rank)> {
         if self.is_strict {
             let head = self.head().filter(|&head| head >= self.first)?;
@@ -124,7 +124,7 @@ impl Line {
         Some((self.there.before(next as usize) - self.seen(), next))
     }
 
-    /// The first job of each kind, from a rank on, that is worth trying.
+    /// Returns the first job of each kind, from a rank on, that is worth trying.
     fn nexts(&self, first: Rank, state: u64) -> impl Iterator<Item = Rank> {
         let kinds = self.busy.iter();
         kinds.filter_map(move |kind| self.kinds[kind].next(first, state))
@@ -168,7 +168,7 @@ mod tests {
         until: Rank::MAX,
     };
 
-    /// Ranks 0 to 9, the even ones of kind 0, the odd ones of kind 1.
+    /// Creates a line with ranks 0 to 9. Even ranks have kind 0, and odd ranks have kind 1.
     fn line(is_strict: bool) -> Line {
         let mut line = Line::new((0..10).map(JobId::new).collect(), 2, is_strict);
         for rank in 0..10 {
@@ -184,7 +184,7 @@ mod tests {
         line.refuse(0, 0, ALL);
         assert_eq!(line.next(7), Some((0, 1)));
         line.leave(1, 1);
-        // rank 2 is of the refused kind, so it is skipped
+        // Rank 2 has the refused kind, so it is skipped.
         assert_eq!(line.next(7), Some((1, 3)));
         line.pass(1);
         line.refuse(3, 1, ALL);

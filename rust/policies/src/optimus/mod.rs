@@ -1,13 +1,13 @@
-//! `optimus`: elastic gangs. In every round each job gets its fewest GPUs, in order of arrival; then GPUs go one by
-//! one to the job whose remaining time falls most by them. After Optimus (2018) and "Optimus+Oracle" of the
-//! Pollux paper (`docs/policies/optimus.md`).
+//! `optimus`: elastic gangs. In every round each job first gets its minimum number of GPUs, in order of arrival. Then
+//! GPUs go one by one to the job whose remaining time they shorten most. The policy follows Optimus (2018) and
+//! "Optimus+Oracle" of the Pollux paper (`docs/policies/optimus.md`).
 //!
 //! | symbol | here | meaning |
 //! |---|---|---|
 //! | `w_j` | `Claim::count` | GPUs of a job |
-//! | `f(w_j)` | `Ladder::rungs` | its rate on them |
-//! | `Q_j / f(w_j)` | `Claim::seconds` | its remaining time, by the estimates of the run |
-//! | gain | `Step::gain` | fall of the remaining time, per GPU |
+//! | `f(w_j)` | `Ladder::rungs` | rate of a job on these GPUs |
+//! | `Q_j / f(w_j)` | `Claim::seconds` | remaining time of a job, by the estimates of the run |
+//! | gain | `Step::gain` | decrease of the remaining time, per GPU |
 
 use crate::kit::why::{NO_PLACE, OUTRANKED, has_enough, largest};
 use crate::kit::{Seen, Total};
@@ -23,7 +23,7 @@ use gangline_model::{
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, BinaryHeap};
 
-/// Its fewest possible GPUs are not there.
+/// Fewer GPUs are free than the minimum number on which the job can run.
 static TOO_SMALL: Reason = Reason::new(
     NO_PLACE.name,
     NO_PLACE.meaning,
@@ -33,16 +33,16 @@ static TOO_SMALL: Reason = Reason::new(
 .ends_when_free();
 
 words! {
-    /// Servers of a job that is placed anew.
+    /// Choice of the servers for a job that is placed anew.
     pub(crate) enum ServerChoice {
-        /// Those with most free GPUs.
+        /// The servers with the most free GPUs.
         MostFree = "most_free",
-        /// If possible one, with the fewest free GPUs that are enough.
+        /// One server if possible: the one with the fewest free GPUs among those that have enough.
         BestFit = "best_fit",
     }
 }
 
-/// All settings.
+/// All settings of `optimus`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct OptimusParams {
     /// Time between two decisions.
@@ -66,11 +66,11 @@ impl OptimusParams {
     }
 }
 
-/// Possible counts of a job on a type.
+/// The possible numbers of GPUs of a job on a type.
 #[derive(Clone, Debug)]
 struct Ladder {
     gpu_type: GpuTypeId,
-    /// Counts, ascending, each with the rate on it; 0 for a job that is not elastic.
+    /// Numbers of GPUs, ascending, each with the rate of the job on them. The rate is 0 for a job that is not elastic.
     rungs: Vec<(u32, f64)>,
 }
 
@@ -79,35 +79,35 @@ struct Ladder {
 struct Claim<'a> {
     view: ClusterView<'a>,
     job: JobId,
-    /// Its types, fastest first; none for a job that keeps its GPUs in any case.
+    /// Types of the job, fastest first; empty for a job that keeps its GPUs in any case.
     ladders: Vec<Ladder>,
-    /// The type of the GPUs that it gets.
+    /// Type of the GPUs that the job gets.
     gpu_type: GpuTypeId,
-    /// Number of GPUs that it gets.
+    /// Number of GPUs that the job gets.
     count: u32,
 }
 
-/// More GPUs for a job, perhaps of another type: the largest gain per GPU first, then the first job, then the first
-/// of its types.
+/// A step to more GPUs for a job, perhaps of another type. Steps are ordered by gain per GPU (largest first), then by
+/// job, then by the order of the job's types.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Step {
     gain: Total,
     claim: Reverse<usize>,
     rank: Reverse<usize>,
     gpu_type: GpuTypeId,
-    /// Number of GPUs before it.
+    /// Number of GPUs before the step.
     from: u32,
     count: u32,
 }
 
 impl Claim<'_> {
-    /// Its remaining time at a rate, by the estimates of the run.
+    /// Returns the remaining time of the job at a rate, by the estimates of the run.
     fn seconds(&self, rate: f64) -> Result<f64, PolicyError> {
         Seen::AS_TOLD.seconds_at(&self.view, self.job, rate)
     }
 
-    /// Steps that gain, at most one on each type: to the next rung of its own type, and to the lowest higher rung of
-    /// another type on which it is faster than now.
+    /// Returns the steps that have a gain, at most one on each type. On its present type, the job steps to the next
+    /// rung. On another type, it steps to the lowest higher rung on which it is faster than now.
     fn steps(&self, at: usize) -> Result<Vec<Step>, PolicyError> {
         let mut found = Vec::new();
         let is_own = |ladder: &&Ladder| ladder.gpu_type == self.gpu_type;
@@ -139,7 +139,7 @@ impl Claim<'_> {
         Ok(found)
     }
 
-    /// Returns whether it runs on as many GPUs of the type that it gets.
+    /// Returns whether the job already runs on the type and the number of GPUs that it gets.
     fn stays(&self) -> bool {
         let held = self.view.run(self.job).map(Run::gpus);
         held.is_some_and(|held| {
@@ -147,7 +147,8 @@ impl Claim<'_> {
         })
     }
 
-    /// The batch of the trace, divided into passes; none where the model does not allow it.
+    /// Returns terms with the batch of the trace, divided into passes. They are empty if the model does not allow this
+    /// batch.
     fn terms(&self) -> Terms {
         let phase = self.view.noise_phase(self.job);
         let passes = |model: &ElasticModel| {
@@ -164,22 +165,22 @@ impl Claim<'_> {
     }
 }
 
-/// The type of a gang's GPUs.
+/// Returns the type of the GPUs of a gang.
 fn type_of(view: &ClusterView<'_>, gpus: &GpuSet) -> GpuTypeId {
     let first = gpus.by_server()[0].server;
     view.cluster().server(first).gpu_type
 }
 
-/// Free GPUs while jobs are placed.
+/// The GPUs that are free while jobs are placed.
 #[derive(Debug)]
 struct Room {
     free: Vec<u64>,
-    /// Servers with free GPUs by type: their number of free GPUs, then their index.
+    /// Servers with free GPUs by type, in order of the number of free GPUs, then index.
     by_type: Vec<BTreeSet<(u32, usize)>>,
 }
 
 impl Room {
-    /// All healthy GPUs except those that jobs keep.
+    /// Creates the room of a decision: all healthy GPUs except those that jobs keep.
     fn new(view: &ClusterView<'_>, claims: &[Claim<'_>]) -> Self {
         let servers = view.cluster().servers();
         let is_up = |at: usize| view.is_up(ServerId::new(at));
@@ -223,7 +224,7 @@ impl Room {
             }
             rest -= rest.min(room);
         }
-        debug_assert_eq!(rest, 0, "counts are kept by type");
+        debug_assert_eq!(rest, 0, "the type has enough free GPUs");
         found.into_iter().collect()
     }
 }
@@ -237,7 +238,7 @@ pub(crate) struct Optimus {
 }
 
 impl Optimus {
-    /// The policy with these parameters.
+    /// Creates the policy with these parameters.
     pub(crate) fn new(params: OptimusParams) -> Self {
         Self {
             params,
@@ -245,7 +246,8 @@ impl Optimus {
         }
     }
 
-    /// Possible counts of a job on a type with at most `server` GPUs on a server that is up.
+    /// Returns the possible numbers of GPUs of a job on a type. `server` is the number of GPUs of the largest server
+    /// that is up.
     fn ladder(
         &self,
         view: &ClusterView<'_>,
@@ -267,7 +269,7 @@ impl Optimus {
         let all = (class.min_gpus..=most).map(rung);
         let mut rungs: Vec<(u32, f64)> = all.filter(|rung| rung.1 > 0.0).collect();
         if rungs.is_empty() {
-            rungs.push(rung(class.gpus)); // always possible; otherwise the job would wait for ever
+            rungs.push(rung(class.gpus)); // A job without any rung would wait for ever.
         }
         if self.params.skip_slower {
             let mut best = 0.0;
@@ -280,7 +282,8 @@ impl Optimus {
         Ladder { gpu_type, rungs }
     }
 
-    /// The active jobs in order, each with its first rung: bound ones first, with what they hold, then by arrival.
+    /// Returns the active jobs in order, each with its first rung. Jobs that keep their GPUs come first, with these
+    /// GPUs; then jobs follow by arrival.
     fn claims<'a>(&mut self, view: &ClusterView<'a>, left: &mut [u32]) -> Vec<Claim<'a>> {
         let mut servers = vec![0; left.len()];
         for (at, one) in view.cluster().servers().iter().enumerate() {
@@ -317,8 +320,8 @@ impl Optimus {
         claims
     }
 
-    /// Takes the step with the largest gain, again and again. Steps for which a type has too few GPUs left wait until
-    /// a job leaves that type.
+    /// Repeatedly takes the step with the largest gain. Steps for which a type has too few GPUs left wait until a job
+    /// leaves that type.
     fn climb(claims: &mut [Claim<'_>], left: &mut [u32]) -> Result<(), PolicyError> {
         let mut steps = BinaryHeap::new();
         for (at, claim) in claims.iter().enumerate() {
@@ -348,7 +351,8 @@ impl Optimus {
         Ok(())
     }
 
-    /// GPUs of the jobs that do not keep theirs: the smallest count first, then by arrival.
+    /// Returns the GPUs of the jobs that do not keep their present ones. Jobs are placed by number of GPUs (smallest
+    /// first), then by arrival.
     fn place(&self, view: &ClusterView<'_>, claims: &[Claim<'_>]) -> Vec<(JobId, GpuSet, Terms)> {
         let mut room = Room::new(view, claims);
         let is_open = |claim: &&Claim<'_>| claim.count > 0 && !claim.stays();
@@ -423,8 +427,8 @@ impl Policy for Optimus {
         vec![&OUTRANKED, &COUNTED_OUT, &TOO_SMALL]
     }
 
-    /// A job waits if too few GPUs of each of its types were left in its turn. GPUs may be free all the same: jobs
-    /// before it stepped to another type, or its fewest GPUs are not enough for its batch.
+    /// A job waits if too few GPUs of each of its types were left when it was its turn. GPUs may be free nevertheless:
+    /// earlier jobs may have stepped to another type, or there may be fewer free GPUs than the batch of the job needs.
     fn why(&self, view: &ClusterView<'_>, job: JobId) -> Option<Cause> {
         let at = self.ranked.iter().position(|one| one.0 == job);
         let Some((at, first)) = at.map(|at| (at, self.ranked[at].1)) else {

@@ -1,12 +1,12 @@
-//! `consolidate`: one server, otherwise one rack, otherwise several racks. With `fewest_servers` it visits racks one by
-//! one.
+//! `consolidate`: one server, otherwise one rack, otherwise several racks. With `fewest_servers` the rule visits racks
+//! one by one.
 
 use super::{Fit, Level, Pick, PlacementParams, RackChoice};
 use gangline_engine::{FreeIndex, TypePool};
 use gangline_model::GpuTypeId;
 use smallvec::SmallVec;
 
-/// Applies the steps of the rule in order. A wider tier is used only if no narrower one has room.
+/// Applies the steps of the rule in order. A wider tier is used only if no narrower tier has room.
 pub(super) fn place(
     params: &PlacementParams,
     free: &mut FreeIndex,
@@ -18,7 +18,7 @@ pub(super) fn place(
         return true;
     }
     if level == Level::Network && free.pool(gpu_type).free_total() == gpus {
-        // Only these GPUs are free, so there is no choice.
+        // Exactly these GPUs are free, so there is no choice.
         picks.extend(all_free(free.pool(gpu_type)));
         return true;
     }
@@ -70,7 +70,7 @@ pub(crate) fn server(fit: Fit, pool: &mut TypePool, gpus: u32) -> Option<usize> 
     }
 }
 
-/// Returns the rack with room that the parameters prefer, among those not taken.
+/// Returns the rack with room that the parameters prefer, among the racks that are not taken.
 pub(crate) fn rack(
     params: &PlacementParams,
     pool: &mut TypePool,
@@ -90,8 +90,8 @@ pub(crate) fn rack(
     }
 }
 
-/// Returns the rack with room after another one in the order of free GPUs, then index. Without another one, it returns
-/// the first rack.
+/// Returns the rack with room that comes next after a given rack, in the order of free GPUs, then index. Without a
+/// given rack, it returns the first one.
 fn fuller_rack(
     pool: &mut TypePool,
     gpus: u32,
@@ -144,8 +144,8 @@ pub(super) fn servers_of_fill(pool: &mut TypePool, rack: usize, gpus: u32, limit
     limit
 }
 
-/// Takes `gpus` inside a rack with at least that many free. With best fit, the servers with the most free GPUs come
-/// first, so that the gang uses the fewest servers, and the rest goes to the server where it fits best. With first fit,
+/// Takes `gpus` inside a rack that has at least that many free. With best fit, the servers with the most free GPUs come
+/// first, so that the gang uses the fewest servers. The rest goes to the server where it fits best. With first fit,
 /// servers are taken in index order.
 pub(crate) fn fill(fit: Fit, pool: &mut TypePool, rack: usize, gpus: u32, picks: &mut Vec<Pick>) {
     let servers = pool.rack_servers(rack);
@@ -167,7 +167,7 @@ pub(crate) fn fill(fit: Fit, pool: &mut TypePool, rack: usize, gpus: u32, picks:
             picks.push(Pick { at, gpus: free });
             rest -= free;
         } else {
-            // A smaller server that is enough has not been taken yet. On a tie this is the first one.
+            // Any smaller server that is enough has not been taken yet. On a tie, the first one is found.
             let best = servers
                 .best_fit(rest)
                 .filter(|&(_, smaller)| smaller < free);
@@ -184,8 +184,8 @@ pub(crate) fn fill(fit: Fit, pool: &mut TypePool, rack: usize, gpus: u32, picks:
     unreachable!("the rack has {gpus} free GPUs");
 }
 
-/// Takes whole racks, those with the most free GPUs first, while the gang needs all their free GPUs. The rest is placed
-/// as on a cluster without these racks.
+/// Takes whole racks, the rack with the most free GPUs first, as long as the gang needs all free GPUs of a rack. The
+/// rest is placed as on a cluster without these racks.
 fn network(params: &PlacementParams, pool: &mut TypePool, gpus: u32, picks: &mut Vec<Pick>) {
     let mut rest = gpus;
     let mut taken: SmallVec<[usize; 16]> = SmallVec::new();
@@ -222,7 +222,8 @@ fn network(params: &PlacementParams, pool: &mut TypePool, gpus: u32, picks: &mut
     }
 }
 
-/// Picks all free GPUs of some racks, whose list is sorted. The picks are in any order, because they are sorted later.
+/// Picks all free GPUs of some racks; the list of racks is sorted. The picks may be in any order, because they are
+/// sorted later.
 fn pick_racks(pool: &mut TypePool, gpus: u32, racks: &[usize], picks: &mut Vec<Pick>) {
     if pool.free_total() <= 2 * gpus {
         // Few servers have a free GPU, so a scan of all of them costs less than a query per rack.
@@ -237,8 +238,8 @@ fn pick_racks(pool: &mut TypePool, gpus: u32, racks: &[usize], picks: &mut Vec<P
     }
 }
 
-/// Like [`server`], but outside some racks, whose list is sorted. It skips at most the servers that the gang uses in
-/// these racks.
+/// Returns the server with room that the fit prefers, as [`server`] does, but outside some racks; the list of racks is
+/// sorted. At most the servers that the gang uses in these racks are skipped.
 fn server_outside(fit: Fit, pool: &TypePool, gpus: u32, taken: &[usize]) -> Option<usize> {
     let servers = pool.all_servers();
     let is_outside = |at: &usize| taken.binary_search(&pool.rack_of(*at)).is_err();
@@ -250,7 +251,7 @@ fn server_outside(fit: Fit, pool: &TypePool, gpus: u32, taken: &[usize]) -> Opti
     }
 }
 
-/// Picks all free GPUs of a rack and takes them off the draft.
+/// Picks all free GPUs of a rack and removes them from the draft.
 pub(crate) fn take_rack(
     free: &mut FreeIndex,
     gpu_type: GpuTypeId,

@@ -1,7 +1,7 @@
 //! Placement: one library of rules that choose the GPUs of a gang, for every policy.
 //!
-//! A rule gets the free GPUs of one type and returns a set of them or nothing. It never changes the state, because it
-//! undoes its trials on the index, and it never reads a clock. Random numbers come only from the stream keyed by (seed,
+//! A rule gets the free GPUs of one type and returns a set of them or nothing. A rule never changes the state, because
+//! it undoes its trials on the index. It never reads a clock. Random numbers come only from the stream keyed by (seed,
 //! job, starts), so a result does not depend on earlier queries. A placement costs O(servers taken x log n), unless it
 //! visits racks.
 //!
@@ -37,15 +37,15 @@ pub struct Demand {
     pub job: JobId,
     /// Gang size, at least 1.
     pub gpus: u32,
-    /// Types on which it waits for a narrow place, for rule `skew` only.
+    /// Types on which the gang waits for a narrow place, for rule `skew` only.
     pub skew: Skew,
-    /// Number of starts so far, which is a key of its random draws.
+    /// Number of starts of the job so far, which is part of the key of random draws.
     pub starts: u32,
     /// Widest tier allowed for this call, for rule `consolidate` only. The parameter may be narrower.
     pub max_level: Level,
 }
 
-/// GPUs taken on one server: the position of the server in the pool, and the number of GPUs.
+/// GPUs that are taken on one server: the position of the server in the pool, and the number of GPUs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Pick {
     pub(crate) at: usize,
@@ -67,7 +67,7 @@ pub struct Placer {
 }
 
 /// Returns whether enough servers, in any racks, have enough free GPUs for a gang on the fewest servers of the largest
-/// size. The condition is necessary but not sufficient. The cost is O(1). `gpus` is larger than one server.
+/// size. The condition is necessary but not sufficient. The cost is O(1). `gpus` must be larger than one server.
 fn has_fewest_servers(pool: &TypePool, gpus: u32) -> bool {
     let (servers, least) = fewest_servers(gpus, pool.server_gpus_max());
     // Each server that is not completely free uses at least one of the spare GPUs.
@@ -75,8 +75,8 @@ fn has_fewest_servers(pool: &TypePool, gpus: u32) -> bool {
     pool.whole_total() + spare >= servers && pool.count_at_least(least) >= servers
 }
 
-/// Like `has_fewest_servers`, inside one rack; always `true` if the pool does not list its servers rack by rack. At
-/// worst it costs O(servers with enough free GPUs).
+/// Checks the condition of `has_fewest_servers` inside one rack. The result is always `true` if the pool does not list
+/// its servers rack by rack. In the worst case the cost is O(servers with enough free GPUs).
 fn has_fewest_servers_in_a_rack(pool: &TypePool, gpus: u32) -> bool {
     let (servers, least) = fewest_servers(gpus, pool.server_gpus_max());
     let (mut rack, mut found) = (0, 0);
@@ -89,8 +89,8 @@ fn has_fewest_servers_in_a_rack(pool: &TypePool, gpus: u32) -> bool {
     })
 }
 
-/// Returns the minimum number of servers of `size` GPUs for a gang, and the free GPUs that each of them must have at
-/// least.
+/// Returns the minimum number of servers of `size` GPUs for a gang, and the minimum number of free GPUs that each of
+/// them must have.
 fn fewest_servers(gpus: u32, size: u32) -> (u32, u32) {
     let servers = gpus.div_ceil(size);
     (servers, size - (servers * size - gpus))
@@ -239,27 +239,28 @@ impl Placer {
         }
     }
 
-    /// Returns GPUs on a server among the free ones in `mask`, which are enough. The rule is not used.
+    /// Returns GPUs on a server from the free slots in `mask`, which must be enough. The rule is not used.
     pub fn place_in_mask(&self, server: ServerId, mask: u64, gpus: u32) -> GpuSet {
         GpuSet::single(server, self.slots_in(mask, gpus))
     }
 
-    /// Returns GPUs on the server at a position, which has enough free ones. The rule is not used.
+    /// Returns GPUs on the server at a position, which must have enough free GPUs. The rule is not used.
     pub fn place_at(&self, pool: &TypePool, at: usize, gpus: u32) -> GpuSet {
         GpuSet::single(pool.server(at), self.slots(pool, at, gpus))
     }
 
-    /// Returns whether the gang might have a place with fewer free GPUs although it had none with more. Under `skew`, a
-    /// gang wider than every rack takes completely free racks first, largest first, and may then find no place for the
-    /// rest.
+    /// Returns whether the gang might have a place with fewer free GPUs although it had no place with more. Under
+    /// `skew`, a gang wider than every rack takes completely free racks first, largest first, and may then find no
+    /// place for the rest.
     pub fn is_non_monotone(&self, free: &FreeIndex, gpu_type: GpuTypeId, demand: &Demand) -> bool {
         self.params.rule == Rule::Skew
             && demand.skew.on(gpu_type) != Waits::Nowhere
             && demand.gpus > free.pool(gpu_type).rack_up_max()
     }
 
-    /// Makes a quick check: `false` means that [`Self::place`] would find nothing. The cost is O(1), or O(log racks) if
-    /// the widest tier is a rack, or O(servers with enough free GPUs) for the fewest servers of one rack.
+    /// Makes a quick check: `false` means that [`Self::place`] would find nothing. The cost is usually O(1). It is
+    /// O(log racks) if the widest tier is a rack, and O(servers with enough free GPUs) for the fewest servers of one
+    /// rack.
     #[inline]
     pub fn can(&self, free: &mut FreeIndex, gpu_type: GpuTypeId, demand: &Demand) -> bool {
         let pool = free.pool_mut(gpu_type);
@@ -320,7 +321,7 @@ impl Placer {
         self.place_by_rule(free, gpu_type, demand)
     }
 
-    /// Makes the first check of [`Self::place`], in O(1). A result is final; without a result, nothing is known.
+    /// Makes the first check of [`Self::place`], in O(1). Returns `None` if this check cannot decide.
     #[inline]
     pub fn place_in_bucket(&self, pool: &TypePool, gpus: u32) -> Option<GpuSet> {
         if !self.is_bucket_first {
@@ -392,7 +393,7 @@ impl Placer {
         found.then(|| self.gpu_set(free.pool(gpu_type), picks))
     }
 
-    /// Returns the fastest of the places that `consolidate` would take at each level, or the narrowest on a tie.
+    /// Returns the fastest of the places that `consolidate` would take at each level; on a tie, the narrowest of them.
     fn best_speed(
         &self,
         free: &mut FreeIndex,

@@ -8,21 +8,21 @@ use gangline_model::{Tier, words};
 words! {
     /// A placement rule.
     pub enum Rule {
-        /// One server, otherwise one rack, otherwise several racks; each as full as possible.
+        /// One server, otherwise one rack, otherwise several racks; servers and racks are filled as far as possible.
         Consolidate = "consolidate",
-        /// One server, otherwise idle servers plus one, in one rack.
+        /// One server, otherwise idle servers and one more server in one rack.
         Yarn = "yarn",
-        /// Like yarn, but gangs larger than a server take idle servers only.
+        /// The rule of `yarn`, but gangs larger than a server take only idle servers.
         WholeServers = "whole_servers",
-        /// One GPU of each server, most free GPUs first, repeated until there are enough.
+        /// One GPU of each server, the server with the most free GPUs first, repeated until there are enough.
         Spread = "spread",
-        /// Any free GPUs, uniformly.
+        /// Random free GPUs, uniformly.
         Random = "random",
-        /// Any server with room, uniformly; otherwise any free GPUs.
+        /// A random server with room, uniformly; otherwise random free GPUs.
         RandomServer = "random_server",
         /// The lowest free GPUs, regardless of their place.
         Count = "count",
-        /// The fewest servers possible for models with skewed tensors, `consolidate` for others.
+        /// The fewest servers possible for models with skewed tensors; `consolidate` for other models.
         Skew = "skew",
         /// The fastest of the places that `consolidate` would take at each level.
         BestSpeed = "best_speed",
@@ -54,7 +54,7 @@ words! {
     pub enum RackChoice {
         /// The rack with the fewest free GPUs among those with enough.
         BestFit = "best_fit",
-        /// The rack where the gang uses the fewest servers; ties go by best fit.
+        /// The rack where the gang uses the fewest servers; ties are broken by best fit.
         FewestServers = "fewest_servers",
     }
 }
@@ -137,7 +137,7 @@ impl PlacementParams {
         })
     }
 
-    /// Creates the values of a policy with these parameters.
+    /// Reads the values of these parameters.
     pub fn read(params: &ParamReader) -> Self {
         Self {
             rule: params.choice("placement", Rule::named),

@@ -5,7 +5,7 @@ use gangline_engine::{FreeIndex, TypePool};
 use gangline_model::{GpuSet, GpuTypeId, mask_of_lowest};
 use gangline_rng::Stream;
 
-/// Key of a job's random draws.
+/// The key of a job's random draws.
 pub(super) struct Key<'a> {
     pub(super) draws: Stream,
     pub(super) demand: &'a Demand,
@@ -20,12 +20,12 @@ impl Key<'_> {
     }
 }
 
-/// Takes one GPU at a time, from the server with the most free GPUs first, and from each server once per sweep. The
-/// pool must have at least `gpus` free GPUs.
+/// Takes one GPU at a time, starting with the server that has the most free GPUs, and one GPU from each server per
+/// sweep. The pool must have at least `gpus` free GPUs.
 ///
-/// In sweep `j`, every server with at least `j` free GPUs gives one, in the order of the first sweep, because all of
-/// them have lost the same number. A server therefore gives one GPU in each complete sweep in which it takes part, and
-/// the first servers give one more in the last sweep.
+/// In sweep `j`, every server with at least `j` free GPUs gives one. The order is that of the first sweep, because all
+/// of these servers have lost the same number. A server therefore gives one GPU in each complete sweep in which it
+/// takes part, and the first servers give one more in the last sweep.
 pub(super) fn spread(pool: &TypePool, gpus: u32, picks: &mut Vec<Pick>) -> bool {
     let mut rest = gpus;
     let mut sweeps = 0;
@@ -49,7 +49,7 @@ pub(super) fn spread(pool: &TypePool, gpus: u32, picks: &mut Vec<Pick>) -> bool 
     true
 }
 
-/// Returns random free GPUs. Draw `i` picks one of those that are still free, in (server, slot) order. The pool must
+/// Returns random free GPUs. Draw `i` picks one of the GPUs that are still free, in (server, slot) order. The pool must
 /// have enough free GPUs.
 pub(super) fn random(free: &mut FreeIndex, gpu_type: GpuTypeId, key: &Key<'_>) -> GpuSet {
     let mark = free.mark();
@@ -78,7 +78,7 @@ pub(super) fn random_server(pool: &mut TypePool, key: &Key<'_>) -> Option<usize>
     pool.nth_at_least(key.demand.gpus, key.below(servers, 0))
 }
 
-/// Returns the lowest free GPUs in (server, slot) order, for a pool with enough of them.
+/// Returns the lowest free GPUs in (server, slot) order. The pool must have enough of them.
 pub(super) fn count(pool: &mut TypePool, gpus: u32) -> GpuSet {
     let mut rest = gpus;
     let mut at = pool.next_free(0).expect("enough GPUs are free");

@@ -6,7 +6,7 @@ use gangline_engine::{FreeIndex, TypePool};
 use gangline_model::GpuTypeId;
 use std::cmp::Reverse;
 
-/// Model families without a dominating tensor in the public simulator; all others count as highly skewed.
+/// Model families that have no dominating tensor in the public simulator; all others count as highly skewed.
 const LOW: [&str; 2] = ["resnet", "bert"];
 
 /// Returns whether a model with this name counts as highly skewed.
@@ -31,8 +31,8 @@ pub(super) fn place_high(
         return inside_a_rack(fit, free, gpu_type, gpus, picks);
     }
     let pool = free.pool(gpu_type);
-    // Completely free racks are taken, largest first, while they are needed completely. Gangs of this size are rare, so
-    // the racks may be sorted each time.
+    // Completely free racks are taken, largest first, as long as the gang needs a whole rack. Gangs of this size are
+    // rare, so the racks may be sorted each time.
     let mut racks: Vec<usize> = (0..pool.racks()).collect();
     racks.sort_by_key(|&rack| (Reverse(pool.rack_up(rack)), rack));
     let mark = free.mark();
@@ -54,8 +54,8 @@ pub(super) fn place_high(
     found
 }
 
-/// Returns one server if a server can be large enough, otherwise the fewest servers of one rack. It visits the racks
-/// with room, at most all of them.
+/// Returns one server if a server can be large enough, otherwise the fewest servers of one rack. The search visits
+/// racks with room, at most all of them.
 fn inside_a_rack(
     fit: Fit,
     free: &mut FreeIndex,

@@ -7,7 +7,7 @@ use std::sync::Arc;
 /// GPU types on which a gang waits for a narrow place: bit `t` stands for type `t`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 pub struct Skew {
-    /// Types on which it wants the fewest servers possible.
+    /// Types on which the gang waits for the fewest servers possible.
     pub server: u64,
     /// Types on which one rack is enough.
     pub rack: u64,
@@ -22,7 +22,7 @@ impl Skew {
         rack: 0,
     };
 
-    /// Returns the place that the gang waits for on a type, as a number. Gangs with equal numbers wait for the same
+    /// Returns a number for the place that the gang waits for on a type. Gangs with equal numbers wait for the same
     /// place.
     pub fn kind_on(self, gpu_type: GpuTypeId) -> u8 {
         self.on(gpu_type) as u8
@@ -73,8 +73,8 @@ impl Speeds {
         self.network.locality(&gang, Shape::of(&self.cluster, gpus))
     }
 
-    /// Returns the place that a gang waits for if it accepts a locality factor of at least `accepts`: the narrowest
-    /// level whose loss it cannot accept.
+    /// Returns the place that a gang waits for if it accepts only locality factors of at least `accepts`. The narrowest
+    /// level that the gang does not accept determines this place.
     pub(super) fn skew(&self, job: JobId, accepts: f64) -> Skew {
         let mut skew = Skew::LOW;
         for index in 0..self.cluster.gpu_types().len() {

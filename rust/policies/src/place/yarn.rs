@@ -1,4 +1,4 @@
-//! `yarn` and `whole_servers`: one server, or idle servers (plus one) in one rack.
+//! `yarn` and `whole_servers`: one server, or idle servers in one rack, to which `yarn` adds one more server.
 
 use super::{Fit, Pick, PlacementParams, Rule, consolidate};
 use gangline_engine::TypePool;
@@ -10,7 +10,7 @@ struct Cut {
     whole: u32,
     /// GPUs on one more server.
     rest: u32,
-    /// GPUs left unused on the last idle server.
+    /// GPUs that are left unused on the last idle server.
     unused: u32,
 }
 
@@ -54,7 +54,8 @@ pub(super) fn place(
     rack.is_some_and(|rack| take(params.fit, pool, Some(rack), cut, picks))
 }
 
-/// Takes the idle servers in index order, then the server for the rest; `rack` = `None` means the whole type.
+/// Takes the idle servers in index order, then the server for the rest. If `rack` is `None`, all servers of the type
+/// are searched.
 fn take(
     fit: Fit,
     pool: &mut TypePool,

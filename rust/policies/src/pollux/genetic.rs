@@ -1,5 +1,5 @@
-//! A genetic search over all placements, for small clusters: a reference for the greedy search. Its operators follow
-//! the public code of Pollux; the probabilities, the order of draws and the selection are our own choice.
+//! A genetic search over all placements, for small clusters, as a reference for the greedy search. The operators follow
+//! the public code of Pollux; the probabilities, the order of draws and the selection are our own choice. The cost is
 //! O(generations x population x jobs x servers).
 
 use super::params::GeneticParams;
@@ -13,15 +13,15 @@ use std::cmp::Reverse;
 
 /// Probability that a job returns to its present allocation.
 const BACK: f64 = 0.1;
-/// Probability that a job may lose servers, and then of losing each of its servers.
+/// Probability that a job may lose servers; each of its servers is then lost with the same probability.
 const DROP: f64 = 0.1;
 /// Probability that a job gets another number of GPUs on a server. Our own choice.
 const CHANGE: f64 = 0.5;
 
-/// GPUs of each job on each server, job by job.
+/// The number of GPUs of each job on each server, job by job.
 type Rows = Vec<u32>;
 
-/// A candidate and its sum in the objective.
+/// A candidate, and its value of the objective.
 #[derive(Clone, Debug, PartialEq)]
 struct Member {
     value: f64,
@@ -37,7 +37,7 @@ pub(super) struct Genetic<'a> {
     objective: Objective,
     avoids: bool,
     params: GeneticParams,
-    /// GPUs of each server that is up; 0 for the others.
+    /// GPUs of each server; 0 for a server that is down.
     sizes: Vec<u32>,
     present: Rows,
     stream: Stream,
