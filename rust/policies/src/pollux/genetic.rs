@@ -115,7 +115,7 @@ impl<'a> Genetic<'a> {
         self.racers[job].speedup(gpus, spans(row))
     }
 
-    /// A waiting job counts without a discount.
+    /// Returns the value of a candidate in the objective. A waiting job counts without a discount.
     fn value(&self, rows: &Rows) -> f64 {
         let width = self.sizes.len();
         let pairs = rows.chunks(width).zip(self.present.chunks(width));
@@ -151,7 +151,7 @@ impl<'a> Genetic<'a> {
         }
     }
 
-    /// Lets each job in turn take what it may of the remaining GPUs.
+    /// Makes a candidate valid: each job in turn takes as many of the remaining GPUs as it may.
     fn repair(&self, rows: &mut Rows) {
         let width = self.sizes.len();
         let mut left = self.sizes.clone();
@@ -170,7 +170,7 @@ impl<'a> Genetic<'a> {
         }
     }
 
-    /// The GPUs that a job may have among those left.
+    /// Limits the row of a job to the GPUs that it may have among those that are left.
     fn repair_one(&self, job: usize, row: &mut [u32], left: &[u32], spanned: &[bool]) {
         self.keep_type(job, row);
         let avoids = self.avoids && spans(row);
@@ -189,8 +189,9 @@ impl<'a> Genetic<'a> {
         }
     }
 
-    /// Completes a job that has fewer GPUs than its minimum: on its own servers, then on the servers of their type
-    /// with the most free GPUs. Changes of single servers cannot create a gang that needs several.
+    /// Completes a job that has fewer GPUs than its minimum. GPUs on the servers that it already uses come first, then
+    /// servers of their type with the most free GPUs. This is needed because changes of single servers cannot create a
+    /// gang that needs several servers.
     fn complete(&self, job: usize, row: &mut [u32], left: &[u32], spanned: &[bool]) {
         let Some(first) = row.iter().position(|&gpus| gpus > 0) else {
             return;
@@ -222,7 +223,8 @@ impl<'a> Genetic<'a> {
         }
     }
 
-    /// Keeps only the servers of the type with the most GPUs; on a tie, the job's first choice.
+    /// Keeps only the servers of the type on which the job has the most GPUs; on a tie, the type that is the job's
+    /// first choice.
     fn keep_type(&self, job: usize, row: &mut [u32]) {
         let servers = self.view.cluster().servers();
         let mut best: Option<(u32, gangline_model::GpuTypeId)> = None;
@@ -240,7 +242,7 @@ impl<'a> Genetic<'a> {
         }
     }
 
-    /// Limits a job to the GPUs that it may have: the last servers lose first.
+    /// Limits a job to the number of GPUs that it may have. The last servers lose their GPUs first.
     fn trim(&self, job: usize, row: &mut [u32]) {
         let bidder = &self.bidders[job];
         let mut excess = row
@@ -275,13 +277,13 @@ impl<'a> Genetic<'a> {
         }
     }
 
-    /// The better of two random candidates; candidates are sorted best first.
+    /// Returns the better of two random candidates; candidates are sorted, best first.
     fn parent(&mut self, members: usize) -> usize {
         let one = self.below(members);
         one.min(self.below(members))
     }
 
-    /// A child with the jobs before a random point from one parent, and the others from another.
+    /// Returns a child that has the jobs before a random point from one parent, and the other jobs from another parent.
     fn child(&mut self, members: &[Member]) -> Member {
         let (one, two) = (self.parent(members.len()), self.parent(members.len()));
         let point = self.below(self.racers.len()) * self.sizes.len();
@@ -290,12 +292,12 @@ impl<'a> Genetic<'a> {
         self.member(rows, true)
     }
 
-    /// The best candidates without duplicates; on a tie, the earlier one.
+    /// Returns the best candidates without duplicates; on a tie, the earlier candidate.
     fn survivors(&self, mut members: Vec<Member>) -> Vec<Member> {
         members.sort_by(|a, b| b.value.total_cmp(&a.value));
         let mut kept: Vec<Member> = Vec::with_capacity(self.params.population);
         for one in members {
-            // equal rows have equal values, so they are adjacent
+            // Equal rows have equal values, so they are adjacent.
             let equals = kept
                 .iter()
                 .rev()
@@ -325,7 +327,8 @@ impl<'a> Genetic<'a> {
         members.swap_remove(0).rows
     }
 
-    /// GPUs of each job: its present ones if its counts are unchanged, otherwise the lowest free ones, by job.
+    /// Runs the search and returns the GPUs of each job. A job whose numbers of GPUs are unchanged keeps its GPUs;
+    /// other jobs, in order, get the lowest free ones.
     pub(super) fn put(mut self) -> Vec<Option<GpuSet>> {
         let (rows, width) = (self.search(), self.sizes.len());
         let mut free: Vec<u64> = self
@@ -362,7 +365,7 @@ impl<'a> Genetic<'a> {
     }
 }
 
-/// Returns whether the GPUs are on several servers.
+/// Returns whether the GPUs of a row are on several servers.
 fn spans(row: &[u32]) -> bool {
     row.iter().filter(|&&gpus| gpus > 0).count() > 1
 }

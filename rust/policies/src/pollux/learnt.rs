@@ -1,6 +1,7 @@
-//! Models that are learnt as jobs run (`models = learnt`): the profile of each job, the fit of its times to it, and
-//! the gradient noise that it has shown. Profiles and ties follow the public code of Pollux; the fit has closed forms
-//! and one search over the overlap. A general optimiser would not promise the same bits on all platforms.
+//! Models that are learnt as jobs run (`models = learnt`): the profile of each job, step times that are fitted to the
+//! profile, and the gradient noise of the job so far. Profiles and ties follow the public code of Pollux. The fit uses
+//! closed forms and one search over the overlap, because a general optimiser might not give the same bits on all
+//! platforms.
 
 use gangline_engine::ClusterView;
 use gangline_model::{
@@ -9,14 +10,14 @@ use gangline_model::{
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Smallest time of a fit.
+/// Smallest time that a fit may have.
 const LEAST: f64 = 1e-8;
 /// Share of an interval that a golden section keeps.
 const GOLDEN: f64 = 0.618_033_988_749_894_9;
 /// Steps of the search for the overlap.
 const SECTIONS: usize = 30;
 
-/// A size at which a job has run, and the times seen at that size.
+/// A size at which a job has run, and the times that were observed at that size.
 #[derive(Clone, Copy, Debug)]
 struct Sight {
     /// Whether the GPUs were on several servers.
@@ -25,7 +26,7 @@ struct Sight {
     /// Samples per GPU and pass.
     pass_batch: u32,
     pass_s: f64,
-    /// Time of a step of one pass.
+    /// Time of a step that has one pass.
     step_s: f64,
 }
 
@@ -34,7 +35,7 @@ struct Sight {
 pub(super) struct Profile {
     sights: Vec<Sight>,
     fit: StepFit,
-    /// The gradient noise seen last, which is taken for every batch.
+    /// The last observed gradient noise, which is used for every batch.
     noise: NoisePhase,
     /// Cache of the best configurations by number of GPUs, on one server and on several.
     best: Vec<[Cell<Option<Configuration>>; 2]>,
@@ -50,7 +51,7 @@ impl Profile {
     fn best(&self, class: &ElasticClass, (gpus, spans): (u32, bool)) -> Configuration {
         let find = || class.best_by(&self.fit, &self.noise, (gpus, spans));
         let Some(known) = self.best.get(gpus as usize) else {
-            return find(); // more GPUs than the job may have
+            return find(); // The job may not have this many GPUs.
         };
         let cell = &known[usize::from(spans)];
         let found = cell.get().unwrap_or_else(find);
@@ -64,9 +65,9 @@ impl Profile {
 pub(super) enum Belief<'a> {
     /// The true model.
     Known,
-    /// No model yet: progress is taken to be proportional to the GPUs.
+    /// There is no model yet; progress is assumed to be proportional to the number of GPUs.
     Nothing,
-    /// The model fitted to its profile.
+    /// The model that is fitted to the job's profile.
     Learnt(&'a Profile),
 }
 
@@ -137,7 +138,7 @@ impl Learnt {
         profile.map_or(Belief::Nothing, Belief::Learnt)
     }
 
-    /// Adds to the profiles what is seen of the running jobs that have made progress since their last start.
+    /// Adds to the profiles what can be observed of the running jobs that have made progress since their last start.
     pub(super) fn look(&mut self, view: &ClusterView<'_>, active: &[JobId]) {
         let active: BTreeSet<JobId> = active.iter().copied().collect();
         self.profiles.retain(|job, _| active.contains(job));
@@ -153,8 +154,8 @@ impl Learnt {
         }
     }
 
-    /// Adds a size to the profile of a job unless it contains that size. `named` holds the passes that a plan named; without
-    /// them the job has the batch in the trace.
+    /// Adds a size to the profile of a job unless it contains that size. `named` contains the passes that a plan named;
+    /// without them, the job has the batch in the trace.
     fn see(
         &mut self,
         job: JobId,
@@ -227,7 +228,8 @@ fn least_squares(rows: impl Iterator<Item = (f64, f64, f64)>) -> [f64; 2] {
     [a.max(LEAST), b.max(LEAST)]
 }
 
-/// Returns the times of a pass. If only one number of samples was seen, half of the pass is taken as constant.
+/// Returns the times of a pass. If only one number of samples was observed, half of the time of a pass is assumed to be
+/// constant.
 fn fit_pass(sights: &[Sight]) -> [f64; 2] {
     let first = sights[0].pass_batch;
     if sights.iter().all(|sight| sight.pass_batch == first) {
@@ -243,7 +245,7 @@ fn fit_pass(sights: &[Sight]) -> [f64; 2] {
 
 /// Returns the times of the exchange on one server or on several, given the times of a pass and the overlap.
 fn fit_exchange(sights: &[Sight], spans: bool, pass_s: [f64; 2], gamma: f64) -> [f64; 2] {
-    // The number of GPUs above two, one over the time of a step, and the time of the exchange
+    // Each row has the number of GPUs above two, the inverse of the time of a step, and the time of the exchange.
     let row = |sight: &Sight| {
         let (pass_s, step_s) = (pass_of(pass_s, sight), sight.step_s);
         let rest = if pass_s < step_s {
@@ -292,7 +294,7 @@ fn with_overlap(sights: &[Sight], pass_s: [f64; 2], gamma: f64) -> StepFit {
     }
 }
 
-/// Returns the error of the times of steps plus the penalties of the public code.
+/// Returns the error of the step times, plus the penalties of the public code.
 fn loss(sights: &[Sight], pass_s: [f64; 2], gamma: f64) -> f64 {
     let fit = with_overlap(sights, pass_s, gamma);
     let mut sum = 0.0;
@@ -354,7 +356,8 @@ fn fit(sights: &[Sight]) -> StepFit {
 mod tests {
     use super::*;
 
-    /// A pass of 0.1 s and 0.01 s per sample, then an exchange of 0.3 s and 0.05 s per GPU above two on one server.
+    /// Creates an observation on one server. A pass takes 0.1 s and 0.01 s per sample, and the exchange takes 0.3 s and
+    /// 0.05 s per GPU above two.
     fn sight(gpus: u32, pass_batch: u32) -> Sight {
         let truth = StepFit {
             pass_s: [0.1, 0.01],
@@ -395,7 +398,7 @@ mod tests {
         assert!((two.gamma - 1.0).abs() < 1e-6, "{}", two.gamma);
         sights.push(sight(4, 10));
         let four = fit(&sights);
-        // Every overlap explains these times. A search over 100,000 values finds the least penalty at 1.1291.
+        // Every overlap explains these times. A search over 100,000 values finds the smallest penalty at 1.1291.
         assert!((four.gamma - 1.1291).abs() < 1e-4, "{}", four.gamma);
         close(four.server_s, [0.338_908, 0.052_258], 1e-4);
         close(four.servers_s, [0.372_799, 0.057_484], 1e-4);

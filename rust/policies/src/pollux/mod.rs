@@ -1,11 +1,11 @@
-//! `pollux`: elastic gangs. In every round, each job gets the GPUs and the batch that increase the mean speed-up of
-//! the jobs in goodput most. After Pollux (OSDI 2021); objective and model are those of its public code, the search
-//! is our own (`docs/policies/pollux.md`).
+//! `pollux`: elastic gangs. In every round, GPUs and batches are chosen so that the mean speed-up of the jobs in
+//! goodput is as large as possible. The objective and the model are those of the public code of Pollux (OSDI 2021); the
+//! search is our own (`docs/policies/pollux.md`).
 //!
 //! | symbol | here | meaning |
 //! |---|---|---|
 //! | `k`, `N` | `Bidder::count`, one server or several | GPUs and servers of a job |
-//! | `goodput(k, N)` | `Racer::goodput` | at its best batch |
+//! | `goodput(k, N)` | `Racer::goodput` | goodput of a job at its best batch |
 //! | `k_f` | `Fair::gpus` | GPUs of an equal share |
 //! | `speedup_j` | `Bidder::ladder` | goodput over that of an equal share |
 //! | `phi_j` | `objective::discount` | discount for a change |
@@ -34,7 +34,7 @@ use racer::{Fair, Objective, Racer, discount};
 use search::{Bidder, Search};
 use std::collections::BTreeSet;
 
-/// The free servers do not form a place.
+/// Enough GPUs are free, but not on servers that form a place.
 pub(crate) static NO_SERVERS: Reason = Reason::new(
     NO_PLACE.name,
     NO_PLACE.meaning,
@@ -73,15 +73,15 @@ pub(crate) struct Pollux {
     objective: Objective,
     /// History by job.
     past: Vec<Past>,
-    /// What it has seen of active jobs; `None` if it knows their models.
+    /// What the policy has observed of active jobs; `None` if it knows their models.
     learnt: Option<Learnt>,
-    /// The last decision: the jobs in order, and whether the search assigned GPUs to each, with or without a place.
-    /// Empty after a search over all placements.
+    /// The jobs of the last decision, in order, and whether the search assigned GPUs to each, even if it found no place
+    /// for them. The list is empty after a search over all placements.
     ranked: Vec<(JobId, bool)>,
 }
 
 impl Pollux {
-    /// The policy with these parameters.
+    /// Creates the policy with these parameters.
     pub(crate) fn new(params: PolluxParams) -> Self {
         Self {
             objective: Objective::new(params.fairness_p, params.floor),
@@ -136,7 +136,7 @@ impl Pollux {
             Bidder::ladder(least, limit, speedup)
         };
         if ladder.is_empty() {
-            // the size in the trace is always allowed; otherwise the job would wait for ever
+            // The size in the trace is always allowed, because the job would otherwise wait for ever.
             limit = limit.max(racer.gang);
             ladder.push((racer.gang, speedup(racer.gang)));
         }
@@ -150,7 +150,7 @@ impl Pollux {
         }
     }
 
-    /// Returns GPUs for each job, and whether the next round would find the same without further changes.
+    /// Returns the GPUs of each job, and whether the next round would find the same GPUs if nothing else changed.
     fn search(
         &mut self,
         view: &ClusterView<'_>,
@@ -174,7 +174,7 @@ impl Pollux {
         search.settle();
         search.improve(self.params.ls_moves.unwrap_or(2 * racers.len()));
         let is_free = racers.iter().all(|racer| !racer.is_bound);
-        // without a discount, equal plans depend on the order of service, which changes while jobs run
+        // Without a discount, equally good plans depend on the order of service, which changes while jobs run.
         let is_kept = self.params.phi_delay > SimSpan::ZERO;
         let is_steady = is_kept && is_whole && is_wanted && is_free && search.is_at_rest();
         let pairs = racers.iter().zip(search.bidders.iter());
@@ -212,7 +212,7 @@ impl Pollux {
                 self.act(view, &racers[at], gpus, plan);
             }
         }
-        // a discount or the order of service may change a plan that is not the optimum
+        // If the plan is not the optimum, a discount or the order of service may change it later.
         Ok(if is_steady && plan.is_empty() {
             Next::Steady
         } else {
@@ -220,7 +220,7 @@ impl Pollux {
         })
     }
 
-    /// Starts, moves or keeps a job on these GPUs, with its batch on them.
+    /// Starts, moves or keeps a job on these GPUs, with the batch for them.
     fn act(
         &mut self,
         view: &ClusterView<'_>,
@@ -249,7 +249,7 @@ impl Pollux {
     }
 }
 
-/// Sort key: bound jobs first, then less service, then arrival and index.
+/// Returns the sort key of a job: bound jobs come first, then jobs with less service, then earlier arrivals.
 fn rank(view: &ClusterView<'_>, job: JobId) -> (bool, i128, SimTime, JobId) {
     let service = view.attained_gpu_ns(job);
     (!is_bound(view, job), service, view.jobs().arrival(job), job)
@@ -309,8 +309,8 @@ impl Policy for Pollux {
         vec![&NO_SERVERS, &OUTRANKED, &COUNTED_OUT, &SEARCH]
     }
 
-    /// The greedy search gives every job its minimum number of GPUs in order, and none to a job for which too few are
-    /// left. GPUs that other jobs give back later, or find no place for, may be enough for such a job.
+    /// The greedy search gives every job its minimum number of GPUs in order, and no GPUs to a job for which too few
+    /// are left. GPUs that other jobs later give back or cannot place may be enough for a job that was left out.
     fn why(&self, view: &ClusterView<'_>, job: JobId) -> Option<Cause> {
         let elastic = view.elastic(job).map(|model| model.class().min_gpus);
         let least = elastic.unwrap_or_else(|| view.jobs().gpus(job));

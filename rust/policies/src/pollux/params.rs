@@ -18,7 +18,7 @@ words! {
 words! {
     /// Method of searching placements.
     pub(crate) enum SearchKind {
-        /// Numbers of GPUs by gain per GPU, then moves from job to job.
+        /// Numbers of GPUs are assigned by gain per GPU, then moved from job to job.
         Greedy = "greedy",
         /// A genetic search over all placements.
         Ga = "ga",
@@ -28,9 +28,9 @@ words! {
 words! {
     /// What the policy believes about elastic jobs.
     pub(crate) enum Models {
-        /// Their true models.
+        /// The true models of the jobs.
         Known = "known",
-        /// Models fitted to the sizes at which they have run.
+        /// Models that are fitted to the sizes at which the jobs have run.
         Learnt = "learnt",
     }
 }
@@ -38,17 +38,17 @@ words! {
 words! {
     /// Limit of an equal share.
     pub(crate) enum Share {
-        /// The largest server, and the range of the job.
+        /// An equal share is limited by the largest server and by the range of the job.
         Server = "server",
-        /// None.
+        /// There is no limit.
         Cluster = "cluster",
     }
 }
 
-/// Sizes of the search.
+/// Sizes of the genetic search.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct GeneticParams {
-    /// Maximum of jobs x servers.
+    /// Maximum number of jobs x servers.
     pub cells_max: usize,
     /// Number of candidates that survive.
     pub population: usize,
@@ -69,19 +69,19 @@ pub(crate) struct PolluxParams {
     pub avoid_interference: bool,
     /// Maximum number of GPUs of a job.
     pub max_gpus_per_job: u32,
-    /// Maximum number of GPUs of a job, relative to the most that it has had.
+    /// Maximum number of GPUs of a job, relative to the maximum that it has had so far.
     pub growth: f64,
-    /// Maximum number of moves of the local search; `None` = two per job.
+    /// Maximum number of moves of the local search; `None` means two per job.
     pub ls_moves: Option<usize>,
     /// Choice of the batch of a job.
     pub batch: Batch,
-    /// What it believes about elastic jobs.
+    /// What the policy believes about elastic jobs.
     pub models: Models,
     /// Limit of an equal share.
     pub share: Share,
-    /// Whether the first start of a job is a change of its GPUs.
+    /// Whether the first start of a job counts as a change of its GPUs.
     pub first_start_counts: bool,
-    /// Added to every speed-up, so that a job without GPUs has a finite value.
+    /// Number that is added to every speed-up, so that a job without GPUs has a finite value.
     pub floor: f64,
     /// Method of searching placements.
     pub search: SearchKind,

@@ -1,5 +1,5 @@
 //! Places jobs after their numbers of GPUs are fixed: on one server if possible, otherwise on whole idle servers and
-//! a rest. Then it repairs numbers without a place. O(servers) per job.
+//! one more server. Numbers for which there is no place are repaired afterwards. The cost is O(servers) per job.
 
 use super::racer::Objective;
 use super::racer::Racer;
@@ -11,7 +11,7 @@ use std::cmp::Reverse;
 /// Minimum gain in the objective that counts.
 const GAIN_MIN: f64 = 1e-9;
 
-/// A rung that another job gives up on its server.
+/// Room that another job makes by giving up a rung on its server.
 #[derive(Clone, Copy)]
 struct Room {
     gain: f64,
@@ -21,7 +21,7 @@ struct Room {
     up: u32,
 }
 
-/// The lowest free GPUs of some servers, in their order.
+/// Returns the lowest free GPUs of some servers, in the order of these servers.
 fn first_of(servers: &[usize], free: impl Fn(usize) -> u64, gpus: u32) -> GpuSet {
     let mut rest = gpus;
     let part = |&server: &usize| {
@@ -32,7 +32,7 @@ fn first_of(servers: &[usize], free: impl Fn(usize) -> u64, gpus: u32) -> GpuSet
     servers.iter().map_while(part).collect()
 }
 
-/// GPUs of the jobs after the decision, as far as it is made.
+/// The GPUs of all jobs after the decision, as far as they are known.
 #[derive(Debug)]
 pub(super) struct Layout<'a> {
     view: ClusterView<'a>,
@@ -41,14 +41,14 @@ pub(super) struct Layout<'a> {
     avoids: bool,
     free: Vec<u64>,
     full: Vec<u64>,
-    /// Number of jobs over several servers, by server.
+    /// For each server, the number of its jobs that use several servers.
     spanning: Vec<u32>,
     /// GPUs by job, in the order of the racers.
     held: Vec<Option<GpuSet>>,
 }
 
 impl<'a> Layout<'a> {
-    /// A layout with all GPUs free.
+    /// Creates a layout in which all GPUs are free.
     pub(super) fn new(
         view: ClusterView<'a>,
         racers: &'a [Racer<'a>],
@@ -77,7 +77,8 @@ impl<'a> Layout<'a> {
         }
     }
 
-    /// Finds GPUs for all jobs; the counts of the bidders become those that found a place.
+    /// Finds GPUs for all jobs. The counts of the bidders are changed to the numbers of GPUs for which there is a
+    /// place.
     pub(super) fn put(mut self, bidders: &mut [Bidder]) -> Vec<Option<GpuSet>> {
         let stays = |one: &Bidder| one.now > 0 && one.count == one.now;
         for (at, bidder) in bidders.iter().enumerate() {
@@ -137,12 +138,12 @@ impl<'a> Layout<'a> {
         all.all(|one| self.free[one.server.index()] & one.mask == one.mask)
     }
 
-    /// Free GPUs of a server.
+    /// Returns the number of free GPUs of a server.
     fn room(&self, server: usize) -> u32 {
         self.free[server].count_ones()
     }
 
-    /// The server of a job that has only one.
+    /// Returns the server of a job that uses only one server.
     fn server_of(&self, at: usize) -> Option<usize> {
         match self.held[at].as_ref()?.by_server() {
             [one] => Some(one.server.index()),
@@ -161,18 +162,19 @@ impl<'a> Layout<'a> {
         self.view.cluster().servers()[server].gpu_type
     }
 
-    /// Servers of a type.
+    /// Returns the servers of a type.
     fn of_type(&self, id: GpuTypeId) -> impl Iterator<Item = usize> + Clone {
         let is_right = move |at: &usize| self.gpu_type(*at) == id;
         (0..self.free.len()).filter(is_right)
     }
 
-    /// Returns whether a job may use a server together with the jobs over several servers on it.
+    /// Returns whether a job over several servers may use a server, given the jobs over several servers that already
+    /// use it.
     fn admits(&self, server: usize) -> bool {
         !self.avoids || self.spanning[server] == 0
     }
 
-    /// Places the count of a job, or the highest rung below it that has a place.
+    /// Places a job with its count, or with the highest lower rung for which there is a place.
     fn put_one(&mut self, at: usize, bidder: &mut Bidder) {
         let lower = bidder.ladder.iter().rev().map(|rung| rung.0);
         let lower = lower.filter(|&rung| rung < bidder.count);
@@ -194,7 +196,8 @@ impl<'a> Layout<'a> {
         bidder.count = 0;
     }
 
-    /// GPUs for a job: on one server, otherwise on whole idle servers and one more; one type after the other.
+    /// Returns GPUs for a job, trying one type after the other: on one server, otherwise on whole idle servers and one
+    /// more server.
     fn find(&self, at: usize, gpus: u32) -> Option<GpuSet> {
         let mut types = self.view.types_of(self.racers[at].job);
         types.find_map(|id| {
@@ -207,7 +210,7 @@ impl<'a> Layout<'a> {
         })
     }
 
-    /// The server with the fewest free GPUs among those with enough; the first on a tie.
+    /// Returns the server with the fewest free GPUs among the servers with enough; the first one on a tie.
     fn best_fit(&self, id: GpuTypeId, gpus: u32, is_open: impl Fn(usize) -> bool) -> Option<usize> {
         let fitting = self
             .of_type(id)
@@ -239,8 +242,8 @@ impl<'a> Layout<'a> {
         self.objective.worth(bidder.felt(count))
     }
 
-    /// Finds more GPUs for a job with too little room, if that gains: a rung of another job, or GPUs on several
-    /// servers.
+    /// Finds more GPUs for a job with too little room, if the objective gains. Another job may give up a rung, or the
+    /// job may use GPUs on several servers.
     fn improve(&mut self, at: usize, wanted: u32, bidders: &mut [Bidder]) {
         let room = self.find_room(at, wanted, bidders);
         let apart = self.find_apart(at, wanted, &bidders[at]);
@@ -262,7 +265,7 @@ impl<'a> Layout<'a> {
         }
     }
 
-    /// Another job that gives up a rung on its server.
+    /// Returns the best other job to give up a rung on its server, if there is one.
     fn find_room(&self, at: usize, wanted: u32, bidders: &[Bidder]) -> Option<Room> {
         let usable = self.view.usable_types(self.racers[at].job);
         let own = &bidders[at];
@@ -297,7 +300,7 @@ impl<'a> Layout<'a> {
         found
     }
 
-    /// Free GPUs on several servers, and the gain at the resulting speed.
+    /// Returns free GPUs on several servers, and the gain at the resulting speed.
     fn find_apart(&self, at: usize, wanted: u32, bidder: &Bidder) -> Option<(f64, GpuSet)> {
         let racer = &self.racers[at];
         let own = match (&self.held[at], self.server_of(at)) {
@@ -335,7 +338,7 @@ impl<'a> Layout<'a> {
         best
     }
 
-    /// The changed job with the largest gain per GPU from its next rung on its server.
+    /// Returns the changed job that gains most per GPU from the next rung on its server.
     fn best_growth(&self, bidders: &[Bidder]) -> Option<(usize, u32)> {
         let mut best: Option<(f64, usize, u32)> = None;
         for (at, bidder) in bidders.iter().enumerate() {
@@ -355,7 +358,7 @@ impl<'a> Layout<'a> {
         best.map(|(_, at, up)| (at, up))
     }
 
-    /// Gives a job on one server the lowest free GPUs there, in addition to its own.
+    /// Gives a job on one server further GPUs there, the lowest free ones.
     fn grow(&mut self, at: usize, up: u32) {
         let Some(server) = self.server_of(at) else {
             return;

@@ -5,7 +5,7 @@ use super::params::{Batch, Share};
 use gangline_engine::ClusterView;
 use gangline_model::{Configuration, ElasticModel, JobId, SimSpan, Terms};
 
-/// An equal share of the cluster.
+/// The equal share of the cluster.
 #[derive(Clone, Copy)]
 pub(super) struct Fair {
     pub(super) gpus: u32,
@@ -22,10 +22,10 @@ pub(super) struct Racer<'a> {
     pub(super) belief: Belief<'a>,
     pub(super) phase: usize,
     pub(super) gang: u32,
-    /// Whether it keeps its GPUs in any case, because its present run has saved no progress yet.
+    /// Whether the job keeps its GPUs in any case, because its present run has saved no progress yet.
     pub(super) is_bound: bool,
     pub(super) batch: Batch,
-    /// Its goodput on an equal share.
+    /// Goodput of the job on an equal share.
     pub(super) fair: f64,
 }
 
@@ -68,8 +68,9 @@ impl<'a> Racer<'a> {
         self.model.is_some()
     }
 
-    /// The configuration on this number of GPUs; `None` for a job that is not elastic. If the model has no batch
-    /// there, it is the batch in the trace, because otherwise a job that cannot shrink would wait for ever.
+    /// Returns the configuration on this number of GPUs; `None` for a job that is not elastic. If the model has no
+    /// batch for this number, the configuration has the batch in the trace. Otherwise a job that cannot shrink would
+    /// wait for ever.
     pub(super) fn configuration(&self, gpus: u32, spans: bool) -> Option<Configuration> {
         let model = self.model?;
         let best = match self.batch {
@@ -83,7 +84,8 @@ impl<'a> Racer<'a> {
         })
     }
 
-    /// Terms of a plan for the batch: none if it is the batch in the trace and the model has no such batch.
+    /// Returns the terms of a plan for the batch. They are empty if the job runs with the batch in the trace and the
+    /// model does not allow this batch.
     pub(super) fn terms(&self, gpus: u32, spans: bool) -> Terms {
         let found = self.configuration(gpus, spans);
         let passes = found.map(|one| (one.pass_batch, one.accum));
@@ -99,18 +101,18 @@ impl<'a> Racer<'a> {
         }
     }
 
-    /// Goodput on this number of GPUs; proportional to the GPUs for a job that is not elastic.
+    /// Returns the goodput on this number of GPUs, which is proportional to this number for a job that is not elastic.
     pub(super) fn goodput(&self, gpus: u32, spans: bool) -> f64 {
         let found = self.configuration(gpus, spans);
         found.map_or(f64::from(gpus), |found| found.rate)
     }
 
-    /// Goodput relative to that of an equal share.
+    /// Returns the goodput relative to the goodput on an equal share.
     pub(super) fn speedup(&self, gpus: u32, spans: bool) -> f64 {
         self.goodput(gpus, spans) / self.fair
     }
 
-    /// Minimum and maximum number of GPUs.
+    /// Returns the minimum and the maximum number of GPUs.
     pub(super) fn range(&self) -> (u32, u32) {
         self.model.map_or((self.gang, self.gang), |model| {
             (model.class().min_gpus, model.class().max_gpus)
@@ -118,15 +120,15 @@ impl<'a> Racer<'a> {
     }
 }
 
-/// Returns whether a job is running and would lose all progress since its last start if it were stopped now. Such
-/// jobs could take turns for ever.
+/// Returns whether a job is running and would lose all progress since its last start if it were stopped now. If jobs in
+/// this state were stopped, they could take turns for ever.
 pub(crate) fn is_bound(view: &ClusterView<'_>, job: JobId) -> bool {
     let least = view.checkpoint_interval().unwrap_or(SimSpan(1));
     view.run(job)
         .is_some_and(|run| view.now() - run.only().progress_start < least)
 }
 
-// The objective of the policy: the power mean over jobs of (speed-up x discount + floor).
+// The following code defines the objective of the policy: the power mean over jobs of (speed-up x discount + floor).
 
 /// The exponent of the mean, and the floor.
 #[derive(Clone, Copy, Debug)]
@@ -140,7 +142,7 @@ impl Objective {
         Self { p, floor }
     }
 
-    /// Contribution of a job to the sum; increases with the speed-up for every exponent.
+    /// Returns the contribution of a job to the sum. It increases with the speed-up for every exponent.
     pub(super) fn worth(self, speedup: f64) -> f64 {
         let value = speedup + self.floor;
         if self.p == 0.0 {
@@ -149,7 +151,7 @@ impl Objective {
         self.p.signum() * libm::pow(value, self.p)
     }
 
-    /// The mean, from the sum over `jobs` jobs.
+    /// Returns the mean, given the sum over `jobs` jobs.
     pub(super) fn mean(self, sum: f64, jobs: usize) -> f64 {
         let mean = sum / jobs as f64;
         if self.p == 0.0 {
@@ -160,8 +162,8 @@ impl Objective {
     }
 }
 
-/// Discount for a job whose GPUs change: its age without the cost of earlier changes, relative to its age with the
-/// cost of this one. Each change costs `delay_s` seconds.
+/// Returns the discount for a job whose GPUs change. It is the job's age minus the cost of earlier changes, relative to
+/// its age plus the cost of this change. Each change costs `delay_s` seconds.
 pub(super) fn discount(age_s: f64, restarts: u32, delay_s: f64) -> f64 {
     let lived = (age_s - delay_s * f64::from(restarts)).max(0.0);
     if age_s + delay_s > 0.0 {

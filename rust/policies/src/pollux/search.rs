@@ -1,6 +1,6 @@
-//! Finds the number of GPUs of each job: first a count for each by gain per GPU, then moves of one rung from job to
-//! job. The search is our own; Pollux itself uses a genetic algorithm. Cost: O((G + J) log J) for G GPUs and J jobs,
-//! and O(J) per move.
+//! Finds the number of GPUs of each job. First each job gets a count by gain per GPU; then single rungs move from job
+//! to job. The search is our own; Pollux itself uses a genetic algorithm. The cost is O((G + J) log J) for G GPUs and J
+//! jobs, and O(J) per move.
 
 use super::racer::Objective;
 use crate::kit::Total;
@@ -9,31 +9,31 @@ use std::collections::BinaryHeap;
 
 /// Minimum gain in the objective that counts.
 const GAIN_MIN: f64 = 1e-9;
-/// Number of jobs on each side of a move that are considered. Our own choice.
+/// Number of jobs that are considered on each side of a move. Our own choice.
 const MOVE_JOBS: usize = 16;
-/// Counts that are tried beyond the minimum.
+/// Numbers of GPUs that are tried beyond the minimum.
 const COUNTS: [u32; 12] = [1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64];
 
 /// A job that wants GPUs.
 #[derive(Clone, Debug)]
 pub(super) struct Bidder {
-    /// Possible counts, ascending, each with its speed-up, which also ascends.
+    /// Possible numbers of GPUs, ascending, each with its speed-up. The speed-ups ascend as well.
     pub(super) ladder: Vec<(u32, f64)>,
-    /// GPUs that it holds.
+    /// Number of GPUs that the job holds.
     pub(super) now: u32,
-    /// Its present speed-up.
+    /// Present speed-up of the job.
     pub(super) speedup_now: f64,
     /// Discount for a change.
     pub(super) phi: f64,
     /// Maximum number of GPUs at present.
     pub(super) most: u32,
-    /// Number of GPUs assigned to it.
+    /// Number of GPUs assigned to the job.
     pub(super) count: u32,
 }
 
 impl Bidder {
-    /// Possible counts of a job: the minimum, then those of the list up to a limit. Rungs that are no faster than the
-    /// one below are left out, and so are those on which it cannot run.
+    /// Returns the possible numbers of GPUs of a job: the minimum, then those of the list up to a limit. Rungs that are
+    /// no faster than the rung below are left out, and so are rungs on which the job cannot run.
     pub(super) fn ladder(least: u32, most: u32, speedup: impl Fn(u32) -> f64) -> Vec<(u32, f64)> {
         let above = COUNTS
             .into_iter()
@@ -50,7 +50,7 @@ impl Bidder {
         ladder
     }
 
-    /// Speed-up with a count of the ladder, with the present one, or with none.
+    /// Returns the speed-up with a count of the ladder, with the present number of GPUs, or without GPUs.
     pub(super) fn speedup(&self, count: u32) -> f64 {
         if count == 0 {
             return 0.0;
@@ -59,7 +59,7 @@ impl Bidder {
         found.map_or(self.speedup_now, |rung| rung.1)
     }
 
-    /// Speed-up after the cost of a change.
+    /// Returns the speed-up with a count, with the discount if this is a change.
     pub(super) fn felt(&self, count: u32) -> f64 {
         if count == self.now {
             self.speedup_now
@@ -68,27 +68,28 @@ impl Bidder {
         }
     }
 
-    /// The next rung.
+    /// Returns the next higher rung.
     pub(super) fn up(&self) -> Option<u32> {
         let rungs = self.ladder.iter().map(|rung| rung.0);
         rungs.into_iter().find(|&rung| rung > self.count)
     }
 
-    /// The highest lower rung that frees at least `freed` GPUs, and at least one; never zero GPUs.
+    /// Returns the highest lower rung that frees at least `freed` GPUs and at least one. A rung never has zero GPUs.
     pub(super) fn down(&self, freed: u32) -> Option<u32> {
         let most = self.count.checked_sub(freed.max(1))?;
         let rungs = self.ladder.iter().rev().map(|rung| rung.0);
         rungs.into_iter().find(|&rung| rung <= most)
     }
 
-    /// The next rung, and the present count if it is beyond that.
+    /// Returns the next higher rung, and the number of GPUs that the job holds if that is still higher.
     fn ups(&self) -> impl Iterator<Item = u32> {
         let up = self.up();
         let least = up.unwrap_or(self.count).max(self.count);
         up.into_iter().chain((self.now > least).then_some(self.now))
     }
 
-    /// The highest rung that frees at least `freed` GPUs, and the present count if it does as well.
+    /// Returns the highest rung that frees at least `freed` GPUs, and the number of GPUs that the job holds if that
+    /// frees enough, too.
     fn downs(&self, freed: u32) -> impl Iterator<Item = u32> {
         let down = self.down(freed);
         let is_other = self.now != 0 && down != Some(self.now);
@@ -98,7 +99,7 @@ impl Bidder {
     }
 }
 
-/// A rung that a job may climb: the largest gain per GPU first, then the first job.
+/// A rung that a job may climb. Climbs are ordered by gain per GPU (largest first), then by job.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Climb {
     gain: Total,
@@ -116,8 +117,8 @@ pub(super) struct Search<'a> {
 }
 
 impl Search<'_> {
-    /// Assigns the minimum count to each job in order, then more to those with the largest gain per GPU. Returns
-    /// whether every job got some.
+    /// Assigns the minimum count to each job in order, then more GPUs by the largest gain per GPU. Returns whether
+    /// every job got GPUs.
     pub(super) fn give(&mut self) -> bool {
         let mut is_whole = true;
         for at in 0..self.bidders.len() {
@@ -154,7 +155,7 @@ impl Search<'_> {
                 return;
             }
             if best.extra > self.spare {
-                continue; // this job gets no more
+                continue; // The job gets no further GPUs.
             }
             self.spare -= best.extra;
             self.bidders[best.bidder.0].count = best.count;
@@ -162,9 +163,10 @@ impl Search<'_> {
         }
     }
 
-    /// Lets running jobs keep their GPUs if the new count is not worth the change; the freed GPUs go to the others.
+    /// Lets running jobs keep their GPUs if the new count is not worth the change; GPUs that this frees go to other
+    /// jobs.
     pub(super) fn settle(&mut self) {
-        // GPUs that a later job gives back may let an earlier one keep its count
+        // GPUs that a later job gives back may let an earlier job keep its count.
         for at in (0..self.bidders.len()).chain(0..self.bidders.len()) {
             let bidder = &mut self.bidders[at];
             let (now, count) = (bidder.now, bidder.count);
@@ -203,7 +205,7 @@ impl Search<'_> {
         }
     }
 
-    /// Returns whether no move would gain if changes cost nothing; then no move will gain at any later time.
+    /// Returns whether no move would gain even if changes cost nothing. If so, no move will gain at any later time.
     pub(super) fn is_at_rest(&self) -> bool {
         let free = |one: &Bidder| Bidder {
             phi: 1.0,
@@ -220,14 +222,14 @@ impl Search<'_> {
         best.is_none_or(|best| !search.grows(&offers, best.gain))
     }
 
-    /// Returns whether the objective increases if the sum over the jobs does by `gain`.
+    /// Returns whether the objective increases if the sum over the jobs increases by `gain`.
     fn grows(&self, offers: &[Value], gain: f64) -> bool {
         let sum = offers.iter().fold(0.0, |sum, offer| sum + offer.here);
         let mean = |sum| self.objective.mean(sum, offers.len());
         mean(sum + gain) - mean(sum) > GAIN_MIN
     }
 
-    /// The best move between the jobs that lose least and those that gain most.
+    /// Returns the best move between the jobs that lose least and the jobs that gain most.
     fn best_move(&self, offers: &[Value]) -> Option<Move> {
         let numbered = || offers.iter().enumerate();
         let loss = |(at, offer): (usize, &Value)| Some((offer.here - offer.down?, at));
@@ -296,7 +298,7 @@ struct Move {
     up: u32,
 }
 
-/// Keeps the first few in an order.
+/// Keeps only the first few entries in an order.
 fn keep_first<T>(all: &mut Vec<T>, order: impl Fn(&T, &T) -> Ordering) {
     if all.len() > MOVE_JOBS {
         all.select_nth_unstable_by(MOVE_JOBS - 1, &order);
@@ -313,7 +315,7 @@ mod tests {
 
     const SERVER: u32 = 4;
 
-    /// A bidder with a speed-up that is concave in the GPUs, and a loss beyond one server.
+    /// Creates a bidder whose speed-up is concave in the number of GPUs and drops beyond one server.
     fn bidder(slope: f64, loss: f64, most: u32, now: u32, phi: f64) -> Bidder {
         let speedup = |count: u32| {
             let spread = if count > SERVER { loss } else { 1.0 };
@@ -349,7 +351,7 @@ mod tests {
         is_whole
     }
 
-    /// The best objective over all counts.
+    /// Returns the best value of the objective over all counts.
     fn exhaustive(bidders: &mut [Bidder], at: usize, spare: u32) -> f64 {
         if at == bidders.len() {
             return total(bidders);
@@ -421,7 +423,7 @@ mod tests {
         search(&mut bidders, 4);
         assert_eq!(
             bidders[0].count, 2,
-            "four GPUs, less the discount, are slower"
+            "with the discount, four GPUs are slower"
         );
         bidders[0].phi = 0.9;
         search(&mut bidders, 4);

@@ -1,5 +1,5 @@
 //! State of steps 3 and 4 after the incremental count, for placement rules that may refuse a gang although enough GPUs
-//! are free (`yarn`, `skew`, ...). Unplaced and backfilled jobs are kept from decision to decision.
+//! are free (`yarn`, `skew`, ...). The lists of unplaced and backfilled jobs are kept from decision to decision.
 //!
 //! By the rule, all backfilled jobs give up their GPUs at each decision. Unplaced jobs are tried first, then backfilled
 //! and waiting jobs in order. A backfilled job keeps its GPUs if they are still free. A waiting job may therefore take
@@ -28,7 +28,7 @@ pub(super) struct Backfilling {
 #[derive(Debug, Default)]
 pub(super) struct LeftOut {
     gpus: u32,
-    /// Whether its gangs get one server or no place.
+    /// Whether gangs of the class get one server or no place.
     is_on_one_server: bool,
     /// See `Placer::needs`.
     needs: Option<(u32, u32)>,
@@ -36,8 +36,8 @@ pub(super) struct LeftOut {
     pub(super) backfilled: BTreeSet<Key>,
     /// Whether an unplaced job was refused, and no GPUs have come free for such jobs since then.
     pub(super) is_unplaced_refused: bool,
-    /// Key at which a waiting job was refused, if no GPUs have come free before it since then. It is not used for gangs
-    /// on one server, for which the profile is enough.
+    /// Key at which a waiting job was refused, if no GPUs have come free before this key since then. The field is not
+    /// used for gangs on one server, for which the profile is enough.
     refused_from: Option<Key>,
 }
 
@@ -57,7 +57,7 @@ impl Backfilling {
         !self.classes.is_empty()
     }
 
-    /// Returns whether there are only admitted jobs, all with GPUs.
+    /// Returns whether all jobs that run or were admitted are admitted and have GPUs.
     pub(super) fn is_idle(&self) -> bool {
         self.profile.is_none()
     }
@@ -87,7 +87,7 @@ impl Backfilling {
         }
     }
 
-    /// Records that GPUs have come free for unplaced jobs, and therefore for all waiting ones.
+    /// Records that GPUs have come free for unplaced jobs, and therefore for all waiting jobs as well.
     fn note_gain(&mut self) {
         for class in &mut self.classes {
             class.is_unplaced_refused = false;
@@ -110,8 +110,8 @@ impl Backfilling {
         }
     }
 
-    /// Drops the profile if it was not needed for as many decisions as there are running jobs. With a load that comes
-    /// and goes, it is then built at most once per that many decisions.
+    /// Drops the profile if it was not needed for as many decisions as there are running jobs. Even if the load comes
+    /// and goes, the profile is then built at most once in that number of decisions.
     pub(super) fn drop_idle_profile(&mut self, is_needed: bool) {
         self.idle = if is_needed { 0 } else { self.idle + 1 };
         if self

@@ -1,10 +1,10 @@
-//! The pass in incremental form, for one GPU type. It starts from the running jobs that the last count admitted and
-//! makes only the necessary changes.
+//! The pass in incremental form, for one GPU type. The pass starts from the running jobs that the last count admitted,
+//! and makes only the necessary changes.
 //!
-//! A waiting job fits if enough GPUs are free or held by admitted jobs behind it in the order. The first one that
-//! fits is admitted, and so on. If more GPUs are then counted than exist, the first running job that no longer fits
-//! is dropped. This may make room for waiting jobs behind it, and so on. Each step goes forward in the order, so the
-//! result equals that of the walk. If the placement rule may refuse a gang, steps 3 and 4 follow with
+//! A waiting job fits if enough GPUs are free or held by admitted jobs behind it in the order. The first waiting job
+//! that fits is admitted, and so on. If more GPUs are then counted than exist, the first running job that no longer
+//! fits is dropped. Dropping it may make room for waiting jobs behind it, and so on. Each step goes forward in the
+//! order, so the result equals that of the walk. If the placement rule may refuse a gang, steps 3 and 4 follow with
 //! [`super::backfilling`].
 
 use super::Pass;
@@ -19,7 +19,7 @@ use std::mem::take;
 impl Pass {
     /// Makes all four steps for a placement rule that refuses no gang: dropped jobs stop, and admitted jobs start.
     pub(super) fn incremental(&mut self, view: &ClusterView<'_>, plan: &mut Plan<'_>) {
-        // Without other changes, a new job is behind one of its class that does not fit.
+        // If nothing else has changed, a new job is behind a job of its class that does not fit.
         if self.queues.is_empty() || !self.has_room && self.woken.is_empty() {
             return;
         }
@@ -38,7 +38,7 @@ impl Pass {
         (self.dropped, self.admitted) = (dropped, admitted);
     }
 
-    /// Makes step 1, starting from the previously admitted jobs.
+    /// Makes step 1, starting from the jobs that were admitted before.
     pub(super) fn count(&mut self, view: &ClusterView<'_>) {
         let now = view.now().0;
         let mut count = Count {
@@ -62,7 +62,7 @@ impl Pass {
             let ((rank, key, gpus), rest) = self
                 .running
                 .first_over(over, now)
-                .expect("more GPUs are counted than there are, so some job holds some");
+                .expect("more GPUs are counted than exist, so some job holds GPUs");
             self.running.remove(key, gpus);
             count.free += i64::from(gpus);
             self.drop_job(view, key);
@@ -87,7 +87,7 @@ impl Pass {
         if let Some(key) = self.left_out(class) {
             let gpus = self.gpus(class);
             let rank = self.measure.waiting(key, gpus);
-            // Jobs before it in the order only leave it fewer GPUs.
+            // Jobs before this one in the order can only leave it fewer GPUs.
             if self.fits(&rank, gpus, count) {
                 self.heads.push(Reverse((rank, class)));
             }
@@ -101,7 +101,7 @@ impl Pass {
         missing <= 0 || self.running.hold_behind(rank, missing.unsigned_abs(), now)
     }
 
-    /// Admits, in order, the jobs of `heads` that fit, and the next ones of their classes.
+    /// Admits, in order, the jobs of `heads` that fit, and then the next jobs of their classes.
     fn admit_fitting(&mut self, count: &mut Count) {
         while let Some(Reverse((rank, class))) = self.heads.pop() {
             let gpus = self.gpus(class);

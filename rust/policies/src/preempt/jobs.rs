@@ -57,7 +57,7 @@ impl Jobs {
         self.kept[job.index()].state
     }
 
-    /// Returns whether a job waits here.
+    /// Returns whether a job waits in its queue.
     #[inline]
     pub(super) fn is_waiting(&self, job: JobId) -> bool {
         self.state(job) == QueueState::Waiting
@@ -141,9 +141,10 @@ impl Jobs {
     }
 }
 
-// Keys define the order of jobs. Arrival and job index are one number, because jobs are numbered by arrival.
+// The following keys define the order of jobs. Arrival and job index are one number, because jobs are numbered by
+// arrival.
 
-/// Sort key of a job in one ordered structure. Smaller comes first.
+/// Sort key of a job in one ordered structure. Smaller keys come first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub(crate) struct Key {
     /// The part that is compared first: protection, queue, or rank of an index.
@@ -157,7 +158,7 @@ pub(crate) struct Key {
 impl Ord for Key {
     #[inline]
     fn cmp(&self, other: &Self) -> std::cmp::Ordering {
-        // Searches are most of the cost of a pass, and the first two fields nearly always decide.
+        // Searches are most of the cost of a pass, and the first two fields nearly always decide a comparison.
         if self.lead != other.lead {
             return self.lead.cmp(&other.lead);
         }
@@ -205,7 +206,7 @@ impl Key {
     }
 }
 
-/// Rank of a job among all others at one instant, waiting or running, which decisions compare.
+/// Rank of a job among all waiting and running jobs at one instant. Decisions compare ranks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rank {
     /// The part that is compared first: protection, queue, or rank of an index.
@@ -252,20 +253,21 @@ impl Rank {
     }
 }
 
-/// The kind of the measure of a job.
+/// The kind of measure by which jobs are ordered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Measure {
     /// `main` is constant, for waiting and running jobs.
     Fixed,
-    /// `main` is constant while a job waits, but grows at individual rates while it runs. The policy sets these keys
+    /// `main` is constant while a job waits, and grows at a rate of each job while it runs. The policy sets these keys
     /// before each decision.
     Growing,
-    /// The instant of the first start. A job that has not started comes last while it waits, and when it starts, `main`
+    /// The instant of the first start. A job that has not started comes last while it waits. When it starts, `main`
     /// becomes the present instant.
     FirstStart,
-    /// A span. For a waiting job it is `main`. For a running job it decreases with time: it is `main - now`.
+    /// A span. For a waiting job the span is `main`. For a running job it decreases with time and is `main - now`.
     Span,
-    /// A span times the gang size; ties go by gang size, then arrival. For a running job it decreases with time.
+    /// A span times the gang size; ties are broken by gang size, then by arrival. For a running job the span decreases
+    /// with time.
     ShrinkingArea,
 }
 

@@ -1,4 +1,4 @@
-//! Preemption: each decision chooses the running jobs anew, from the order of all waiting and running jobs.
+//! Preemption: each decision chooses anew which jobs run, from the order of all waiting and running jobs.
 //!
 //! A policy (`srtf`, `srsf`, `las`, `gittins` and those built on them) gives each job a key ([`Key`]) and reports the
 //! changes of its jobs: [`Pass::leave`], [`Pass::wait`], [`Pass::rekey`], [`Pass::servers_changed`]. [`Pass::decide`]
@@ -6,16 +6,16 @@
 //!
 //! # The rule
 //! 1. *Count.* In order, a job is admitted if enough GPUs of one of its types are left, regardless of where they are.
-//!    The type on which it runs is tried first, then its other types in their order. These GPUs are not left for the
-//!    jobs behind it.
+//!    The type on which it runs is tried first, then its other types in order. The GPUs of an admitted job are not left
+//!    for the jobs behind it.
 //! 2. Running jobs that are admitted on the type on which they run keep their GPUs. All other running jobs give up
 //!    their GPUs.
-//! 3. In order, each admitted job without GPUs gets some by the placement rule, on the type that admitted it. A job
-//!    that was running moves. A placement rule such as `yarn` may refuse a gang although enough GPUs are free, which
-//!    leaves the job *unplaced*.
+//! 3. In order, each admitted job without GPUs gets GPUs from the placement rule, on the type for which it was
+//!    admitted. A job that was running moves. A placement rule such as `yarn` may refuse a gang although enough GPUs
+//!    are free, which leaves the job *unplaced*.
 //! 4. In order, each job without GPUs is tried. A job that was running keeps its old GPUs if all of them are still
-//!    free. A waiting job gets GPUs if the placement rule finds some. Both run *backfilled*, without admission. A job
-//!    that was running and has no GPUs now is preempted.
+//!    free. A waiting job gets GPUs if the placement rule finds any. Jobs that get GPUs in this step run *backfilled*,
+//!    without admission. A job that was running and now has no GPUs is preempted.
 //!
 //! # The algorithms
 //! All algorithms give the same plans. [`Pass`] chooses one at the start of a run; `backfilling` changes to `walk`
@@ -29,8 +29,8 @@
 //! | `incremental`: changes what the last decision admitted | one GPU type, a placement rule that refuses no gang, running jobs of one gang size that never change places as time goes | O((changes + classes) log n) |
 //! | `backfilling`: the incremental count, then steps 3 and 4 with a profile of the free capacity along the order | one GPU type, a placement rule that may refuse a gang, an order that time alone never changes ([`Measure::is_fixed`]) | O((changes x classes) log n); O(backfilled) for a gang on several servers |
 //!
-//! Checking one job per class is enough, because free capacity only decreases along the order. If the first waiting
-//! job of a demand class does not fit, no other job of its class does. The exceptions are the non-monotone classes:
+//! Checking one job per class is enough, because free capacity only decreases along the order. If the first waiting job
+//! of a demand class does not fit, no other job of its class fits. The exceptions are the non-monotone classes:
 //! [`Places::is_non_monotone`](crate::kit::Places::is_non_monotone).
 //!
 //! # Changing the rule

@@ -35,15 +35,15 @@ pub(crate) struct Pass {
     /// The admitted jobs; not maintained by the walks.
     pub(super) running: RunningSet,
     pub(super) backfilling: Backfilling,
-    /// Whether there might be enough GPUs for the first job of any class. Otherwise this holds only for the classes in
-    /// `woken`.
+    /// Whether there might be enough GPUs for the first job of any class. If not, there might be enough only for the
+    /// classes in `woken`.
     pub(super) has_room: bool,
     /// Classes whose first job might have changed since the last pass.
     pub(super) woken: Vec<usize>,
     /// First jobs of classes that are still to be tried. The buffer is reused.
     pub(super) heads: BinaryHeap<Reverse<(Rank, usize)>>,
-    /// Waiting jobs that the count admits, with their keys and classes, and running jobs that it does not. It is used
-    /// only if the placement rule refuses no gang. The buffer is reused.
+    /// Waiting jobs that the count admits, with their keys and classes, and running jobs that it does not admit. This
+    /// buffer is reused, and it is used only if the placement rule refuses no gang.
     pub(super) admitted: Vec<(Key, usize)>,
     pub(super) dropped: Vec<Key>,
 }
@@ -116,7 +116,7 @@ impl Pass {
         let key = self.queues.key(job);
         let own = match self.queues.state(job) {
             QueueState::Waiting | QueueState::Unplaced => self.measure.waiting(key, jobs.gpus(job)),
-            // The job was just stopped, so its key is still that of a running job.
+            // The job was just stopped, so its key is still the key of a running job.
             _ => self.measure.running(key, jobs.gpus(job), now),
         };
         let mut left: SmallVec<[i64; 8]> = (0..view.cluster().gpu_types().len())
@@ -160,7 +160,7 @@ impl Pass {
         )
     }
 
-    /// Records failures and repairs. It must be called after the requeued jobs have left.
+    /// Records failures and repairs. The policy must call this after the requeued jobs have left.
     pub(crate) fn servers_changed(&mut self, view: &ClusterView<'_>, changes: &Changes) {
         if changes.has_servers() {
             self.has_room = true;
@@ -205,7 +205,7 @@ impl Pass {
         self.queues.push(class, key);
     }
 
-    /// Changes the key of a running job. If the job moves forward, nothing changes for others.
+    /// Changes the key of a running job. If the job moves forward in the order, nothing changes for other jobs.
     pub(crate) fn rekey(&mut self, key: Key) {
         let job = key.job();
         let old = self.queues.key(job);
@@ -269,7 +269,8 @@ impl Pass {
         }
         self.backfilling.know_rule(free, &self.places);
         if self.non_monotone.contains(&true) {
-            // This is rare: it needs a gang wider than every rack. The walk tries each job of such a class.
+            // This is rare, because it needs a gang that is wider than every rack. The walk tries each job of such a
+            // class.
             self.algorithm = Algorithm::Walk;
             let backfilling = std::mem::take(&mut self.backfilling);
             for (class, key) in backfilling.unplaced() {

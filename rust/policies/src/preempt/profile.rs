@@ -1,8 +1,8 @@
 //! The GPUs that are free for each job in the order of jobs, under a placement rule that might refuse a gang.
 //!
 //! At a key in the order, a GPU is free if neither an admitted job nor an earlier backfilled job holds it. Along the
-//! order, the free GPUs of a server only decrease. A server therefore has at least n free GPUs up to one position in
-//! the order. One ordered set per n shows which servers have n free GPUs at a key.
+//! order, the number of free GPUs of a server only decreases. For each n, a server therefore has at least n free GPUs
+//! up to one position in the order. One ordered set per n shows which servers have n free GPUs at a key.
 
 use super::jobs::Key;
 use gangline_engine::{ClusterView, FreeIndex, Plan};
@@ -26,10 +26,10 @@ pub(super) enum Hold {
     Backfilled(Key),
 }
 
-/// Free GPUs at every position in the order.
+/// The free GPUs at every position in the order.
 #[derive(Debug)]
 pub(super) struct FreeProfile {
-    /// GPUs that no admitted job holds. They are free before the first job.
+    /// GPUs that no admitted job holds, so they are free before the first job.
     pub(super) start: FreeIndex,
     /// GPUs of each running job.
     held: FxHashMap<JobId, GpuSet>,
@@ -48,7 +48,7 @@ struct Server {
 }
 
 impl FreeProfile {
-    /// Creates a profile in which all running jobs and those that the plan starts are admitted.
+    /// Creates a profile in which all running jobs, and all jobs that the plan starts, are admitted.
     pub(super) fn new(view: &ClusterView<'_>, plan: Option<&Plan<'_>>) -> Self {
         let all = (0..view.cluster().servers().len()).map(ServerId::new);
         let down = all.clone().filter(|&server| !view.is_up(server));
@@ -173,8 +173,8 @@ impl FreeProfile {
             .is_some_and(|(last, _)| *last >= key)
     }
 
-    /// Returns the best server for a gang at a key, with its free GPUs: the one with the fewest free, or the first one
-    /// if `is_first_fit`. The cost is O(servers with enough free GPUs).
+    /// Returns the best server for a gang at a key, with its free GPUs: the server with the fewest free GPUs, or the
+    /// first server if `is_first_fit` is set. The cost is O(servers with enough free GPUs).
     pub(super) fn find(&self, gpus: u32, key: Key, is_first_fit: bool) -> Option<(ServerId, u64)> {
         let with = self.last_with.get(gpus as usize - 1)?;
         let fitting = with.range((key, 0)..).map(|&(_, server)| server);
@@ -194,8 +194,8 @@ impl FreeProfile {
         before.fold(self.start.free_mask(server), |free, job| free & !job.1)
     }
 
-    /// Runs a query on all GPUs that are free at a key; `before` are the backfilled jobs before it. The cost is O(these
-    /// jobs).
+    /// Runs a query on all GPUs that are free at a key; `before` contains the backfilled jobs before this key. The cost
+    /// is O(length of `before`).
     pub(super) fn at<T>(
         &mut self,
         before: impl Iterator<Item = JobId>,

@@ -12,8 +12,8 @@ pub(super) const TYPE: GpuTypeId = GpuTypeId(0);
 pub(super) type Admitted = (Rank, Key, u32);
 
 /// Admitted jobs. Their keys do not change with time, because a decreasing span is stored as the instant at which it
-/// ends. If the measure is span x gang size, jobs of different sizes overtake each other, so there is one set per gang
-/// size.
+/// ends. If the measure is the span times the gang size, jobs of different sizes overtake each other, so there is one
+/// set per gang size.
 #[derive(Debug)]
 pub(super) struct RunningSet {
     measure: Measure,
@@ -86,7 +86,7 @@ impl RunningSet {
     }
 
     /// Goes back from the last job in rank order to the first one at which the visited jobs hold at least `over` GPUs.
-    /// Returns that job, and the number of GPUs that they hold in excess of `over`. The cost is O(over).
+    /// Returns that job, and the number of GPUs that the visited jobs hold in excess of `over`. The cost is O(over).
     pub(super) fn first_over(&self, over: u64, now: i64) -> Option<(Admitted, u64)> {
         let mut sum = 0;
         if let [set] = &self.sets[..] {

@@ -1,6 +1,6 @@
-//! The pass that serves every run. It applies the rule to the running jobs and the first waiting job of each demand
-//! class. If the placement rule refuses no gang and all waiting jobs fit next to the running ones, they are started
-//! without examining the running ones.
+//! The pass that serves every run. The rule is applied to the running jobs and to the first waiting job of each demand
+//! class. If the placement rule refuses no gang and all waiting jobs fit next to the running jobs, they are started
+//! without examining the running jobs.
 
 use super::Pass;
 use super::jobs::QueueState;
@@ -51,8 +51,8 @@ impl Pass {
         }
     }
 
-    /// Tries to fit all waiting jobs next to the running ones, each on the first of its types, under a placement rule
-    /// that refuses no gang. If they fit, all jobs are admitted in any order. The cost is O(free GPUs).
+    /// Tries to fit all waiting jobs next to the running jobs, each on the first of its types, under a placement rule
+    /// that refuses no gang. If all fit, all jobs are admitted, in any order. The cost is O(free GPUs).
     fn all_fit(&self, view: &ClusterView<'_>, plan: &mut Plan<'_>) -> bool {
         if self.queues.is_empty() {
             return true;
@@ -143,8 +143,8 @@ impl Pass {
             .running(self.queues.key(job), gpus, view.now().0)
     }
 
-    /// Returns the type on which a gang is admitted by number of GPUs; the type on which it runs is tried first. The
-    /// GPUs are deducted from those left.
+    /// Returns the type on which a gang is admitted by its number of GPUs; the type on which it runs is tried first.
+    /// The GPUs of the gang are deducted from the GPUs that are left.
     fn admit_on(
         &self,
         class: usize,

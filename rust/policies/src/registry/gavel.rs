@@ -132,7 +132,7 @@ const SLACK_WEIGHT: ParamSpec = number("slack_weight", ParamKind::Fraction, 0.5)
      without a break has weight 1; 1 = equal weights, as published and with compat",
 );
 const HIERARCHICAL: ParamSpec = flag("hierarchical", false)
-    .doc("whether weights belong to entities and are split among the jobs of each");
+    .doc("whether weights belong to entities, each of which splits its weight among its jobs");
 const ENTITY_BY: ParamSpec = choice("entity_by", &["user", "vc"], "user").doc(
     "label that defines an entity: user or vc; jobs without the label belong to the entity default",
 );
@@ -144,10 +144,10 @@ const ENTITY_POLICY: ParamSpec = choice("entity_policy", Inside::NAMES, "fairnes
 );
 
 const PACKS: [Premise; 2] = [SHARING.with("packed"), PAIRS.with("packed")];
-/// Premises of a policy that uses rates and may pack.
+/// The premises of a policy that uses rates and may pack.
 const AWARE: &[Premise] = &[TYPES, PACKS[0], PACKS[1]];
 
-/// Parameters of every policy that solves linear programs.
+/// The parameters of every policy that solves linear programs.
 const COMMON: [ParamSpec; 12] = [
     ROUND,
     INTERVAL,
@@ -193,7 +193,7 @@ const ALLOX: &[ParamSpec] = &[
     ALPHA,
 ];
 
-/// Returns the common parameters, followed by some of the policy's own.
+/// Returns the common parameters, followed by parameters of a single policy.
 const fn with<const OWN: usize, const ALL: usize>(own: [ParamSpec; OWN]) -> [ParamSpec; ALL] {
     let mut all = [ROUND; ALL];
     let mut at = 0;
@@ -208,7 +208,7 @@ const fn with<const OWN: usize, const ALL: usize>(own: [ParamSpec; OWN]) -> [Par
     all
 }
 
-/// Declaration of a policy whose shares optimise an objective.
+/// Common part of the declarations of policies whose shares optimise an objective.
 const SOLVED: PolicyInfo = PolicyInfo {
     family: "shares in rounds",
     source: "Gavel (OSDI 2020)",
@@ -216,7 +216,7 @@ const SOLVED: PolicyInfo = PolicyInfo {
     make: solved,
     ..PolicyInfo::BASE
 };
-/// Like [`SOLVED`], for a policy that knows the remaining work.
+/// Variant of [`SOLVED`] for policies that know the remaining work.
 const TOLD: PolicyInfo = PolicyInfo {
     knowledge: Knowledge::Remaining,
     reads_durations: true,
@@ -334,7 +334,7 @@ pub(super) const POLICIES: &[PolicyInfo] = &[
         summary: "order of arrival, regardless of rates; each job runs to its end where it started",
         stops: Stops::Never,
         own: FIFO,
-        make: |params, _| rounds(params, Box::new(EqualSplit)), // The allocator is never used.
+        make: |params, _| rounds(params, Box::new(EqualSplit)), // This policy never uses its allocator.
         ..SOLVED
     },
     PolicyInfo {
@@ -397,10 +397,10 @@ fn water_filling(params: &ParamReader, is_agnostic: bool) -> Objective {
     }
 }
 
-/// Returns the settings of the allocations.
+/// Returns the settings of a policy's allocations.
 pub(super) fn settings(params: &ParamReader) -> Settings {
     Settings {
-        // An assignment has no such parameter.
+        // A policy that assigns jobs lacks this parameter.
         solver: Choice::named(params.word("solver")).unwrap_or_default(),
         chooses: TieBreak::named(params.word("tie_break")) != Some(TieBreak::Solver),
         time_limit_s: params.number("time_limit_s"),
@@ -438,7 +438,7 @@ pub(super) fn rounds(
     sharing(params, allocator, packs)
 }
 
-/// Like [`rounds`], with a choice of the jobs that may share GPUs.
+/// Creates a policy as [`rounds`] does, with a choice of the jobs that may share GPUs.
 fn sharing(
     params: &ParamReader,
     allocator: Box<dyn Allocator>,
@@ -453,7 +453,7 @@ fn sharing(
         policy: policy.to_owned(),
         round: params.period("round_s")?,
         min_solve_interval: params.span("min_solve_interval_s")?,
-        // `gavel-fifo` and its variants have no such parameter.
+        // `gavel-fifo` and its variants lack this parameter.
         zero_pass: ZeroPass::named(params.word("zero_priority_pass")),
         backfills: params.flag("backfill_mid_round"),
         type_order: (order != "auto").then(|| order.to_owned()),

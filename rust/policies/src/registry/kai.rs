@@ -1,4 +1,4 @@
-//! Queues with quotas and fair shares, as KAI Scheduler has them.
+//! Registry entry of queues with quotas and fair shares, after KAI Scheduler.
 
 use super::{PolicyInfo, Stops};
 use crate::kai::{Kai, KaiParams, Resolve};
@@ -7,43 +7,43 @@ use crate::params::{ParamDefault, ParamKind, ParamSpec, choice, flag, number, sp
 
 const QUEUE: &[ParamSpec] = &[
     spec("name", ParamKind::Text, ParamDefault::None)
-        .doc("the label of its jobs; jobs without one are in the queue `default`"),
+        .doc("name of the queue, which is the label of its jobs; jobs without a label are in the queue `default`"),
     spec("parent", ParamKind::Text, ParamDefault::Str(""))
-        .doc("the queue above; only queues with none below have jobs"),
+        .doc("name of the queue above; only queues without queues below them have jobs"),
     spec("quota", ParamKind::Whole(-1.0), ParamDefault::Int(0))
         .unit("GPUs")
-        .doc("guaranteed; -1 = without limit"),
+        .doc("guaranteed GPUs; -1 = without limit"),
     spec("limit", ParamKind::MaybeWhole(0.0), ParamDefault::None)
         .unit("GPUs")
-        .doc("most that it may hold; none = no limit"),
+        .doc("maximum number of GPUs that the queue may hold; none = no limit"),
     spec("weight", ParamKind::Whole(0.0), ParamDefault::Int(1))
-        .doc("its part of what quotas leave, among queues of equal priority"),
+        .doc("weight of the queue, among queues of equal priority, when GPUs beyond the quotas are divided"),
     spec(
         "priority",
         ParamKind::Whole(-2_147_483_648.0),
         ParamDefault::Int(100),
     )
-    .doc("queues of higher priority get what quotas leave first"),
+    .doc("priority when GPUs beyond the quotas are divided; queues of higher priority come first"),
     spec(
         "preempt_min_run_s",
         ParamKind::Maybe(0.0),
         ParamDefault::None,
     )
     .unit("s")
-    .doc("how long its jobs run before those of their own queue may preempt them; none = as the queue above"),
+    .doc("time for which jobs of the queue run before other jobs of the queue may preempt them; none = as in the queue above"),
     spec(
         "reclaim_min_run_s",
         ParamKind::Maybe(0.0),
         ParamDefault::None,
     )
     .unit("s")
-    .doc("how long its jobs run before other queues may reclaim their GPUs; none = as the queue above"),
+    .doc("time for which jobs of the queue run before other queues may reclaim their GPUs; none = as in the queue above"),
 ];
 
 const OWN: &[ParamSpec] = &[
-    choice("queue_by", QueueLabel::NAMES, "vc").doc("label of a job that names its queue"),
+    choice("queue_by", QueueLabel::NAMES, "vc").doc("label that names the queue of a job"),
     spec("queues", ParamKind::Tables(QUEUE), ParamDefault::None)
-        .doc("the queues; none = one per label, without quota, of equal weight"),
+        .doc("the queues; none = one queue per label, without a quota and with equal weights"),
     spec(
         "fixed_priority",
         ParamKind::Whole(-2_147_483_648.0),
@@ -51,14 +51,14 @@ const OWN: &[ParamSpec] = &[
     )
     .doc("jobs of at least this priority are never evicted, and run only within the quota of their queue"),
     number("saturation_multiplier", ParamKind::AtLeast(1.0), 1.0)
-        .doc("above 1, reclaim is rarer: by it the saturation of the queue that reclaims is multiplied"),
+        .doc("factor on the saturation of the reclaiming queue; a factor above 1 makes reclaim rarer"),
     flag("in_quota_reclaim", false)
-        .doc("queues of higher priority may reclaim what lies within the quota of others"),
+        .doc("whether queues of higher priority may reclaim GPUs within the quota of other queues"),
     number("k_value", ParamKind::AtLeast(0.0), 0.0)
-        .doc("how much past usage lowers fair shares; 0 = not at all"),
+        .doc("strength with which past usage lowers fair shares; 0 = no effect"),
     number("half_life_s", ParamKind::AtLeast(0.0), 0.0)
         .unit("s")
-        .doc("time after which past usage counts half; 0 = it does not fade"),
+        .doc("time after which past usage counts half; 0 = past usage does not decay"),
     number("window_s", ParamKind::Above(0.0), 604_800.0)
         .unit("s")
         .doc("past usage is forgotten at multiples of this time"),
@@ -66,10 +66,10 @@ const OWN: &[ParamSpec] = &[
         .unit("s")
         .doc("time between two samples of usage"),
     choice("reclaim_resolve", Resolve::NAMES, "lca")
-        .doc("whose reclaim_min_run_s counts: that of the job's queue, or of the queue above it that is a sibling of the reclaiming side"),
+        .doc("queue whose reclaim_min_run_s counts: the job's queue (queue), or the queue above the job that is just below the common ancestor with the reclaiming queue (lca)"),
     number("cycle_s", ParamKind::Above(0.0), 1.0)
         .unit("s")
-        .doc("time to the next decision after one that evicted jobs"),
+        .doc("time from a decision that evicted jobs to the next decision"),
 ];
 
 pub(super) const POLICIES: &[PolicyInfo] = &[PolicyInfo {

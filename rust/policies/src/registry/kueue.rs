@@ -1,4 +1,4 @@
-//! Queues with quotas, like those of Kueue.
+//! Registry entry of queues with quotas, after Kueue.
 
 use super::{PolicyInfo, Stops};
 use crate::kueue::{
@@ -9,7 +9,7 @@ use crate::params::{ParamDefault, ParamKind, ParamSpec, choice, flag, number, sp
 
 const NAME: ParamSpec = spec("name", ParamKind::Text, ParamDefault::None);
 const WEIGHT: ParamSpec = number("weight", ParamKind::AtLeast(0.0), 1.0)
-    .doc("with fair sharing: divisor of its borrowed share; at most six digits");
+    .doc("with fair sharing: number by which the borrowed share is divided; at most six digits");
 const FLAVORS: ParamSpec = spec("flavors", ParamKind::Tables(FLAVOR), ParamDefault::None);
 
 const FLAVOR: &[ParamSpec] = &[
@@ -34,24 +34,24 @@ const FLAVOR: &[ParamSpec] = &[
 ];
 
 const QUEUE: &[ParamSpec] = &[
-    NAME.doc("label of its jobs; jobs without a label are in the queue `default`"),
+    NAME.doc("name of the queue, which is the label of its jobs; jobs without a label are in the queue `default`"),
     spec("cohort", ParamKind::Text, ParamDefault::Str(""))
-        .doc("cohort of the queue; its queues borrow from each other; a cohort without a table has no quota of its own"),
+        .doc("cohort of the queue; queues of a cohort borrow from each other; a cohort that `cohorts` does not list has no quota"),
     WEIGHT,
-    FLAVORS.doc("GPU types that it may use, in the order in which it tries them"),
+    FLAVORS.doc("quotas by GPU type; jobs of the queue may use these types, and try them in this order"),
     choice("strategy", Strategy::NAMES, "BestEffortFIFO")
         .doc("whether jobs may pass a job that does not fit (BestEffortFIFO) or not (StrictFIFO)"),
     choice("within", Within::NAMES, "Never").doc("jobs of the same queue that a job may preempt"),
     choice("reclaim", Reclaim::NAMES, "Never")
         .doc("jobs of borrowing queues that a job may preempt"),
     choice("borrow", Borrow::NAMES, "Never")
-        .doc("jobs of borrowing queues that a job may preempt while its own queue borrows; no effect with fair sharing"),
+        .doc("jobs of borrowing queues that a job may preempt while its queue borrows as well; no effect with fair sharing"),
     spec(
         "borrow_max_priority",
         ParamKind::MaybeWhole(-2_147_483_648.0),
         ParamDefault::None,
     )
-    .doc("maximum priority of the jobs that `borrow` allows to preempt; none = no limit"),
+    .doc("maximum priority of the jobs that may be preempted because of `borrow`; none = no limit"),
     choice("when_can_borrow", WhenCanBorrow::NAMES, "Borrow")
         .doc("what happens if a job fits by borrowing: use that GPU type, or try the next one first"),
     choice("when_can_preempt", WhenCanPreempt::NAMES, "TryNextFlavor")
@@ -66,7 +66,7 @@ const COHORT: &[ParamSpec] = &[
 ];
 
 const OWN: &[ParamSpec] = &[
-    choice("queue_by", QueueLabel::NAMES, "vc").doc("label of a job that holds the name of its queue"),
+    choice("queue_by", QueueLabel::NAMES, "vc").doc("label that names the queue of a job"),
     spec("queues", ParamKind::Tables(QUEUE), ParamDefault::None)
         .doc("the queues; none = one queue with all jobs and all GPUs"),
     spec("cohorts", ParamKind::Tables(COHORT), ParamDefault::None)

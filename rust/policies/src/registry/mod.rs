@@ -46,7 +46,7 @@ words! {
         AtTurnEnds = "at ends of turns",
         /// At the end of a lease of GPUs.
         AtLeaseEnds = "at ends of leases",
-        /// At the boundaries of its rounds.
+        /// At the boundaries of rounds.
         InRounds = "in rounds",
     }
 }
@@ -79,19 +79,20 @@ pub struct PolicyInfo {
     pub source: &'static str,
     /// What the policy knows about the remaining work.
     pub knowledge: Knowledge,
-    /// Whether it needs durations in the trace; see [`PolicyInfo::needs_durations`].
+    /// Whether the policy needs durations in the trace; see [`PolicyInfo::needs_durations`].
     pub reads_durations: bool,
-    /// Name of the number above 0 with which a policy that otherwise reads no durations reads them.
+    /// Name of the parameter with which a policy reads durations if it is above 0, although the policy otherwise reads
+    /// none.
     pub reads_durations_with: Option<&'static str>,
-    /// Instants at which it stops running jobs.
+    /// Instants at which the policy stops running jobs.
     pub stops: Stops,
     /// Whether every job that fits starts, under a placement rule that refuses no gang.
     pub is_work_conserving: bool,
-    /// Objective of its allocations, if it makes any.
+    /// Objective of the policy's allocations, if it makes any.
     pub objective: Option<ReadObjective>,
-    /// Its premises about the cluster and the trace.
+    /// Premises of the policy about the cluster and the trace.
     pub premises: &'static [Premise],
-    /// Page of `docs/policies` that describes it, if its name differs from the policy's.
+    /// Page of `docs/policies` that describes the policy, if the name of the page differs from the policy's name.
     pub page: Option<&'static str>,
     /// Parameters that tables show even if they have their default.
     pub always_shown: &'static [&'static str],
@@ -99,7 +100,7 @@ pub struct PolicyInfo {
     pub presets: &'static [Preset],
     /// Default placement rule; `None` for a policy without placement parameters.
     pub placement: Option<Rule>,
-    /// Its own parameters.
+    /// Parameters of the policy, without those of placement.
     pub own: &'static [ParamSpec],
     /// Function that creates the policy from checked parameters; see [`Self::build`].
     pub make: MakePolicy,
@@ -124,15 +125,15 @@ impl PolicyInfo {
         presets: &[],
         placement: Some(Rule::Consolidate),
         own: &[],
-        make: |_, _| unreachable!("a declaration says how the policy is made"),
+        make: |_, _| unreachable!("every declaration sets `make`"),
     };
 
-    /// Returns the page of `docs/policies` that describes it.
+    /// Returns the page of `docs/policies` that describes the policy.
     pub fn page(&self) -> &'static str {
         self.page.unwrap_or(self.name)
     }
 
-    /// Returns all parameters: its own, then those of placement.
+    /// Returns all parameters: first those of the policy, then those of placement.
     pub fn parameters(&self) -> impl Iterator<Item = ParamSpec> + Clone + use<> {
         let rule = self.placement;
         let own = self.own.iter().copied();
@@ -142,7 +143,7 @@ impl PolicyInfo {
     /// Creates the policy from parameters and external services; see [`build`].
     ///
     /// # Errors
-    /// [`PolicyError::Parameter`].
+    /// [`PolicyError::Parameter`] for an unknown name or a bad value.
     pub fn build(
         &self,
         params: &Params,
@@ -157,7 +158,7 @@ impl PolicyInfo {
     /// have are ignored. The result is `None` if the policy makes no allocations.
     ///
     /// # Errors
-    /// [`PolicyError::Parameter`].
+    /// [`PolicyError::Parameter`] for an unknown name or a bad value.
     pub fn allocation(
         &self,
         params: &Params,
@@ -171,13 +172,13 @@ impl PolicyInfo {
         Ok(Some((objective(&reader), gavel::settings(&reader))))
     }
 
-    /// Returns whether it solves linear or integer programs.
+    /// Returns whether the policy solves linear or integer programs.
     pub fn solves(&self) -> bool {
         self.default_objective()
             .is_some_and(|objective| !objective.is_closed_form())
     }
 
-    /// Returns the objective of its allocations with default parameters, if it makes any.
+    /// Returns the objective of the policy's allocations with default parameters, if it makes any.
     pub fn default_objective(&self) -> Option<Objective> {
         let allocation = self.allocation(&Params::new()).ok().flatten();
         allocation.map(|(objective, _)| objective)
@@ -192,7 +193,7 @@ impl PolicyInfo {
     }
 }
 
-/// Every policy, in the order of lists.
+/// Every policy, in the order in which lists show them.
 pub static POLICIES: LazyLock<Vec<PolicyInfo>> = LazyLock::new(|| {
     [
         queues::POLICIES,

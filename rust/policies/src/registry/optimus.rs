@@ -1,4 +1,4 @@
-//! Elastic gangs by marginal gain of remaining time.
+//! Registry entry of elastic gangs by marginal gain in remaining time.
 
 use super::{Fact, PolicyInfo, Premise, Stops};
 use crate::optimus::{Optimus, OptimusParams, ServerChoice};
@@ -8,15 +8,13 @@ use gangline_engine::Knowledge;
 const PARAMETERS: &[ParamSpec] = &[
     number("period_s", ParamKind::Above(0.0), 600.0).unit("s").doc("time between two decisions").outlasting_restarts(),
     spec("max_gpus_per_job", ParamKind::Whole(1.0), ParamDefault::Int(64)).unit("GPUs").doc("maximum number of GPUs of an elastic job"),
-    flag("skip_slower", false).doc("whether numbers of GPUs on which a job would be no faster than on fewer are left out; without it a \
-         job never gets past the first of them"),
-    choice("server_choice", ServerChoice::NAMES, "most_free").doc("servers of a job that is placed anew: most_free (those with most free GPUs) or best_fit (if possible \
-         one, with the fewest free GPUs that are enough)"),
+    flag("skip_slower", false).doc("whether to leave out numbers of GPUs on which a job would be no faster than on fewer GPUs; otherwise a job never gets past the first such number"),
+    choice("server_choice", ServerChoice::NAMES, "most_free").doc("servers for a job that is placed anew: most_free (the servers with the most free GPUs) or best_fit (one server if possible: the one with the fewest free GPUs that are enough)"),
 ];
 
 pub(super) const POLICIES: &[PolicyInfo] = &[PolicyInfo {
     name: "optimus",
-    summary: "elastic gangs: GPUs one by one to the job whose remaining time falls most",
+    summary: "elastic gangs: GPUs go one by one to the job whose remaining time they shorten most",
     family: "elastic",
     source: "Optimus (EuroSys 2018), as in the Pollux paper",
     knowledge: Knowledge::Remaining,

@@ -12,4 +12,4 @@ pub(super) const MIN_RUN: ParamSpec = number("preempt_min_run_s", ParamKind::AtL
 /// Time between two decisions.
 pub(super) const PERIOD: ParamSpec = number("period_s", ParamKind::AtLeast(0.0), 0.0)
     .unit("s")
-    .doc("time between two decisions, which are made at its multiples; 0 = a decision at every event");
+    .doc("time between two decisions, which are made at multiples of this time; 0 = a decision at every event");

@@ -18,8 +18,7 @@ const LIMITS: ParamSpec = spec(
 .unit("GPU-s")
 .doc("attained service at which a job moves to the next queue");
 const KNOB: ParamSpec = number("promote_knob", ParamKind::AtLeast(0.0), 0.0).doc(
-    "a job that has waited this many times its executed time since its last promotion returns to \
-     the first queue; 0 = never",
+    "a job returns to the first queue when it has waited for this multiple of its executed time since its last promotion; 0 = never",
 );
 const LAS_TIME: ParamSpec =
     flag("las_time", false).doc("whether attained service counts seconds instead of GPU-seconds");
@@ -30,7 +29,7 @@ const LAS: &[ParamSpec] = &[
     KNOB,
     LAS_TIME,
     flag("running_first", false).doc(
-        "whether, within a queue, running jobs come before waiting ones, as in public code; false = by first start",
+        "whether running jobs come before waiting jobs within a queue, as in public code; false = by first start",
     ),
     flag("discretised", true).doc("whether jobs are ordered by queues; false = by attained service"),
     number("las_quantum", ParamKind::AtLeast(0.0), 600.0).unit("GPU-s per GPU").doc("with discretised = false: lead in attained service that a waiting job needs before it preempts"),
@@ -43,12 +42,11 @@ const GITTINS: &[ParamSpec] = &[
     LAS_TIME,
     number("delta", ParamKind::Above(0.0), 3250.0)
         .unit("GPU-s")
-        .doc("service quantum: horizon of the index, which changes only at multiples of it"),
+        .doc("service quantum: horizon of the index, which changes only at multiples of the quantum"),
     spec("distribution", ParamKind::Positives, ParamDefault::None)
         .unit("GPU-s")
         .doc(
-            "total services that the policy assumes; none = those of the trace, an oracle of the \
-         distribution",
+            "total services that the policy assumes; none = those of the trace, which makes the policy an oracle of the distribution",
         ),
     MIN_RUN,
     PERIOD,
@@ -97,7 +95,7 @@ pub(super) const POLICIES: &[PolicyInfo] = &[
     },
     PolicyInfo {
         name: "gittins",
-        summary: "queues by service, Gittins index inside them (Tiresias-G without its placement)",
+        summary: "queues by service, Gittins index within each queue (Tiresias-G without its placement)",
         stops: Stops::Anytime,
         is_work_conserving: true,
         family: "attained service",

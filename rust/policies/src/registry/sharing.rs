@@ -27,21 +27,17 @@ const FIRST_FIT: &[ParamSpec] = &[GATHER, FREE_PICK, KEY, RETEST, BLOCK, ESTIMAT
 const BEST_BENEFIT: &[ParamSpec] = &[
     GATHER,
     FREE_PICK,
-    choice("partner_time", PartnerTime::NAMES, "exclusive").doc("remaining time of a running job in the pair rule: exclusive (as if it were alone), current (at its present \
-         rate) or shared (at its present rate; the new job slows it down only by what exceeds its present slowdown \
-         factor); with the last two every decision tries all waiting jobs"),
+    choice("partner_time", PartnerTime::NAMES, "exclusive").doc("remaining time of a running job in the pair rule: exclusive (as if it were alone), current (at its present rate) or shared (at its present rate; the new job slows it down only as far as its slowdown factor exceeds the present one); with current and shared, every decision tries all waiting jobs"),
     RETEST,
     flag("sub_batches", true).doc("whether a job that shares may run with a smaller batch per pass"),
     spec("min_sub_batch", ParamKind::Whole(1.0), ParamDefault::Int(1)).unit("samples").doc("minimum batch per GPU and pass"),
-    choice("sub_batch_rule", SubBatchRule::NAMES, "best").doc("choice of the sub-batch: best (lowest mean completion time) or largest (the first with which sharing \
-         pays)"),
+    choice("sub_batch_rule", SubBatchRule::NAMES, "best").doc("choice of the sub-batch: best (lowest mean completion time) or largest (the largest with which sharing pays)"),
     KEY,
     flag("restore_sub_batch", true).doc("whether a job gets its full batch back when its last co-runner has left"),
     BLOCK,
     spec("max_probe", ParamKind::Whole(1.0), ParamDefault::Int(256)).unit("residents").doc("with gather = server_first: maximum number of running jobs examined in the search for one server that \
          can hold the gang"),
-    flag("compare_types", false).doc("whether a job takes the GPU type with the least added time (its own and that of its co-runners) instead of \
-         the fastest one with a place"),
+    flag("compare_types", false).doc("whether a job takes the GPU type with the least added time (for itself and its co-runners) instead of the fastest type with a place"),
     flag("compare_spread", false).doc("whether a job takes one server with shared GPUs instead of free GPUs on several servers if that adds \
          less time"),
     ESTIMATE_ERROR,

@@ -1,4 +1,4 @@
-//! The scheduler of Slurm.
+//! Registry entry of Slurm's scheduler.
 
 use super::{PolicyInfo, Stops};
 use crate::params::{ParamDefault, ParamKind, ParamReader, ParamSpec, choice, flag, number, spec};
@@ -63,13 +63,13 @@ const OWN: &[ParamSpec] = &[
     named("qos_usage_factor", &ParamKind::AtLeast(0.0))
         .doc("by QOS: factor on the GPU time that is charged; absent = 1 (UsageFactor)"),
     spec("qos_preempt", NAMES, ParamDefault::None)
-        .doc("by QOS: list of QOS whose jobs it may preempt (Preempt)"),
+        .doc("by QOS: list of QOS whose jobs its jobs may preempt (Preempt)"),
     number("preempt_exempt_s", ParamKind::AtLeast(0.0), 0.0)
         .unit("s")
-        .doc("time after its start in which a job is not preempted (PreemptExemptTime)"),
+        .doc("time after its start for which a job is not preempted (PreemptExemptTime)"),
     named("qos_exempt_s", &ParamKind::AtLeast(0.0))
         .unit("s")
-        .doc("the same by QOS; replaces preempt_exempt_s (PreemptExemptTime)"),
+        .doc("by QOS: time after its start for which a job is not preempted; replaces preempt_exempt_s (PreemptExemptTime)"),
     flag("youngest_first", false)
         .doc("whether the job with the latest start is preempted first, instead of the lowest QOS (youngest_first)"),
     flag("strict_order", false)
@@ -86,7 +86,7 @@ const OWN: &[ParamSpec] = &[
     named("qos_user_jobs", &ParamKind::Whole(1.0))
         .doc("maximum number of running jobs of a user in a QOS; absent = no limit (MaxJobsPerUser)"),
     named("account_grp_gpus", &WHOLE).doc(
-        "maximum number of GPUs of an account and those below it, unless the QOS has such a limit (GrpTRES)",
+        "maximum number of GPUs of an account and the accounts below it, unless the QOS has a limit of this kind (GrpTRES)",
     ),
     number("default_limit_s", ParamKind::AtLeast(0.0), 0.0)
         .unit("s")
@@ -116,7 +116,7 @@ const OWN: &[ParamSpec] = &[
     )
     .doc("maximum number of jobs tried in a backfill pass (bf_max_job_test)"),
     spec("bf_max_job_user", WHOLE, ParamDefault::Int(0))
-        .doc("the same for one user; 0 = no limit (bf_max_job_user)"),
+        .doc("maximum number of jobs of one user tried in a backfill pass; 0 = no limit (bf_max_job_user)"),
 ];
 
 pub(super) const POLICIES: &[PolicyInfo] = &[PolicyInfo {

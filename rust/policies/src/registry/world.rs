@@ -32,8 +32,8 @@ pub struct Premise {
     pub fact: Fact,
     /// Value of a parameter under which the premise applies; `None` means always.
     pub only_if: Option<(&'static str, ParamDefault)>,
-    /// The mechanism that gains nothing without the fact, as a noun phrase in the singular. Empty if the run fails
-    /// without it.
+    /// The mechanism that gains nothing without the fact, as a noun phrase in the singular; empty if the run fails
+    /// without the fact.
     pub mechanism: &'static str,
 }
 
@@ -55,7 +55,7 @@ impl Premise {
         }
     }
 
-    /// Returns the same premise, which applies only if a flag is set.
+    /// Returns this premise, limited to runs in which a flag is set.
     pub(super) const fn with(self, flag: &'static str) -> Self {
         Self {
             only_if: Some((flag, ParamDefault::Bool(true))),

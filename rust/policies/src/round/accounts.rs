@@ -1,10 +1,10 @@
-//! Promised and received time of each job on each GPU type since the last reset, for rounds on a grid and for those of
-//! the public simulator.
+//! The promised and the received time of each job on each GPU type since the last reset. Both our rounds and the rounds
+//! of the public simulator use these accounts.
 //!
 //! | symbol | here | meaning |
 //! |---|---|---|
 //! | `X[m,k]` | `share` | target share of the job's time |
-//! | `t[m,k]` | `held` | time that it held GPUs since the reset, including overhead, starting at R/2 |
+//! | `t[m,k]` | `held` | time for which the job held GPUs since the reset, including overhead, starting at R/2 |
 //! | `deficit[m,k]` | `deficit_s` | promised minus received, over all resets |
 //!
 //! Times are integers until they are divided, so skipped rounds change nothing.
@@ -34,7 +34,7 @@ pub(crate) struct Claim {
 }
 
 impl Claim {
-    /// Returns the sort key of claims before their jobs.
+    /// Returns the sort key of a claim; claims with equal keys are ordered by job.
     #[inline]
     pub(super) fn worth(&self) -> (Total, Total, Total) {
         (
@@ -60,10 +60,10 @@ impl Ord for Claim {
     }
 }
 
-/// Returns the share divided by time held. Shares are on a grid of 1e-8, so this is a quotient of whole numbers, and
-/// equal quotients give the same float.
+/// Returns the share divided by the time held. Shares are on a grid of 1e-8, so the result is a quotient of whole
+/// numbers, and equal quotients give the same float.
 pub(super) fn priority(share: f64, held_ns: i64) -> f64 {
-    // This rounds to the nearest, because a share is not negative.
+    // This rounds to the nearest whole number, because a share is not negative.
     let cells = (share * 1e8 + 0.5) as i64;
     cells as f64 / held_ns as f64
 }
@@ -106,7 +106,7 @@ impl Accounts {
         self.half_round_ns + self.held_ns[self.at(job, gpu_type)]
     }
 
-    /// Returns whether a job had an allocation.
+    /// Returns whether a job has had an allocation.
     pub(crate) fn has_shares(&self, job: JobId) -> bool {
         self.has_shares[job.index()]
     }
@@ -162,7 +162,7 @@ mod tests {
         assert!((accounts.claim(JobId(0), 0).deficit_s - 2.0).abs() < 1e-12);
     }
 
-    /// The quotients are 0.07 over 7 s and 0.01 over 1 s, which as floats are 0.010000000000000002 and 0.01.
+    /// The quotients are 0.07 / 7 s and 0.01 / 1 s. Computed in floats, they would be 0.010000000000000002 and 0.01.
     #[test]
     fn equal_quotients_tie() {
         let priority = |share, seconds: i64| priority(share, seconds * 1_000_000_000);

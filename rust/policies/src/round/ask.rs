@@ -60,8 +60,8 @@ pub(crate) fn ask(
     Ok(ask)
 }
 
-/// Returns the types in the order of the total speedup of the jobs on each type over their average rates; ties go by
-/// index. `rates` is a row-major table, `jobs x types`.
+/// Returns the types in the order of total speedup, which is the sum of the rates of the jobs on the type relative to
+/// their average rates; ties are broken by index. `rates` is a row-major table, `jobs x types`.
 pub(super) fn order_of_types(capacity: &[f64], rates: impl Iterator<Item = f64>) -> Vec<GpuTypeId> {
     let types = capacity.len();
     let gpus: f64 = capacity.iter().sum();
@@ -85,13 +85,13 @@ pub(super) fn order_of_types(capacity: &[f64], rates: impl Iterator<Item = f64>)
         }
     }
     let mut order: Vec<usize> = (0..types).collect();
-    // This treats sums of the same numbers in another order as equal.
+    // With this rounding, sums of the same numbers in different orders count as equal.
     let rank = |at: usize| (better[at] * 1e9).round();
     order.sort_by(|&a, &b| rank(b).total_cmp(&rank(a)).then(a.cmp(&b)));
     order.into_iter().map(GpuTypeId::new).collect()
 }
 
-// Entities are groups of jobs of one user or virtual cluster that share one weight.
+// An entity is a group of jobs of one user or virtual cluster that share one weight.
 
 /// Parameters of the entities.
 #[derive(Clone, Debug, PartialEq)]
@@ -147,7 +147,7 @@ impl Entities {
         })
     }
 
-    /// Completes the request to an allocator.
+    /// Adds the entities to a request to an allocator.
     pub(super) fn tell(&self, ask: &mut Ask) {
         if !self.of.is_empty() {
             ask.entities = ask.jobs.iter().map(|job| self.of[job.index()]).collect();

@@ -1,9 +1,9 @@
-//! Rounds: turns shares of time into placements.
+//! Rounds, which turn shares of time into placements.
 //!
-//! At each boundary every job has a priority per GPU type: its target share divided by the time it has held GPUs
-//! there. Types are served in order, and jobs by priority; a job uses one type per round. Jobs without a share are
-//! served last. A job keeps its GPUs if it can. A new allocation is requested when the set of jobs or the capacity
-//! has changed; this module does not depend on the method that computes it.
+//! At each boundary every job has a priority per GPU type: its target share divided by the time it has held GPUs there.
+//! Types are served in order, and on each type jobs are served by priority; a job uses one type per round. Jobs without
+//! a share are served last. A job keeps its GPUs if it can. A new allocation is requested when the set of jobs or the
+//! capacity has changed; this module does not depend on the method that computes the allocation.
 //!
 //! A round costs O((running + skipped) log n): claims stay sorted between rounds, unless jobs share GPUs.
 
@@ -38,9 +38,9 @@ use std::collections::BTreeSet;
 words! {
     /// Pass in which jobs without a share are served.
     pub(crate) enum ZeroPass {
-        /// They are served after all jobs with a share, on all types.
+        /// Jobs without a share are served after all jobs with a share, on all types.
         After = "after",
-        /// They are served on each type after the jobs with a share there.
+        /// Jobs without a share are served on each type after the jobs with a share on that type.
         Inline = "inline",
     }
 }
@@ -67,9 +67,9 @@ pub(crate) struct RoundParams {
     pub zero_pass: Option<ZeroPass>,
     /// Whether GPUs that become free inside a round are assigned at once.
     pub backfills: bool,
-    /// Names of the types in the order of service; by speed if absent.
+    /// Names of the types in the order of service; if absent, the order is by speed.
     pub type_order: Option<String>,
-    /// Choice of the type, if jobs keep their GPUs to the end. In that case the allocator is not used.
+    /// Choice of the type, if jobs keep their GPUs to the end; the allocator is then not used.
     pub keeps: Option<GpuPick>,
     /// Maximum gang size that is served.
     pub gang_max: Option<u32>,
@@ -92,7 +92,7 @@ const WAITS_MAX: i64 = 900;
 struct Holder {
     job: JobId,
     gpu_type: GpuTypeId,
-    /// Group of its co-runner, if the round assigned one.
+    /// Group of the co-runner, if the round assigned one.
     beside: Option<u32>,
     since: SimTime,
 }
@@ -113,10 +113,10 @@ pub(crate) struct Rounds {
     holders: Vec<Holder>,
     is_stale: bool,
     solved_at: Option<SimTime>,
-    /// Active jobs and GPUs of each type at the last allocation.
+    /// The active jobs and the number of GPUs of each type at the last allocation.
     solved_for: (Vec<JobId>, Vec<u32>),
     type_order: Vec<GpuTypeId>,
-    /// Whether the order is valid for the jobs and GPUs of the last allocation.
+    /// Whether the order of types is valid for the jobs and GPUs of the last allocation.
     is_order_solved: bool,
     solves: u64,
     /// Whether each job is chosen in the current round; only used by policies that keep queues.
@@ -144,7 +144,7 @@ enum Candidates {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Choice {
     job: JobId,
-    /// The second job; its index is the greater one.
+    /// The second job, which has the greater index.
     partner: Option<JobId>,
     gpu_type: GpuTypeId,
 }
@@ -191,7 +191,7 @@ impl Rounds {
         }
     }
 
-    /// Returns whether claims stay sorted. Under a policy with pairs, they do not.
+    /// Returns whether claims stay sorted between rounds, which they do not under a policy with pairs.
     fn keeps_queues(&self) -> bool {
         self.params.packs.is_none()
     }
@@ -333,7 +333,7 @@ impl Rounds {
         if self.is_due(view.now()) {
             self.solve(view, plan)?;
         } else if self.solved_at.is_some() && (self.is_stale || !self.is_order_solved) {
-            // The jobs differ from those of the last allocation, or equal them again.
+            // The set of active jobs now differs from that of the last allocation, or equals it again.
             let capacity: Vec<f64> = types(view).map(|t| f64::from(view.gpus_up(t))).collect();
             let places = &self.places;
             let rates = self
@@ -345,7 +345,7 @@ impl Rounds {
             }
             self.is_order_solved = !self.is_stale;
         }
-        // All GPUs are returned, so that none stays with a job of another pair.
+        // All GPUs are returned, so that no GPU stays with a job of another pair.
         for run in view.running().filter_map(|job| view.run(job)) {
             plan.give_back(run.gpus());
         }

@@ -3,14 +3,14 @@
 //!
 //! | symbol | here | meaning |
 //! |---|---|---|
-//! | kind | `of` | jobs with the same effect on any other: gang, rates, model label, memory |
+//! | kind | `of` | jobs with the same effect on any co-runner: equal gang size, rates, model label and memory |
 //! | group d | `group` | jobs that are equivalent as partners: a kind, or a single job |
 //! | `X[m,d,k]` | `Book::share` | target share of job m's time with a job of group d on type k |
-//! | `t[m,d,k]` | `Book::held` | time that it held GPUs with that co-runner since the reset, starting at R/2 |
+//! | `t[m,d,k]` | `Book::held` | time for which job m held GPUs of type k with a co-runner of group d since the reset, starting at R/2 |
 //!
-//! Accounts are kept per job and group of its partner. Linear programs have one group per kind, because the jobs of a
-//! kind are equivalent as partners. The number of accounts is then the number of shares in a program, not the square of
-//! the number of jobs.
+//! There is an account for each job and each group of partners. Linear programs have one group per kind, because the
+//! jobs of a kind are equivalent as partners. The number of accounts is then the number of shares in a program, not the
+//! square of the number of jobs.
 
 use super::accounts::{Claim, priority};
 use super::ask::types;
@@ -21,13 +21,13 @@ use gangline_model::{GpuTypeId, JobId, SimSpan};
 use rustc_hash::FxHashMap;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The partners for which a job has a share of its time on the same GPUs.
+/// The partners with which a job has a share of its time on the same GPUs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Partners {
     /// Any job of a kind. Jobs of one kind are equivalent, so it does not matter which one is the partner.
     #[default]
     OfKind,
-    /// One job, for the duration of the pair.
+    /// One job, for as long as the pair exists.
     Single,
 }
 
@@ -38,7 +38,7 @@ struct Book {
     deficit_s: f64,
 }
 
-/// Kinds of the trace, and the accounts of each job by group of the partner and type.
+/// Kinds of the trace, and the accounts of each job by group of partners and type.
 #[derive(Debug, Default)]
 pub(super) struct Pairs {
     half_round_ns: i64,
@@ -96,13 +96,13 @@ impl Pairs {
         }
     }
 
-    /// Completes the request to an allocator. Returns the group of each kind in the request.
+    /// Adds the kinds and their rates to a request to an allocator. Returns the group of each kind in the request.
     pub(super) fn tell(&self, view: &ClusterView<'_>, places: &Places, ask: &mut Ask) -> Vec<u32> {
         let kinds: BTreeSet<u32> = ask.jobs.iter().map(|&job| self.kind(job)).collect();
         let kinds: Vec<u32> = kinds.into_iter().collect();
         let number = |job: &JobId| {
             let found = kinds.binary_search(&self.kind(*job));
-            found.expect("a kind of the ask") as u32
+            found.expect("the request contains the kind") as u32
         };
         ask.kinds = ask.jobs.iter().map(number).collect();
         ask.kind_count = kinds.len();
@@ -157,7 +157,7 @@ impl Pairs {
         books.filter(|book| book.share > 0.0).count()
     }
 
-    /// Returns all pairs of groups with candidates for each other on a type, in order.
+    /// Returns, in order, all pairs of groups that have candidates for each other on a type.
     pub(super) fn lines(
         &self,
         candidates: impl Iterator<Item = JobId>,

@@ -1,10 +1,10 @@
 //! Claims of all active jobs, kept between rounds.
 //!
-//! There is one heap per GPU type and gang size. A round takes claims from the greatest down and puts them back at its
-//! end. A size that does not fit is never examined, and a job that held GPUs gets a new claim. Outdated claims belong
-//! to jobs that have a new claim or have ended; they are dropped when a walk reaches them. A round therefore costs
-//! O((chosen + skipped) log n), independent of the rest of the queue. A new allocation changes every claim and costs
-//! O(n); only jobs that are tried are sorted.
+//! There is one heap per GPU type and gang size. A round takes out claims, the greatest first, and puts them back at
+//! its end. Claims of a gang size that does not fit are never examined, and a job that held GPUs gets a new claim.
+//! Outdated claims belong to jobs that have a new claim or have ended; they are dropped when a walk reaches them. A
+//! round therefore costs O((chosen + skipped) log n), independent of the rest of the queue. A new allocation changes
+//! every claim and costs O(n), because only the jobs that are tried are sorted.
 
 use super::accounts::Claim;
 use crate::kit::ByClass;
@@ -41,7 +41,7 @@ pub(super) struct Queues {
     lines: ByClass<Reverse<Claim>>,
     /// Half of the number of lines.
     half: usize,
-    /// Claims that were offered and not returned yet, in the order of the walk, with their lines.
+    /// Claims that were offered and not yet put back, in the order of the walk, with their lines.
     out: Vec<(Claim, usize)>,
 }
 
@@ -50,7 +50,11 @@ impl Queues {
         let mut gangs = sizes.to_vec();
         gangs.sort_unstable();
         gangs.dedup();
-        let at = |size| gangs.binary_search(size).expect("a size of the trace") as u16;
+        let at = |size| {
+            gangs
+                .binary_search(size)
+                .expect("every gang size occurs in the trace") as u16
+        };
         Self {
             of_job: sizes.iter().map(at).collect(),
             lines: ByClass::new(2 * types * gangs.len()),
@@ -75,17 +79,17 @@ impl Queues {
         self.lines.push(line, Reverse(claim));
     }
 
-    /// Replaces all claims by these, by type.
+    /// Replaces all claims by the given ones, each with its type.
     pub(super) fn refill(&mut self, claims: impl Iterator<Item = (usize, Claim)>) {
         let mut lines = std::mem::take(&mut self.lines);
         lines.refill(claims.map(|(gpu_type, claim)| (self.line(gpu_type, &claim), Reverse(claim))));
         self.lines = lines;
     }
 
-    /// Offers the claims on a type in order, as long as their gangs fit. `take` says whether a claim is taken, and
-    /// `is_old` whether it is outdated. An offered claim stays out of the queues until [`Self::put_back`]. A walk
-    /// that is repeated with the free GPUs that were left at some claim therefore continues after it. `take` gets the
-    /// position of the claim among those that are out.
+    /// Offers the claims on a type in order, as long as their gangs fit. `take` returns whether a claim is taken, and
+    /// `is_old` whether it is outdated. An offered claim stays out of the queues until [`Self::put_back`]. A walk that
+    /// is repeated with the free GPUs that were left at some claim therefore continues after this claim. `take` gets
+    /// the position of the claim among those that are out.
     pub(super) fn walk(
         &mut self,
         gpu_type: usize,
