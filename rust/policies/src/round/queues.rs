@@ -127,14 +127,14 @@ impl Queues {
         }
     }
 
-    /// Puts back the claims that were offered after a position: all except the first `first`.
+    /// Puts back all offered claims except the first `first`.
     pub(super) fn put_back(&mut self, first: usize) {
         for (claim, line) in self.out.drain(first..) {
             self.lines.push(line, Reverse(claim));
         }
     }
 
-    /// Returns the greatest claim of a line; outdated ones above it are dropped.
+    /// Returns the greatest claim of a line; outdated claims above it are dropped.
     fn head(&mut self, line: usize, is_old: &impl Fn(&Claim) -> bool) -> Option<Claim> {
         let first = self.lines.first_if(line, |claim| !is_old(&claim.0));
         first.map(|claim| claim.0)
@@ -156,8 +156,7 @@ mod tests {
     }
 
     proptest! {
-        /// Claims change between walks, and each walk offers the claims in the order of a sorted list of the present
-        /// ones.
+        /// Claims change between walks, and each walk offers the present claims in the order of a sorted list.
         #[test]
         fn a_walk_equals_one_over_a_sorted_list(
             jobs in prop::collection::vec((1_u32..5, 0_u32..6), 1..40),

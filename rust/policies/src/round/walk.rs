@@ -10,7 +10,7 @@ use gangline_model::{GpuSet, GpuTypeId, JobId, SimTime};
 use std::cmp::{Ordering, Reverse};
 use std::collections::{BTreeSet, BinaryHeap};
 
-/// The choices of a round in progress. The walk can be resumed at any of them, so a choice without a place costs only
+/// The choices of a round in progress. The walk can be resumed at any choice, so a choice without a place costs only
 /// the rest of the walk, not a whole round.
 #[derive(Debug)]
 pub(super) struct Walk {
@@ -94,11 +94,11 @@ impl Rounds {
         walk.steps.iter().map(|step| step.choice).collect()
     }
 
-    /// Records that a choice has no place; the walk continues after it as if it had not been made.
+    /// Records that a choice has no place; the walk continues as if this choice had not been made.
     pub(super) fn refuse(&mut self, walk: &mut Walk, choice: Choice) {
         let place = walk.refused.partition_point(|other| *other < choice);
         walk.refused.insert(place, choice);
-        // Pairs are not in the steps, because they are chosen anew.
+        // Pairs are not among the steps, because they are chosen anew.
         let at = walk.steps.iter().position(|step| step.choice == choice);
         if let Some(at) = at {
             let step = &walk.steps[at];
@@ -130,7 +130,8 @@ impl Rounds {
     }
 }
 
-// The following code chooses jobs and types, alone or in pairs, in a round of a policy that lets two jobs share GPUs.
+// The following code chooses single jobs and pairs of jobs, with their types, in a round of a policy that lets two jobs
+// share GPUs.
 //
 // All active jobs are considered in each round. The cost of O(active log active) is small compared with the linear
 // programs that packing needs.
@@ -152,7 +153,7 @@ impl PartialOrd for Proposal {
 
 impl Ord for Proposal {
     fn cmp(&self, other: &Self) -> Ordering {
-        // With equal claims, single jobs come before pairs, and ties go by job.
+        // If claims are equal, single jobs come before pairs, and remaining ties are broken by job.
         let ties = |one: &Self| (one.second.is_some(), one.first, one.second);
         let by_worth = self.claim.worth().cmp(&other.claim.worth());
         by_worth.then_with(|| ties(other).cmp(&ties(self)))
@@ -184,7 +185,7 @@ impl Proposal {
 }
 
 impl Rounds {
-    /// Like `choose`, with pairs among the choices.
+    /// Chooses jobs as `choose` does, with pairs among the choices.
     pub(super) fn choose_packed(
         &self,
         view: &ClusterView<'_>,
@@ -249,7 +250,7 @@ impl Rounds {
             .collect()
     }
 
-    /// Returns whether every job runs in the only way in which it has a share, and no jobs could swap partners.
+    /// Returns whether every job runs in the only way in which it has a share, and no two jobs could swap partners.
     pub(super) fn are_at_home(&self, placed: &[(Choice, GpuSet)]) -> bool {
         let mut lines = BTreeSet::new();
         placed.iter().all(|(choice, _)| {

@@ -5,7 +5,7 @@
 //! | symbol | here | meaning |
 //! |---|---|---|
 //! | `L` | `Sharing::queue` | isolated duration, the key of the queue |
-//! | `A`, `B` | `Pair::{new_s, resident_s}` | time alone of the new job and of the resident |
+//! | `A`, `B` | `Pair::{new_s, resident_s}` | time that the new job and the resident need alone |
 //! | `xi_A`, `xi_B` | `Pair::{xi_new, xi_resident}` | slowdown factors of the two |
 //! | `g` | `Pair::inflation` | iteration time at the sub-batch over that at full batch |
 //! | `c` | `Pair::threshold` | sharing pays if and only if B > c A |
@@ -42,7 +42,7 @@ pub(crate) static NO_PARTNER: Reason = Reason::new(
     "some running jobs had room on their GPUs, but the policy's rule lets it share with none of them",
 );
 
-/// Both policies.
+/// `sjf-ffs` or `sjf-bsbf`, depending on the parameters.
 #[derive(Debug)]
 pub struct Sharing {
     params: SharingParams,
@@ -88,8 +88,8 @@ impl Sharing {
         Ok(left)
     }
 
-    /// Restores the full batch of jobs whose last co-runner has left. From this decision on they need the memory and
-    /// the time of the full batch.
+    /// Restores the full batch of jobs whose last co-runner has left. From this decision on, these jobs need the memory
+    /// and the time of the full batch.
     fn restore(
         &mut self,
         view: &ClusterView<'_>,
@@ -125,7 +125,7 @@ impl Sharing {
         Ok(())
     }
 
-    /// Tries one job. Returns whether it starts.
+    /// Tries to start one job. Returns whether it starts.
     fn try_job(
         &mut self,
         view: &ClusterView<'_>,
@@ -174,7 +174,7 @@ impl Sharing {
         }
     }
 
-    /// Returns a place on one type: free GPUs, otherwise shared ones.
+    /// Returns a place on one type: free GPUs if there are enough, otherwise shared GPUs.
     fn place(&self, newcomer: Newcomer<'_>) -> Result<Option<Found>, PolicyError> {
         if let Some(gpus) = newcomer.exclusive(self.params.free_pick) {
             let free = Found { gpus, sub_batch: 0 };
@@ -240,7 +240,7 @@ impl Sharing {
         Ok(None)
     }
 
-    /// Tries the jobs that have just arrived. Nothing was released, so jobs that waited before still wait.
+    /// Tries the jobs that have just arrived. No GPUs were released, so jobs that waited before still wait.
     fn try_some(
         &mut self,
         view: &ClusterView<'_>,

@@ -9,7 +9,7 @@ words! {
     pub enum Gather {
         /// Any servers, partner by partner.
         Cluster = "cluster",
-        /// One server, if one has enough.
+        /// One server, if any server has enough.
         ServerFirst = "server_first",
     }
 }
@@ -27,12 +27,12 @@ words! {
 words! {
     /// The remaining time of a resident in the pair rule.
     pub enum PartnerTime {
-        /// The time alone.
+        /// The time that the resident would need alone.
         Exclusive = "exclusive",
-        /// The time at its present rate.
+        /// The time at the present rate of the resident.
         Current = "current",
-        /// The time at its present rate, where a new job slows it down only by the factor in excess of its present
-        /// slowdown.
+        /// The time at the present rate of the resident. A new job slows the resident down only as far as its slowdown
+        /// factor exceeds the present one.
         Shared = "shared",
     }
 }
@@ -50,7 +50,7 @@ words! {
 words! {
     /// Choice of the sub-batch of a new job.
     pub enum SubBatchRule {
-        /// The sub-batch with the least mean completion time.
+        /// The sub-batch with the lowest mean completion time.
         Best = "best",
         /// The largest sub-batch with which sharing pays.
         Largest = "largest",
@@ -70,9 +70,9 @@ words! {
 /// Parameters of SJF-BSBF only.
 #[derive(Clone, Copy, Debug)]
 pub struct BenefitParams {
-    /// Remaining time of residents.
+    /// The remaining time of a resident in the pair rule.
     pub partner_time: PartnerTime,
-    /// Smallest sub-batch that is tried; `None` means only the full batch.
+    /// Smallest sub-batch that is tried; `None` means that only the full batch is tried.
     pub min_sub_batch: Option<u32>,
     /// Choice of the sub-batch.
     pub sub_batch_rule: SubBatchRule,

@@ -1,4 +1,4 @@
-//! Finds the residents with which a new job gains, best first, without examining the others.
+//! Finds the residents with which a new job gains, best first, without examining other residents.
 //!
 //! Within a kind, the mean completion time grows with the remaining time of the resident, and so does the gain of
 //! sharing. The residents with a gain are therefore the tail of the kind, and the first of them is the best. A heap
@@ -12,9 +12,9 @@ use gangline_model::{GpuTypeId, JobId, NANOS_PER_SECOND, SimSpan, SimTime};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// The threshold is exact only up to rounding. Residents that are this close below the threshold are tested with the
-/// rule itself.
-const NEAR: f64 = 1e-12; // This is our own choice, thousands of times the rounding errors.
+/// The threshold is exact only up to rounding. Residents that are below the threshold by less than this are tested with
+/// the rule itself.
+const NEAR: f64 = 1e-12; // Our own choice, thousands of times larger than rounding errors.
 
 /// A new job at a sub-batch.
 #[derive(Clone, Copy, Debug)]
@@ -22,11 +22,11 @@ pub(super) struct Asking<'a> {
     pub(super) view: &'a ClusterView<'a>,
     pub(super) job: JobId,
     pub(super) gpu_type: GpuTypeId,
-    /// Time that it needs alone at full batch, as the policy sees it.
+    /// Time that the new job needs alone at full batch, as the policy sees it.
     pub(super) new_s: f64,
     /// Iteration time at the sub-batch over that at full batch.
     pub(super) inflation: f64,
-    /// Maximum memory of a resident that leaves enough for it.
+    /// Maximum memory that a resident may hold to leave enough for the new job.
     pub(super) room: u64,
     pub(super) seen: Seen,
     pub(super) partner_time: PartnerTime,
@@ -39,7 +39,7 @@ pub(super) struct Partner {
     pub(super) t_con: f64,
 }
 
-/// Partners by mean completion time, then job.
+/// Possible partners in order of mean completion time, then job.
 #[derive(Debug)]
 pub(super) struct Partners<'a> {
     now: SimTime,
@@ -53,17 +53,17 @@ pub(super) struct Partners<'a> {
 #[derive(Debug)]
 struct Tail<'a> {
     members: &'a Members,
-    /// Pair of the new job with one of these residents.
+    /// Pair of the new job with a resident of the kind.
     beside: Beside,
-    /// The last finish whose residents are in the heap.
+    /// The latest finish such that all residents with it are in the heap.
     opened: SimTime,
 }
 
-/// A new job and a resident, for any end of the resident.
+/// A pair of the new job and a resident whose end is not fixed yet.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Beside {
     pair: Pair,
-    /// Divisor of the time until the end of the resident.
+    /// Number by which the time until the end of the resident is divided.
     pace: f64,
 }
 
@@ -82,7 +82,7 @@ impl Tail<'_> {
     fn first(&self, now: SimTime) -> Option<SimTime> {
         let Beside { pair, pace } = self.beside;
         let least_s = pair.threshold() * pair.new_s * pace * (1.0 - NEAR);
-        // `as` saturates, and in that case no finish is late enough.
+        // If the value is too large, `as` saturates, and no finish is late enough.
         let mut from = now + SimSpan((least_s.max(0.0) * NANOS_PER_SECOND).floor() as i64);
         loop {
             let finish = self.from(from)?.0;
@@ -136,7 +136,8 @@ impl<'a> Partners<'a> {
         found
     }
 
-    /// Adds all residents with individual errors in their times. They have no order, so each of them is examined.
+    /// Adds all residents of a kind if the policy sees their times with individual errors. Such residents have no
+    /// order, so each of them is examined.
     fn add_each(&mut self, asking: &Asking<'_>, tail: &Tail<'_>) {
         for &(finish, job) in tail.members {
             let pair = asking.as_seen(job, tail.beside.until(finish, self.now));
@@ -147,8 +148,8 @@ impl<'a> Partners<'a> {
         }
     }
 
-    /// Adds the first resident that finishes at `first` or later, and the following ones with the same mean completion
-    /// time. Different times can have equal means, and the job index decides in that case.
+    /// Adds the first resident that finishes at `first` or later, and the following residents with the same mean
+    /// completion time. Different times can give equal means, and the job index then decides.
     fn open(&mut self, index: usize, first: SimTime) {
         let now = self.now;
         let tail = &mut self.tails[index];
@@ -189,7 +190,8 @@ impl Iterator for Partners<'_> {
 }
 
 impl Asking<'_> {
-    /// Returns the new job with a resident that has a present slowdown factor; `None` if the two may not share.
+    /// Returns the pair of the new job with a resident, given the present slowdown factor of the resident; `None` if
+    /// the two may not share.
     pub(super) fn beside(&self, resident: JobId, xi: f64) -> Option<Beside> {
         let (pace, present) = match self.partner_time {
             PartnerTime::Exclusive => (xi, 1.0),
@@ -208,7 +210,7 @@ impl Asking<'_> {
         Some(Beside { pair, pace })
     }
 
-    /// Returns the pair with the time of the resident as the policy sees it.
+    /// Returns the pair with the remaining time of the resident as the policy sees it.
     pub(super) fn as_seen(&self, resident: JobId, pair: Pair) -> Pair {
         Pair {
             resident_s: self.seen.seconds(self.view, resident, pair.resident_s),
@@ -217,10 +219,10 @@ impl Asking<'_> {
     }
 }
 
-// The pair rule of SJF-BSBF decides whether two jobs should share a GPU.
+// The following code is the pair rule of SJF-BSBF, which decides whether two jobs should share a GPU.
 
-/// Maximum relative difference, as floats, of times that are equal in decimals.
-const ROUNDING: f64 = 1e-12; // This is our own choice, thousands of times the rounding errors.
+/// Maximum relative difference at which two times count as equal, because decimals are inexact as floats.
+const ROUNDING: f64 = 1e-12; // Our own choice, thousands of times larger than rounding errors.
 
 /// A job that could join another one, and the slowdown factor of each. All times are in seconds.
 ///
@@ -248,8 +250,8 @@ pub struct Pair {
 impl Pair {
     /// Returns the mean completion time of the two, from now, if the new job starts at once.
     ///
-    /// The formula of the other case is never smaller, so the minimum of both is the correct value. It is monotone in
-    /// the times to the last bit.
+    /// Each formula is valid in one case and never smaller in the other, so the minimum of both is the correct value.
+    /// This minimum is monotone in the times to the last bit.
     pub fn t_con(&self) -> f64 {
         let (a, b, g) = (self.new_s, self.resident_s, self.inflation);
         let (xi_a, xi_b) = (self.xi_new, self.xi_resident);
@@ -298,8 +300,8 @@ mod tests {
         }
     }
 
-    /// Cases computed by hand: A, B, both slowdown factors and g; mean completion times and threshold; expected
-    /// decision.
+    /// Cases that were computed by hand. Each has A, B, both slowdown factors and g; then the mean completion times and
+    /// the threshold; then the expected decision.
     const GOLDEN: [([f64; 5], [f64; 3], bool); 16] = [
         ([100.0, 100.0, 1.2, 1.2, 1.0], [120.0, 150.0, 0.0], true),
         ([100.0, 100.0, 1.5, 1.5, 1.0], [150.0, 150.0, 1.0], false),
@@ -339,7 +341,7 @@ mod tests {
         ([100.0, 20.0, 1.1, 1.1, 1.2], [72.0, 70.0, 0.25], false),
     ];
 
-    /// Ties in decimals are B = c A, with c = 2 xi - 2 for equal slowdown factors of at least 1.5 and g = 1.
+    /// The cases are ties in decimals: B = c A, with c = 2 xi - 2 for equal slowdown factors of at least 1.5 and g = 1.
     #[test]
     fn a_tie_in_decimals_does_not_share() {
         for (xi, a, b) in [
@@ -365,7 +367,7 @@ mod tests {
         }
     }
 
-    /// Returns the mean completion time if the new job joins after `kappa` seconds, step by step.
+    /// Computes step by step the mean completion time if the new job joins after `kappa` seconds.
     fn mean_at(pair: &Pair, kappa: f64) -> f64 {
         let work_a = pair.inflation * pair.new_s;
         let left_b = pair.resident_s - kappa;
@@ -390,7 +392,7 @@ mod tests {
                 1.0 + 2.0 * uniform(3),
                 1.0 + if at % 2 == 0 { 0.0 } else { 2.0 * uniform(4) },
             );
-            // At the end of the resident, the new job continues at full batch only if it has waited.
+            // When the resident ends, the new job continues at full batch only if it has waited until then.
             let now = mean_at(&pair, 0.0);
             assert!((pair.t_con() - now).abs() <= 1e-9 * now, "{pair:?}");
             let gain = pair.t_seq() - pair.t_con();

@@ -1,6 +1,6 @@
 //! The running jobs by remaining time, and the GPUs with one resident.
 //!
-//! It follows the run from decision to decision. Starts are recorded when they are planned, ends when they are
+//! The records follow the run from decision to decision. Starts are recorded when they are planned, ends when they are
 //! reported, and new rates when they are final. Residents of one kind progress at the same speed, so their order by
 //! finish changes only with their rates. A change costs O(GPUs of the gang x log n).
 
@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 /// Memory of a resident, and its finish at its present rate.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Stay {
-    /// Instant at which the job will be done.
+    /// Instant at which the job will be done at its present rate.
     pub(super) finish: SimTime,
     /// Slowdown factor from which the finish was computed.
     pub(super) xi: f64,
@@ -76,7 +76,7 @@ struct Spot {
 #[derive(Clone, Debug, Default)]
 struct Open {
     total: u32,
-    /// Number of such GPUs, by the memory that the resident holds.
+    /// Number of these GPUs, by the memory that the resident holds.
     by_bytes: BTreeMap<u64, u32>,
 }
 
@@ -88,11 +88,11 @@ pub(super) struct Residents {
     spots: Vec<Spot>,
     /// The resident of each GPU that has one.
     sole: Vec<JobId>,
-    /// Residents by job. They are boxed, because few jobs run at a time.
+    /// Residents by job. The entries are boxed, because few jobs run at a time.
     running: Vec<Option<Box<Resident>>>,
     kinds: BTreeMap<Kind, Members>,
     open: Vec<Open>,
-    /// Servers of each type by the number of different jobs on them. They are recorded only if a rule needs them.
+    /// Servers of each type by the number of different jobs on them. This is recorded only if a rule needs it.
     by_jobs: Option<Vec<BTreeSet<(u32, ServerId)>>>,
 }
 
@@ -187,7 +187,7 @@ impl Residents {
         }
     }
 
-    /// Records that a running job has another rate or another memory.
+    /// Records that the rate or the memory of a running job has changed.
     pub(super) fn set_stay(&mut self, job: JobId, stay: Stay) {
         let Some(resident) = self.resident(job).filter(|one| one.stay != stay) else {
             return;
@@ -228,7 +228,10 @@ impl Residents {
         if before == 0 {
             self.kinds.entry(kind).or_default().insert(entry);
         } else if after == 0 {
-            let members = self.kinds.get_mut(&kind).expect("it was among its kind");
+            let members = self
+                .kinds
+                .get_mut(&kind)
+                .expect("the job was among its kind");
             members.remove(&entry);
             if members.is_empty() {
                 self.kinds.remove(&kind);

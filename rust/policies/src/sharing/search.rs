@@ -1,5 +1,5 @@
-//! Finds GPUs for one gang on one type. The GPUs are free, or some of them are shared, by first fit (SJF-FFS) or best
-//! benefit (SJF-BSBF).
+//! Finds GPUs for one gang on one type. Either all GPUs are free, or some are shared. Shared GPUs are chosen by first
+//! fit (SJF-FFS) or by best benefit (SJF-BSBF).
 
 use super::params::{BenefitParams, FreePick, Gather, SubBatchRule};
 use super::partners::Pair;
@@ -30,16 +30,16 @@ pub(super) struct Found {
     pub(super) sub_batch: u32,
 }
 
-/// Servers on which shared GPUs are searched.
+/// Servers that are searched for shared GPUs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Reach {
     /// All servers.
     All,
-    /// One server that has enough of them, together with its free GPUs.
+    /// One server that has enough GPUs, free and shared ones together.
     OneServer,
 }
 
-/// GPUs, and the mean of the completion times over the shared ones.
+/// Chosen GPUs, and the mean completion time over the shared ones.
 struct Choice {
     gpus: GpuSet,
     score: f64,
@@ -71,14 +71,14 @@ impl Newcomer<'_> {
         self.free.pool(self.gpu_type).free_total()
     }
 
-    /// Returns the maximum memory of a resident that leaves enough at a sub-batch; `None` if even an empty GPU has too
-    /// little.
+    /// Returns the maximum memory that a resident may hold to leave enough for a sub-batch; `None` if even an empty GPU
+    /// has too little.
     fn room(&self, sub_batch: u32) -> Option<u64> {
         let capacity = self.view.cluster().gpu_types()[self.gpu_type.index()].memory_bytes;
         capacity.checked_sub(self.view.memory_bytes(self.job, sub_batch))
     }
 
-    /// Returns whether there are enough GPUs at a sub-batch, regardless of the gain.
+    /// Returns whether there are enough GPUs for a sub-batch, regardless of the gain.
     pub(super) fn has_room(&self, sub_batch: u32) -> bool {
         let open = |room| self.residents.open_below(self.gpu_type, room);
         let shared = self.room(sub_batch).map_or(0, open);
@@ -127,7 +127,7 @@ impl Newcomer<'_> {
         gang
     }
 
-    /// Returns all free GPUs, then the first with one resident.
+    /// Returns all free GPUs, and then the first GPUs with one resident.
     pub(super) fn first_fit(&self) -> Option<Found> {
         if !self.has_room(0) {
             return None;
@@ -185,7 +185,7 @@ impl Newcomer<'_> {
         Some(gang)
     }
 
-    /// Returns the new job at a sub-batch, given its time alone.
+    /// Returns the request for partners at a sub-batch, given the time that the new job needs alone.
     fn asking(&self, rule: &BenefitParams, new_s: f64, sub_batch: u32) -> Option<Asking<'_>> {
         let view = self.view;
         Some(Asking {
@@ -200,7 +200,7 @@ impl Newcomer<'_> {
         })
     }
 
-    /// Returns the sub-batch and the GPUs with the least mean completion time.
+    /// Returns the sub-batch and the GPUs with the lowest mean completion time.
     pub(super) fn best_benefit(
         &self,
         rule: &BenefitParams,
@@ -239,7 +239,8 @@ impl Newcomer<'_> {
         Ok(best.map(|(_, found)| found))
     }
 
-    /// Returns the time of the new job on some GPUs plus the delay of its partner there, averaged over the shared GPUs.
+    /// Returns the time of the new job on some GPUs plus the delay of its partners there, averaged over the shared
+    /// GPUs.
     pub(super) fn added_s(&self, rule: &BenefitParams, found: &Found) -> Result<f64, PolicyError> {
         let view = self.view;
         let rate = view.rate_alone(self.job, &found.gpus);
@@ -263,7 +264,7 @@ impl Newcomer<'_> {
             let stay = self.residents.stay(partner).expect("a resident");
             let beside = asking
                 .beside(partner, stay.xi)
-                .expect("a pair that may share");
+                .expect("partners may share with the new job");
             let pair = asking.as_seen(partner, beside.until(stay.finish, view.now()));
             let rank = Pair {
                 new_s: base_s,
@@ -272,7 +273,7 @@ impl Newcomer<'_> {
             .t_con();
             ranked.push((rank, partner, 2.0 * pair.t_con() - pair.resident_s, gpus));
         }
-        // They are summed in the original order, because sums of floats depend on the order.
+        // The times are summed in the original order, because sums of floats depend on the order.
         ranked.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
         let mut counted = Counted::default();
         for (_, _, added_s, gpus) in ranked {
@@ -294,8 +295,8 @@ impl Newcomer<'_> {
         self.on_many(ranked.into_iter().chain(partners))
     }
 
-    /// Returns all free GPUs, then those of the best residents; for each resident, first those on servers that the gang
-    /// already uses.
+    /// Returns all free GPUs, then those of the best residents. Of each resident, the GPUs on servers that the gang
+    /// already uses come first.
     fn on_many(&self, partners: impl Iterator<Item = Partner>) -> Option<Choice> {
         let mut gang = self.with_free();
         let mut counted = Counted::default();
@@ -342,7 +343,7 @@ impl Newcomer<'_> {
         None
     }
 
-    /// Returns the gang on one server with enough GPUs: free ones, then those of the partners in order.
+    /// Returns the gang on one server with enough GPUs: first the free GPUs, then those of the partners in order.
     fn gather_on(&self, server: ServerId, partners: &[Partner]) -> Choice {
         let mut gang = Gang::new(self.need());
         gang.take(server, self.free.free_mask(server));
@@ -357,7 +358,7 @@ impl Newcomer<'_> {
     }
 }
 
-/// The GPUs of a gang that are chosen so far.
+/// The GPUs of a gang that have been chosen so far.
 struct Gang {
     gpus: GpuSet,
     missing: u32,
@@ -371,7 +372,7 @@ impl Gang {
         }
     }
 
-    /// Takes as many slots as needed, lowest first. Returns how many it took.
+    /// Takes as many slots as the gang still needs, lowest first. Returns the number of slots taken.
     fn take(&mut self, server: ServerId, mask: u64) -> u32 {
         let taken = mask_of_lowest(mask, self.missing);
         let count = gpus_in(taken);

@@ -1,5 +1,5 @@
-//! Waiting jobs by class. Jobs of a class differ only in their length. If one job finds no place, a longer one finds no
-//! place either, so a decision tries the first job of each class that it has not yet refused.
+//! Waiting jobs by class. Jobs of a class differ only in their length. If one job finds no place, a longer job of the
+//! class finds no place either. A decision therefore tries the first job of each class that it has not yet refused.
 
 use super::params::{QueueKey, SharingParams};
 use gangline_engine::{ClusterView, PolicyError};
@@ -11,13 +11,13 @@ use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 /// A waiting job with its length and class.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Waiter {
-    /// Isolated duration, multiplied by the gang size if that is the key.
+    /// Sort key: the isolated duration, or the isolated duration times the gang size.
     pub(super) length: i128,
     pub(super) job: JobId,
     pub(super) class: u32,
 }
 
-/// Everything except the length that affects places, as numbers.
+/// Everything that affects places except the length, as numbers.
 type ClassKey = SmallVec<[u64; 10]>;
 
 /// The queue of waiting jobs.
@@ -76,8 +76,9 @@ impl Queue {
     }
 }
 
-/// Returns the common properties of a class. A job that has done work before has a class of its own, because it has
-/// less work left than its position in the order suggests, and so has a job whose rate changes with its progress.
+/// Returns the common properties of a class. A job that has already done work is alone in its class, because it has
+/// less work left than its position in the order suggests. A job whose rate changes with its progress is also alone in
+/// its class.
 fn class_key(view: &ClusterView<'_>, job: JobId) -> Result<ClassKey, PolicyError> {
     let jobs = view.jobs();
     let left = view.remaining_work(job)?;

@@ -1,12 +1,12 @@
-//! Fair share: a user who used less of the cluster than its shares entitle it to goes first.
+//! Fair share: jobs of users who have used less of the cluster than their shares entitle them to go first.
 //!
-//! Associations (an account, and a user in it) are the leaves of a tree of accounts. Usage, in GPU-seconds, is
-//! charged and decays at the ends of periods, so the factors are constant in between. All sums go over the children
-//! of a node in order: accounts before users, then by name.
+//! Associations (an account, and a user in it) are the leaves of a tree of accounts. Usage, in GPU-seconds, is charged
+//! and decays at the ends of periods, so the factors are constant within a period. All sums go over the children of a
+//! node in order: accounts before users, then by name.
 //!
 //! | symbol | here | meaning |
 //! |---|---|---|
-//! | S, U | `ratio` | share of a node, and its usage, relative to the total over it and its siblings |
+//! | S, U | `ratio` | shares and usage of a node, each relative to the total over the node and its siblings |
 //! | LF | `levels` | S / U |
 //! | D | `decay` | factor by which usage shrinks in each period |
 
@@ -24,7 +24,7 @@ struct Node {
     children: Vec<usize>,
 }
 
-/// GPU time of one association in one QOS.
+/// The GPU time of one association in one QOS.
 #[derive(Clone, Debug)]
 struct Meter {
     association: usize,
@@ -66,7 +66,7 @@ pub(super) struct FairShare {
 }
 
 impl FairShare {
-    /// Builds the tree of the associations in a trace, and of those that the parameters name.
+    /// Builds the tree from the associations in a trace and the associations that the parameters name.
     pub(super) fn new(params: FairParams, of_trace: &BTreeSet<(&str, &str)>) -> Self {
         let user_shares: BTreeMap<(&str, &str), f64> = params.user_shares().collect();
         let mut pairs = of_trace.clone();
@@ -123,10 +123,13 @@ impl FairShare {
     pub(super) fn association(&self, account: &str, user: &str) -> usize {
         let of =
             |(own, name): &(String, String)| (own.as_str(), name.as_str()).cmp(&(account, user));
-        self.names.binary_search_by(of).expect("one of the tree")
+        self.names
+            .binary_search_by(of)
+            .expect("the association is in the tree")
     }
 
-    /// Adds a meter for each association and QOS (with its usage factor) in order, and returns their numbers.
+    /// Adds a meter for each association and QOS (with its usage factor) in order, and returns the numbers of the
+    /// meters.
     pub(super) fn add_meters(&mut self, wanted: &BTreeMap<(usize, &str), f64>) {
         self.meters = wanted
             .iter()
@@ -155,7 +158,7 @@ impl FairShare {
         meter.gpus -= gpus;
     }
 
-    /// Does the calculations that are due. Call it before recording the starts and stops of this instant.
+    /// Does the calculations that are due. The policy calls this before it records the starts and stops of an instant.
     pub(super) fn bring_up(&mut self, now: SimTime) {
         let period = self.params.calc_period.0;
         if self.is_untouched {
@@ -216,7 +219,8 @@ impl FairShare {
         self.nodes[node].children = children;
     }
 
-    /// Fair tree: the rank of each user divided by the number of users; the best has 1.
+    /// Returns the factors of the fair tree: the rank of each user, divided by the number of users. The best user has
+    /// factor 1.
     fn ranks(&self) -> Arc<[f64]> {
         let mut ranks = Ranks {
             of: vec![0; self.nodes.len()],
@@ -230,7 +234,7 @@ impl FairShare {
             .collect()
     }
 
-    /// Ranks the children of accounts with equal values. The best child has the rank of the accounts.
+    /// Ranks the children of accounts with equal values. The best child gets the rank of the accounts.
     fn visit(&self, accounts: &[usize], first: usize, ranks: &mut Ranks) {
         let mut levels: Vec<(f64, usize)> = Vec::new();
         for &account in accounts {
@@ -267,7 +271,7 @@ impl FairShare {
         }
     }
 
-    /// Classic: 0.5 for a user whose usage equals its shares, more for a user with less usage.
+    /// Returns the classic factors: 0.5 for a user whose usage equals its shares, and more for a user with less usage.
     fn classic(&self) -> Arc<[f64]> {
         let mut factors = vec![0.0; self.nodes.len()];
         self.descend(self.root, 1.0, None, &mut factors);

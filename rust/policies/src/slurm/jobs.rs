@@ -1,4 +1,4 @@
-//! Properties of jobs that the policy computes once. Jobs with the same properties share a profile.
+//! The properties of jobs that the policy computes once. Jobs with the same properties share a profile.
 
 use super::fairshare::{FairShare, ratio};
 use super::limits::{Counts, Limits, LimitsMaker};
@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, BTreeSet};
 /// Time limit of a job that may run as long as it needs.
 pub(super) const UNLIMITED: SimSpan = SimSpan(i64::MAX);
 
-/// GPU types in the order they are tried.
+/// GPU types in the order in which they are tried.
 pub(super) type Types = SmallVec<[GpuTypeId; 4]>;
 
 /// Jobs of one demand class and partition: either all of them fit or none does.
@@ -27,7 +27,7 @@ pub(super) struct Kind {
 /// Everything that decides the place of a job in the order except its age and usage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct LineKey {
-    /// Whether its jobs cannot preempt.
+    /// Whether jobs of the line cannot preempt.
     pub(super) is_last: bool,
     /// Tier of the partition.
     pub(super) tier: i64,
@@ -37,7 +37,7 @@ pub(super) struct LineKey {
     /// Constant terms of the priority, as bits.
     pub(super) terms: [u64; 4],
     pub(super) nice: i32,
-    /// For preempted jobs, the time since when they wait; other jobs wait since their arrival.
+    /// For preempted jobs, the instant since which they wait; other jobs wait since their arrival.
     pub(super) since: Option<SimTime>,
 }
 
@@ -55,7 +55,7 @@ pub(super) struct Profile {
 }
 
 impl Profile {
-    /// Whether its jobs may preempt others.
+    /// Returns whether jobs of the profile may preempt others.
     pub(super) fn can_preempt(&self) -> bool {
         !self.line.is_last
     }
@@ -80,7 +80,7 @@ pub(super) struct Known {
     pub(super) qos_names: Vec<String>,
 }
 
-/// Names of jobs, with the number that each one gets.
+/// Names that jobs have, with the number that each name gets.
 #[derive(Debug, Default)]
 struct Names<'a> {
     numbers: BTreeMap<&'a str, u32>,
@@ -120,7 +120,7 @@ impl<'a> Whose<'a> {
     }
 }
 
-/// Values that tell profiles apart: class, labels, nice, and the time limit where the size of a job depends on it.
+/// Values that distinguish profiles: class, labels, nice, and the time limit if the size of a job depends on it.
 type Key = (usize, [u32; 4], i32, SimSpan);
 
 fn key(jobs: &JobFacts, places: &Places, job: JobId, limit: SimSpan) -> Key {
@@ -246,7 +246,7 @@ impl JobKinds {
         }
     }
 
-    /// The profile of a job.
+    /// Returns the profile of a job.
     #[inline]
     pub(super) fn of(&self, job: JobId) -> &Profile {
         &self.profiles[self.of[job.index()] as usize]
@@ -294,7 +294,7 @@ impl<'a> Terms<'a> {
         }
     }
 
-    /// Whether a partition has a GPU type.
+    /// Returns whether a partition has a GPU type.
     fn is_of(&self, partition: &str, gpu_type: GpuTypeId) -> bool {
         let names = self.params.partition_types.get(partition);
         let name = self.types[gpu_type.index()];
@@ -322,7 +322,7 @@ impl<'a> Terms<'a> {
         f64::from(gpus) / every
     }
 
-    /// Returns the factors for job size, partition, QOS and GPUs, each times its weight.
+    /// Returns the factors for job size, partition, QOS and GPUs, each multiplied by its weight.
     fn of(&self, of: &Whose<'_>, gpus: u32, limit: SimSpan) -> [f64; 4] {
         let params = self.params;
         let weights = &params.weights;

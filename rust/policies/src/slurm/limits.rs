@@ -1,5 +1,5 @@
-//! Limits of QOS, users and accounts on concurrent jobs: the counters, and the amount that each job adds to each of
-//! them.
+//! Limits of QOS, users and accounts on concurrent jobs: the counters, and the amount that each job adds to each
+//! counter.
 
 use super::params::SlurmParams;
 use rustc_hash::FxHashMap;
@@ -29,7 +29,7 @@ pub(super) struct Limits {
 }
 
 impl Limits {
-    /// Whether a limit keeps a job waiting.
+    /// Returns whether a limit keeps a job waiting.
     pub(super) fn is_held(&self, counts: &Counts) -> bool {
         let mut limits = counts.iter().filter(|count| count.is_limit);
         limits.any(|count| {
@@ -38,7 +38,7 @@ impl Limits {
         })
     }
 
-    /// Whether a job alone exceeds a limit.
+    /// Returns whether a job exceeds a limit even if no other job runs.
     pub(super) fn is_beyond(&self, counts: &Counts) -> bool {
         let mut limits = counts.iter().filter(|count| count.is_limit);
         limits.any(|count| f64::from(count.amount) > self.counters[count.counter].most)
@@ -68,7 +68,7 @@ enum Of<'a> {
     Account(&'a str),
 }
 
-/// Makes the counters that the jobs of a trace need.
+/// Builder of the counters that the jobs of a trace need.
 #[derive(Debug)]
 pub(super) struct LimitsMaker<'a> {
     params: &'a SlurmParams,
@@ -120,7 +120,7 @@ impl<'a> LimitsMaker<'a> {
             1,
             true,
         );
-        // a limit of the QOS takes precedence over those of accounts
+        // A limit of the QOS takes precedence over limits of accounts.
         for account in params.fair.ancestry(account) {
             let most = params.account_grp_gpus.get(account);
             add(Of::Account(account), most, gpus, group.is_none());

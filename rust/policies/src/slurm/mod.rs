@@ -8,8 +8,8 @@
 //! | preempt/qos | [`preempt`] |
 //! | limits of QOS and associations | [`limits`] |
 //!
-//! A pass examines jobs in order of priority while one of the remaining jobs might start ([`Hope`]). It is skipped if
-//! nothing has changed since the last pass, which found nothing to do ([`Quiet`]).
+//! A pass examines jobs in order of priority as long as one of the remaining jobs might start ([`Hope`]). A pass is
+//! skipped if the last pass found nothing to do and nothing has changed since ([`Quiet`]).
 
 mod fairshare;
 mod jobs;
@@ -46,7 +46,7 @@ pub(crate) static REQUEUED: Reason = Reason::new(
     "it was preempted, and {policy} does not start it again before {until}",
 );
 
-/// A limit of the QOS, the user or the account of a job.
+/// Starting the job would exceed a limit of its QOS, its user or its account.
 pub(crate) static LIMIT: Reason = Reason::new(
     "limit",
     "starting it would exceed a limit of its QOS, user or account",
@@ -69,7 +69,7 @@ pub(crate) struct Slurm {
     params: SlurmParams,
     places: Places,
     jobs: Arc<JobKinds>,
-    /// Fair share, if it has a weight.
+    /// Fair share, if this factor has a weight.
     fair: Option<FairShare>,
     limits: Limits,
     preemption: Preemption,
@@ -82,7 +82,7 @@ pub(crate) struct Slurm {
     backfill: Quiet,
 }
 
-/// State of the running jobs.
+/// The state of the running jobs.
 #[derive(Clone, Debug, Default)]
 struct Running {
     /// Expected ends of the jobs with a time limit, rounded to the grid.
@@ -119,10 +119,10 @@ impl Running {
     }
 }
 
-/// Whether jobs of each kind would have a place on the servers that are up, if nothing ran.
+/// Whether jobs of each kind would have a place on the servers that are up if no job ran.
 #[derive(Clone, Debug, Default)]
 struct Homes {
-    /// The empty cluster, while servers are down.
+    /// The cluster without jobs; `None` while all servers are up.
     empty: Option<FreeIndex>,
     of_kind: Vec<Option<bool>>,
 }
@@ -130,9 +130,9 @@ struct Homes {
 /// Conditions under which a pass can be skipped.
 #[derive(Clone, Copy, Debug)]
 struct Quiet {
-    /// A pass before this instant would do nothing unless something changes.
+    /// Instant before which a pass would do nothing unless something changes.
     until: SimTime,
-    /// Number of usage calculations at the time of that pass.
+    /// Number of usage calculations at the time of the pass that found nothing to do.
     ticks: i64,
 }
 
@@ -148,18 +148,18 @@ impl Quiet {
 struct Test {
     job: JobId,
     limit: SimSpan,
-    /// The earliest end of the jobs of its kind behind it, if they start now.
+    /// The earliest end that the jobs of the same kind behind this one would have if they started now.
     next_end: Option<SimTime>,
 }
 
-/// Which kinds of the jobs that a backfill pass has not seen yet could still start now. A job could if the servers that
-/// are not booked before its end have as many free GPUs as it wants: for any placement rule that is needed, and as
-/// bookings only come, a kind without a chance has none for the rest of the pass.
+/// The kinds of which a job that a backfill pass has not reached yet could still start now. For this, the servers that
+/// are not booked before the end of the job must have enough free GPUs, whatever the placement rule is. Bookings are
+/// only added, so a kind without a chance has none for the rest of the pass.
 #[derive(Clone, Debug)]
 struct Chances {
-    /// By kind: the earliest end of those jobs, if they start now.
+    /// For each kind, the earliest end that the remaining jobs would have if they started now.
     end: Vec<Option<SimTime>>,
-    /// By kind: the latest end that a job may have.
+    /// For each kind, the latest end that a job may have.
     open_until: Vec<SimTime>,
 }
 
@@ -178,14 +178,14 @@ impl Chances {
     }
 }
 
-/// Number of jobs, by kind, that could start and that the pass has not reached yet.
+/// The jobs that could start and that the pass has not reached yet, counted by kind.
 #[derive(Clone, Debug)]
 struct Hope {
     left: Vec<u32>,
     fits: Vec<bool>,
-    /// Jobs whose kind fits.
+    /// Number of jobs whose kind fits.
     count: u32,
-    /// Jobs that may preempt others.
+    /// Number of jobs that may preempt others.
     preemptors: u32,
 }
 
@@ -270,7 +270,7 @@ impl Slurm {
         }
     }
 
-    /// Time limit of a job.
+    /// Returns the time limit of a job.
     fn limit(&self, view: &ClusterView<'_>, job: JobId) -> Result<SimSpan, PolicyError> {
         if let Some(limit) = view.jobs().time_limit(job) {
             return Ok(limit);
@@ -293,7 +293,7 @@ impl Slurm {
         })
     }
 
-    /// When a job that starts at an instant is planned to end.
+    /// Returns the planned end of a job that starts at an instant.
     fn end(&self, begin: SimTime, limit: SimSpan) -> SimTime {
         self.planner.up(begin + limit)
     }
@@ -389,7 +389,7 @@ impl Slurm {
         Ok(end)
     }
 
-    /// Returns the jobs to preempt for a job, chosen among those on servers without bookings.
+    /// Returns the jobs to preempt for a job, chosen among the jobs on servers without bookings.
     fn way(
         &mut self,
         (view, plan): (&ClusterView<'_>, &mut Plan<'_>),
@@ -474,7 +474,7 @@ impl Slurm {
                 }
             }
             if *is_blocked && depth == usize::MAX {
-                continue; // skip the rest of this partition
+                continue; // The rest of this partition is skipped.
             }
             walk.go_on(&self.queue, at);
         }
@@ -484,7 +484,7 @@ impl Slurm {
         Ok(())
     }
 
-    /// Records that a pass does nothing until an instant unless something changes.
+    /// Returns a record that a pass does nothing before an instant unless something changes.
     fn quiet(&self, until: SimTime) -> Quiet {
         let ticks = self.fair.as_ref().map_or(0, FairShare::ticks);
         Quiet { until, ticks }
@@ -564,7 +564,7 @@ impl Slurm {
         Ok(())
     }
 
-    /// The first jobs of the queue in order, and their chances before anything is booked.
+    /// Returns the first jobs of the queue in order, and their chances before anything is booked.
     fn tests(
         &mut self,
         view: &ClusterView<'_>,
@@ -615,7 +615,7 @@ impl Slurm {
         };
         let now = view.now();
         let horizon = now + self.params.backfill.map_or(SimSpan::ZERO, |own| own.window);
-        // free GPUs only decrease in a pass without preemption
+        // In a pass without preemption, free GPUs only decrease.
         let is_known = is_monotone && !profile.can_preempt();
         let earliest = self.planner.earliest(profile.kind, limit);
         let mut begin = earliest.filter(|_| is_known).unwrap_or(now);

@@ -7,11 +7,11 @@ use gangline_model::{SimSpan, words};
 use std::collections::BTreeMap;
 
 words! {
-    /// How fair share is computed.
+    /// Method by which fair share is computed.
     pub(crate) enum ShareRule {
-        /// By ranks in the tree of accounts.
+        /// Ranks in the tree of accounts determine the factor.
         Tree = "tree",
-        /// By a formula of shares and usage.
+        /// A formula of shares and usage gives the factor.
         Classic = "classic",
     }
 }
@@ -49,13 +49,13 @@ impl FairParams {
         self.account_parents.get(account).map_or("", String::as_str)
     }
 
-    /// Returns an account and those above it, up to the root.
+    /// Returns an account and the accounts above it, up to the root.
     pub(super) fn ancestry<'a>(&'a self, account: &'a str) -> impl Iterator<Item = &'a str> {
         let above = |&account: &&'a str| (!account.is_empty()).then(|| self.parent(account));
         std::iter::successors(Some(account), above)
     }
 
-    /// Shares of users: account, user, shares.
+    /// Returns the shares of users as ((account, user), shares).
     pub(super) fn user_shares(&self) -> impl Iterator<Item = ((&str, &str), f64)> {
         let given = self.user_shares.iter();
         given.filter_map(|(name, shares)| Some((name.split_once('/')?, *shares)))
@@ -98,12 +98,12 @@ pub(crate) struct SlurmParams {
     pub(super) qos_user_gpus: Numbers,
     pub(super) qos_user_jobs: Numbers,
     pub(super) account_grp_gpus: Numbers,
-    /// Zero means no limit.
+    /// Time limit of jobs without a limit; zero means no limit.
     pub(super) default_limit: SimSpan,
-    /// 0 means that `default_limit` applies.
+    /// Time limit of jobs without a limit, as a multiple of their duration; 0 means that `default_limit` applies.
     pub(super) limit_factor: f64,
     pub(super) queue_depth: usize,
-    /// Zero means never.
+    /// Time between two passes over the whole queue; zero means that there are none.
     pub(super) sched_interval: SimSpan,
     pub(super) backfill: Option<BackfillParams>,
     pub(super) placement: PlacementParams,
@@ -116,7 +116,7 @@ pub(crate) struct BackfillParams {
     pub(super) window: SimSpan,
     pub(super) resolution: SimSpan,
     pub(super) max_job_test: usize,
-    /// 0 means no limit.
+    /// Maximum number of jobs of one user that a pass tries; 0 means no limit.
     pub(super) max_job_user: u32,
 }
 
@@ -228,7 +228,7 @@ impl SlurmParams {
     }
 }
 
-/// Values by name.
+/// Returns the values of a parameter by name, converted by a function.
 fn table<T>(
     params: &ParamReader,
     name: &str,

@@ -1,9 +1,10 @@
 //! The plan of a backfill pass: expected ends of running jobs, booked servers, and the free GPUs at an instant.
 //!
-//! A search for the start of a job sweeps over the ends of running jobs and of bookings, and keeps on the draft what
-//! would be free: GPUs of jobs that have ended are given back, booked servers have none. At its end the draft is rolled
-//! back, but not to the present: the next search begins where this one began, if jobs of its kind could start no sooner,
-//! and gives back or takes only what ends between the two. O(ends between + ends swept + bookings) for a job.
+//! A search for the start of a job sweeps over the ends of running jobs and of bookings. Meanwhile the draft contains
+//! what would be free: GPUs of jobs that have ended are given back, and booked servers have none. At the end of the
+//! search, the draft is rolled back to the instant at which the search began, not to the present. If jobs of the next
+//! kind cannot start sooner, the next search can begin near this instant, and adjusts only the GPUs of jobs that end
+//! between the two instants. The cost for a job is O(ends between + ends swept + bookings).
 
 use gangline_engine::{FreeIndex, Mark};
 use gangline_model::{GpuSet, GpuTypeId, JobId, ServerId, SimSpan, SimTime};
@@ -21,21 +22,23 @@ struct Booking {
     is_shut: bool,
 }
 
-/// Number of bookings that close a server, and the mask of GPUs that are free without them.
+/// Number of bookings that close a server, and the mask of the GPUs that would be free without them.
 #[derive(Clone, Copy, Debug, Default)]
 struct Shut {
     bookings: u32,
     mask: u64,
 }
 
-/// By GPU type: the first bookings of the servers with free GPUs, the latest first, and how many are free.
+/// For each GPU type, the servers with free GPUs: the start of their first booking (latest first) and their number of
+/// free GPUs.
 #[derive(Clone, Debug)]
 pub(super) struct OpenGpus {
     by_type: Vec<Vec<(SimTime, u32)>>,
 }
 
 impl OpenGpus {
-    /// The latest end of a gang on one of the types that starts now: before its end, none of enough free GPUs is booked.
+    /// Returns the latest end of a gang that starts now on one of the types. Until this instant, enough free GPUs are
+    /// on servers without a booking.
     pub(super) fn until(&self, types: &[GpuTypeId], gpus: u32) -> SimTime {
         let latest = |id: &GpuTypeId| {
             let mut found = 0;
@@ -53,7 +56,7 @@ impl OpenGpus {
     }
 }
 
-/// When running jobs are expected to end, ascending.
+/// Expected ends of running jobs, ascending.
 pub(super) type Ends = Vec<(SimTime, JobId)>;
 
 /// Bookings, and the state of the current search.
@@ -64,17 +67,18 @@ pub(super) struct Planner {
     by_begin: Vec<usize>,
     by_end: Vec<usize>,
     pub(super) ends: Ends,
-    /// By kind: time limits of jobs that were planned, ascending, each with an instant before which no job with that
-    /// limit or a longer one can start. The instants ascend as well.
+    /// For each kind, time limits of jobs that were planned, ascending. Each has an instant before which no job with
+    /// this limit or a longer one can start. The instants ascend as well.
     earliest: FxHashMap<usize, Vec<(SimSpan, SimTime)>>,
-    /// By server: the earliest start of a booking.
+    /// For each server, the earliest start of a booking.
     first_booked: Vec<SimTime>,
     shut: Vec<Shut>,
-    /// By GPU type: servers with GPUs that are free now, and how many.
+    /// For each GPU type, the servers with GPUs that are free now, each with the number of these GPUs.
     open: Vec<Vec<(ServerId, u32)>>,
-    /// Of the first ends, whose GPUs the draft has given back: the draft before each.
+    /// Marks of the draft, one for each of the first ends whose GPUs were given back to the draft: the state before
+    /// that end.
     given: Vec<Mark>,
-    // the search
+    // The following fields are the state of the present search.
     begun: Option<Mark>,
     next_begin: usize,
     next_end: usize,
@@ -99,7 +103,7 @@ impl Planner {
         }
     }
 
-    /// A pass begins; `ends` are those of all running jobs with a time limit.
+    /// Begins a pass; `ends` contains the ends of all running jobs with a time limit.
     pub(super) fn begin(&mut self, ends: Ends, free: &FreeIndex) {
         for booking in self.bookings.drain(..) {
             for server in booking.servers {
@@ -168,14 +172,14 @@ impl Planner {
         known.splice(from..from + later, [(limit, begin)]);
     }
 
-    /// Returns an instant before which no job of this kind and time limit can start.
+    /// Returns an instant before which no job of this kind with this time limit can start.
     pub(super) fn earliest(&self, kind: usize, limit: SimSpan) -> Option<SimTime> {
         let known = self.earliest.get(&kind)?;
         let before = known.partition_point(|one| one.0 <= limit);
         known[..before].last().map(|one| one.1)
     }
 
-    /// Forgets these instants after GPUs came free unexpectedly.
+    /// Forgets the instants of [`Self::note_earliest`] after GPUs came free unexpectedly.
     pub(super) fn forget_earliest(&mut self) {
         self.earliest.clear();
     }
@@ -185,7 +189,7 @@ impl Planner {
         self.bookings.len()
     }
 
-    /// Notes the GPUs that are free now; the draft is that of the present.
+    /// Records the GPUs that are free now; the draft must show the present.
     pub(super) fn note_free(&mut self, free: &FreeIndex) {
         self.open.resize(free.types(), Vec::new());
         self.open.iter_mut().for_each(Vec::clear);
@@ -198,7 +202,7 @@ impl Planner {
         }
     }
 
-    /// Those GPUs by the first bookings of their servers.
+    /// Returns the GPUs that are free now, by the first bookings of their servers.
     pub(super) fn open_gpus(&self) -> OpenGpus {
         let first = |&(server, free): &(ServerId, u32)| (self.first_booked[server.index()], free);
         let by_type = self.open.iter().map(|servers| {
@@ -251,7 +255,7 @@ impl Planner {
         (self.next_begin, self.next_end, self.next_gone) = (0, 0, gone);
     }
 
-    /// Takes back from the draft what ends after the first so many ends.
+    /// Rolls the draft back so that only the GPUs of the first `gone` ends are given back.
     pub(super) fn rewind(&mut self, free: &mut FreeIndex, gone: usize) {
         if let Some(&before) = self.given.get(gone) {
             free.rollback(before);
@@ -259,7 +263,8 @@ impl Planner {
         }
     }
 
-    /// Looks at the time from an instant, not before the last one that was looked at, to the end of a job that starts there.
+    /// Moves the draft on to the time from an instant to the end of a job that starts at it. The instant must not be
+    /// before the last one.
     pub(super) fn look_at<'g>(
         &mut self,
         free: &mut FreeIndex,
@@ -318,7 +323,7 @@ impl Planner {
     /// Ends the search.
     pub(super) fn end_search(&mut self, free: &mut FreeIndex) {
         let begun = self.begun.take();
-        free.rollback(begun.expect("a search is under way"));
+        free.rollback(begun.expect("a search has begun"));
         for &at in &self.by_begin[..self.next_begin] {
             let booking = &mut self.bookings[at];
             if std::mem::take(&mut booking.is_shut) {

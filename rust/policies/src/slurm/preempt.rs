@@ -1,4 +1,4 @@
-//! Preemption by QOS: the jobs that a job may stop, and the fewest of them that make room.
+//! Preemption by QOS: the jobs that a job may stop, and the choice of as few of them as make room.
 
 use super::jobs::Kind;
 use super::params::SlurmParams;
@@ -11,11 +11,11 @@ use std::collections::BTreeSet;
 /// Properties of each QOS, by number, and the rules for choosing victims.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Preemption {
-    /// QOS that it may preempt.
+    /// For each QOS, the QOS that it may preempt.
     lower: Vec<Vec<u32>>,
-    /// Time after a start during which its jobs are not preempted.
+    /// For each QOS, the time after a start during which its jobs are not preempted.
     exempt: Vec<SimSpan>,
-    /// Rank of its priority.
+    /// For each QOS, the rank of its priority.
     priority: Vec<usize>,
     youngest_first: bool,
     strict_order: bool,
@@ -142,7 +142,7 @@ impl Preemption {
     }
 }
 
-/// Returns how many jobs, taken in order, must be preempted before a job has a place, and that place.
+/// Returns the number of jobs, taken in order, that must be preempted before a job has a place, and that place.
 fn take(
     places: &mut Places,
     plan: &mut Plan<'_>,

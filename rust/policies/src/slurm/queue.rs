@@ -1,8 +1,8 @@
 //! The queue in order of priority, without computing every priority at every pass.
 //!
-//! Jobs that differ only in their age form one *line*. Priority never falls with age, and jobs are numbered in order
-//! of arrival, so the order of a line by number never changes. A pass merges the lines by the priorities of their
-//! heads: O(lines + visited jobs x log n).
+//! Jobs that differ only in their age form one *line*. Priority never falls with age, and jobs are numbered in order of
+//! arrival, so the order of a line by number never changes. A pass merges the lines by the priorities of their heads,
+//! at a cost of O(lines + visited jobs x log n).
 
 use super::jobs::{JobKinds, LineKey, Profile};
 use gangline_model::{JobId, SimTime};
@@ -44,7 +44,7 @@ pub(super) struct Queue {
 }
 
 impl Queue {
-    /// An empty queue for this number of kinds; `has_ages` says whether priorities depend on the age of jobs.
+    /// Creates an empty queue for this number of kinds. `has_ages` tells whether priorities depend on the age of jobs.
     pub(super) fn new(kinds: usize, has_ages: bool) -> Self {
         Self {
             of_kind: vec![0; kinds],
@@ -63,14 +63,14 @@ impl Queue {
         self.busy.len() <= 1
     }
 
-    /// When the next requeue delay is over.
+    /// Returns the instant at which the next requeue delay ends.
     pub(super) fn next_eligible(&self) -> SimTime {
         self.delayed
             .peek()
             .map_or(SimTime::NEVER, |Reverse(next)| next.0)
     }
 
-    /// Returns the time since when a job counts as waiting.
+    /// Returns the instant since which a preempted job counts as waiting.
     pub(super) fn since(&self, job: JobId) -> Option<SimTime> {
         self.since.get(&job).copied()
     }
@@ -158,7 +158,7 @@ impl Queue {
         }
     }
 
-    /// Walks over all eligible jobs in the order of a pass; `priority` returns that of a job in a line.
+    /// Walks over all eligible jobs in the order of a pass; `priority` returns the priority of a job in a line.
     pub(super) fn walk<P: Fn(&LineKey, JobId) -> i64>(&self, priority: P) -> Walk<P> {
         let mut walk = Walk {
             heads: BinaryHeap::with_capacity(self.busy.len()),

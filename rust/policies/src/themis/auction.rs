@@ -21,7 +21,7 @@ words! {
 }
 
 words! {
-    /// Order of the jobs that get the remaining GPUs.
+    /// Choice of the jobs that get the remaining GPUs.
     pub enum Leftover {
         /// The job that is worst off.
         Rho = "rho",
@@ -66,16 +66,17 @@ impl Eq for Bid {}
 pub(super) struct Auction {
     fairness: f64,
     leftover: Leftover,
-    /// The exact auction, if it replaces the greedy one.
+    /// The exact auction, if it replaces the greedy auction.
     exact: Option<Exact>,
     bids: BinaryHeap<Bid>,
     winners: Vec<(JobId, GpuSet)>,
     has_won: FxHashSet<JobId>,
 }
 
-/// Returns the number of bidders that are invited, which is at least one. Those that are worst off come first.
+/// Returns the number of bidders that are invited, which is at least one. The bidders that are worst off are invited
+/// first.
 fn invited(fairness: f64, bidders: usize) -> usize {
-    // For a decimal such as 0.58, floats are inexact: 50 times it should be 29, but is 28.999999999999996.
+    // Decimals such as 0.58 are inexact as floats: 50 x 0.58 should be 29, but is 28.999999999999996.
     let left_out = fairness * bidders as f64 * (1.0 + 4.0 * f64::EPSILON);
     (bidders - left_out.floor() as usize).max(1)
 }
@@ -151,7 +152,7 @@ impl Auction {
                 });
             }
         }
-        // Without free GPUs, the other bids are void.
+        // Once no GPU is free, the other bids are void.
         while let Some(highest) = self.bids.pop().filter(|_| has_any(plan)) {
             let standing = highest.standing;
             let Some((value, gpus)) = bid(view, plan, places, &standing, lease_left) else {
@@ -172,7 +173,7 @@ impl Auction {
         self.winners.push((job, gpus));
     }
 
-    /// Serves the other jobs in turn, where they fit.
+    /// Gives the remaining GPUs to the other jobs in turn, where they fit.
     fn hand_on(
         &mut self,
         view: &ClusterView<'_>,
@@ -240,7 +241,7 @@ fn has_any(plan: &mut Plan<'_>) -> bool {
     (0..free.types()).any(|at| free.pool(GpuTypeId::new(at)).free_total() > 0)
 }
 
-/// Returns for each class whether a gang might have a place.
+/// Returns, for each class, whether a gang might have a place.
 fn rooms(plan: &mut Plan<'_>, places: &Places) -> Vec<bool> {
     let classes = 0..places.classes().len();
     classes
@@ -248,8 +249,8 @@ fn rooms(plan: &mut Plan<'_>, places: &Places) -> Vec<bool> {
         .collect()
 }
 
-/// Returns the best place that a job can have now, and ln(v) / d for it. If all of its own GPUs are free, they are
-/// preferred to an equal place. Otherwise types are in the job's order.
+/// Returns the best place that a job can have now, and ln(v) / d for this place. If all GPUs that the job held are
+/// free, they are preferred to an equally good place. Otherwise types are tried in the job's order.
 fn bid(
     view: &ClusterView<'_>,
     plan: &mut Plan<'_>,

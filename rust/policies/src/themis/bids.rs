@@ -2,7 +2,7 @@
 
 use gangline_model::{GpuTypeId, ServerId, SimTime, Tier};
 
-/// The offer that a bid is for.
+/// What a bid is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Offer {
     /// GPUs of a type for a gang, at any place within a tier.
@@ -27,7 +27,7 @@ pub struct Bid {
 pub struct Room {
     /// The server.
     pub server: ServerId,
-    /// Type of its GPUs.
+    /// Type of the GPUs.
     pub gpu_type: GpuTypeId,
     /// Rack of the server.
     pub rack: u32,
@@ -35,7 +35,7 @@ pub struct Room {
     pub free: u32,
 }
 
-/// An auction.
+/// The description of an auction.
 #[derive(Clone, Debug, Default)]
 pub struct AuctionAsk {
     /// Instant of the auction.
@@ -46,15 +46,15 @@ pub struct AuctionAsk {
     pub bids: Vec<Bid>,
     /// Servers with free GPUs, ascending.
     pub rooms: Vec<Room>,
-    /// GPUs that bidders hold: (bid for own GPUs, position of the room, number of GPUs).
+    /// GPUs that bidders hold: (position of the bid for them, position of the room, number of GPUs).
     pub own: Vec<(usize, usize, u32)>,
 }
 
-/// The winning bid of a bidder, and the room that holds all of it (tier server) or is in its rack.
+/// The winning bid of a bidder, with a room that holds the whole gang (tier server) or is in its rack (tier rack).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Award {
     /// Position of the bid.
     pub bid: usize,
-    /// Index of a room. It has a meaning only for `Anywhere` on a server or in a rack.
+    /// Index of a room. This field has a meaning only for `Anywhere` on a server or in a rack.
     pub room: usize,
 }

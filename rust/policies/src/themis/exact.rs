@@ -1,5 +1,5 @@
-//! The exact auction. Among all ways to give bidders gangs on one type and tier each, it finds the one with the largest
-//! product of v.
+//! The exact auction. Among all ways to give each bidder a gang on one type and tier, or nothing, it finds the one with
+//! the largest product of v.
 
 use super::bids::{AuctionAsk, Award, Bid, Offer, Room};
 use super::fairness::Standing;
@@ -15,7 +15,8 @@ use gangline_model::{GpuSet, GpuTypeId, JobId, ServerId, SimSpan, Tier};
 /// Maximum number of bidders.
 const BIDDERS_MAX: usize = 64;
 
-/// Maximum number of choices that one program ranks, so that their values stay within a solver's tolerances.
+/// Maximum number of choices that one program ranks. With this limit, the values of choices stay within a solver's
+/// tolerances.
 const CHOICES_MAX: u64 = 1 << 24;
 
 /// Finds the bids with the largest product that can be served together. Ties go to the choice that leaves the most
@@ -34,7 +35,7 @@ pub fn award(
     let (bids, spent) = winners(ask, solver, how, choices_max)?;
     let awards = deal(ask, &bids).ok_or(SolverError::Input {
         what: "the winners of an auction",
-        expected: "gangs that have room together",
+        expected: "gangs that fit together",
     })?;
     Ok((awards, spent))
 }
@@ -107,7 +108,7 @@ impl Exact {
         let awards = self.award(&asked)?;
         let own = |job| {
             let run = view.run(job);
-            run.expect("bids for own GPUs are of running jobs")
+            run.expect("only running jobs bid for the GPUs that they hold")
                 .gpus()
                 .clone()
         };
@@ -196,7 +197,7 @@ fn add_bids(
         if worth > 0.0 {
             for part in run.gpus().by_server() {
                 let room = ask.rooms.binary_search_by_key(&part.server, |r| r.server);
-                let room = room.expect("what is free is on a server with room");
+                let room = room.expect("free GPUs are on a server with room");
                 ask.own.push((ask.bids.len(), room, part.mask.count_ones()));
             }
             ask.bids.push(Bid {
@@ -245,9 +246,9 @@ fn tiers(
     tiers
 }
 
-/// Returns the places of the awards, and takes them off the draft. Own GPUs come first, then narrow tiers before wide
-/// ones, and in a tier wide gangs before narrow ones. The rule places each gang. If a winner then finds no room, all
-/// winners get the rooms of their awards.
+/// Returns the places of the awards, and removes them from the draft. Awards of GPUs that a job holds come first, then
+/// narrow tiers before wide tiers, and within a tier large gangs before small gangs. The placement rule places each
+/// gang. If a winner then finds no room, all winners get the rooms of their awards.
 fn place(
     plan: &mut Plan<'_>,
     places: &Places,

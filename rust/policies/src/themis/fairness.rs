@@ -20,19 +20,19 @@ pub(super) struct Standing {
 }
 
 impl Standing {
-    /// Returns v: the factor by which rho is smaller if the job gets GPUs now, on which the work takes `stretch` times
-    /// as long, than if it gets GPUs at the next auction.
+    /// Returns v, the gain of a job from GPUs on which its work takes `stretch` times as long. It is rho if the job
+    /// gets GPUs only at the next auction, divided by rho if it gets these GPUs now.
     pub(super) fn gain(&self, stretch: f64, lease_left: SimSpan) -> f64 {
         let age = self.age.0 as f64;
-        // With a bad estimate, the remaining time may reach the end of time.
+        // If the estimate is bad, the remaining time may reach the end of time.
         let next = self.age.0 + lease_left.0;
         let waits = next.saturating_add(self.left.0) as f64;
         waits / (age + self.left.0 as f64 * stretch)
     }
 }
 
-/// Floats that differ by more than this, relatively, have the order of the exact fractions, because each is within
-/// 1e-14 of its fraction.
+/// Two floats whose relative difference is above this have the order of the exact fractions, because each float is
+/// within 1e-14 of its fraction.
 const CLEAR: f64 = 1e-12;
 
 /// Returns the order of two values of rho by floats; `None` if they are too close.
@@ -41,8 +41,8 @@ fn clear_order(one: f64, other: f64) -> Option<Ordering> {
     is_clear.then(|| one.total_cmp(&other))
 }
 
-/// rho as a fraction: a time divided by the isolated duration, which is multiplied by `wanted` / `share` under
-/// contention.
+/// The value rho as a fraction: a time divided by the isolated duration, which is multiplied by `wanted` / `share`
+/// under contention.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Rho {
     finish_ns: u64,
@@ -80,10 +80,10 @@ fn product(factors: [u128; 3]) -> [u64; 6] {
     digits
 }
 
-/// Counts that give the mean number of active jobs over the life of each job.
+/// Counters from which the mean number of active jobs over the life of each job follows.
 #[derive(Debug, Default)]
 pub(super) struct Fairness {
-    /// GPUs of the cluster, M.
+    /// Number of GPUs of the cluster, M.
     gpus: u32,
     active: i64,
     last: SimTime,
@@ -99,8 +99,8 @@ impl Fairness {
         self.integral_at_arrival = vec![0; view.jobs().len()];
     }
 
-    /// Updates the integral. Every arrival and completion wakes the policy, so the number is constant between
-    /// decisions.
+    /// Updates the integral. Every arrival and completion wakes the policy, so the number of active jobs is constant
+    /// between decisions.
     pub(super) fn update(&mut self, view: &ClusterView<'_>, changes: &Changes) {
         let now = view.now();
         self.integral += i128::from(self.active) * i128::from((now - self.last).0);
@@ -111,8 +111,8 @@ impl Fairness {
         self.active += changes.arrived.len() as i64 - changes.finished.len() as i64;
     }
 
-    /// Returns the integral of the number of active jobs over the age of a job, and the age. At age 0, these are the
-    /// present number and 1.
+    /// Returns the integral of the number of active jobs over the age of a job, and the age. At age 0, the two values
+    /// are the present number and 1.
     fn active_over(&self, job: JobId, age: SimSpan) -> (u128, u64) {
         if age.0 == 0 {
             return (u128::from(number(self.active)), 1);
@@ -153,7 +153,7 @@ impl Fairness {
         }
     }
 
-    /// Compares two jobs: the one that is worse off comes first, and ties go by job index.
+    /// Compares two jobs. The job that is worse off comes first, and ties are broken by job index.
     pub(super) fn order(&self, view: &ClusterView<'_>, one: &Standing, two: &Standing) -> Ordering {
         let exact = || self.fraction(view, two).compare(&self.fraction(view, one));
         let by_rho = clear_order(two.rho, one.rho).unwrap_or_else(exact);
@@ -182,7 +182,8 @@ mod tests {
     }
 
     proptest! {
-        /// Fractions that are equal up to a common factor, and the next larger numerator.
+        /// Fractions that are equal up to a common factor tie, and a fraction with the next larger numerator is
+        /// greater.
         #[test]
         fn equal_fractions_tie_and_close_ones_do_not(
             finish_ns in 1..1_u64 << 32, ideal_ns in 1..1_u64 << 32, wanted in 1..1_u128 << 90,

@@ -2,7 +2,7 @@
 //!
 //! | symbol | here | meaning |
 //! |---|---|---|
-//! | rho | `Standing::rho` | (age + time left alone) / time the job would take on its fair share |
+//! | rho | `Standing::rho` | (age + remaining time alone) / time that the job would take on its fair share |
 //! | T_id | `Fairness::rho` | isolated duration x max(1, d n / M) |
 //! | n | `Fairness` | mean number of active jobs since the job's arrival |
 //! | M | `Fairness::gpus` | GPUs of the cluster |
@@ -43,11 +43,11 @@ pub(crate) static LEASED: Reason = Reason::new(
     "the GPUs were leased to other jobs until {until}",
 );
 
-/// Value for a job that no auction has considered since it began to wait.
+/// The spans of a job that no auction has considered since it began to wait.
 const UNKNOWN: (SimSpan, SimSpan) = (SimSpan::ZERO, SimSpan::ZERO);
 const BOUNDARY: TimerTag = TimerTag { kind: 0, id: 0 };
 
-/// Auctions of GPUs at the ends of leases, which are at the multiples of one length.
+/// Auctions GPUs at the ends of leases, which are at multiples of the length of a lease.
 #[derive(Debug)]
 pub struct Themis {
     lease: SimSpan,
@@ -63,9 +63,9 @@ pub struct Themis {
 }
 
 impl Themis {
-    /// Creates a policy that holds an auction every `lease` in which the fraction `1 - fairness` of the jobs takes
-    /// part, those that are worst off. With a solver and its time limit, the auction maximises the product of the
-    /// values v.
+    /// Creates a policy that holds an auction every `lease`. The fraction `1 - fairness` of the jobs, those that are
+    /// worst off, takes part in it. With a solver and its time limit, the auction maximises the product of the values
+    /// v.
     pub fn new(
         lease: SimSpan,
         fairness: f64,
@@ -97,7 +97,7 @@ impl Themis {
         let count = &mut self.waiting_by_class[class];
         *count = count
             .checked_add_signed(change)
-            .expect("a job leaves the queue once");
+            .expect("a job leaves the queue only once");
     }
 
     /// Returns whether a waiting gang might fit on the free GPUs. The cost is O(classes).

@@ -1,22 +1,22 @@
-//! The exact auction as integer programs.
+//! Solves the exact auction as integer programs.
 //!
-//! Gangs of one size are equivalent for a server, so packing is counted by size and not by gang. The counts are the
-//! number of gangs of d GPUs that a server holds completely, and the number that a rack holds over its servers. Only
-//! the winners of bids are decided gang by gang. The columns are the bids, then gangs of a size completely in a room,
-//! then gangs of a size inside a rack.
+//! Gangs of one size are equivalent for a server, so packing is counted by size and not by gang. For each size there
+//! are two kinds of counts: the number of gangs that a server holds completely, and the number that a rack holds over
+//! several of its servers. Only the winners of bids are decided gang by gang. The columns are first the bids, then the
+//! counts of gangs in a room, then the counts of gangs in a rack.
 
 use super::bids::{AuctionAsk, Bid, Offer};
 use gangline_allocation::{How, Model, Rows, Solver, SolverError};
 use gangline_model::{GpuTypeId, Tier};
 use std::collections::BTreeMap;
 
-/// Values of an objective within this tolerance count as equal; above 1 it is relative.
+/// Values of an objective within this tolerance count as equal; for values above 1, the tolerance is relative.
 const SAME: f64 = 1e-9;
 
 type Terms = Vec<(usize, f64)>;
-/// A type, and a rack of it.
+/// A GPU type, and a rack with servers of the type.
 type Rack = (GpuTypeId, u32);
-/// Common properties of bids: type, tier (`None` for own GPUs) and gang size.
+/// Common properties of bids: type, tier (`None` for GPUs that the bidder holds) and gang size.
 type Kind = (GpuTypeId, Option<Tier>, u32);
 
 /// Returns the winning bids in order, and the numbers of programs and steps.
@@ -82,7 +82,7 @@ impl Program<'_> {
         let solved = self.solver.solve(&self.model, &[], self.how)?;
         let found = solved.solutions.first().ok_or(SolverError::Input {
             what: "solutions",
-            expected: "one for each objective",
+            expected: "one solution for each objective",
         })?;
         self.spent[0] += 1;
         self.spent[1] += found.iterations;
@@ -90,7 +90,7 @@ impl Program<'_> {
         Ok(bids.map(|own| own.round_ties_even()).collect())
     }
 
-    /// Restricts the choices to those that are worth as much as this one.
+    /// Restricts the choices to those that are worth as much as the given one.
     fn keep(&mut self, worth: &[f64], wins: &[f64]) {
         let least: f64 = worth
             .iter()
@@ -112,8 +112,8 @@ fn is_own(bid: &Bid) -> f64 {
     f64::from(u8::from(matches!(bid.offer, Offer::Own(..))))
 }
 
-/// Returns the worths of bids with which bidders choose in turn, for successive groups of bidders. The worth of a
-/// bidder outweighs those of all that follow.
+/// Returns, for successive groups of bidders, worths of bids that make the bidders choose in turn. The worth of a
+/// bidder outweighs the worths of all bidders that follow.
 fn turns(ask: &AuctionAsk, choices_max: u64) -> Vec<Vec<f64>> {
     let mut turns = Vec::new();
     let mut some: Vec<&[Bid]> = Vec::new();
@@ -133,7 +133,7 @@ fn turns(ask: &AuctionAsk, choices_max: u64) -> Vec<Vec<f64>> {
     turns
 }
 
-/// Returns the worths of the bids of some bidders, the first of which is given.
+/// Returns the worths of the bids of some successive bidders; `first` is the first of them.
 fn in_turn(some: &[&[Bid]], first: usize, bids: usize) -> Vec<f64> {
     let mut worth = vec![0.0; bids];
     let (mut end, mut unit) = (first + some.iter().map(|own| own.len()).sum::<usize>(), 1.0);
@@ -245,8 +245,8 @@ fn columns(
         .collect()
 }
 
-/// Adds the rows by which the number of gangs of a size that win a tier equals the number in its places. Columns are
-/// given with the index of the first.
+/// Adds the rows that make the number of winning gangs of a size and tier equal to the number of gangs in the places of
+/// the tier. Columns are given with the index of the first one.
 fn as_many_as_win(
     ask: &AuctionAsk,
     kinds: &[(Kind, Vec<usize>)],
@@ -269,7 +269,7 @@ fn as_many_as_win(
     }
 }
 
-/// Adds the rows by which no server, rack or type is used beyond its free GPUs.
+/// Adds the rows that keep every server, rack and type within its free GPUs.
 fn fits(
     ask: &AuctionAsk,
     kinds: &[(Kind, Vec<usize>)],

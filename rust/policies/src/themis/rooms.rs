@@ -1,15 +1,15 @@
-//! Rooms for the winners of an exact auction.
+//! Assigns rooms to the winners of an exact auction.
 
 use super::bids::{AuctionAsk, Award, Offer};
 use gangline_model::Tier;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Returns a room for each of these bids, in order; `None` if they do not fit together.
+/// Returns a room for each of the winning bids, in order; `None` if they do not fit together.
 ///
-/// Gangs choose in turn: those for one server before those for one rack, wide ones before narrow ones, and then in the
-/// order of the bids. Each gang gets the first room that leaves room for all the others; for a rack, this is the first
-/// room in it.
+/// Gangs choose in turn: gangs for one server before gangs for one rack, large gangs before small ones, and then in the
+/// order of the bids. Each gang gets the first room that leaves room for all other gangs. For a gang in a rack, this is
+/// the first room of the rack.
 pub(super) fn deal(ask: &AuctionAsk, winners: &[usize]) -> Option<Vec<Award>> {
     let mut left: Vec<u32> = ask.rooms.iter().map(|room| room.free).collect();
     for &(bid, room, gpus) in &ask.own {
@@ -61,7 +61,7 @@ struct Turns<'a> {
 }
 
 impl Turns<'_> {
-    /// Returns whether all gangs from this one on find room.
+    /// Returns whether all gangs find room, starting with the given one.
     fn place(&mut self, at: usize) -> bool {
         let Some(&bid) = self.order.get(at) else {
             return true;
@@ -87,7 +87,7 @@ impl Turns<'_> {
             let before = self.left.clone();
             let mut need = gang;
             for &room in &rooms {
-                // In a rack only the sum matters, because gangs for one server are already placed.
+                // In a rack only the sum of free GPUs matters, because gangs for one server are already placed.
                 let taken = need.min(self.left[room]);
                 self.left[room] -= taken;
                 need -= taken;

@@ -1,8 +1,8 @@
 //! `las` without queues: the key is the attained service, with a head start for running jobs.
 //!
-//! The key of a running job grows in proportion to its gang, so every decision recomputes all of them and walks over
-//! running jobs and class heads: O(running log running). Between decisions a timer waits for the first running job
-//! whose key exceeds that of a waiting one.
+//! The key of a running job grows in proportion to its gang. Every decision therefore recomputes the keys of all
+//! running jobs, and walks over the running jobs and the heads of classes. The cost is O(running log running). Between
+//! decisions, a timer waits for the first running job whose key exceeds the key of a waiting job.
 
 use crate::kit::JobTimers;
 use crate::kit::why::{NO_PLACE, OUTRANKED};
@@ -14,11 +14,12 @@ use gangline_engine::{
 use gangline_model::{JobId, SimSpan, SimTime, Verb};
 use std::collections::BTreeSet;
 
-/// Set in the leading key of jobs that may be preempted, so that protected jobs come before them.
+/// Bit that is set in the leading part of the key of jobs that may be preempted, so that protected jobs come before
+/// them.
 const OPEN: u64 = 1 << 63;
-/// Added to services so that none is negative: larger than every head start.
+/// Number that is added to services so that none is negative; it is larger than every head start.
 const BIAS: i128 = 1 << 110;
-/// Number of bits of a service in the lower part of a key.
+/// Number of bits of a service that are in the lower part of a key.
 const LOW: u32 = 62;
 
 /// Continuous least attained service.
@@ -36,7 +37,7 @@ pub(crate) struct ContinuousLas {
 }
 
 impl ContinuousLas {
-    /// The policy with a placement rule.
+    /// Creates the policy with a placement rule.
     pub(crate) fn new(
         quantum: i128,
         is_time: bool,
@@ -83,7 +84,7 @@ impl ContinuousLas {
         self.pass.wait(Self::key(job, attained, true));
     }
 
-    /// Present key value of a running job.
+    /// Returns the present value of the key of a running job.
     fn value(&self, view: &ClusterView<'_>, job: JobId) -> i128 {
         self.attained(view, job) - self.quantum * self.scale(view, job)
     }
@@ -108,8 +109,8 @@ impl ContinuousLas {
         self.running = running;
     }
 
-    /// Sets the timer of a running job: the end of its protection, or the first instant at which its key exceeds the
-    /// smallest waiting service that is not below the present key.
+    /// Sets the timer of a running job. It is due at the end of the job's protection, or when the job's key exceeds the
+    /// service of a waiting job: the smallest service that is not below the present key.
     fn arm(&mut self, job: JobId, value: i128, scale: i128, since: SimTime, open_at: SimTime) {
         let next = self.waiting.range((value, JobId(0))..).next();
         let mut at = next.map_or(SimTime::NEVER, |&(service, _)| {
@@ -139,7 +140,7 @@ impl ContinuousLas {
             let overhead = place.map_or(SimSpan::ZERO, |gpus| view.overhead_at(job, gpus));
             begun.push((job, now + overhead));
         }
-        // the waiting jobs have changed, so all timers are set again
+        // The waiting jobs have changed, so all timers are set again.
         if let Some(timers) = &mut self.timers {
             while timers.due(SimTime::NEVER).is_some() {}
         }

@@ -1,8 +1,8 @@
 //! The Gittins index over a distribution of total services S, for attained service `a` and quantum D.
 //!
-//! `index(a) = P(S - a <= D | S > a) / E[min(S - a, D) | S > a]`, exact as a fraction of integers. `a` is rounded
-//! down to a multiple of D, so there are few indexes. They are ranked once, and policies compare ranks. Cost: a sort
-//! of the services and of the multiples of D.
+//! The index is `index(a) = P(S - a <= D | S > a) / E[min(S - a, D) | S > a]`, computed exactly as a fraction of
+//! integers. `a` is rounded down to a multiple of D, so there are few different indexes. These are ranked once, and
+//! policies compare ranks. The cost is a sort of the services and of the multiples of D.
 
 use std::cmp::Ordering;
 
@@ -19,17 +19,17 @@ pub(crate) struct GittinsIndex {
     last: u32,
 }
 
-/// An index, in 1 / GPU-ns.
+/// A Gittins index as a fraction, in 1 / GPU-ns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Fraction {
     /// Number of services that end within D.
     numerator: i128,
-    /// Sum of min(S - a, D) over the services longer than a.
+    /// Sum of min(S - a, D) over the services that are longer than a.
     denominator: i128,
 }
 
 impl GittinsIndex {
-    /// Ranks for sorted services and a quantum, both in GPU-ns; `None` if the grid would have more than
+    /// Computes the ranks for sorted services and a quantum, both in GPU-ns; `None` if the grid would have more than
     /// 2^24 points.
     pub(crate) fn new(services: &[i128], delta: i128) -> Option<Self> {
         debug_assert!(services.is_sorted(), "services are sorted");
@@ -51,7 +51,7 @@ impl GittinsIndex {
             }
             ranks[m as usize] = rank;
         }
-        // an index of 0 inside the grid has the same rank as beyond it
+        // An index of 0 inside the grid has the same rank as an index beyond the grid.
         let is_zero = order
             .last()
             .is_some_and(|(fraction, _)| fraction.numerator == 0);
@@ -63,14 +63,14 @@ impl GittinsIndex {
         Some(Self { delta, ranks, last })
     }
 
-    /// Rank of the index after this attained service, GPU-ns; smaller is earlier.
+    /// Returns the rank of the index after this attained service, in GPU-ns; smaller is earlier.
     #[inline]
     pub(crate) fn rank(&self, attained: i128) -> u32 {
         let point = usize::try_from(attained / self.delta).unwrap_or(usize::MAX);
         self.ranks.get(point).copied().unwrap_or(self.last)
     }
 
-    /// Remaining service until the next grid point.
+    /// Returns the service that is left until the next grid point.
     #[inline]
     pub(crate) fn to_next_point(&self, attained: i128) -> i128 {
         self.delta - attained % self.delta
@@ -88,7 +88,7 @@ fn prefix_sums(services: &[i128]) -> Vec<i128> {
     sums
 }
 
-/// The index at attained service `a`: two binary searches.
+/// Returns the index at attained service `a`, by two binary searches.
 fn index_at(services: &[i128], sums: &[i128], a: i128, delta: i128) -> Fraction {
     let longer = services.partition_point(|&service| service <= a);
     let beyond = services.partition_point(|&service| service <= a + delta);
@@ -108,8 +108,8 @@ fn index_at(services: &[i128], sums: &[i128], a: i128, delta: i128) -> Fraction 
 }
 
 impl Fraction {
-    /// Exact comparison. Numerators are counts of jobs (below 2^32) and denominators sums of at most as many
-    /// services; where the cross products would not fit, the integer parts of the inverses decide first.
+    /// Compares two fractions exactly. Numerators are counts of jobs (below 2^32), and denominators are sums of at most
+    /// that many services. If the cross products do not fit into the type, the inverses are compared instead.
     fn compare(self, other: Self) -> Ordering {
         let left = self.numerator.checked_mul(other.denominator);
         let right = other.numerator.checked_mul(self.denominator);
@@ -119,12 +119,12 @@ impl Fraction {
         }
     }
 
-    /// Euclid's comparison of two fractions with positive numerators.
+    /// Compares two fractions by Euclid's algorithm on their inverses.
     fn compare_inverses(self, other: Self) -> Ordering {
         if self.numerator == 0 || other.numerator == 0 {
             return self.numerator.cmp(&other.numerator);
         }
-        // compares the inverses by their continued fractions; each step inverts both
+        // The inverses are compared by their continued fractions; each step inverts both.
         let (mut left, mut right) = (
             (self.denominator, self.numerator),
             (other.denominator, other.numerator),
@@ -162,7 +162,7 @@ mod tests {
         fraction.numerator as f64 / fraction.denominator as f64 * 1e9
     }
 
-    /// Computed by hand.
+    /// The expected values were computed by hand.
     #[test]
     fn golden_of_four_services() {
         let delta = 3250 * SECOND;
@@ -190,12 +190,12 @@ mod tests {
 
     #[test]
     fn two_points_prefer_short_so_far_correctly() {
-        // many jobs of 10 s, few of 1000 s: after 10 s a job is known to be long
+        // There are many jobs of 10 s and few of 1000 s, so after 10 s a job is known to be long.
         let mut services = vec![10 * SECOND; 9];
         services.push(1000 * SECOND);
         let index = GittinsIndex::new(&services, 10 * SECOND).expect("a short grid");
         assert!(index.rank(0) < index.rank(10 * SECOND));
-        // when its end is within reach, it is the best of all
+        // When the end of the long job is within one quantum, its index is the best of all.
         assert!(index.rank(990 * SECOND) < index.rank(0));
     }
 

@@ -2,11 +2,11 @@
 
 use gangline_model::JobId;
 
-/// The first position of jobs that do not run: they have stopped, or have not run since they joined their queue.
+/// The first position of jobs that do not run, because they have stopped or have not run since they joined their queue.
 const BEHIND: i64 = i64::MIN / 2;
 
-/// Positions of jobs, to be compared within a queue: the running ones, then those that have stopped, the last first,
-/// then those that have not run since they joined the queue.
+/// Positions of jobs, which are compared within a queue. Running jobs come first, then jobs that have stopped (the last
+/// to stop comes first), then jobs that have not run since they joined the queue.
 #[derive(Debug)]
 pub(super) struct Line {
     positions: Vec<i64>,
@@ -55,7 +55,7 @@ impl Line {
         changed
     }
 
-    /// Puts jobs that have started behind all running jobs and before all others. They keep their order.
+    /// Puts jobs that have started behind all running jobs and before all others. These jobs keep their order.
     pub(super) fn run(&mut self, mut jobs: Vec<JobId>) {
         jobs.retain(|&job| self.is_behind(job));
         jobs.sort_unstable_by_key(|&job| self.position(job));
@@ -65,7 +65,7 @@ impl Line {
         }
     }
 
-    /// Puts jobs that have stopped running before all others that do not run. They keep their order.
+    /// Puts jobs that have stopped running before all others that do not run. These jobs keep their order.
     pub(super) fn stop(&mut self, mut jobs: Vec<JobId>) {
         jobs.retain(|&job| !self.is_behind(job));
         jobs.sort_unstable_by_key(|&job| std::cmp::Reverse(self.position(job)));

@@ -1,8 +1,9 @@
 //! `las` in its discretised form and `gittins`: queues by attained service, with preemption.
 //!
-//! A job's key is (protection, queue, rank of its index, first start or position). It changes only at known instants:
-//! when a limit of its queue is reached, its index changes, its protection ends, it is promoted, or, with positions, it
-//! starts or stops. Each job has one timer for the earliest of the others.
+//! A job's key is (protection, queue, rank of its index, first start or position). The key changes only at known
+//! instants: when the job reaches the limit of its queue, when its index changes, when its protection ends, and when it
+//! is promoted. With positions, the key also changes when the job starts or stops. Each job has one timer, for the
+//! earliest of these instants other than starts and stops.
 
 use super::GittinsIndex;
 use super::line::Line;
@@ -16,9 +17,10 @@ use gangline_engine::{
 };
 use gangline_model::{JobId, SimSpan, SimTime, Verb};
 
-/// Set in the leading key of jobs that may be preempted, so that protected jobs come before them.
+/// Bit that is set in the leading part of the key of jobs that may be preempted, so that protected jobs come before
+/// them.
 const OPEN: u64 = 1 << 63;
-/// First start of a job that has not started.
+/// Value of the first start of a job that has not started.
 const NEVER_STARTED: i64 = i64::MAX;
 
 /// Parameters of [`QueuedService`]. Services are in GPU-ns, or in ns if `is_time`.
@@ -28,17 +30,18 @@ pub(crate) struct QueuedParams {
     pub policy: String,
     /// Service at which a job leaves each queue except the last.
     pub limits: Vec<i128>,
-    /// A job is promoted after waiting this many times its executed time since its last promotion; 0 = never.
+    /// A job is promoted when it has waited for this multiple of its executed time since its last promotion; 0 means
+    /// never.
     pub promote_knob: f64,
     /// Whether service is time, independent of the gang size.
     pub is_time: bool,
     /// Time after a start or move during which a job may not be preempted.
     pub protection: Protection,
-    /// Whether the running jobs of a queue come before its waiting ones.
+    /// Whether the running jobs of a queue come before its waiting jobs.
     pub running_first: bool,
-    /// Quantum of the Gittins index; `None` = no index (LAS).
+    /// Quantum of the Gittins index; `None` means that there is no index (LAS).
     pub delta: Option<i128>,
-    /// Services from which the index is computed; `None` = those of the trace.
+    /// Services from which the index is computed; `None` means the services of the trace.
     pub distribution: Option<Vec<i128>>,
 }
 
@@ -82,18 +85,18 @@ pub(crate) struct QueuedService {
     pass: Pass,
     timers: JobTimers,
     queue: Vec<u16>,
-    /// Time executed up to the last promotion, ns; empty without promotion.
+    /// Executed time up to the last promotion, ns; empty if jobs are never promoted.
     promoted_at: Vec<i64>,
-    /// Last stop of waiting jobs; empty without promotion.
+    /// Last stop of each waiting job; empty if jobs are never promoted.
     last_stop: Vec<SimTime>,
-    /// Positions within the queues; `None` = by first start.
+    /// Positions within the queues; `None` means that jobs are ordered by first start.
     line: Option<Line>,
     demotions: u64,
     promotions: u64,
 }
 
 impl QueuedService {
-    /// The policy with a placement rule.
+    /// Creates the policy with a placement rule.
     pub(crate) fn new(params: QueuedParams, placement: PlacementParams) -> Self {
         let measure = if params.running_first {
             Measure::Fixed
@@ -118,7 +121,7 @@ impl QueuedService {
         self.params.promote_knob > 0.0
     }
 
-    /// Service per time with GPUs.
+    /// Returns the service per unit of time with GPUs.
     fn scale(&self, view: &ClusterView<'_>, job: JobId) -> i128 {
         if self.params.is_time {
             1
@@ -127,7 +130,7 @@ impl QueuedService {
         }
     }
 
-    /// Run time without overhead since the last promotion, ns.
+    /// Returns the run time without overhead since the last promotion, ns.
     fn executed(&self, view: &ClusterView<'_>, job: JobId) -> i64 {
         view.executed(job).0 - self.promoted_at.get(job.index()).copied().unwrap_or(0)
     }
@@ -136,7 +139,7 @@ impl QueuedService {
         i128::from(self.executed(view, job)) * self.scale(view, job)
     }
 
-    /// Index rank of a job; 0 without an index.
+    /// Returns the rank of the index of a job; 0 without an index.
     #[inline]
     fn rank(&self, view: &ClusterView<'_>, job: JobId) -> u32 {
         let index = self.index.as_ref();
@@ -158,7 +161,7 @@ impl QueuedService {
         view.first_start(job).map_or(NEVER_STARTED, |time| time.0)
     }
 
-    /// Moves a job down while its service exceeds its queue's limit.
+    /// Moves a job down as long as its service exceeds the limit of its queue.
     fn demote(&mut self, job: JobId, attained: i128) {
         let queue = &mut self.queue[job.index()];
         let before = *queue;
@@ -178,7 +181,7 @@ impl QueuedService {
         }
     }
 
-    /// Puts a job into its queue and sets the timer of its promotion.
+    /// Puts a waiting job into its queue and sets the timer of its promotion.
     fn wait(&mut self, view: &ClusterView<'_>, job: JobId) {
         let rank = self.rank(view, job);
         let key = self.key(job, rank, Self::first_start(view, job), true);
@@ -188,7 +191,7 @@ impl QueuedService {
         }
     }
 
-    /// Instant at which a waiting job returns to the first queue; not before the next nanosecond.
+    /// Returns the instant, at least one nanosecond from now, at which a waiting job returns to the first queue.
     fn promotion_at(&self, view: &ClusterView<'_>, job: JobId) -> SimTime {
         if self.queue[job.index()] == 0 {
             return SimTime::NEVER;
@@ -222,7 +225,7 @@ impl QueuedService {
         self.timers.set(job, at);
     }
 
-    /// Handles the timer of a running job: its key may change, and another timer follows.
+    /// Handles the timer of a running job, whose key may change, and sets the next timer.
     fn refresh_running(&mut self, view: &ClusterView<'_>, job: JobId) {
         let run = view.run(job).expect("a running job");
         let attained = self.attained(view, job);
@@ -232,7 +235,7 @@ impl QueuedService {
         self.arm(view, job, run.started, since);
     }
 
-    /// Gives the pass the present key of a running job.
+    /// Passes the present key of a running job to the pass.
     fn rekey(&mut self, view: &ClusterView<'_>, job: JobId, started: SimTime) {
         let is_open = started + self.params.protection.span <= view.now();
         let rank = self.rank(view, job);
@@ -240,7 +243,7 @@ impl QueuedService {
         self.pass.rekey(key);
     }
 
-    /// Handles the timer of a waiting job: it returns to the first queue.
+    /// Handles the timer of a waiting job, which returns to the first queue.
     fn promote(&mut self, view: &ClusterView<'_>, job: JobId) {
         self.queue[job.index()] = 0;
         self.promoted_at[job.index()] = view.executed(job).0;
@@ -287,7 +290,7 @@ impl QueuedService {
         }
     }
 
-    /// Puts the jobs that have changed queues behind all others of their new ones.
+    /// Puts the jobs that have changed queues behind all other jobs of their new queues.
     fn join_queues(&mut self, view: &ClusterView<'_>) {
         let line = self.line.as_mut().expect("positions");
         let changed = line.join_changed();
@@ -354,10 +357,10 @@ impl QueuedService {
     }
 }
 
-/// Nanoseconds until this service is reached at a rate of `scale` per nanosecond, rounded up.
+/// Returns the number of nanoseconds, rounded up, until a service is reached at a rate of `scale` per nanosecond.
 #[inline]
 fn time_to(service: i128, scale: i128) -> i64 {
-    // uses a 64-bit division, which is one instruction, if the numbers fit, as they nearly always do
+    // If the numbers fit, as they nearly always do, a 64-bit division is used, which is one instruction.
     if let (Ok(service), Ok(scale)) = (i64::try_from(service), i64::try_from(scale)) {
         return (service - 1).div_euclid(scale) + 1;
     }

@@ -1,13 +1,13 @@
-//! `yarn-cs`: capacity queues, each of which is first come, first served. Jobs are never moved.
+//! `yarn-cs`: capacity queues, each of which serves its jobs first come, first served. Jobs are never moved.
 //!
 //! | symbol | here | meaning |
 //! |---|---|---|
-//! | share | `Queue::share` | part of the cluster that a queue is promised |
-//! | used | `Queue::used` | GPUs that its jobs hold |
+//! | share | `Queue::share` | share of the cluster that a queue is entitled to |
+//! | used | `Queue::used` | GPUs that the jobs of a queue hold |
 //!
 //! The queue with the smallest used / share is served next. The number of GPUs in the cluster is a common factor and is
 //! left out. A head without a place blocks only its own queue. A start costs O(types + gang) and O(log queues). After a
-//! release, each blocked head is tried once. There is no walk over waiting jobs.
+//! release, each blocked head is tried once. The policy never walks over all waiting jobs.
 
 mod queues;
 
@@ -22,7 +22,7 @@ use gangline_engine::{
 use gangline_model::{GpuSet, JobId};
 use queues::Queues;
 
-/// The job is first in its queue, and has no place; queues that hold less of their shares are served first.
+/// The job is first in its queue and has no place, and queues that hold less of their shares are served first.
 pub(crate) static QUOTA: Reason = Reason::new(
     "quota",
     "it comes first in its queue; queues that hold less of their share go first",
@@ -44,7 +44,8 @@ pub(crate) struct Yarn {
 }
 
 impl Yarn {
-    /// Creates the policy from its queues, a rule for the GPU type, and a rule for the place inside it.
+    /// Creates the policy from the parameters of its queues, a rule for the GPU type, and a rule for the place on this
+    /// type.
     pub(crate) fn new(params: QueueParams, pick: GpuPick, placement: PlacementParams) -> Self {
         Self {
             params,
@@ -67,8 +68,8 @@ impl Yarn {
             self.queues.join(job);
         }
         let has_room = changes.has_room();
-        // A rule that might place a gang with fewer free GPUs although it refused it with more is tried at every
-        // decision.
+        // Some rules might place a gang with fewer free GPUs although they refused it with more. Such a rule is tried
+        // at every decision.
         let places = &self.places;
         let free = plan.free();
         self.queues.retry(|head| {

@@ -1,4 +1,4 @@
-//! Queues with shares: assignment of jobs, and the order of service.
+//! Queues with shares: the assignment of jobs to queues, and the order in which queues are served.
 
 use crate::kit::{ByClass, Owners, QueueBy};
 use gangline_engine::PolicyError;
@@ -21,11 +21,11 @@ struct Queue {
     used: u32,
 }
 
-/// A share in whole units, at least one.
+/// A share in whole units; it has at least one unit.
 type Share = u64;
 
-/// Number of units of a whole: 10^6 times the least common multiple of 1 to 15. Decimals with six digits, and halves,
-/// thirds and so on to fifteenths, are whole numbers of units.
+/// Number of units of the whole cluster: 10^6 times the least common multiple of 1 to 15. Decimals with six digits, and
+/// halves, thirds and so on to fifteenths, are whole numbers of units.
 const UNITS: f64 = 360_360e6;
 
 /// GPUs used by a queue divided by its share, in order of the exact quotient.
@@ -64,7 +64,7 @@ pub(super) struct Queues {
     waiting: ByClass<JobId>,
     /// Queue of each job.
     of: Vec<u32>,
-    /// Queues with a waiting job whose head might have a place.
+    /// Queues that have a waiting job and whose head might have a place.
     ready: BTreeSet<Position>,
     /// Queues whose head has no place.
     blocked: BTreeSet<u32>,
@@ -191,7 +191,7 @@ fn share_of(name: &str, params: &QueueParams) -> Result<Share, PolicyError> {
     let Some(shares) = &params.shares else {
         return Ok(1);
     };
-    // Only ratios matter, and powers of 2 keep whole numbers whole.
+    // Only ratios matter, and multiplying by powers of 2 keeps whole numbers whole.
     let (sum, mut scale) = (shares.values().sum::<f64>(), UNITS);
     while sum * scale < UNITS / 2.0 {
         scale *= 2.0;
