@@ -17,11 +17,12 @@ const TIMER_KIND: u8 = 0;
 #[derive(Default)]
 pub(crate) struct Orders {
     pub(crate) actions: Vec<Action>,
-    /// Timers in the order of the plan; a timer without a time is cancelled.
+    /// Timers in the order of the plan; a timer without an instant is cancelled.
     pub(crate) timers: Vec<(TimerTag, Option<SimTime>)>,
 }
 
-/// Parses the tuples of a plan. A count takes the lowest slots that are free after the previous actions.
+/// Parses the tuples of a plan. If a tuple gives a number of GPUs, these are the lowest slots that are free after the
+/// previous actions.
 pub(crate) fn parse(view: &ClusterView<'_>, list: &[Bound<'_, PyAny>]) -> PyResult<Orders> {
     let mut parser = Parser::default();
     for item in list {
@@ -35,7 +36,7 @@ pub(crate) fn parse(view: &ClusterView<'_>, list: &[Bound<'_, PyAny>]) -> PyResu
 pub(crate) struct Parser {
     orders: Orders,
     quotas: Vec<(JobId, f64)>,
-    /// Running jobs that gave up their GPUs and have no others so far.
+    /// Running jobs that gave up their GPUs and have not got others so far.
     released: Vec<JobId>,
     pub(crate) scratch: Scratch,
 }
@@ -86,7 +87,7 @@ impl Parser {
         Ok(())
     }
 
-    /// Returns whether a running job gave up its GPUs and has no others so far.
+    /// Returns whether a running job gave up its GPUs and has not got others so far.
     pub(crate) fn is_released(&self, job: JobId) -> bool {
         self.released.contains(&job)
     }
@@ -96,7 +97,7 @@ impl Parser {
         &self.orders.actions
     }
 
-    /// Returns the whole plan. A job that gave up its GPUs and has no others is preempted.
+    /// Returns the whole plan. A job that gave up its GPUs and got no others is preempted.
     pub(crate) fn finish(mut self) -> Orders {
         let stopped = self.released.into_iter().map(Action::preempt);
         self.orders.actions.extend(stopped);
@@ -158,7 +159,7 @@ where
     tuple.get_item(at)?.extract()
 }
 
-/// Returns the overhead as a span. The engine reports a negative value with its rule.
+/// Returns the overhead as a span. The engine refuses a negative value with the rule that it breaks.
 fn overhead(seconds: f64) -> PyResult<SimSpan> {
     let span = SimSpan::from_seconds(seconds.abs())
         .map_err(|error| PyValueError::new_err(format!("overhead_s: {error}")))?;
@@ -169,7 +170,7 @@ fn overhead(seconds: f64) -> PyResult<SimSpan> {
     })
 }
 
-/// Adds a quota to the action of its job, if the plan has one; otherwise it becomes an action.
+/// Adds each quota to the action of its job. If the plan has no action for the job, the quota becomes an action.
 fn set_quotas(actions: &mut Vec<Action>, quotas: &[(JobId, f64)]) {
     for &(job, quota) in quotas {
         let is_own = |action: &&mut Action| {
@@ -220,7 +221,7 @@ impl Scratch {
             .or_insert_with(|| view.free_mask(server))
     }
 
-    /// Frees the GPUs of a running part, except those that others share with it. A second call changes nothing.
+    /// Frees the GPUs of a running part, except those that other jobs share with it. A second call changes nothing.
     pub(crate) fn release(&mut self, view: &ClusterView<'_>, job: JobId, part: u16) {
         let is_known = job.index() < view.jobs().len();
         let run = is_known.then(|| view.run(job)).flatten();
@@ -293,8 +294,8 @@ impl Scratch {
         Ok(gpus)
     }
 
-    /// Returns the lowest free slots of a server, `gpus` of them. If there are fewer and GPUs are not shared, taken
-    /// slots are added; the engine then refuses them with its rule.
+    /// Returns the `gpus` lowest free slots of a server. If fewer slots are free and GPUs are not shared, taken slots
+    /// are added, which the engine then refuses with the rule that they break.
     fn lowest(&mut self, view: &ClusterView<'_>, server: ServerId, gpus: u32) -> u64 {
         let free = *self.free_of(view, server);
         let missing = gpus.saturating_sub(free.count_ones());

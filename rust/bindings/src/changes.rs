@@ -1,12 +1,12 @@
 //! The effects of the last plan and the changes since then, for a policy in Python. An array is created when it is
-//! first read, because most decisions read only one or two.
+//! first read, because most decisions read only one or two arrays.
 
 use crate::columns::indices;
 use gangline_engine::Changes;
 use gangline_model::{JobId, ServerId};
 use pyo3::prelude::*;
 
-/// The changes of one decision, which stay readable after it.
+/// The changes of one decision, which stay readable after the decision.
 #[pyclass(frozen, module = "gangline._core")]
 pub(crate) struct PolicyChanges(Changes);
 

@@ -53,7 +53,7 @@ pub(crate) fn column<'py>(
     }
 }
 
-/// Returns the numbers as a read-only array.
+/// Returns numbers as a read-only array.
 pub(crate) fn array<T: Element>(py: Python<'_>, values: Vec<T>) -> Bound<'_, PyAny> {
     let made = values.into_pyarray(py);
     made.readwrite().make_nonwriteable();
@@ -81,7 +81,7 @@ fn no_column(py: Python<'_>, table: &str, name: &str, known: &str) -> PyErr {
         .unwrap_or_else(|error| error)
 }
 
-/// Refuses to reveal the remaining work to a policy that does not declare that it reads it.
+/// Refuses access to the remaining work for a policy that does not declare that it reads it.
 pub(crate) fn check_knowledge(py: Python<'_>, knows_work: bool) -> PyResult<()> {
     if knows_work {
         return Ok(());
@@ -124,7 +124,7 @@ fn label(column: Option<&Vec<u32>>, job: JobId) -> i64 {
     code.filter(|&code| code != u32::MAX).map_or(-1, i64::from)
 }
 
-/// Returns a number of each job.
+/// Returns a column with one number per job.
 fn each<'py, T: Element>(
     (py, jobs): (Python<'py>, &[JobId]),
     value: impl Fn(JobId) -> T,
@@ -157,7 +157,7 @@ fn job_column<'py>(
             let known = deadline.filter(|&deadline| deadline != SimTime::NEVER);
             known.map_or(f64::INFINITY, SimTime::seconds)
         }),
-        // The numbers are signed, like the numbers of types, because numpy shifts only equal kinds.
+        // The masks are signed, like the numbers of types, because numpy shifts only integers of the same kind.
         "gpu_types" => each(of, |job| {
             let types = view.types_of(job);
             types.fold(0, |mask, gpu_type| mask | 1 << gpu_type.index())
@@ -197,7 +197,7 @@ fn job_column<'py>(
     })
 }
 
-/// Returns the base rates by job and GPU type; 0 where a job may not run.
+/// Returns the base rates by job and GPU type; a rate is 0 where a job may not run.
 fn rates<'py>(
     py: Python<'py>,
     view: &ClusterView<'_>,

@@ -1,4 +1,4 @@
-//! Converts arrays from Python to the model's tables. Each column is copied once and does not refer to Python.
+//! Converts arrays from Python to the model's tables. Each column is copied once and holds no reference to Python.
 
 use crate::error::CoreError;
 use gangline_engine::{EngineError, World};
@@ -82,7 +82,7 @@ fn same_length(column: &'static str, lengths: &[usize], expected: usize) -> Resu
     }
 }
 
-/// Elastic jobs with their tables.
+/// The elastic jobs and their tables.
 #[pyclass(frozen, module = "gangline._core")]
 pub(crate) struct Elastic {
     table: Arc<ElasticTable>,
@@ -96,8 +96,8 @@ impl Elastic {
     /// `row` holds the class of each job; 2^32 - 1 means none. `fits` has shape (classes, 7): seconds of a pass, of a
     /// synchronisation over servers and of one on a single server (two numbers each), and gamma. `limits` has shape
     /// (classes, 9): minimum and maximum of the total batch, of the samples per pass and of the GPUs, then GPUs and
-    /// batch size in the trace, and 1 if these GPUs fit on a server. `batches` holds the noise
-    /// batches of each class; with none, the noise is the same for all batches.
+    /// batch size in the trace, and 1 if these GPUs fit on a server. `batches` holds the noise batches of each class;
+    /// if a class has none, its noise is the same for all batches.
     #[new]
     #[allow(clippy::needless_pass_by_value)]
     fn new(
@@ -145,7 +145,8 @@ impl Elastic {
         })
     }
 
-    /// Returns the mean iterations of the initial batch per second of each class over its whole work, as in the trace.
+    /// Returns the mean rate of each class over its whole work, with the GPUs and the batch in the trace. The unit is
+    /// iterations of the initial batch per second.
     fn mean_rates<'py>(&self, py: Python<'py>) -> Bound<'py, PyArray1<f64>> {
         let models = self.table.models().iter();
         let rates: Vec<f64> = models
@@ -179,13 +180,13 @@ pub(crate) struct Jobs {
     pub(crate) missing_durations: usize,
 }
 
-/// Columns by name; each is looked up once, and those left at the end are unknown.
+/// Columns by name. Each is taken out once, so the names that are left at the end are unknown.
 pub(crate) struct Given<'py> {
     columns: Bound<'py, PyDict>,
 }
 
 impl<'py> Given<'py> {
-    /// Takes columns from Python, which keeps its own dictionary.
+    /// Copies the references to columns from a dictionary of Python, which is not changed.
     pub(crate) fn new(columns: &Bound<'py, PyDict>) -> PyResult<Self> {
         columns.copy().map(|columns| Self { columns })
     }
@@ -271,7 +272,7 @@ impl Jobs {
                 names: labels(&format!("{name}_labels"))?,
             })
         };
-        // This is longer than a run can be, so there is no limit.
+        // This limit is longer than any run, so it is left out.
         let to_span = |&s: &f64| SimSpan::from_seconds(s).unwrap_or(SimSpan::ZERO);
         let limits: Option<Vec<f64>> = given.vector("time_limit_s")?;
         let limits = limits.map(|s| s.iter().map(to_span).collect());

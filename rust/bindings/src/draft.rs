@@ -1,5 +1,5 @@
-//! A plan in Python during its construction: the GPUs that are free after its actions so far, and the places that a
-//! placement rule finds on them. The rules and their results are those of the registered policies.
+//! A plan under construction in Python: the GPUs that are free after its actions so far, and the places that a
+//! placement rule finds on them. The rules and their results are the same as for registered policies.
 
 use crate::actions::Parser;
 use crate::error::CoreError;
@@ -15,7 +15,7 @@ use pyo3::types::{PyDict, PyList};
 #[derive(Default)]
 pub(crate) struct Draft {
     parser: Parser,
-    /// Address of the list, and the number of its actions that are included.
+    /// Address of the list, and the number of its actions that the draft includes.
     list: usize,
     synced: usize,
     /// State of the engine's draft before the plan.
@@ -23,8 +23,8 @@ pub(crate) struct Draft {
 }
 
 impl Draft {
-    /// Applies the actions that were added to the list. A list that has become shorter, or another list, is read
-    /// again.
+    /// Applies the actions that were added to the list. If the list has become shorter, or is another list, it is read
+    /// again from the start.
     pub(crate) fn sync(
         &mut self,
         view: &ClusterView<'_>,
@@ -50,7 +50,7 @@ impl Draft {
         Ok(())
     }
 
-    /// Updates the engine's draft to the plan.
+    /// Brings the engine's draft up to date with the plan.
     fn show(&mut self, view: &ClusterView<'_>, plan: &mut Plan<'_>) {
         for (server, mask) in self.parser.scratch.changed() {
             if view.is_up(server) && plan.free().free_mask(server) != mask {
@@ -78,7 +78,7 @@ impl Draft {
 #[derive(Default)]
 pub(crate) struct Placers {
     list: Vec<Placer>,
-    /// Rules by name alone, with default parameters.
+    /// Rules that were requested by name only, with default parameters.
     plain: Vec<(String, usize)>,
 }
 
@@ -115,8 +115,8 @@ impl Placers {
         Ok(at)
     }
 
-    /// Returns the GPUs for a job on the draft. They are on the first type where the rule finds some, among the job's
-    /// types or the allowed types.
+    /// Returns the GPUs for a job on the draft. They are on the first type on which the rule finds a place, among the
+    /// job's types or the allowed types.
     pub(crate) fn place(
         &mut self,
         at: usize,
@@ -144,14 +144,14 @@ pub(crate) struct Wanted {
     pub(crate) job: JobId,
     /// Number of GPUs of an elastic job, if it differs from the gang size.
     pub(crate) gpus: Option<u32>,
-    /// GPU types, as bits.
+    /// GPU types, as a mask.
     pub(crate) types: u64,
     /// Number of the rule.
     pub(crate) rule: usize,
 }
 
-/// Returns the GPUs for a job after the actions so far, and whether it is a running job that moves. Its own GPUs count
-/// as free.
+/// Returns the GPUs for a job after the actions so far, and whether it is a running job that moves. GPUs that the job
+/// holds count as free.
 pub(crate) fn place(
     (draft, placers): (&mut Draft, &mut Placers),
     view: &ClusterView<'_>,

@@ -1,4 +1,4 @@
-//! A run that is driven from outside, and the mutex that lends it to one step at a time.
+//! A run that is driven from outside, and the mutex that lends the run to one step at a time.
 
 use gangline_engine::{
     Changes, ClusterView, Engine, EngineError, FreeIndex, Next, Plan, Policy, RunConfig, World,
@@ -21,7 +21,7 @@ pub(crate) enum Step {
     },
 }
 
-/// Record of all steps of a run, from which its history can be repeated.
+/// Record of all steps of a run, from which the history of the run can be repeated.
 pub(crate) struct Way {
     steps: Vec<Step>,
     is_due: bool,
@@ -86,7 +86,10 @@ impl Driven {
             self.engine.advance()?;
             match step {
                 Step::Decided => {
-                    let policy = self.policy.as_mut().expect("it decided the first time");
+                    let policy = self
+                        .policy
+                        .as_mut()
+                        .expect("the run had a policy when the step was recorded");
                     self.engine.decide(policy.as_mut())?;
                 }
                 Step::Planned {
@@ -118,7 +121,7 @@ impl Driven {
         }
     }
 
-    /// Ends the loans since the last step.
+    /// Takes back what was lent since the last step.
     pub(crate) fn begin_step(&mut self) {
         self.stamp += 1;
         if let Some(draft) = self.draft.take() {

@@ -1,4 +1,4 @@
-//! One allocation: takes columns of jobs and returns their shares.
+//! A single allocation, which takes columns of jobs and returns their shares.
 
 use crate::convert::Given;
 use crate::error::CoreError;
@@ -15,16 +15,16 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use std::sync::PoisonError;
 
-/// Adds the functions of this file.
+/// Adds the functions of this file to the Python module.
 pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(lp_solve, module)?)?;
     module.add_function(wrap_pyfunction!(lp_award, module)?)?;
     module.add_function(wrap_pyfunction!(lp_even_loads, module)?)
 }
 
-/// Returns the shares of jobs under the policy of this name. `columns` are the arrays of `gangline.lp.solve`, and
-/// `given` the parameters as in a run. The other arguments come from the cluster of a run. Without classes there is no
-/// objective.
+/// Returns the shares of jobs under the policy with this name. `columns` are the arrays of `gangline.lp.solve`, and
+/// `given` contains the parameters as in a run. The other arguments come from the cluster of a run. If there are no
+/// classes, the result has no objective.
 #[pyfunction]
 #[pyo3(signature = (policy, columns, given, *, seed, prices, reference, in_order, by_name))]
 #[allow(clippy::too_many_arguments)] // Only `gangline.lp` calls this function.
@@ -72,7 +72,7 @@ fn lp_solve<'py>(
     }
 }
 
-/// Returns the exception raised in Python, or otherwise the one for an allocation that does not exist.
+/// Returns the exception that was raised in Python, or else the exception for an allocation that does not exist.
 fn own_or_refused(py: Python<'_>, policy: &str, raised: &Raised, error: &SolverError) -> PyErr {
     let own = raised.lock().unwrap_or_else(PoisonError::into_inner).take();
     own.unwrap_or_else(|| refused(py, policy, error))
@@ -129,7 +129,8 @@ fn lp_award(
 }
 
 /// Returns the load of each GPU type under the most even division of work; `None` if some work fits nowhere. `need` has
-/// the GPU-seconds of each job on each type, infinite where it cannot run; `work` has their minimum over the types.
+/// the GPU-seconds of each job on each type, infinite where the job cannot run; `work` has the minimum over the types
+/// for each job.
 #[pyfunction]
 #[allow(clippy::needless_pass_by_value)] // PyO3 passes arrays by value.
 fn lp_even_loads<'py>(

@@ -22,7 +22,7 @@ fn bad(key: impl Into<String>, value: &Bound<'_, PyAny>, expected: &str) -> PyEr
     .into()
 }
 
-/// Reads one of several words.
+/// Reads a value that must be one of several words.
 fn word<T>(
     key: &str,
     value: &Bound<'_, PyAny>,
@@ -124,7 +124,7 @@ fn read_link(tier: &str, keys: &Bound<'_, PyDict>) -> PyResult<LinkChange> {
     Ok(link)
 }
 
-/// Reads one name of an algorithm, or a list of names of which the fastest applies.
+/// Reads the name of an algorithm, or a list of names. Of several algorithms, the fastest is used.
 fn algorithms(key: &str, value: &Bound<'_, PyAny>) -> PyResult<Algorithms> {
     let words = "ring, halving, direct or auto, or a list of them";
     let names: Vec<String> = match value.extract::<String>() {
@@ -268,7 +268,7 @@ impl Network {
     }
 
     /// Returns the load of a gang with a shape on the up-link of each of its racks: bytes per iteration, and bytes/s
-    /// when it is alone.
+    /// when the gang is alone.
     fn load(
         &self,
         gpu_type: u32,

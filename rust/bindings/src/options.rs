@@ -1,4 +1,4 @@
-//! Options of a run: one typed object, which Python's `RunOptions` creates and which is stored as a [`RunConfig`]. A
+//! Options of a run, as one typed object. Python's `RunOptions` creates it, and it is stored as a [`RunConfig`]. A
 //! missing or unknown argument is a `TypeError` in Python.
 
 use crate::convert::Cluster;
@@ -38,7 +38,7 @@ enum Timeline {
     Seconds(f64),
 }
 
-/// Slowdown factors, the attributes of `gangline.cluster.interference.Pairs`.
+/// Slowdown factors, in the attributes of `gangline.cluster.interference.Pairs`.
 #[derive(FromPyObject)]
 struct Pairs<'py> {
     of_job: Option<PyReadonlyArray1<'py, u32>>,
@@ -67,8 +67,9 @@ enum EstimatesGiven<'py> {
     },
 }
 
-/// Sigmas of the noise of jobs, of stretches and of each server after the first, and seconds of a checkpoint. Then
-/// costs by model label, number of GPUs and GPU type: seconds of a first start, restart, stop and checkpoint.
+/// Sigmas of the noise of jobs, of stretches and of each server after the first, and seconds of a checkpoint. The rows
+/// that follow give costs by model label, number of GPUs and GPU type: seconds of a first start, restart, stop and
+/// checkpoint.
 type RunTimeGiven = ([f64; 4], Vec<CostsGiven>);
 type CostsGiven = ((Option<u32>, Option<u32>, Option<usize>), [Option<f64>; 4]);
 
@@ -91,7 +92,7 @@ impl RunOptions {
         clippy::too_many_arguments,
         clippy::needless_pass_by_value,
         clippy::fn_params_excessive_bools,
-        reason = "keywords of a call from Python, which owns them"
+        reason = "PyO3 passes keyword arguments by value"
     )]
     fn new(
         cluster: PyRef<'_, Cluster>,
@@ -353,7 +354,7 @@ pub(crate) fn params(given: &Bound<'_, PyDict>) -> PyResult<Params> {
     Ok(params)
 }
 
-/// Maximum nesting of lists and tables in a parameter. Lists of tables that contain lists of tables need less.
+/// Maximum nesting of lists and tables in a parameter. Even lists of tables that contain lists of tables need less.
 const DEEPEST: u32 = 8;
 
 fn param(value: &Bound<'_, PyAny>, levels: u32) -> PyResult<ParamValue> {

@@ -1,6 +1,6 @@
-//! Orders of jobs for policies in Python. The waiting jobs of an order are kept from decision to decision, so an update
-//! costs only as much as has changed, and a walk only as much as it visits. Running jobs are few and are sorted on
-//! request. The markets of prices are stored here too.
+//! Orders of jobs for policies in Python. The waiting jobs of an order are kept from decision to decision. The cost of
+//! an update is therefore proportional to the changes, and the cost of a walk to the jobs that it visits. Running jobs
+//! are few and are sorted on request. The markets of prices are stored here too.
 
 use gangline_engine::{Changes, ClusterView, PolicyError};
 use gangline_model::{GpuTypeId, JobId, SimSpan, SimTime};
@@ -12,19 +12,20 @@ use std::cmp::Reverse;
 use std::collections::{BTreeSet, BinaryHeap};
 use std::ops::Bound::{Excluded, Unbounded};
 
-/// This value sorts after all first starts.
+/// First start of a job that has not started; it sorts after all other first starts.
 const NEVER_STARTED: i64 = i64::MAX;
 
-/// Measure of an order; ties go by arrival, then job.
+/// The measure of an order; ties are broken by arrival, then by job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Measure {
     /// Arrival.
     Arrival,
-    /// Isolated duration; with `by_gpus` it is multiplied by the gang size.
+    /// Isolated duration, multiplied by the gang size if `by_gpus` is set.
     Duration,
-    /// Remaining isolated time; with `by_gpus` it is multiplied by the gang size, and ties go by gang size.
+    /// Remaining isolated time. If `by_gpus` is set, it is multiplied by the gang size, and ties are broken by gang
+    /// size.
     Remaining,
-    /// Attained service. With limits, jobs are sorted by queue, and inside a queue by first start. Without limits, they
+    /// Attained service. With limits, jobs are sorted by queue, and within a queue by first start. Without limits, jobs
     /// are sorted by the service itself.
     Attained,
     /// Deadline.
@@ -218,8 +219,8 @@ impl Queue {
 
     /// Admits jobs by number of GPUs. In rank order, a job is admitted if enough GPUs of one of its types are left; the
     /// type on which it runs is tried first. Returns, in order, the running jobs that are not admitted on their type
-    /// and the waiting jobs that are admitted, each with the type that admits it. The cost is O(running log running +
-    /// classes log classes).
+    /// and the waiting jobs that are admitted, each with the type on which it is admitted, if any. The cost is
+    /// O(running log running + classes log classes).
     pub(crate) fn admit(
         &self,
         view: &ClusterView<'_>,
@@ -274,7 +275,7 @@ pub(crate) struct Walk {
 }
 
 impl Walk {
-    /// Returns the next job, of a class that is not skipped.
+    /// Returns the next job whose class is not skipped.
     pub(crate) fn next(&mut self, queue: &Queue, skipped: &FxHashSet<u32>) -> Option<(Rank, u32)> {
         if let Some((rank, class)) = self.last.take()
             && !skipped.contains(&class)
@@ -303,7 +304,7 @@ pub(crate) struct Kept {
 }
 
 impl Kept {
-    /// Returns the number of an order, which is created if it is new.
+    /// Returns the number of an order. An order that is new is created.
     pub(crate) fn find(
         &mut self,
         view: &ClusterView<'_>,
@@ -325,7 +326,7 @@ impl Kept {
         Ok(self.queues.len() - 1)
     }
 
-    /// Returns the number of a market, which is built if it is new.
+    /// Returns the number of a market. A market that is new is built.
     pub(crate) fn market(
         &mut self,
         view: &ClusterView<'_>,

@@ -10,7 +10,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Results of a run. Each table can be taken once; it moves to the caller.
+/// The results of a run. Each table moves to the caller, so it can be taken only once.
 #[pyclass(frozen, module = "gangline._core")]
 pub(crate) struct RunOutput {
     rows: usize,
@@ -41,7 +41,7 @@ impl Solves {
         }
     }
 
-    /// Returns the statistics of the solves, by name; `None` if nothing needed solving.
+    /// Returns the statistics of the solves, by name; `None` if nothing had to be solved.
     fn told<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyDict>>> {
         let tally = self.tally.lock().unwrap_or_else(PoisonError::into_inner);
         let told = PyDict::new(py);
@@ -292,7 +292,8 @@ impl RunOutput {
 
     /// Returns the data of a run that watches jobs. It consists of the failures and repairs of servers as rows (s,
     /// server, up), the usable types and the minimum number of GPUs of each watched job as rows (job, mask, GPUs),
-    /// whether a gang may use several types, and the length of a round. It must be taken before the causes.
+    /// whether a gang may use several types, and the length of a round. The caller must take this data before the
+    /// causes.
     #[allow(clippy::type_complexity)]
     fn watched(
         &self,
@@ -360,7 +361,8 @@ impl RunOutput {
         Ok(table)
     }
 
-    /// Returns the statistics of the policy's solves, as `gangline.lp.report.Report`; `None` if it solves nothing.
+    /// Returns the statistics of the policy's solves for `gangline.lp.report.Report`; `None` if the policy solves
+    /// nothing.
     fn solver<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
         let Some(solves) = &self.solves else {
             return Ok(None);
@@ -370,7 +372,8 @@ impl RunOutput {
         told.map(|told| report.call1((told,))).transpose()
     }
 
-    /// Returns the number of GPUs of each part of a forked job: "gang", "server" (all of its server) or a number.
+    /// Returns the number of GPUs of each part of a forked job: "gang" (the gang size), "server" (all GPUs of the
+    /// server) or a number.
     fn copy_gpus<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         Ok(match self.copy_gpus {
             CopyGpus::Gang => "gang".into_pyobject(py)?.into_any(),

@@ -10,11 +10,11 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Servers with numbers of GPUs, utility, cost, payoff, rate, and whether the job stays because no other place is
-/// faster.
+/// An offer: servers with numbers of GPUs, utility, cost, payoff, rate, and whether the job stays because no other
+/// place is faster.
 type Offer = (Vec<(u32, u32)>, f64, f64, f64, f64, bool);
 
-/// Prices, free GPUs, and the market that they belong to.
+/// The prices, the free GPUs, and the market to which they belong.
 #[pyclass(frozen, module = "gangline._core")]
 pub(crate) struct PriceList {
     view: Py<PolicyView>,
@@ -60,7 +60,7 @@ fn ids(allocation: &Allocation) -> impl Iterator<Item = ServerId> + use<> {
 
 #[pymethods]
 impl PriceList {
-    /// Creates the prices at the decision of a view, for parameters of `hadar`.
+    /// Creates the prices at the present decision of a view, for given parameters of `hadar`.
     #[new]
     fn new(view: Py<PolicyView>, given: &Bound<'_, PyDict>) -> PyResult<Self> {
         let hadar = gangline_policies::find("hadar").map_err(CoreError::from)?;
@@ -136,7 +136,7 @@ impl PriceList {
         })
     }
 
-    /// Returns the best place of a job by the objective, or the one with the largest utility.
+    /// Returns the best place of a job by the objective, or the place with the largest utility.
     fn offer(&self, job: u32, by_utility: bool) -> PyResult<Option<Offer>> {
         let goal = if by_utility {
             Goal::Utility

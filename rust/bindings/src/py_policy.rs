@@ -1,4 +1,5 @@
-//! A `gangline.Policy` object as a [`Policy`] of the engine. It attaches to the interpreter once per decision.
+//! A `gangline.Policy` object as a [`Policy`] of the engine. This adapter attaches to the interpreter once per
+//! decision.
 
 use crate::actions::parse;
 use crate::changes::PolicyChanges;
@@ -25,7 +26,7 @@ pub(crate) type Raised = Arc<Mutex<Option<PyErr>>>;
 /// A policy written in Python.
 pub(crate) struct PyPolicy {
     object: Py<PyAny>,
-    /// View of the policy, as a Rust object and as a Python object.
+    /// The view of the policy, which is a Rust object and a Python object.
     view: Py<PolicyView>,
     python_view: Py<PyAny>,
     /// `Changes`, `Plan` and `read_answer` of `gangline.policies.protocol`.
@@ -46,7 +47,7 @@ pub(crate) struct PyPolicy {
     raised: Raised,
 }
 
-/// A text, and the job and the instant that it refers to.
+/// A text, with the job and the instant to which it refers, if any.
 type Reason = (String, Option<u32>, Option<f64>);
 
 impl PyPolicy {
@@ -267,7 +268,7 @@ impl Policy for PyPolicy {
         Ok(next)
     }
 
-    /// An error is stored, and ends the run at the next decision or after the last one.
+    /// If `why` raises an error, the error is stored. It ends the run at the next decision, or after the last decision.
     fn reasons(&self) -> Vec<&'static Declared> {
         vec![&OWN_WORDS]
     }

@@ -1,5 +1,5 @@
-//! `gangline.lp.highs.solve` as a [`Solver`], which passes the arrays of one program and returns its optimum. It
-//! attaches to the interpreter once per program.
+//! `gangline.lp.highs.solve` as a [`Solver`], which passes the arrays of one program and returns its optimum. The
+//! solver attaches to the interpreter once per program.
 
 use crate::error::raise;
 use crate::py_policy::Raised;
@@ -12,7 +12,8 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use std::sync::{Arc, PoisonError};
 
-/// Values, multipliers, objective and steps of each objective, name of the method, and whether it was a second attempt.
+/// The values, multipliers, value and steps of each objective; the name of the method; and whether the solve was a
+/// second attempt.
 type Answer<'py> = (
     Vec<(
         PyReadonlyArray1<'py, f64>,

@@ -31,7 +31,8 @@ pub(crate) fn check_policy(name: &str, params: &Bound<'_, PyDict>) -> PyResult<(
     Ok(built.map(drop).map_err(CoreError::from)?)
 }
 
-/// Returns the policies in the order of lists; development builds add the toy policies, marked as hidden.
+/// Returns the policies in the order in which lists show them. Development builds add the toy policies, marked as
+/// hidden.
 #[pyfunction]
 pub(crate) fn registry(py: Python<'_>) -> PyResult<Bound<'_, PyList>> {
     let list = PyList::empty(py);

@@ -1,4 +1,4 @@
-//! One run. The GIL is released before the first event. The calling thread waits for the run, shows progress and
+//! A single run. The GIL is released before the first event. The calling thread waits for the run, shows progress and
 //! handles Ctrl-C.
 
 use crate::convert::{Cluster, Jobs};
@@ -22,7 +22,7 @@ use std::time::{Duration, Instant};
 
 /// Interval at which the waiting thread checks for signals.
 pub(crate) const LOOK: Duration = Duration::from_millis(100);
-/// Time that an interrupted run has to end its decision, before its thread is left to itself. Our own choice: most
+/// Time that an interrupted run has to end its decision before its thread is abandoned. This is our own choice; most
 /// decisions take less.
 const PATIENCE: Duration = Duration::from_secs(1);
 
@@ -118,7 +118,7 @@ pub(crate) fn check_start(
     with_own_error(&raised, result.map_err(|error| CoreError(error).into()))
 }
 
-/// Returns an exception that a solver raised unchanged.
+/// Replaces an error by the exception that a solver raised, if there is one.
 pub(crate) fn with_own_error<T>(raised: &Raised, result: PyResult<T>) -> PyResult<T> {
     let own = raised.lock().unwrap_or_else(PoisonError::into_inner).take();
     match own {
@@ -127,7 +127,7 @@ pub(crate) fn with_own_error<T>(raised: &Raised, result: PyResult<T>) -> PyResul
     }
 }
 
-/// Runs a policy of the registry on a thread of its own.
+/// Runs a policy of the registry on a separate thread.
 fn simulate_registered(
     py: Python<'_>,
     world: World,
@@ -142,8 +142,8 @@ fn simulate_registered(
     let shared = Arc::clone(&control);
     let thread = std::thread::spawn(move || {
         let run = || run_to_end(&world, config, chosen.as_mut(), &shared);
-        // Attaches once and detaches at once. The interpreter then knows the thread, and a solve that attaches again
-        // does not create and free a thread state each time.
+        // The thread attaches once and detaches at once. The interpreter then knows the thread, and a solve that
+        // attaches again does not create and free a thread state each time.
         let result = Python::attach(|py| py.detach(run));
         // The receiver is gone only if the waiting thread died.
         let _woken: Result<(), _> = sender.send(());
@@ -160,7 +160,8 @@ fn simulate_registered(
             Ok(()) | Err(RecvTimeoutError::Disconnected) => break,
             Err(RecvTimeoutError::Timeout) => {
                 if let Err(error) = look(py, &control, total, progress.as_ref()) {
-                    // The run ends after its decision. A long one goes on without us, on what its thread owns.
+                    // The run ends after its present decision. A long decision continues in the abandoned thread, which
+                    // owns all its data.
                     control.interrupt.store(true, Ordering::Relaxed);
                     if py.detach(|| wait(PATIENCE)) == Ok(()) {
                         let _ended = py.detach(|| thread.join());
@@ -197,7 +198,7 @@ fn look(
     Ok(())
 }
 
-/// Number of events between two checks of the wall-clock time in a run of a policy object. It is one, because a
+/// Number of events between two checks of the wall-clock time in a run of a policy object. The number is one, because a
 /// decision in Python may take long; a check takes about 30 ns.
 const EVENTS_PER_SLICE: u64 = 1;
 
@@ -283,7 +284,7 @@ pub(crate) fn build(
     Ok((policy, solves))
 }
 
-/// Refuses a policy that needs durations on a trace that lacks some.
+/// Refuses a policy that needs durations if the trace lacks some of them.
 pub(crate) fn require_durations(
     name: &str,
     given: &Bound<'_, PyDict>,

@@ -20,8 +20,8 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use std::sync::Arc;
 
-/// Number of events between two checks of the wall-clock time while no decision is due. This is our own choice; that
-/// many events take about 100 us.
+/// Number of events between two checks of the wall-clock time while no decision is due. This is our own choice; this
+/// number of events takes about 100 us.
 const EVENTS_PER_SLICE: u64 = 1024;
 
 /// Source of the decisions.
@@ -109,7 +109,7 @@ fn refused(error: EngineError) -> PyErr {
 }
 
 impl Simulation {
-    /// Creates a run before its first event, or one that repeats the history of another run.
+    /// Creates a run that is before its first event, or a run that repeats the history of another run.
     fn begin(
         py: Python<'_>,
         ground: Arc<Ground>,
@@ -123,7 +123,7 @@ impl Simulation {
         let traits = match (&policy, &decider) {
             (Some(policy), _) => policy.traits(),
             (None, Decider::Outside(traits)) => *traits,
-            (None, Decider::Policy(..)) => unreachable!("it was made just now"),
+            (None, Decider::Policy(..)) => unreachable!("the policy was just created"),
         };
         let begun = py.detach(|| {
             let mut engine = Engine::new(&ground.world, ground.config.clone(), traits)?;

@@ -6,12 +6,12 @@ use pyo3::prelude::*;
 use rustc_hash::FxHasher;
 use std::hash::Hasher;
 
-/// Adds the functions of this file.
+/// Adds the functions of this file to the Python module.
 pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(surely_distinct, module)?)
 }
 
-/// Returns whether all texts are certainly different; false means that this is unknown.
+/// Returns whether all texts are certainly different; false means that some might be equal.
 ///
 /// Text `i` is `bytes[offsets[i]..offsets[i + 1]]`. If the texts ascend by length and then by bytes, as "9" and "10"
 /// do, each is compared only with the next one. Other texts are compared by hashes, because different hashes prove that

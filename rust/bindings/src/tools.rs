@@ -10,7 +10,7 @@ use numpy::{IntoPyArray, PyArray1};
 use pyo3::prelude::*;
 use pyo3::types::{IntoPyDict, PyBool, PyDict, PyFloat, PyInt, PyList, PyString};
 
-/// Adds the functions of this file.
+/// Adds the functions of this file to the Python module.
 pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(synth, module)?)?;
     module.add_function(wrap_pyfunction!(synth_parameters, module)?)?;
@@ -67,7 +67,7 @@ fn synth_value(value: &Bound<'_, PyAny>) -> PyResult<SynthValue> {
         if let Ok(rows) = rows {
             return Ok(SynthValue::Models(rows));
         }
-        // The text form is checked where it is read, with a message about the expected value.
+        // The text form is checked where it is read; the message there states the expected value.
         let shares: PyResult<Vec<String>> = models
             .iter()
             .map(|(gpus, share)| Ok(format!("{}:{}", gpus.str()?, share.str()?)))
@@ -155,7 +155,7 @@ fn drawn<'py>(
         .into_pyarray(py))
 }
 
-/// Returns the uniform numbers on [0, 1), one per job, of one purpose.
+/// Returns uniform numbers in [0, 1) from the stream of one purpose, one per job.
 #[pyfunction]
 fn synth_uniforms<'py>(
     py: Python<'py>,
@@ -167,7 +167,7 @@ fn synth_uniforms<'py>(
     drawn(py, (seed, purpose, jobs, counter), Law::Uniform)
 }
 
-/// Returns the exponential numbers with mean 1, one per job, of one purpose.
+/// Returns exponential numbers with mean 1 from the stream of one purpose, one per job.
 #[pyfunction]
 fn synth_exponentials<'py>(
     py: Python<'py>,
@@ -179,7 +179,7 @@ fn synth_exponentials<'py>(
     drawn(py, (seed, purpose, jobs, counter), Law::Exponential)
 }
 
-/// Returns the log-normal numbers with median 1, one per job, of one purpose.
+/// Returns log-normal numbers with median 1 from the stream of one purpose, one per job.
 #[pyfunction]
 fn synth_log_normals<'py>(
     py: Python<'py>,
@@ -259,7 +259,7 @@ fn sharing_pair(
     (pair.t_con(), pair.t_seq(), pair.threshold(), pair.shares())
 }
 
-/// Returns one block of the generator.
+/// Returns one block of the random number generator.
 #[pyfunction]
 fn philox4x32(counter: [u32; 4], key: [u32; 2]) -> (u32, u32, u32, u32) {
     let [a, b, c, d] = gangline_rng::philox4x32(counter, key);

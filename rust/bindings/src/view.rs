@@ -1,5 +1,5 @@
-//! The view of a policy written in Python, and the state from which its plan is built. There is one object per run,
-//! which is lent at each decision. It keeps the columns of the decision. Orders and placement rules are kept between
+//! The view of a policy written in Python, and the state from which its plan is built. There is one view per run, which
+//! is lent at each decision. The view keeps the columns of a decision. Orders and placement rules are kept between
 //! decisions.
 
 use crate::actions::parse;
@@ -84,7 +84,7 @@ struct Lent {
 // simulation and waits for Python.
 unsafe impl Send for Lent {}
 
-/// A view for the duration of a call, with the changes since the last one.
+/// What is lent for the duration of a call.
 pub(crate) enum Loan<'a, 'b> {
     /// The state after a plan was applied. The orders are rebuilt for this call.
     Look,
@@ -94,7 +94,7 @@ pub(crate) enum Loan<'a, 'b> {
     Decide(&'a Changes, &'a mut Plan<'b>),
 }
 
-/// Sub-batch, overhead, quota and accum of an action, as given in Python.
+/// The sub-batch, overhead, quota and `accum` of an action, as given in Python.
 type GivenTerms = (Given, Given, Given, Given);
 type Given = Option<Py<PyAny>>;
 
@@ -318,7 +318,7 @@ impl PolicyView {
         })
     }
 
-    /// Returns the GPUs that a running job holds, or one of its parts: (server, slot mask).
+    /// Returns the GPUs that a running job, or one of its parts, holds: (server, slot mask).
     #[pyo3(signature = (job, part=None))]
     fn gpus_of(&self, job: u32, part: Option<u16>) -> PyResult<Vec<(u32, u64)>> {
         self.look(|view| {
@@ -423,7 +423,7 @@ impl PolicyView {
     }
 
     /// Fills the arrays of [`crate::window::Arrays`] with the state after the actions of the list, for a placement
-    /// rule; `estimate_error` is the error of the displayed times; `None` leaves them out.
+    /// rule. `estimate_error` is the error of the times that are shown; if it is `None`, no times are shown.
     #[allow(clippy::too_many_arguments)]
     fn window(
         &self,
@@ -535,9 +535,9 @@ impl PolicyView {
         })
     }
 
-    /// Returns the pair test of a waiting job at a sub-batch (0 means the full batch) with a resident. The result is
-    /// (mean completion time of the two from now if it starts, the same if it waits, whether sharing pays). It is
-    /// `None` if the two may not share or if a GPU has too little memory for both.
+    /// Applies the pair rule to a waiting job, at a sub-batch (0 means the full batch), and a resident. Returns the
+    /// mean completion time of the two if the job starts now, their mean completion time if the job waits, and whether
+    /// sharing pays. The result is `None` if the two may not share or if a GPU has too little memory for both.
     fn pair(
         &self,
         list: &Bound<'_, PyList>,
@@ -578,7 +578,7 @@ impl PolicyView {
 
     // These methods use orders, which are given by their numbers.
 
-    /// Returns the number of an order, which is kept from the first call on.
+    /// Returns the number of an order. The order is kept from the first call on.
     #[allow(clippy::needless_pass_by_value)]
     fn order(
         &self,
@@ -724,7 +724,7 @@ impl PolicyView {
 }
 
 impl PolicyView {
-    /// Returns an allocation at the prices of this decision, and which market they are of. The allocation is kept from
+    /// Returns an allocation at the prices of this decision, and the number of the market. The allocation is kept from
     /// the first call on.
     pub(crate) fn allocation(&self, params: HadarParams) -> PyResult<(Allocation, (usize, u64))> {
         Python::attach(|py| check_knowledge(py, self.knows_work))?;
@@ -739,7 +739,8 @@ impl PolicyView {
         })
     }
 
-    /// Returns a market of this decision, by its number and that of the loan.
+    /// Gives a function access to a market of this decision, which is identified by its number and the number of the
+    /// loan.
     pub(crate) fn market_at<R>(
         &self,
         (market, loan): (usize, u64),
@@ -798,7 +799,7 @@ fn stay(view: &ClusterView<'_>, actions: &[Action], job: JobId) -> PyResult<Opti
             }
         }));
     }
-    // With another place or batch, the job counts as running alone until the next decision.
+    // If its place or batch has changed, the job counts as running alone until the next decision.
     let Some(gpus) = given.or_else(|| run.map(|run| &run.only().gpus)) else {
         return Ok(None);
     };
@@ -823,7 +824,7 @@ fn stay(view: &ClusterView<'_>, actions: &[Action], job: JobId) -> PyResult<Opti
     }))
 }
 
-/// A walk over the waiting jobs of an order: an iterator of Python.
+/// A walk over the waiting jobs of an order, as a Python iterator.
 #[pyclass(frozen, module = "gangline._core")]
 pub(crate) struct OrderWalk {
     view: Py<PolicyView>,
@@ -848,7 +849,7 @@ impl OrderWalk {
         })
     }
 
-    /// Skips all further jobs of the same class as this one.
+    /// Skips all further jobs of the same class as the given job.
     fn skip_like(&self, job: u32) -> PyResult<()> {
         let view = self.view.get();
         view.order_at(self.order, self.loan, |view, inner| {

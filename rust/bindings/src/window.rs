@@ -13,29 +13,32 @@ use pyo3::prelude::*;
 
 /// Number of columns of a job before its speeds on each GPU type.
 const JOB_COLUMNS: usize = 5;
-/// Number of columns of the cluster for each GPU type, and number of columns after these.
+/// Number of columns of the cluster for each GPU type; the next constant counts the columns after these.
 const TYPE_COLUMNS: usize = 3;
 const CLUSTER_COLUMNS: usize = 3;
 
 /// The arrays of a window.
 pub(crate) struct Arrays<'a> {
-    /// One row per place of the window. The columns are: whether it contains a job, whether the job has a place,
-    /// seconds since its arrival, GPUs, and attained GPU-seconds. Then its speed on each GPU type, 1 on its fastest,
-    /// and the seconds left where durations are known.
+    /// One row per place of the window. The first columns are: whether the row contains a job, whether the job has a
+    /// place, seconds since its arrival, GPUs, and attained GPU-seconds. The next columns are the speed of the job on
+    /// each GPU type, which is 1 on its fastest type. Where durations are known, the last column is the remaining time
+    /// in seconds.
     pub(crate) jobs: ArrayViewMut2<'a, f64>,
-    /// For each GPU type: free GPUs, the maximum number of free GPUs on one server, and GPUs of servers that are up.
-    /// Then waiting jobs, their GPUs and running jobs. Where durations are known, the last column is the seconds until
-    /// the first running job ends.
+    /// The first columns are, for each GPU type: free GPUs, the maximum number of free GPUs on one server, and GPUs of
+    /// servers that are up. The next columns are the number of waiting jobs, the GPUs that they ask for, and the number
+    /// of running jobs. Where durations are known, the last column is the time in seconds until the first running job
+    /// ends.
     pub(crate) cluster: ArrayViewMut1<'a, f64>,
     /// The job at each place; -1 means none.
     pub(crate) ids: ArrayViewMut1<'a, i64>,
-    /// Whether each job may start; the last entry says whether waiting will end.
+    /// Whether each job may start; the last entry tells whether waiting will end.
     pub(crate) mask: ArrayViewMut1<'a, i8>,
 }
 
-/// Values that are constant until the next event: now in ns, waiting jobs, running jobs, busy GPUs, the sum over
-/// these jobs of 1 / seconds that the job takes alone on its fastest GPUs, whether jobs are still to arrive, and the
-/// number of jobs in the window with a place.
+/// Values that are constant until the next event. These are the present instant in ns, and the numbers of waiting jobs,
+/// running jobs and busy GPUs. Then comes the sum, over the waiting and running jobs, of 1 / (seconds that the job
+/// takes alone on its fastest GPUs). The last values are whether jobs are still to arrive, and the number of jobs in
+/// the window that have a place.
 pub(crate) type Standing = (i64, usize, usize, u32, f64, bool, usize);
 
 /// Fills the arrays with the state after the actions of a plan so far. `seen` defines the times that the agent sees, if
@@ -121,7 +124,7 @@ impl Arrays<'_> {
         Err(PyValueError::new_err("the arrays have the wrong shapes"))
     }
 
-    /// Fills the row of a job, whose mask is known.
+    /// Fills the row of a job whose entry in the mask is known.
     fn show_job(
         &mut self,
         at: usize,

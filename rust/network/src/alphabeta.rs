@@ -3,15 +3,15 @@
 //! | symbol | here | meaning |
 //! |---|---|---|
 //! | C | `compute_s` | compute time of one iteration |
-//! | V, K | `grad_bytes`, `buckets` | bytes reduced per iteration, and number of calls |
-//! | o | `overlap` | share of C under which communication can hide |
+//! | V, K | `grad_bytes`, `buckets` | bytes reduced per iteration, and number of all-reduce calls |
+//! | o | `overlap` | share of C that can overlap with communication |
 //! | alpha | `alpha_s` | seconds per step of the algorithm |
 //! | tau | [`Links::tau`] | time of one bucket in one tier |
 
 use super::layers::{self, BucketTimes, Order};
 use gangline_model::{Shape, Tier};
 
-/// A set of algorithms for a collective, of which the fastest is used.
+/// A set of algorithms for a collective operation, of which the fastest is used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Algorithms(u8);
 
@@ -36,13 +36,13 @@ impl Algorithms {
         }
     }
 
-    /// Returns the union of both sets.
+    /// Returns the union of two sets.
     #[must_use]
     pub fn or(self, other: Self) -> Self {
         Self(self.0 | other.0)
     }
 
-    /// Returns the minimum number of steps among `n` >= 2 members.
+    /// Returns the minimum number of steps of an algorithm in the set for `n` >= 2 members.
     fn steps(self, n: u32) -> u32 {
         let has = |one: Self| self.0 & one.0 != 0;
         let ceil_log2 = 32 - (n - 1).leading_zeros();
@@ -65,7 +65,7 @@ impl Algorithms {
 pub struct Link {
     /// Collective algorithms.
     pub algorithms: Algorithms,
-    /// Seconds per step, including all of its hops.
+    /// Seconds per step of the algorithm, including all hops.
     pub alpha_s: f64,
     /// Bytes/s of one GPU's port.
     pub port_bw: f64,
@@ -74,7 +74,7 @@ pub struct Link {
 /// Links of all tiers; an absent limit is infinite.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Links {
-    /// Server, rack, network.
+    /// Links inside a server, inside a rack, and between racks.
     pub tiers: [Link; 3],
     /// Bytes/s of all NICs of one server.
     pub server_bw: f64,
@@ -87,13 +87,13 @@ pub struct Links {
 /// A model's demand on the network.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Traffic {
-    /// Seconds of compute per iteration; `None` if they are unknown at the chosen scale.
+    /// Compute time per iteration, s; `None` if it is unknown at the chosen scale.
     pub compute_s: Option<f64>,
     /// Bytes reduced per iteration.
     pub grad_bytes: f64,
     /// All-reduce calls per iteration.
     pub buckets: u32,
-    /// Share of the compute time under which communication can hide.
+    /// Share of the compute time that can overlap with communication.
     pub overlap: f64,
     /// Bytes of the last bucket, whose communication cannot overlap with compute.
     pub last_bytes: f64,
@@ -120,8 +120,8 @@ impl Links {
         steps * link.alpha_s + (2.0 * (n - 1.0) / n) * seconds
     }
 
-    /// Returns the times of one bucket of `bytes` over a shape. In an uneven gang, the smallest part carries the
-    /// largest share of the traffic to other servers and racks.
+    /// Returns the times that one bucket of `bytes` takes in each tier, for a gang of a given shape. In an uneven gang,
+    /// the smallest part carries the largest share of the traffic to other servers and racks.
     pub fn bucket(&self, shape: Shape, bytes: f64) -> BucketTimes {
         let port = |tier: Tier| self.tiers[tier as usize].port_bw;
         let (p, s) = (
@@ -154,8 +154,8 @@ impl Links {
         l.max(all - model.overlap * compute_s)
     }
 
-    /// Returns the seconds of an iteration in which a gang over racks sends through up-links. Layer by layer, this is
-    /// the sum over the layers.
+    /// Returns the seconds of an iteration in which a gang over several racks sends through up-links. If communication
+    /// is computed layer by layer, this is the sum over the layers.
     pub fn sending(&self, shape: Shape, model: &Traffic, is_by_layer: bool) -> f64 {
         let network = |bytes: f64| self.bucket(shape, bytes)[Tier::Network as usize];
         if is_by_layer && !model.layers.is_empty() {
@@ -166,7 +166,8 @@ impl Links {
         buckets * network(model.grad_bytes / buckets)
     }
 
-    /// Like [`Self::exposed`], but layer by layer. A model without layers gets one layer of equal size per bucket.
+    /// Returns the result of [`Self::exposed`], computed layer by layer. A model without layers is treated as if it had
+    /// one layer of equal size per bucket.
     pub fn exposed_by_layer(
         &self,
         shape: Shape,

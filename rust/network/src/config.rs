@@ -22,12 +22,12 @@ pub enum NetworkKind {
 /// Level of detail at which a placement counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Detail {
-    /// Only its tier counts: the canonical shape represents all others.
+    /// Only the tier counts: the canonical shape represents all other shapes.
     Tier,
-    /// Its shape counts.
+    /// The shape counts.
     #[default]
     Shape,
-    /// Its shape counts, and communication is computed layer by layer.
+    /// The shape counts, and communication is computed layer by layer.
     Layers,
 }
 
@@ -54,7 +54,7 @@ impl Contention {
         }
     }
 
-    /// Returns its name in a cluster file.
+    /// Returns the name that cluster files use.
     pub fn name(self) -> &'static str {
         match self {
             Self::Off => "off",
@@ -88,13 +88,13 @@ impl LinkChange {
 /// A model as given in a cluster file.
 #[derive(Clone, Debug, PartialEq, Default)]
 pub struct ModelGiven {
-    /// Seconds of compute per iteration.
+    /// Compute time per iteration, s.
     pub compute_s: f64,
     /// Bytes reduced per iteration.
     pub grad_bytes: f64,
     /// All-reduce calls per iteration.
     pub buckets: u32,
-    /// Share of the compute time under which communication can hide.
+    /// Share of the compute time that can overlap with communication.
     pub overlap: Option<f64>,
     /// Bytes of the last bucket.
     pub last_bytes: Option<f64>,
@@ -104,7 +104,7 @@ pub struct ModelGiven {
     pub skew: Option<f64>,
 }
 
-/// One measured throughput of a gang: consolidated, and spread over servers if that was measured.
+/// The measured throughput of a gang: consolidated, and spread over more servers if this was measured.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Measured {
     /// Index of the GPU type.
@@ -121,15 +121,15 @@ pub struct Measured {
     pub spread: Option<f64>,
 }
 
-/// Behaviour for a pair that a table lacks.
+/// Behaviour if a table lacks the pair of throughputs of a gang.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub enum OnMissing {
     /// The run is refused.
     #[default]
     Error,
-    /// Distance costs nothing there.
+    /// Distance costs this gang nothing.
     One,
-    /// The alpha-beta model with this preset is used.
+    /// The alpha-beta model with the named preset is used.
     Preset(String),
 }
 
@@ -153,13 +153,13 @@ pub struct NetworkConfig {
     pub preset: Option<String>,
     /// Level of detail of a placement.
     pub detail: Detail,
-    /// Order of buckets in a channel, layer by layer.
+    /// Order of buckets in a channel, if communication is computed layer by layer.
     pub order: Order,
-    /// Whether tiers work one after the other, not at the same time on different buckets.
+    /// Whether tiers work one after the other instead of at the same time on different buckets.
     pub is_serial: bool,
     /// Whether the built-in models use their unscaled compute times.
     pub is_unscaled: bool,
-    /// Divisor of the capacity of the up-links.
+    /// Number by which the capacity of the up-links is divided.
     pub oversubscription: Option<f64>,
     /// Whether jobs share up-links.
     pub contention: Contention,
@@ -169,7 +169,7 @@ pub struct NetworkConfig {
     pub default_model: Option<String>,
     /// Changes to the links of server, rack and network.
     pub tiers: [LinkChange; 3],
-    /// Models by label; they extend or replace the built-in ones.
+    /// Models by label, which extend or replace the built-in models.
     pub models: Vec<(String, ModelGiven)>,
     /// Factors by label; `*` stands for every other label.
     pub levels: Vec<(String, [f64; 3])>,
@@ -177,15 +177,15 @@ pub struct NetworkConfig {
     pub measured: Vec<Measured>,
     /// Behaviour for a missing pair.
     pub on_missing: OnMissing,
-    /// Additional factor of a measured pair over racks; absent means 1.
+    /// Additional factor for a measured pair if the gang spans racks; absent means 1.
     pub network_extra: Option<f64>,
-    /// Whether a larger gang in a table never loses less speed than a smaller one.
+    /// Whether a larger gang in a table never loses less speed than a smaller gang.
     pub is_monotone: bool,
 }
 
 const TIERS: [&str; 3] = ["server", "rack", "network"];
 
-/// Creates the error of one key.
+/// Creates the error for a key with a bad value.
 pub(super) fn bad(key: impl Into<String>, value: &impl ToString, expected: &str) -> ModelError {
     ModelError::Network {
         key: key.into(),
@@ -323,7 +323,7 @@ impl NetworkConfig {
         Err(bad("contention", &self.contention.name(), &expected))
     }
 
-    /// Returns the table of models: the built-in ones, then the given ones.
+    /// Returns the table of models: first the built-in models, then the given ones.
     ///
     /// # Errors
     /// [`ModelError::Network`] for a bad number.
@@ -342,7 +342,7 @@ impl NetworkConfig {
     /// Checks the factors of kind `levels`.
     ///
     /// # Errors
-    /// [`ModelError::Network`] for a factor outside (0, 1] or one that rises with distance.
+    /// [`ModelError::Network`] for a factor that is outside (0, 1] or rises with distance.
     pub(super) fn check_levels(&self) -> Result<(), ModelError> {
         for (label, row) in &self.levels {
             let mut before = 1.0;
@@ -385,7 +385,7 @@ impl NetworkKind {
         }
     }
 
-    /// Returns its name in a cluster file.
+    /// Returns the name that cluster files use.
     pub fn name(self) -> &'static str {
         match self {
             Self::Free => "none",

@@ -1,18 +1,18 @@
 //! Max-min fair shares of links of one capacity, by progressive filling.
 //!
-//! All rates rise together. A flow stops at its limit, or when one of its links is full. Instead of raising a level
-//! step by step, each step takes the next stop: that of the flow with the smallest limit, or that of the link with the
-//! smallest equal share of its remaining capacity.
+//! All rates rise together. A flow stops at its limit, or when one of its links is full. The level is not raised in
+//! small steps. Instead, each step goes to the next stop: the flow with the smallest limit stops, or the link that has
+//! the least remaining capacity per open flow is full.
 //!
 //! Stops have a strict order: by rate, then demands before links, then by the name of the link. The next offer of a
-//! link comes after the last amount taken from it, regardless of rounding. There is therefore only one set of stops
-//! that agrees on every link, to the last bit. They do not depend on the order or the groups in which they are
-//! computed. The model is described in `docs/concepts/network.md`.
+//! link comes after the last amount taken from it, regardless of rounding. Therefore only one set of stops agrees on
+//! every link, to the last bit. The stops do not depend on the order or the groups in which they are computed. The
+//! model is described in `docs/concepts/network.md`.
 //!
 //! | symbol | here | meaning |
 //! |---|---|---|
 //! | d | [`Flows::limits`] | rate that a flow would have alone |
-//! | b | [`Stop::rate`] | its max-min fair rate, at most d |
+//! | b | [`Stop::rate`] | max-min fair rate of a flow, at most d |
 //! | level | [`Filling::next`] | share of the remaining capacity for each open flow on a link |
 
 use gangline_model::ModelError;
@@ -24,18 +24,18 @@ use std::collections::BinaryHeap;
 pub struct Stop {
     /// Bits of the rate. Floats >= 0 have the same order as their bits.
     bits: u64,
-    /// 0 for a demand, otherwise 1 + name of the link.
+    /// Cause of the stop: 0 for a demand, otherwise 1 plus the name of the link.
     by: u32,
 }
 
 impl Stop {
-    /// The stop of a link that is never full; it comes after all others.
+    /// The stop of a link that is never full; it comes after all other stops.
     pub const NEVER: Self = Self {
         bits: f64::INFINITY.to_bits(),
         by: u32::MAX,
     };
 
-    /// Creates the stop of a flow that has reached its demand, >= 0.
+    /// Creates the stop of a flow that has reached its demand, which is >= 0.
     pub fn demand(rate: f64) -> Self {
         let bits = rate.to_bits();
         Self { bits, by: 0 }
@@ -76,8 +76,8 @@ impl Filling {
         }
     }
 
-    /// Returns the stop at which the link divides its remaining capacity among its open flows; [`Stop::NEVER`] if it
-    /// has none.
+    /// Returns the stop at which the link divides its remaining capacity among its open flows; [`Stop::NEVER`] if no
+    /// flow is open.
     pub fn next(&self, name: u32) -> Stop {
         if self.open == 0 {
             return Stop::NEVER;
@@ -98,10 +98,10 @@ impl Filling {
     }
 }
 
-/// Flows over links: flow `i` uses `links[ends[i - 1]..ends[i]]`, each link once.
+/// Flows over links. Flow `i` uses `links[ends[i - 1]..ends[i]]`, each link once.
 #[derive(Clone, Debug, Default)]
 pub struct Flows {
-    /// Upper limit of each flow, at a rate > 0: its demand, or the stop of a link that is not listed here.
+    /// Upper limit of each flow, at a rate > 0: the demand of the flow, or the stop of a link that is not listed.
     pub limits: Vec<Stop>,
     /// End of each flow's links in `links`.
     pub ends: Vec<u32>,
@@ -159,7 +159,7 @@ impl Flows {
     }
 }
 
-/// Solver whose buffers are reused.
+/// A solver that reuses its buffers.
 #[derive(Debug, Default)]
 pub struct MaxMin {
     /// Flows in ascending order of their limits.
@@ -170,8 +170,8 @@ pub struct MaxMin {
     /// Flows by link: those of link `l` are `members[starts[l]..starts[l + 1]]`.
     starts: Vec<u32>,
     members: Vec<u32>,
-    /// Next stop of a link, with its number of open flows at the time of the push. The entry is outdated if that number
-    /// has changed.
+    /// Entries (next stop of a link, link, number of open flows when the entry was pushed). An entry is outdated if
+    /// that number has changed.
     heap: BinaryHeap<Reverse<(Stop, u32, u32)>>,
     stops: Vec<Stop>,
 }
@@ -181,7 +181,7 @@ impl MaxMin {
     /// order. The cost is O(n log n) in the links of all flows.
     ///
     /// # Examples
-    /// Three racks of capacity 10; flows over the first two, the last two and the outer two:
+    /// Three racks have capacity 10. The flows are over the first two, the last two and the outer two racks:
     /// ```
     /// use gangline_network::{Flows, MaxMin, Stop};
     /// let mut flows = Flows::default();
@@ -216,8 +216,8 @@ impl MaxMin {
         &self.stops
     }
 
-    /// Returns the stops of the links in the last solution. It is [`Stop::NEVER`] for a link whose flows all stopped
-    /// for other reasons.
+    /// Returns the stops of the links in the last solution. The stop is [`Stop::NEVER`] for a link whose flows all
+    /// stopped for other reasons.
     pub fn fills(&self) -> &[Stop] {
         &self.fills
     }
@@ -262,7 +262,7 @@ impl MaxMin {
         self.members.resize(flows.links.len(), 0);
         for flow in 0..flows.limits.len() {
             for &link in flows.links_of(flow) {
-                // The end of each link's flows is decremented until it is their start.
+                // The end of each link's range of flows is decremented until it is the start of the range.
                 let at = &mut self.starts[link as usize];
                 *at -= 1;
                 self.members[*at as usize] = flow as u32;
@@ -278,7 +278,7 @@ impl MaxMin {
         }
     }
 
-    /// Returns the next link to be full.
+    /// Returns the next link that will be full.
     fn least(&mut self) -> Option<(Stop, u32)> {
         while let Some(&Reverse((stop, link, open))) = self.heap.peek() {
             if self.links[link as usize].open == open {
@@ -379,7 +379,7 @@ mod tests {
         link.give(Stop::link(third, 7));
         assert_eq!(link.next(9), Stop::link(third, 9));
         assert_eq!(link.next(3), Stop::link(third.next_up(), 3));
-        // A remainder that rounding made negative does not take anything back.
+        // If rounding makes the remainder negative, nothing is taken back from other flows.
         let mut link = Filling::new(third, 2);
         link.give(Stop::demand(third.next_up()));
         assert_eq!(link.next(0), Stop::link(third.next_up(), 0));
@@ -389,7 +389,7 @@ mod tests {
 
     #[test]
     fn a_limit_from_an_external_link_keeps_its_place_in_the_order() {
-        // Both stop at 5. The external link comes before link 4 and after link 2.
+        // Both links stop at 5. The external link comes before link 4 and after link 2.
         let solve = |name: u32| {
             let mut flows = Flows::default();
             flows.push(Stop::link(5.0, 3), [0]);

@@ -1,5 +1,5 @@
-//! Locality factors from fitted iteration times: a gang on several servers synchronises more slowly than one on a
-//! single server.
+//! Locality factors from fitted iteration times, in which a gang on several servers synchronises more slowly than a
+//! gang on a single server.
 
 use gangline_model::{
     ClusterSpec, Extent, Gang, GpuTypeId, Load, LocalityModel, Shape, StepFit, Tier,
@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 /// Locality factors of models with fitted iteration times. All other jobs use another network model, or lose nothing.
 ///
-/// The factor is the ratio of the iteration time on one server to that on several, at most 1.
+/// The factor is the iteration time on one server divided by the iteration time on several servers, but at most 1.
 #[derive(Debug)]
 pub struct Fitted {
     others: Option<Arc<dyn LocalityModel>>,
@@ -68,7 +68,7 @@ impl LocalityModel for Fitted {
 
     fn load(&self, gang: &Gang, shape: Shape) -> Option<Load> {
         if self.of_model(gang).iter().any(Option::is_some) {
-            return None; // Its fit already includes the time of its transfers.
+            return None; // The fit of the job already includes the time of its transfers.
         }
         self.others.as_ref()?.load(gang, shape)
     }

@@ -3,13 +3,13 @@
 /// Seconds that one bucket takes in each tier.
 pub type BucketTimes = [f64; 3];
 
-/// The rule for which bucket a channel takes next.
+/// The rule that determines which bucket a channel takes next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Order {
-    /// The newest bucket, which overtakes those that wait.
+    /// The newest bucket comes next and overtakes the buckets that wait.
     #[default]
     Lifo,
-    /// The oldest bucket.
+    /// The oldest bucket comes next.
     Fifo,
 }
 
@@ -63,7 +63,7 @@ fn channel(
             Order::Lifo => waiting.pop_back(),
             Order::Fifo => waiting.pop_front(),
         };
-        let bucket = taken.expect("one has come by now");
+        let bucket = taken.expect("a bucket has arrived by now");
         now += seconds(bucket);
         left.push((now, bucket));
     }

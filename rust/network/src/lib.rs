@@ -1,8 +1,8 @@
 //! Network models (`docs/concepts/network.md`): closed forms and tables that return locality factors, behind the trait
 //! [`LocalityModel`].
 //!
-//! A factor depends only on (model, GPU type, gang size, shape). It is computed on first use and cached. The parameters
-//! never change, so the cache stays valid.
+//! A factor depends only on (model, GPU type, gang size, shape). Each factor is computed on first use and cached. The
+//! parameters never change, so the cache stays valid.
 #![forbid(unsafe_code)]
 
 mod alphabeta;
@@ -48,7 +48,7 @@ enum Answer {
     AlphaBeta(AlphaBeta),
     Table {
         ratios: RatioTable,
-        /// Label used for jobs whose own label has no series.
+        /// Label that is used for jobs whose label has no series.
         default: Option<u32>,
         on_missing: OnMissing,
         fallback: Option<AlphaBeta>,
@@ -60,7 +60,7 @@ enum Answer {
     },
 }
 
-/// A placement whose factor was reduced to that of a narrower tier.
+/// A placement whose factor was reduced to the factor of a narrower tier.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Clamp {
     /// Model label.
@@ -153,7 +153,8 @@ impl AlphaBeta {
         compute_s / (compute_s + exposed)
     }
 
-    /// Returns the factor. It is at most that of the canonical shape of each narrower tier in which the gang would fit.
+    /// Returns the factor of a placement. It is clamped to the factors of the canonical shapes of all narrower tiers in
+    /// which the gang would fit.
     fn factor(&self, key: Key, extent: Extent) -> f64 {
         let tier = key.shape.tier();
         let canonical = |tier| extent.canonical(key.gpus, tier);
@@ -173,7 +174,7 @@ impl AlphaBeta {
     }
 
     fn locality(&self, gang: &Gang, shape: Shape, extents: &[Extent]) -> f64 {
-        // A label that the jobs of the run may not have was refused before the run.
+        // Every label without a model was refused before the run.
         let Some(model) = self.model_of(gang.model) else {
             return 1.0;
         };
@@ -189,8 +190,8 @@ impl AlphaBeta {
             .or_insert_with(|| self.factor(key, extents[gang.gpu_type.index()]))
     }
 
-    /// Returns the load of a gang over racks on the up-link of each rack. Alone, an iteration takes C / S for a
-    /// locality factor S, whichever form or clamp determines S.
+    /// Returns the load of a gang over several racks on the up-link of each rack. If the gang is alone, an iteration
+    /// takes C / S for a locality factor S, whichever form or clamp determines S.
     fn load(&self, gang: &Gang, shape: Shape, extents: &[Extent]) -> Option<Load> {
         let (model, _) = (self.model_of(gang.model)?, self.shared_bw?);
         if shape.tier() < Tier::Network {
@@ -214,7 +215,7 @@ impl AlphaBeta {
         } else {
             compute_s / self.locality(gang, shape, extents)
         };
-        // A job alone cannot send more than a whole up-link, and rounding must not exceed it.
+        // A job cannot send more than the capacity of an up-link, and rounding must not exceed this capacity.
         let demand = (bytes / seconds).min(self.links.uplink_bw);
         (demand > 0.0).then_some(Load {
             bytes,
@@ -246,7 +247,7 @@ impl Network {
     /// Creates the network of a cluster for jobs with these model labels.
     ///
     /// # Errors
-    /// [`ModelError::Network`] naming the key of the first bad value.
+    /// [`ModelError::Network`], which names the key of the first bad value.
     pub fn new(
         config: &NetworkConfig,
         cluster: &ClusterSpec,
@@ -291,8 +292,8 @@ impl Network {
     /// Checks that there is data for every job with more than one GPU on every type that it may use.
     ///
     /// # Errors
-    /// [`ModelError::UnknownModel`] listing jobs with an unknown label; [`ModelError::Network`] for a model or a pair
-    /// without a number.
+    /// [`ModelError::UnknownModel`], which lists jobs with an unknown label; [`ModelError::Network`] for a model or a
+    /// pair without a number.
     pub fn check_jobs(
         &self,
         cluster: &ClusterSpec,
@@ -379,7 +380,8 @@ impl Network {
         Ok(())
     }
 
-    /// Returns the closed form of a placement before the clamp, or `None` if the network model has no closed form.
+    /// Returns the factor of a placement by the closed form, before the clamp; `None` if the network model has no
+    /// closed form.
     pub fn raw(&self, model: Option<u32>, shape: Shape) -> Option<f64> {
         match &self.answer {
             Answer::AlphaBeta(form) => form.model_of(model).map(|at| form.raw(at, shape)),
@@ -465,7 +467,7 @@ fn measured(
         }
         OnMissing::Error | OnMissing::One => None,
     };
-    // A default that is not the label of any job also needs an index in the table.
+    // The default label also needs an index in the table, even if no job has this label.
     let mut known = labels.to_vec();
     let default = match &config.default_model {
         None => None,
@@ -484,7 +486,7 @@ fn measured(
     })
 }
 
-/// Finds the pair of the job's own label, otherwise that of the default label.
+/// Finds the pair of the job's label, or else the pair of the default label.
 fn find(ratios: &RatioTable, default: Option<u32>, gang: &Gang) -> Found {
     let ask = |label: Option<u32>| {
         label.map_or(Found::Missing, |label| {

@@ -8,11 +8,11 @@ const GIB: f64 = (1_u64 << 30) as f64;
 /// Names of the link presets.
 pub const PRESETS: [&str; 4] = ["dally-2024", "hgx-h100", "pcie-25g", "ideal"];
 
-/// A preset: its links, and the bandwidth of one rack into the spine before it is divided.
+/// A preset: the links, and the bandwidth of a rack into the spine before oversubscription divides it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Preset {
     pub(super) links: Links,
-    /// Bytes/s of the up-link per server of a rack, and the divisor that `oversubscription` replaces.
+    /// Bytes/s of the up-link per server of a rack, and the default of `oversubscription`.
     pub(super) uplink: Option<(f64, f64)>,
 }
 
@@ -85,7 +85,7 @@ const MODELS: [Row; 6] = [
     ("BERT-large", 1703.395e-6, 562e6, 66, 0.693, None, None),
 ];
 
-/// Returns the built-in models, with the compute times of the published simulator or with unscaled ones.
+/// Returns the built-in models, with the compute times of the published simulator or with unscaled times.
 pub(super) fn models(is_scaled: bool) -> Vec<(String, Traffic)> {
     let model = |&(label, scaled_s, grad_bytes, buckets, overlap, last_bytes, unscaled_s): &Row| {
         let traffic = Traffic {

@@ -1,16 +1,17 @@
-//! Measured pairs: a gang's throughput when consolidated and when spread, whose ratio is the locality factor.
+//! Measured pairs: the throughputs of a gang when consolidated and when spread. The ratio of the two is the locality
+//! factor.
 
 use super::config::{Measured, NetworkConfig, bad};
 use gangline_model::ModelError;
 use std::collections::BTreeMap;
 
-/// GPU type, label, batch size (0 means any).
+/// GPU type, label and batch size (0 means any) of a series.
 type Series = (u32, u32, u32);
 
 /// The entry of the table for one gang size.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Found {
-    /// Share of the rate that is left when the gang is spread.
+    /// Share of the rate that the gang keeps when it is spread.
     Ratio(f64),
     /// The gang was measured only consolidated, or not at all.
     Missing,
@@ -20,12 +21,12 @@ pub(super) enum Found {
 #[derive(Clone, Debug)]
 pub(super) struct RatioTable {
     series: BTreeMap<Series, Vec<(u32, Option<f64>)>>,
-    /// Additional factor for gangs over racks.
+    /// Additional factor for gangs over several racks.
     pub(super) network_extra: f64,
 }
 
 impl RatioTable {
-    /// Computes the ratios of the measured pairs; `labels` are those of the jobs.
+    /// Computes the ratios of the measured pairs; `labels` contains the labels of the jobs.
     pub(super) fn new(config: &NetworkConfig, labels: &[String]) -> Result<Self, ModelError> {
         let network_extra = config.network_extra.unwrap_or(1.0);
         if !(network_extra > 0.0 && network_extra <= 1.0) {
@@ -56,8 +57,8 @@ impl RatioTable {
         })
     }
 
-    /// Returns the ratio for a gang: that of its own size, otherwise that of the nearest smaller size in the table. A
-    /// series with the job's batch size takes precedence over one for any batch size.
+    /// Returns the ratio for a gang: the ratio of its size or, if the table lacks it, of the nearest smaller size in
+    /// the table. A series with the job's batch size takes precedence over one for any batch size.
     pub(super) fn find(&self, gpu_type: u32, label: u32, batch_size: u32, gpus: u32) -> Found {
         let points = self
             .series

@@ -1,8 +1,8 @@
 //! Counter-based random numbers: every draw is a pure function of its address.
 //!
 //! The generator is Philox4x32-10 (Salmon, Moraes, Dror, Shaw: "Parallel random numbers: as easy as 1, 2, 3", SC 2011).
-//! There is no state, so no draw depends on earlier draws. One draw costs one block (about 10 ns).
-//! `tests/reference/philox.py` is the same generator in Python.
+//! The generator has no state, so no draw depends on earlier draws. One draw costs one block (about 10 ns).
+//! `tests/reference/philox.py` implements the same generator in Python.
 //!
 //! # Layout
 //! A draw is addressed by `(seed, purpose, id0, id1, counter)`; the words of a block are
@@ -14,10 +14,10 @@
 //! | counter 2 | 32 | `id1` |
 //! | counter 3 | 8 + 24 | purpose code (high 8 bits), `counter` (low 24 bits) |
 //!
-//! These are exactly the 192 bits of the input of a block, and each field has its own bits. Two addresses therefore
-//! never share a block. The price is that `id1` has only 32 bits and `counter` only 24. The four words of the output
-//! form two lanes: `a = word 0 + 2^32 word 1`, and `b` in the same way from words 2 and 3. All samplers use lane `a`;
-//! only [`Draw::below`] may need more.
+//! The fields fill exactly the 192 bits of the input of a block, and no two fields share a bit. Two addresses therefore
+//! never share a block. The price is that `id1` has only 32 bits and `counter` only 24 bits. The four words of the
+//! output form two lanes: `a = word 0 + 2^32 word 1`, and `b` in the same way from words 2 and 3. All samplers use lane
+//! `a`; only [`Draw::below`] may need more bits.
 #![forbid(unsafe_code)]
 
 /// Purpose of a draw, which names its stream. The codes determine the results and never change.
@@ -37,7 +37,8 @@ pub enum Purpose {
     Users = 5,
     /// Virtual clusters of jobs.
     Vcs = 6,
-    /// Failures and repairs of servers: `id0` is the server; an even `id1` is an up time, an odd one a down time.
+    /// Failures and repairs of servers: `id0` is the server; an even `id1` is an up time, and an odd `id1` is a down
+    /// time.
     Failures = 7,
     /// Errors of the durations and rates that a policy knows.
     Estimates = 8,
@@ -53,12 +54,13 @@ pub enum Purpose {
     Repairs = 13,
     /// Log-normal noise on durations.
     Noise = 14,
-    /// Ratio of the actual to the stated run time of a whole job: `id0` is the job index.
+    /// Ratio of the actual run time of a whole job to the time that policies expect: `id0` is the job index.
     JobPace = 15,
-    /// The same ratio for one stretch of a part: `id0` is the job index, `id1` the stretch, `counter` the part.
+    /// Ratio of actual to expected time for one stretch of a part: `id0` is the job index, `id1` the stretch, `counter`
+    /// the part.
     RunPace = 16,
-    /// The same ratio for each server of a gang after the first: `id0` is the job index, `id1` the stretch, `counter`
-    /// the server, from 1.
+    /// Ratio of actual to expected time for each server of a gang after the first: `id0` is the job index, `id1` the
+    /// stretch, `counter` the server, from 1.
     Stragglers = 17,
 }
 
@@ -122,7 +124,7 @@ pub const fn philox4x32(counter: [u32; 4], key: [u32; 2]) -> [u32; 4] {
     [c0, c1, c2, c3]
 }
 
-/// The stream of all draws of one purpose under one seed. It takes 16 bytes and is `Copy`.
+/// The stream of all draws of one purpose under one seed. A stream takes 16 bytes and is `Copy`.
 ///
 /// ```
 /// # use gangline_rng::{Purpose, Stream};
@@ -152,7 +154,8 @@ impl Stream {
     /// Returns draw number `counter` of the pair `(id0, id1)`.
     ///
     /// # Panics
-    /// If `counter` is not below [`Stream::COUNTER_LIMIT`], because its bits would overlap those of the purpose.
+    /// If `counter` is not below [`Stream::COUNTER_LIMIT`], because its bits would then overlap the bits of the
+    /// purpose.
     #[inline]
     pub const fn draw(self, id0: u64, id1: u32, counter: u32) -> Draw {
         assert!(
@@ -167,7 +170,7 @@ impl Stream {
     }
 }
 
-/// One draw: 128 random bits. One of the methods turns them into a number.
+/// One draw of 128 random bits. Each method turns these bits into a number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Draw {
     block: [u32; 4],
@@ -194,7 +197,7 @@ impl Draw {
     /// Returns a uniform number in `0..n`, without bias.
     ///
     /// The method is multiply and reject (Lemire 2019). The answer is the high half of the 128-bit product `lane * n`,
-    /// unless the low half is below `2^64 mod n`. In that case lane `b` is tried, and then the same block enciphered
+    /// unless the low half is below `2^64 mod n`. In that case lane `b` is tried, and then the block is enciphered
     /// again with the same key. For `n` below 2^32 the probability of a second try is below 2^-32.
     ///
     /// # Panics
@@ -225,7 +228,7 @@ impl Draw {
     }
 
     /// Returns a standard normal number: [`inverse_normal`] of (the upper 52 bits of lane `a` plus one half) times
-    /// 2^-52. This is symmetric, never 0 or 1, and reaches 8.2 standard deviations.
+    /// 2^-52. The argument is symmetric and never 0 or 1, and the result reaches 8.2 standard deviations.
     #[inline]
     pub fn normal(self) -> f64 {
         let midpoint = (self.lane(0) >> 12) as f64 + 0.5;
@@ -254,14 +257,14 @@ impl Draw {
         1 + failures as u64
     }
 
-    /// Returns an index of `table`, each with the probability of its weight.
+    /// Returns an index of `table`; the probability of an index is proportional to its weight.
     #[inline]
     pub fn index(self, table: &WeightTable) -> usize {
         table.index_at(self.uniform())
     }
 }
 
-/// Weights prepared for draws. A draw costs one multiplication and a binary search.
+/// Weights that are prepared for draws. A draw costs one multiplication and a binary search.
 ///
 /// ```
 /// # use gangline_rng::{Purpose, Stream, WeightTable};
@@ -547,7 +550,7 @@ mod tests {
 
     #[test]
     fn below_goes_on_when_both_lanes_are_refused() {
-        // For this n nearly half of all lanes are rejected; ids 2, 9 and 10 reject both.
+        // For this n, nearly half of all lanes are rejected; ids 2, 9 and 10 reject both lanes.
         let stream = Stream::new(7, Purpose::Policy);
         let n = (1 << 63) + 1;
         let drawn: Vec<u64> = [2, 6, 9, 10]
@@ -580,7 +583,7 @@ mod tests {
 
     #[test]
     fn inverse_normal_meets_its_error_bound() {
-        // The values have 25 digits, by mpmath 1.3 at 40 digits, cut to what an f64 literal holds.
+        // The values were computed by mpmath 1.3 with 40 digits, and are cut to 25 digits, which is enough for an f64.
         let points = [
             (1.110_223_024_625_156_5e-16, -8.209_536_151_601_387),
             (1e-10, -6.361_340_902_404_056),
