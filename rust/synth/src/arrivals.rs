@@ -1,6 +1,6 @@
 //! Arrival times: all at once, Poisson, or bursts that follow the hour and the weekday.
 //!
-//! The first arrival is at 0, which is a Monday at 00:00. Times are whole microseconds, ordered.
+//! The first arrival is at 0, which is a Monday at 00:00. Times are whole microseconds in ascending order.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -16,7 +16,7 @@ fn to_micros(seconds: f64) -> u64 {
     libm::floor(seconds * 1e6 + 0.5) as u64
 }
 
-/// A clock that runs at the weight of the current hour of the week. The mean weight is 1.
+/// A clock whose speed is the weight of the current hour of the week. The mean weight is 1.
 ///
 /// Arrivals at a steady rate on this clock follow the hours and the weekdays.
 pub(super) struct Clock {
@@ -26,7 +26,7 @@ pub(super) struct Clock {
 }
 
 impl Clock {
-    /// Creates a clock that runs at the hour's weight times the weekday's weight.
+    /// Creates a clock whose speed is the weight of the hour times the weight of the weekday.
     pub(super) fn of_week(profile: &ArrivalProfile) -> Self {
         let hours: f64 = profile.hours.iter().sum();
         let weekdays: f64 = profile.weekdays.iter().sum();
@@ -74,7 +74,7 @@ impl Clock {
     }
 }
 
-/// Draws jobs one by one with exponential gaps. The draw of a job is `(job, 0, 0)`.
+/// Draws jobs one by one with exponential gaps. The address of a job's draw is `(job, 0, 0)`.
 pub(super) fn poisson(seed: u64, jobs: u32, rate_per_h: f64) -> Vec<u64> {
     let stream = Stream::new(seed, Purpose::Arrivals);
     let mean_gap_s = HOUR_S / rate_per_h;
@@ -91,8 +91,8 @@ pub(super) fn poisson(seed: u64, jobs: u32, rate_per_h: f64) -> Vec<u64> {
 
 /// Draws bursts at `rate_per_h / jobs_per_burst` by thinning, with the hourly weights of the clock.
 ///
-/// Candidate `c` uses these draws: `(c, 0, 0)` for the gap before it, `(c, 0, 1)` for its acceptance, `(c, 0, 2)` for
-/// the number of jobs in its burst, and `(c, 1, k)` for the gap before its job `k`.
+/// A candidate `c` for a burst uses these draws: `(c, 0, 0)` for the gap before it, `(c, 0, 1)` for its acceptance,
+/// `(c, 0, 2)` for the number of jobs in the burst, and `(c, 1, k)` for the gap before job `k` of the burst.
 pub(super) fn diurnal(
     seed: u64,
     jobs: u32,
@@ -107,7 +107,7 @@ pub(super) fn diurnal(
         .fold(0.0_f64, |peak, weight| peak.max(*weight));
     let mean_gap_s = HOUR_S * profile.jobs_per_burst / (rate_per_h * peak);
     let mut micros: Vec<u64> = Vec::with_capacity(jobs as usize);
-    // Jobs of earlier bursts that arrive later than `clock_s`, because bursts overlap.
+    // Bursts overlap, so jobs of earlier bursts may arrive later than `clock_s`. This heap contains them.
     let mut pending: BinaryHeap<Reverse<u64>> = BinaryHeap::new();
     let mut clock_s = 0.0;
     let mut candidate = 0_u64;
@@ -139,7 +139,7 @@ pub(super) fn diurnal(
 
 /// Stretches the arrivals on the clock so that the last one comes after `span_s`.
 ///
-/// Hours and weekdays keep their weights. Stretching the seconds themselves would not keep them.
+/// Stretching on the clock keeps the weights of hours and weekdays. Stretching the seconds themselves would not.
 pub(super) fn stretch(micros: &mut [u64], span_s: f64, clock: &Clock) {
     let Some((last, earlier)) = micros.split_last_mut() else {
         return;
@@ -179,7 +179,8 @@ mod tests {
     #[test]
     fn the_clock_runs_at_the_weight_of_the_hour() {
         let clock = Clock::new(|hour| [0.5, 1.5][hour % 2]);
-        // Half an hour at 0.5; an hour at 0.5 and a quarter at 1.5; a week and an hour at 0.5.
+        // The cases are half an hour at speed 0.5; an hour at 0.5 and a quarter of an hour at 1.5; and a week plus an
+        // hour at 0.5.
         for (seconds, weighted_s) in [
             (0.0, 0.0),
             (1800.0, 900.0),
@@ -199,7 +200,7 @@ mod tests {
 
     #[test]
     fn stretching_keeps_the_weights_of_the_hours() {
-        // An arrival every quarter of an hour on the clock, in hours of weight 0.5 and 1.5.
+        // There is an arrival every quarter of an hour on the clock, in hours of weight 0.5 and 1.5.
         let clock = Clock::new(|hour| [0.5, 1.5][hour % 2]);
         let mut micros = [0, 1800, 3600, 4200, 4800, 5400, 6000, 6600, 7200].map(|s| s * 1_000_000);
         // At twice the length there is an arrival every half hour on the clock, which takes an hour of weight 0.5.
@@ -258,7 +259,7 @@ mod tests {
             let mut hours = [0.0; 24];
             let mut weekdays = [0.0; 7];
             let mut total = 0.0;
-            // Only whole weeks count: an incomplete last week would favour its first days.
+            // Only whole weeks are counted, because an incomplete last week would favour its first days.
             for hour in micros
                 .iter()
                 .map(|at| at / 3_600_000_000)

@@ -14,7 +14,7 @@ pub struct SynthCodes {
     pub names: Vec<String>,
 }
 
-/// Draws a column with Zipf frequencies. The draw of a job is `(job, 0, 0)`.
+/// Draws a column with Zipf frequencies. The address of a job's draw is `(job, 0, 0)`.
 pub(super) fn draw_zipf(
     spec: &SynthSpec,
     purpose: Purpose,

@@ -71,7 +71,7 @@ mod tests {
             assert!((table.at(*point) - seconds).abs() < 1e-9 * seconds);
         }
         assert!((table.at(0.0) - 30.0).abs() < 1e-12 && (table.at(0.009) - 30.0).abs() < 1e-12);
-        // Halfway between 50 % (1117 s) and 75 % (2716 s) lies the geometric mean.
+        // Halfway between 50 % (1117 s) and 75 % (2716 s), the quantile is the geometric mean of the two durations.
         assert!((table.at(0.625) - (1117.0_f64 * 2716.0).sqrt()).abs() < 1e-6);
         assert!(table.at(1.0 - f64::EPSILON) <= 3_256_045.0);
     }

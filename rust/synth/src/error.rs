@@ -9,7 +9,7 @@ pub enum SynthError {
     UnknownShape {
         /// Requested name.
         name: String,
-        /// Names that are close to it.
+        /// Names that are close to the requested one.
         near: Vec<String>,
     },
     /// The shape has no such parameter.
@@ -18,14 +18,14 @@ pub enum SynthError {
         shape: &'static str,
         /// Key that was given.
         key: String,
-        /// Keys that are close to it.
+        /// Keys that are close to the given one.
         near: Vec<String>,
     },
     /// The value is not of the kind that the parameter accepts.
     WrongKind {
         /// Key of the parameter.
         key: &'static str,
-        /// Kind that it accepts.
+        /// Kind that the parameter accepts.
         expected: String,
         /// Value that was given.
         value: String,
@@ -115,8 +115,8 @@ fn hint(near: &[String]) -> String {
     format!("; did you mean {}?", names.join(" or "))
 }
 
-/// Returns up to three names, the nearest first, then in the order given. A name is near if it differs from the word in
-/// at most a third of the word's letters, or if one is the start of the other.
+/// Returns up to three names, the nearest first, then in the order given. A name is near if at most a third of the
+/// word's letters differ, or if one of the two is the start of the other.
 pub(super) fn near_names<'a>(word: &str, names: impl Iterator<Item = &'a str>) -> Vec<String> {
     let most = (word.chars().count() / 3).max(2);
     let mut near: Vec<(usize, &str)> = names

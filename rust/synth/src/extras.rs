@@ -1,4 +1,4 @@
-//! Columns for traces whose jobs come from elsewhere: users, virtual clusters, noise, plain random numbers.
+//! Columns for traces whose jobs come from another source: users, virtual clusters, noise, plain random numbers.
 
 use super::codes::{SynthCodes, draw_zipf};
 use super::error::SynthError;
@@ -8,15 +8,15 @@ use gangline_rng::{Purpose, Stream};
 /// Users and virtual clusters of jobs `0..jobs`, and a noise factor for each duration.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SynthExtras {
-    /// Present if `users` is above 0.
+    /// Users; present if `users` is above 0.
     pub user: Option<SynthCodes>,
-    /// Present if `vcs` is above 0.
+    /// Virtual clusters; present if `vcs` is above 0.
     pub vc: Option<SynthCodes>,
     /// Log-normal factors with median 1; empty without noise.
     pub noise: Vec<f64>,
 }
 
-/// Draws the extras of a spec. Only its `jobs`, `seed`, `users`, `vcs` and `noise` are used.
+/// Draws the extras of a spec. Only the fields `jobs`, `seed`, `users`, `vcs` and `noise` are used.
 ///
 /// # Errors
 /// [`SynthError::OutOfRange`] if a value is out of range.
@@ -50,7 +50,7 @@ pub enum Law {
     },
 }
 
-/// Returns one number for each of the jobs `0..jobs`: draw `(job, 0, counter)` of a purpose.
+/// Returns one number for each of the jobs `0..jobs`: the draw of a purpose with address `(job, 0, counter)`.
 ///
 /// # Errors
 /// [`SynthError::OutOfRange`] for an unknown purpose or too many jobs.

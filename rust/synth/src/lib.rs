@@ -1,9 +1,9 @@
-//! Synthetic traces with the shape of the public ones, generated from a seed.
+//! Synthetic traces that are generated from a seed and have the shape of public traces.
 //!
 //! Every column has its own random stream, addressed by the job's index. Changing one option therefore never changes
-//! another column, and asking for more jobs only appends. The exception is `load`, which derives the arrivals from the
-//! work of all drawn jobs. Logarithms and exponentials come from `libm`, so a seed gives the same bytes on every
-//! platform. One job costs about 150 ns. Nothing here knows the engine, files or Python.
+//! another column, and asking for more jobs only appends rows. The exception is `load`, which derives the arrivals from
+//! the work of all drawn jobs. Logarithms and exponentials come from `libm`, so a seed gives the same bytes on every
+//! platform. One job costs about 150 ns. This crate does not depend on the engine, files or Python.
 #![forbid(unsafe_code)]
 
 mod arrivals;
@@ -36,8 +36,8 @@ const GANG_REDRAWS: u32 = 100;
 const DURATION_STEP_S: f64 = 0.001;
 /// Latest arrival. Simulated time ends near 9.22e9 s (64-bit nanoseconds), so this leaves room for the run itself.
 const LAST_ARRIVAL_S: f64 = 4.0e9;
-/// Shortest span of the arrivals, which is our own choice. Arrivals are rounded to whole microseconds, which over this
-/// span changes the load by 0.05 %.
+/// Shortest span of the arrivals. This is our own choice: over this span, rounding arrivals to whole microseconds
+/// changes the load by 0.05 %.
 const SHORTEST_SPAN_S: f64 = 1e-3;
 
 /// A generated trace: columns of equal length, ordered by arrival.
@@ -49,11 +49,11 @@ pub struct SynthTrace {
     pub gpus: Vec<u32>,
     /// Durations in seconds, above 0, in whole milliseconds.
     pub duration_s: Vec<f64>,
-    /// Present if `models` were given.
+    /// Models; present if `models` were given.
     pub model: Option<SynthCodes>,
-    /// Present if `users` is above 0; the names `user-1`, `user-2`, ... are in order of falling frequency.
+    /// Users; present if `users` is above 0. The names `user-1`, `user-2`, ... are in order of falling frequency.
     pub user: Option<SynthCodes>,
-    /// Present if `vcs` is above 0; the names `vc-1`, `vc-2`, ... are in order of falling frequency.
+    /// Virtual clusters; present if `vcs` is above 0. The names `vc-1`, `vc-2`, ... are in order of falling frequency.
     pub vc: Option<SynthCodes>,
     /// Numbers of jobs that were redrawn, cut or left out, by counter. All counters are always present.
     pub notes: BTreeMap<&'static str, u64>,
@@ -92,7 +92,7 @@ pub fn generate(spec: &SynthSpec) -> Result<SynthTrace, SynthError> {
     })
 }
 
-/// Prepared distributions of one spec.
+/// The prepared distributions of one spec.
 struct World {
     sizes: Vec<u32>,
     weights: Vec<f64>,
@@ -106,7 +106,7 @@ impl World {
         let shares = gang_shares(spec);
         let sizes: Vec<u32> = shares.iter().map(|(gpus, _)| *gpus).collect();
         let weights: Vec<f64> = shares.iter().map(|(_, share)| *share).collect();
-        let gangs = WeightTable::new(&weights).expect("checked: one share is above 0");
+        let gangs = WeightTable::new(&weights).expect("the checks require a share above 0");
         let durations = match measured(spec.shape) {
             Some(shape) => {
                 Durations::Quantiles(shape.durations.iter().map(QuantileTable::new).collect())
@@ -124,7 +124,7 @@ impl World {
         }
     }
 
-    /// Returns the size of a job whose every redraw was too large.
+    /// Returns the size of a job for which every redraw was too large.
     fn largest_that_fits(&self) -> u32 {
         let drawable = self
             .sizes
@@ -134,10 +134,12 @@ impl World {
         let fitting = drawable
             .map(|(gpus, _)| *gpus)
             .filter(|gpus| *gpus <= self.gpus_limit);
-        fitting.max().expect("checked: the smallest size fits")
+        fitting
+            .max()
+            .expect("the checks require that the smallest size fits")
     }
 
-    /// Draws the gang sizes. The draw of a job is `(job, 0, number of redraws so far)`.
+    /// Draws the gang sizes. The address of a job's draw is `(job, 0, number of redraws so far)`.
     fn draw_gpus(&self, spec: &SynthSpec, notes: &mut BTreeMap<&'static str, u64>) -> Vec<u32> {
         let stream = Stream::new(spec.seed, Purpose::Gangs);
         let fallback = self.largest_that_fits();
@@ -166,7 +168,7 @@ impl World {
         gpus
     }
 
-    /// Draws the durations. The draws of the duration and of the noise of a job are both `(job, 0, 0)`, of two
+    /// Draws the durations. The draws of a job's duration and of its noise both have the address `(job, 0, 0)`, for two
     /// different purposes.
     fn draw_durations(
         &self,
@@ -284,7 +286,8 @@ fn too_low(key: &'static str, jobs: u32) -> SynthError {
     }
 }
 
-/// Draws the models. The draw of a job is `(job, 0, 0)`, an index among the models that accept the job's size.
+/// Draws the models. The address of a job's draw is `(job, 0, 0)`; the result is an index among the models that accept
+/// the job's size.
 fn draw_models(
     spec: &SynthSpec,
     gpus: &[u32],

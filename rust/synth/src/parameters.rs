@@ -4,18 +4,18 @@ use super::error::{SynthError, near_names};
 use super::spec::{Shape, SynthSpec};
 use super::value::{Given, ParameterKind, SynthValue};
 
-/// One parameter, as data for documentation.
+/// A parameter, as data for documentation.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Parameter {
     /// Key of the parameter.
     pub name: &'static str,
-    /// Kind of values that it accepts.
+    /// Kind of values that the parameter accepts.
     pub kind: ParameterKind,
     /// Default for the shape; `Unset` means that the parameter is not used unless it is given.
     pub default: SynthValue,
     /// Unit, empty if there is none.
     pub unit: &'static str,
-    /// One sentence that describes it.
+    /// One sentence that describes the parameter.
     pub doc: &'static str,
 }
 
@@ -153,7 +153,7 @@ const ROWS: &[Row] = &[
         kind: ParameterKind::Choice(&["batch", "poisson", "diurnal"]),
         unit: "",
         default: arrivals,
-        doc: "All at 0, with exponential gaps, or in bursts that follow hour and weekday.",
+        doc: "Arrivals: all at 0, with exponential gaps, or in bursts that follow the hour and the weekday.",
     },
     Row {
         name: "arrivals",
@@ -161,7 +161,7 @@ const ROWS: &[Row] = &[
         kind: ParameterKind::Choice(&["batch", "poisson"]),
         unit: "",
         default: arrivals,
-        doc: "All at 0, or with exponential gaps.",
+        doc: "Arrivals: all at 0, or with exponential gaps.",
     },
     Row {
         name: "rate_per_h",
@@ -187,7 +187,7 @@ const ROWS: &[Row] = &[
         kind: ParameterKind::Int,
         unit: "GPUs",
         default: unset,
-        doc: "GPUs of the cluster: what `load` refers to; larger gangs are drawn again.",
+        doc: "GPUs of the cluster to which `load` refers; larger gangs are drawn again.",
     },
     Row {
         name: "max_gpus",
@@ -195,7 +195,7 @@ const ROWS: &[Row] = &[
         kind: ParameterKind::Int,
         unit: "GPUs",
         default: unset,
-        doc: "Largest gang; larger ones are drawn again up to 100 times, then cut to fit.",
+        doc: "Maximum gang size; larger gangs are drawn again up to 100 times, then cut to fit.",
     },
     Row {
         name: "max_duration_s",
@@ -203,7 +203,7 @@ const ROWS: &[Row] = &[
         kind: ParameterKind::Float,
         unit: "s",
         default: unset,
-        doc: "Longest duration; longer ones are cut and counted.",
+        doc: "Maximum duration; longer durations are cut and counted.",
     },
     Row {
         name: "users",
@@ -211,7 +211,7 @@ const ROWS: &[Row] = &[
         kind: ParameterKind::Int,
         unit: "",
         default: |spec| SynthValue::Int(spec.users.into()),
-        doc: "Number of users, Zipf 1.2; 0 = no column.",
+        doc: "Number of users, with Zipf frequencies of exponent 1.2; 0 = no column.",
     },
     Row {
         name: "vcs",
@@ -219,7 +219,7 @@ const ROWS: &[Row] = &[
         kind: ParameterKind::Int,
         unit: "",
         default: |spec| SynthValue::Int(spec.vcs.into()),
-        doc: "Number of virtual clusters, Zipf 1.2; 0 = no column.",
+        doc: "Number of virtual clusters, with Zipf frequencies of exponent 1.2; 0 = no column.",
     },
     Row {
         name: "models",
@@ -227,7 +227,7 @@ const ROWS: &[Row] = &[
         kind: ParameterKind::Models,
         unit: "",
         default: |_| SynthValue::Names(Vec::new()),
-        doc: "Models, drawn uniformly among those with an entry at the job's GPU count.",
+        doc: "Models; a job's model is drawn uniformly among those with an entry for its number of GPUs.",
     },
     Row {
         name: "noise",
@@ -235,7 +235,7 @@ const ROWS: &[Row] = &[
         kind: ParameterKind::Float,
         unit: "",
         default: |spec| SynthValue::Float(spec.noise),
-        doc: "Durations are multiplied by exp(noise z), z standard normal; the median stays.",
+        doc: "Durations are multiplied by exp(noise z) with a standard normal z, which keeps the median.",
     },
     Row {
         name: "mean_duration_s",

@@ -1,4 +1,4 @@
-//! Description of a trace to generate, and its checks.
+//! The description of a trace to generate, and the checks of the description.
 
 use std::fmt;
 
@@ -95,11 +95,11 @@ impl Arrivals {
 pub struct SynthModel {
     /// Name in the trace.
     pub name: String,
-    /// Gang sizes for which it has an entry; `None` means any.
+    /// Gang sizes for which the model has an entry; `None` means any.
     pub gpus: Option<Vec<u32>>,
 }
 
-/// A trace to generate. Start from [`SynthSpec::new`]; [`super::generate`] checks it.
+/// A trace to generate. Start from [`SynthSpec::new`]; [`super::generate`] checks the spec.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SynthSpec {
     /// Family of the trace.
@@ -110,7 +110,7 @@ pub struct SynthSpec {
     pub seed: u64,
     /// Pattern of the arrivals.
     pub arrivals: Arrivals,
-    /// Mean number of jobs per hour; `None` means that of the shape, or the rate that `load` implies.
+    /// Mean number of jobs per hour; `None` means the rate of the shape, or the rate that `load` implies.
     pub rate_per_h: Option<f64>,
     /// Offered load: GPU-seconds of the drawn jobs over those of `cluster_gpus` from the first to the last arrival.
     pub load: Option<f64>,
@@ -135,12 +135,12 @@ pub struct SynthSpec {
 }
 
 impl SynthSpec {
-    /// Maximum number of jobs of one trace, whose columns then take about 2 GB.
+    /// Maximum number of jobs of one trace. The columns of such a trace take about 2 GB.
     pub const MAX_JOBS: u32 = 100_000_000;
     /// Maximum number of users or virtual clusters.
     pub const MAX_NAMES: u32 = 1_000_000;
 
-    /// Creates the default spec of a shape: 10,000 jobs, seed 0, the arrivals of the public trace.
+    /// Creates the default spec of a shape: 10,000 jobs, seed 0, and the arrivals of the public trace.
     pub fn new(shape: Shape) -> Self {
         let is_uniform = shape == Shape::Uniform;
         Self {
@@ -239,7 +239,7 @@ impl SynthSpec {
             })
         };
         if self.load.is_some() && self.rate_per_h.is_some() {
-            return conflict("load", "rate_per_h", "each one fixes the rate");
+            return conflict("load", "rate_per_h", "each of the two fixes the rate");
         }
         if self.arrivals == Arrivals::Batch && self.load.is_some() {
             return conflict("load", "arrivals", "a batch has no rate");

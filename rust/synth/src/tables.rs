@@ -1,8 +1,9 @@
 //! Measured statistics of the public traces: quantiles, shares and weights.
 //!
-//! The numbers are summary statistics measured on the public files (CC BY 4.0: Philly, Jeon et al. ATC 2019; Helios
-//! Venus, Hu et al. SC 2021; PAI 2020, Weng et al. NSDI 2022). The files themselves are not part of this project. Venus
-//! and PAI end at 172,800 s because their files are clamped there, so their last points say nothing about the tail.
+//! The numbers are summary statistics that were measured on the public files (CC BY 4.0: Philly, Jeon et al. ATC 2019;
+//! Helios Venus, Hu et al. SC 2021; PAI 2020, Weng et al. NSDI 2022). The files themselves are not part of this
+//! project. Venus and PAI end at 172,800 s because their files are clamped there, so their last points say nothing
+//! about the tail.
 
 /// Probabilities of the points of every duration table.
 pub(super) const POINTS: [f64; 9] = [0.01, 0.05, 0.25, 0.50, 0.75, 0.90, 0.95, 0.99, 1.00];
@@ -28,7 +29,7 @@ pub(super) const BURST_GAP_S: f64 = 3.0;
 
 /// A shape measured on a public trace.
 pub(super) struct Measured {
-    /// Classes in ascending order of `gpus_up_to`; the last one holds all larger gangs.
+    /// Classes in ascending order of `gpus_up_to`; the last class includes all larger gangs.
     pub(super) durations: &'static [DurationClass],
     /// Gang sizes and their shares; the rest of the probability belongs to 1 GPU.
     pub(super) gangs: &'static [(u32, f64)],
@@ -191,7 +192,7 @@ pub(super) const PAI: Measured = Measured {
     },
 };
 
-/// Our own shape `uniform`: a plain queueing world for benchmarks.
+/// Our own shape `uniform`, a plain queueing model for benchmarks.
 pub(super) mod uniform {
     use super::{ArrivalProfile, FLAT_HOURS, FLAT_WEEKDAYS};
 

@@ -115,7 +115,7 @@ fn gang_shares_are_within_half_a_percent() {
     }
 }
 
-/// FNV-1a hash (64 bits) over microseconds, GPUs and milliseconds, little-endian.
+/// Returns the FNV-1a hash (64 bits) over microseconds, GPUs and milliseconds, in little-endian order.
 fn hash(trace: &SynthTrace, jobs: usize) -> u64 {
     let mut hash = 0xcbf2_9ce4_8422_2325_u64;
     let mut feed = |number: u64| {
@@ -133,7 +133,7 @@ fn hash(trace: &SynthTrace, jobs: usize) -> u64 {
 
 #[test]
 fn first_thousand_jobs_have_their_golden_hash() {
-    // Worked out by the reference implementation in `tests/unit/trace/test_synth.py`.
+    // The values were computed by the reference implementation in `tests/unit/trace/test_synth.py`.
     let goldens = [
         (Shape::Philly, 1_459_319_003_721_731_623),
         (Shape::Helios, 15_222_662_636_357_689_146),
@@ -165,7 +165,7 @@ fn more_jobs_only_append() {
         assert_eq!(short.arrival_s, long.arrival_s[..300]);
         assert_eq!(short.gpus, long.gpus[..300]);
         assert_eq!(short.duration_s, long.duration_s[..300]);
-        let codes = |trace: &SynthTrace| trace.user.clone().expect("users were asked for").codes;
+        let codes = |trace: &SynthTrace| trace.user.clone().expect("users were requested").codes;
         assert_eq!(codes(&short), codes(&long)[..300]);
     }
 }
@@ -278,7 +278,7 @@ fn load_is_what_every_drawn_trace_offers() {
             ..loaded(300, seed, 0.7, shape)
         }));
         specs.extend([2, 3, 5].map(|jobs| loaded(jobs, 1, 0.01, shape)));
-        // The arrivals of these traces span milliseconds and decades.
+        // The arrivals of these traces span from milliseconds to decades.
         specs.push(loaded(50, 2, 1e6, shape));
         specs.push(SynthSpec {
             load: Some(1e-5),
@@ -339,7 +339,7 @@ fn zipf_columns_have_their_law() {
         ..big(Shape::Pai)
     };
     let trace = made(&spec);
-    let user = trace.user.expect("users were asked for");
+    let user = trace.user.expect("users were requested");
     assert_eq!(user.names, ["user-1", "user-2", "user-3"]);
     let share =
         |code| user.codes.iter().filter(|user| **user == code).count() as f64 / f64::from(JOBS);
@@ -352,7 +352,7 @@ fn zipf_columns_have_their_law() {
         );
     }
     assert_eq!(
-        trace.vc.expect("vcs were asked for").names,
+        trace.vc.expect("virtual clusters were requested").names,
         ["vc-1", "vc-2"]
     );
     assert!(trace.model.is_none());

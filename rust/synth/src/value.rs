@@ -36,7 +36,7 @@ impl ParameterKind {
 /// Numbers may also be given as text, and names of models as one text separated by commas.
 #[derive(Clone, Debug, PartialEq)]
 pub enum SynthValue {
-    /// The default again.
+    /// No value, which restores the default.
     Unset,
     /// A whole number.
     Int(i128),
@@ -64,8 +64,8 @@ impl Given<'_> {
         let value = match self.value {
             SynthValue::Text(text) => format!("'{text}'"),
             SynthValue::Int(int) => int.to_string(),
-            // The text keeps the decimal point, because a message that says that 10 is not a whole number would be a
-            // riddle.
+            // The text keeps the decimal point, because a message that says that 10 is not a whole number would be
+            // confusing.
             SynthValue::Float(float) => format!("{float:?}"),
             other => format!("{other:?}"),
         };

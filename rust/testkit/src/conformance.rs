@@ -1,8 +1,9 @@
 //! Laws that every policy must pass, on worlds drawn from a seed.
 //!
 //! [`check`] runs a policy over a drawn world with all invariants of the engine on, and checks further laws. Every job
-//! ends. The same seed gives the same run. A run decision by decision equals the run in one go. Skipping rounds changes
-//! nothing. A policy that is declared work-conserving leaves no job waiting that fits by count. Messages name the seed.
+//! ends. The same seed gives the same run. A run decision by decision equals a run in one call. Skipping rounds changes
+//! nothing. A policy that is declared work-conserving leaves no job waiting that fits by count. The messages of failed
+//! checks name the seed.
 
 mod draws;
 mod elastic;
@@ -23,7 +24,7 @@ use std::sync::Arc;
 /// A world and the options of a run on it.
 #[derive(Clone, Debug)]
 pub struct Case {
-    /// Cluster, jobs, rates.
+    /// Cluster, jobs and rates.
     pub world: World,
     /// Options; invariants and segments are on.
     pub config: RunConfig,
@@ -43,7 +44,7 @@ pub struct Scope {
     pub has_checkpoints: bool,
     /// Maximum gang size.
     pub gangs_max: u64,
-    /// Whether some jobs are elastic. In that case jobs do not share up-links.
+    /// Whether some jobs are elastic. If so, jobs do not share up-links.
     pub has_elastic: bool,
 }
 
@@ -70,10 +71,10 @@ const MODELS: [&str; 3] = ["vgg16", "resnet50", "bert"];
 /// Draws the world of a seed.
 ///
 /// # Panics
-/// Never, because every drawn value is valid.
+/// This function never panics, because every drawn value is valid.
 pub fn draw(seed: u64, scope: Scope) -> Case {
     let mut numbers = Numbers::new(seed);
-    // The extras have their own numbers, so that the rest of a world is the same with and without them.
+    // The extras use separate random numbers, so that the rest of a world is the same with and without them.
     let mut extras = Numbers::new(seed.wrapping_add(EXTRAS));
     let cluster = Arc::new(draw_cluster(&mut numbers, &mut extras, scope));
     let jobs = draw_jobs(&mut numbers, &cluster, scope);
@@ -120,8 +121,8 @@ pub fn draw(seed: u64, scope: Scope) -> Case {
     }
 }
 
-/// Draws slowdown factors by co-runners. They are the same for every pair, or depend on label and GPU type with some
-/// pairs that may not share.
+/// Draws slowdown factors by co-runners. Either the factor is the same for every pair, or it depends on the labels and
+/// the GPU type, and some pairs may not share.
 fn draw_interference(extras: &mut Numbers, jobs: &JobTable, types: usize) -> Interference {
     if extras.once_in(2) {
         return Interference::constant(1.25, types).expect(">= 1");
@@ -141,7 +142,7 @@ fn draw_interference(extras: &mut Numbers, jobs: &JobTable, types: usize) -> Int
 /// Creates a network in which gangs over racks share up-links of this many bytes/s.
 ///
 /// # Panics
-/// Never, because the numbers are valid.
+/// This function never panics, because the numbers are valid.
 pub fn contended(cluster: &ClusterSpec, uplink_bw: f64) -> Arc<dyn LocalityModel> {
     let model = |compute_s: f64| ModelGiven {
         compute_s,
@@ -233,7 +234,7 @@ fn draw_jobs(numbers: &mut Numbers, cluster: &ClusterSpec, scope: Scope) -> JobC
         });
     }
     columns.model = Some(models);
-    // The labels depend on the row alone, so that the worlds of old seeds do not change.
+    // The labels depend only on the row, so that the worlds of existing seeds do not change.
     let label = |row: u64| if row % 5 < 2 { row % 5 } else { u64::from(u32::MAX) } as u32;
     let label = |codes: &dyn Fn(u64) -> u64, names: &[&str]| Label {
         codes: Some((0..count).map(|row| label(codes(row))).collect()),
@@ -260,7 +261,7 @@ fn draw_jobs(numbers: &mut Numbers, cluster: &ClusterSpec, scope: Scope) -> JobC
     columns
 }
 
-/// Adds columns that only some traces have: batches, memory per GPU, weights, deadlines.
+/// Adds columns that only some traces have: batches, memory per GPU, weights and deadlines.
 fn more_columns(
     extras: &mut Numbers,
     cluster: &ClusterSpec,
@@ -282,7 +283,7 @@ fn more_columns(
         all.into_iter().zip(&columns.arrival).map(at).collect()
     });
     if cluster.gpu_types()[0].memory_bytes < u64::MAX {
-        // A job needs at most the memory of the smallest GPU. Two such jobs together might be too large for every GPU.
+        // A job needs at most the memory of the smallest GPU. Two jobs together might be too large for every GPU.
         columns.memory_bytes = column(&|extras, _| extras.below(17) * GIB);
     }
     columns
@@ -320,16 +321,17 @@ fn trouble(numbers: &mut Numbers, cluster: &ClusterSpec, config: &mut RunConfig)
     }
 }
 
-/// Returns a case with one GPU type, and the same case with a server of a second type that no job may use. The two are
-/// the same world to a policy, but not to the faster algorithms that some policies have for a single type.
+/// Returns a case with one GPU type, and the same case with a server of a second type that no job may use. To a policy,
+/// the two cases are the same world, but the faster algorithms that some policies have for a single type apply only to
+/// the first.
 ///
 /// # Panics
-/// If the case has several types, elastic jobs, or failures drawn by server.
+/// If the case has several types, elastic jobs, or failures that are drawn by server.
 pub fn with_idle_type(mut case: Case) -> [Case; 2] {
     let world = &case.world;
     assert!(world.cluster.gpu_types().len() == 1 && world.rates.elastic().is_none());
     assert!(!matches!(case.config.failures, Failures::Random { .. }));
-    // Both depend on the types and racks of the cluster.
+    // Locality and interference depend on the types and racks of the cluster.
     case.config.interference = None;
     case.config.locality = (case.config.locality).filter(|model| model.shared_bw().is_none());
     let mut types = case.world.cluster.gpu_types().to_vec();
@@ -357,10 +359,10 @@ pub fn with_idle_type(mut case: Case) -> [Case; 2] {
     [case, other]
 }
 
-/// Runs a policy over a case, to the end.
+/// Runs a policy on a case, to the end.
 ///
 /// # Errors
-/// [`EngineError`] of the run.
+/// The [`EngineError`] of the run.
 pub fn run(case: &Case, policy: &mut dyn Policy) -> Result<Output, EngineError> {
     let mut engine = Engine::new(&case.world, case.config.clone(), policy.traits())?;
     engine.start(policy)?;
@@ -372,7 +374,7 @@ pub fn run(case: &Case, policy: &mut dyn Policy) -> Result<Output, EngineError> 
 /// about its plan must agree with that state.
 ///
 /// # Errors
-/// The error of the run, or that of `look`.
+/// The error of the run or of `look`.
 pub fn run_stepwise(
     case: &Case,
     policy: &mut dyn Policy,
@@ -392,7 +394,9 @@ pub fn run_stepwise(
             || changes.preempted.iter().any(is_running)
             || !changes.started.iter().chain(&changes.moved).all(is_running)
         {
-            return Err(format!("{changes:?} are not what became of the plan"));
+            return Err(format!(
+                "the changes {changes:?} differ from the effects of the plan"
+            ));
         }
         look(&view)?;
     }
@@ -402,7 +406,7 @@ pub fn run_stepwise(
 /// Checks that no waiting job fits by count on a type that it may use.
 ///
 /// # Errors
-/// The name of the first such job.
+/// The name of the first job that waits although it fits.
 pub fn no_fitting_job_waits(view: &ClusterView<'_>) -> Result<(), String> {
     for job in view.waiting() {
         let gpus = view.jobs().gpus(job);
@@ -419,11 +423,11 @@ pub fn no_fitting_job_waits(view: &ClusterView<'_>) -> Result<(), String> {
     Ok(())
 }
 
-/// Checks every law on the world of a seed. `is_work_conserving` says that the policy, under its placement rule, leaves
-/// no job waiting that fits by count.
+/// Checks every law on the world of a seed. `is_work_conserving` means that the policy, under its placement rule,
+/// leaves no job waiting that fits by count.
 ///
 /// # Errors
-/// The broken law, with the seed.
+/// The law that is broken, with the seed.
 ///
 /// # Examples
 /// ```
@@ -455,7 +459,7 @@ pub fn check(
     }
     let again = run(&case, make().as_mut()).map_err(|error| format!("seed {seed}: {error}"))?;
     if !are_equal(&first, &again) {
-        return fail("the same seed repeats");
+        return fail("the same seed gives the same run");
     }
     let look = |view: &ClusterView<'_>| {
         if is_work_conserving {
@@ -467,7 +471,7 @@ pub fn check(
     let stepped = run_stepwise(&case, make().as_mut(), look)
         .map_err(|error| format!("seed {seed}: {error}"))?;
     if !are_equal(&first, &stepped) {
-        return fail("step by step is the same as in one go");
+        return fail("a run step by step equals a run in one call");
     }
     if make().traits().round.is_some() {
         let mut walked = case;

@@ -1,4 +1,4 @@
-//! Support for tests: worlds drawn from a seed, the laws that every policy must pass, and toy policies.
+//! Support for tests: worlds that are drawn from a seed, the laws that every policy must pass, and toy policies.
 //!
 //! No release contains this crate. Development builds of the Python module include the toys, so that tests in Python
 //! can run them.
@@ -28,10 +28,10 @@ pub fn find(name: &str) -> Result<&'static PolicyInfo, PolicyError> {
     }
 }
 
-/// Builds a policy like [`gangline_policies::build`], but also knows the toys.
+/// Builds a policy as [`gangline_policies::build`] does, or a toy.
 ///
 /// # Errors
-/// [`PolicyError::UnknownPolicy`] or [`PolicyError::Parameter`].
+/// [`PolicyError::UnknownPolicy`] for an unknown name, or [`PolicyError::Parameter`] for a bad parameter.
 ///
 /// # Examples
 /// ```

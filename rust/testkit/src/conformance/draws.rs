@@ -1,11 +1,11 @@
-//! Parameters of any policy for the worlds of [`draw`](super::draw). Each is drawn according to its kind, with times of
-//! the order of these worlds. Parameters whose kind does not determine a valid value are in [`exception`], each with
-//! its reason.
+//! Draws parameters of any policy for the worlds of [`draw`](super::draw). Each parameter is drawn according to its
+//! kind, with times on the scale of these worlds. Parameters whose kind does not determine a valid value are in
+//! [`exception`], each with the reason.
 
 use gangline_policies::{ParamDefault, ParamKind, ParamSpec, ParamValue, Params, PolicyInfo};
 use gangline_rng::{Purpose, Stream};
 
-/// All user and virtual cluster names of drawn worlds, and the queue of jobs without one.
+/// All names of users and virtual clusters in drawn worlds, and the queue of jobs without a name.
 pub const QUEUES: [&str; 5] = ["default", "ann", "bob", "lab", "shop"];
 
 /// Random numbers for one world, in the order in which they are requested.
@@ -41,7 +41,7 @@ impl Numbers {
     }
 }
 
-/// Times longer than every restart overhead of the drawn worlds, in seconds.
+/// Times that are longer than every restart overhead of the drawn worlds, in seconds.
 const OVER_RESTARTS_S: [f64; 4] = [11.0, 17.5, 30.0, 60.0];
 /// Times around the lengths of the drawn jobs, in seconds or GPU-seconds.
 const TIMES: [f64; 6] = [0.5, 1.0, 5.0, 12.0, 30.0, 100.0];
@@ -66,16 +66,16 @@ fn exception(name: &str, numbers: &mut Numbers) -> Option<ParamValue> {
     Some(match name {
         // The timing of the public simulator supports neither overheads nor failures.
         "compat" => ParamValue::Bool(false),
-        // The other auction needs a solver, and the genetic search takes a second per decision.
+        // The `milp` auction needs a solver, and the genetic search takes a second per decision.
         "auction" | "search" => ParamValue::Str("greedy".to_owned()),
-        // The other sources need tensor sizes or a network model.
+        // All sources of skew except the model names need tensor sizes or a network model.
         "skew" => ParamValue::Str("flags".to_owned()),
-        // The delay of a rack may not exceed that of the network, and each of the two may keep its default.
+        // The delay of a rack may not exceed the delay of the network, and each of the two may keep its default.
         "rack_delay" => ParamValue::Float(numbers.pick(&[0.0, 0.3, 1.0, 5.0])),
         "network_delay" => ParamValue::Float(numbers.pick(&[6.0, 7.0, 12.0, 20.0])),
         // A lease must be longer than every restart, for any gang size.
         "overhead_per_gpu_s" => ParamValue::Float(numbers.pick(&[0.0, 0.01])),
-        // Every copy pauses for this time once per period.
+        // A merge pauses every copy for this time once per period.
         "merge_s" => ParamValue::Float(numbers.below(5) as f64),
         // Without a quantum, equal jobs would swap every nanosecond.
         "las_quantum" => ParamValue::Float(numbers.pick(&[1.0, 5.0, 30.0])),
@@ -85,11 +85,11 @@ fn exception(name: &str, numbers: &mut Numbers) -> Option<ParamValue> {
         "estimator_alpha" => ParamValue::Float(numbers.pick(&[0.1, 0.5, 1.0])),
         // At least one pass must give out copies.
         "fill" => ParamValue::Bool(true),
-        // The exact search supports only few jobs, and a wide beam only few rounds.
+        // The exact search supports only few jobs, and a wide beam makes each round slow.
         "tier" => ParamValue::Str(numbers.pick(&["beam", "greedy", "greedy"]).to_owned()),
         "beam_width" => ParamValue::Float(numbers.pick(&[1.0, 2.0, 4.0])),
-        // Quotas are given out again at each decision. With quotas of a thousandth, a long job would take a million
-        // decisions.
+        // Quotas are given out again at each decision. With quotas of a thousandth of an iteration, a long job would
+        // take a million decisions.
         "quota" => ParamValue::Float(numbers.pick(&[0.5, 5.0, 30.0])),
         // An account may not be its own ancestor.
         "account_parents" => {
@@ -98,12 +98,12 @@ fn exception(name: &str, numbers: &mut Numbers) -> Option<ParamValue> {
                 |(name, above): (&str, &str)| (name.to_owned(), ParamValue::Str(above.to_owned()));
             ParamValue::Table(parents.map(own).into())
         }
-        // The keys are account and user.
+        // The keys have the form account/user.
         "user_shares" => {
             let names = ["ann/ann", "bob/ann", "/bob"].map(ToOwned::to_owned);
             ParamValue::named(names.map(|name| (name, numbers.below(4) as f64)))
         }
-        // A QOS preempts only lower ones; otherwise two jobs would preempt each other for ever.
+        // Only one QOS preempts another, because jobs of two QOS that preempt each other could do so for ever.
         "qos_preempt" => {
             let below = ParamValue::words(["ann"]);
             ParamValue::Table([("bob".to_owned(), below)].into())
@@ -118,7 +118,7 @@ fn exception(name: &str, numbers: &mut Numbers) -> Option<ParamValue> {
     })
 }
 
-/// Draws a value of a kind: its bound, a value near its default, or one of the order of the drawn worlds.
+/// Draws a value of a kind: a bound, a value near the default, or a value on the scale of the drawn worlds.
 fn draw_value(spec: &ParamSpec, numbers: &mut Numbers) -> ParamValue {
     match spec.kind {
         ParamKind::Bool => ParamValue::Bool(numbers.once_in(2)),
@@ -136,11 +136,11 @@ fn draw_value(spec: &ParamSpec, numbers: &mut Numbers) -> ParamValue {
         }
         ParamKind::Share => ParamValue::Float(numbers.pick(&[0.0, 0.3, 0.8, 0.999])),
         ParamKind::Fraction => ParamValue::Float(numbers.pick(&[0.0, 0.2, 0.7, 1.0])),
-        // Other texts name parts of one cluster, and the keys of tables depend on each other.
+        // Other texts name parts of a cluster, and the keys of tables depend on each other, so neither are drawn.
         ParamKind::Text | ParamKind::Tables(_) => spec.default.value(),
         ParamKind::Choice(words) => ParamValue::Str(numbers.pick(words).to_owned()),
         ParamKind::Increasing => {
-            // A gang of 64 that is promoted again and again passes a limit of 0.5 GPU-seconds a million times.
+            // A gang of 64 GPUs that is promoted again and again would pass a limit of 0.5 GPU-seconds a million times.
             let lists = [&[5.0, 40.0][..], &[2.0], &[20.0], &[3.0, 9.0, 30.0]];
             ParamValue::numbers(numbers.pick(&lists).iter().copied())
         }

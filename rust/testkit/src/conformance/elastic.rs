@@ -1,4 +1,4 @@
-//! Elastic jobs for drawn worlds.
+//! Draws elastic jobs for worlds.
 
 use super::Numbers;
 use gangline_model::{ElasticClass, ElasticTable, Gradient, JobColumns, NoisePhase, StepFit};
@@ -6,7 +6,7 @@ use gangline_model::{ElasticClass, ElasticTable, Gradient, JobColumns, NoisePhas
 /// Makes about half of the jobs elastic. The work of an elastic job is in iterations of its initial batch.
 ///
 /// # Panics
-/// Never, because the classes are valid.
+/// This function never panics, because the classes are valid.
 pub(super) fn draw(numbers: &mut Numbers, columns: &mut JobColumns) -> ElasticTable {
     let jobs = columns.gpus.len();
     let batches = columns.batch_size.get_or_insert_with(|| vec![0; jobs]);

@@ -15,7 +15,7 @@ const TAG: TimerTag = TimerTag { kind: 0, id: 0 };
 pub struct ForkParams {
     /// Maximum number of parts of a job.
     pub copies: usize,
-    /// Quota of a part, counted from its start as a further copy and from each merge.
+    /// Quota of a part. It is counted from the part's start as a further copy, and again from each merge.
     pub quota: Option<f64>,
     /// Pause of every copy at a merge.
     pub merge: SimSpan,
@@ -31,11 +31,11 @@ pub struct ToyFork {
     params: ForkParams,
 }
 
-/// The cluster after the actions that are planned so far.
+/// The cluster after the actions that have been planned so far.
 struct Draft<'a> {
     view: &'a ClusterView<'a>,
     free: Vec<u64>,
-    /// Parts that jobs keep or get, from their number to their server.
+    /// Parts that jobs keep or get: the server of each part, by number.
     parts: BTreeMap<JobId, BTreeMap<u16, ServerId>>,
     waiting: Vec<JobId>,
     preempted: Vec<(JobId, u16)>,
@@ -97,7 +97,7 @@ impl<'a> Draft<'a> {
     }
 
     /// Takes further copies away, from the youngest jobs first, until the blocked job fits on the server of one of
-    /// them. Returns whether it fits; otherwise nothing changes.
+    /// these copies. Returns whether the job fits; if it does not, nothing changes.
     fn reclaim(&mut self, blocked: JobId) -> bool {
         let before = self.preempted.len();
         let victims: Vec<JobId> = self.view.running().collect();

@@ -1,4 +1,5 @@
-//! `toy-mixed`: first come, first served. A gang that no single GPU type can hold is placed on several types.
+//! `toy-mixed`: first come, first served. A gang for which no single GPU type has enough GPUs is placed on several
+//! types.
 
 use gangline_engine::{
     Changes, ClusterView, FreeIndex, Next, Plan, Policy, PolicyError, PolicyTraits,
@@ -52,7 +53,7 @@ impl Policy for ToyMixed {
         view: &ClusterView<'_>,
         plan: &mut Plan<'_>,
     ) -> Result<Vec<JobId>, PolicyError> {
-        // A gang without a place on one type might have one on several.
+        // A gang without a place on one type might have a place on several types.
         self.places.start(view, plan).map(|_| Vec::new())
     }
 
@@ -72,9 +73,9 @@ impl Policy for ToyMixed {
     }
 }
 
-/// Returns GPUs of several types for one gang, or `None` if there are too few together. The types are used in the given
-/// order. In each type the servers with the most free GPUs come first, and each gives all of its free GPUs until the
-/// gang is complete. The gang runs at the rate of its slowest type. The cost is O(servers taken x log n).
+/// Returns GPUs of several types for one gang, or `None` if all types together have too few. The types are used in the
+/// given order. Within a type, the servers with the most free GPUs come first. Each server gives all of its free GPUs
+/// until the gang is complete. The gang runs at the rate of its slowest type. The cost is O(servers taken x log n).
 ///
 /// # Examples
 /// ```

@@ -1,7 +1,7 @@
-//! Small policies that use the features of the engine: rounds, timers, shared GPUs, parts, gangs over several types.
+//! Small policies that use features of the engine: rounds, timers, shared GPUs, parts, and gangs over several types.
 //!
-//! They are for tests, not for comparisons. They look at every active job at each decision, which is fast enough for
-//! the small worlds of tests. All of them place jobs by `consolidate` with best fit.
+//! These policies are for tests, not for comparisons. They examine every active job at each decision, which is fast
+//! enough for the small worlds of tests. All of them place jobs by `consolidate` with best fit.
 
 mod fork;
 mod mixed;

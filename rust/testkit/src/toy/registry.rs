@@ -11,12 +11,13 @@ const TOY_ROUND: &[ParamSpec] = &[number("round_s", ParamKind::Above(0.0), 360.0
 const TOY_TIMER: &[ParamSpec] = &[number("delay_s", ParamKind::AtLeast(0.0), 60.0)
     .unit("s")
     .doc("wait for a server")];
-const TOY_SHARE: &[ParamSpec] = &[flag("halve", false).doc("co-runners at half batch")];
+const TOY_SHARE: &[ParamSpec] =
+    &[flag("halve", false).doc("whether co-runners run at half of their batch")];
 
 const TOY_FORK: &[ParamSpec] = &[
-    number("copies", ParamKind::Whole(1.0), 2.0).doc("most parts of a job"),
+    number("copies", ParamKind::Whole(1.0), 2.0).doc("maximum number of parts of a job"),
     spec("quota", ParamKind::Maybe(0.001), ParamDefault::None)
-        .doc("iterations of a further copy, and of each copy from a merge on"),
+        .doc("quota of a further copy, and of each copy after a merge"),
     number("merge_s", ParamKind::AtLeast(0.0), 0.0)
         .unit("s")
         .doc("pause of every copy at a merge"),
@@ -24,7 +25,7 @@ const TOY_FORK: &[ParamSpec] = &[
         .unit("s")
         .doc("time between two merges")
         .outlasting_restarts(),
-    flag("whole", false).doc("a part takes all GPUs of its server"),
+    flag("whole", false).doc("whether a part takes all GPUs of its server"),
 ];
 
 /// The toys. A release does not contain them.

@@ -1,4 +1,5 @@
-//! `toy-round`: at each round, all active jobs in order of attained service. A job that can keep its place keeps it.
+//! `toy-round`: at each round, all active jobs are placed in order of attained service. A job that can keep its place
+//! keeps it.
 
 use gangline_engine::{
     Changes, ClusterView, Next, Plan, Policy, PolicyError, PolicyTraits, WakeOn,
@@ -7,7 +8,7 @@ use gangline_model::{JobId, SimSpan};
 use gangline_policies::kit::Places;
 use gangline_policies::place::Level;
 
-/// Rounds in order of attained service.
+/// A round-based policy that serves jobs in order of attained service.
 #[derive(Debug)]
 pub struct ToyRound {
     round: SimSpan,

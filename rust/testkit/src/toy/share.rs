@@ -1,4 +1,4 @@
-//! `toy-share`: a job gets free GPUs, otherwise the lowest GPUs that hold at most one job.
+//! `toy-share`: a job gets free GPUs if there are enough, otherwise the lowest GPUs that hold at most one job.
 
 use gangline_engine::{Changes, ClusterView, Next, Phase, Plan, Policy, PolicyError, PolicyTraits};
 use gangline_model::{GpuSet, GpuTypeId, JobId, ServerId, Terms};
@@ -39,7 +39,7 @@ impl ToyShare {
             .unwrap_or_else(|| view.sub_batch(job))
     }
 
-    /// Returns whether the job may share this GPU with the job that is there.
+    /// Returns whether the job may share a GPU with the job that holds it.
     fn is_open(
         &self,
         view: &ClusterView<'_>,
