@@ -15,9 +15,9 @@
 //! of other basic columns equals the number of linking rows, one per type. Prices therefore come from a system with one
 //! row per type, and the cost of a step does not grow with the number of classes.
 //!
-//! A scan over all columns costs O(classes x types) and finds the columns with a gain. Each of these is priced again
-//! with the current prices before the next scan, so scans are rare. The method always starts without earlier results:
-//! equal programs give equal bits.
+//! A scan over all columns costs O(classes x types) and finds the columns with a gain. Each of these columns is priced
+//! again with the current prices before the next scan, so scans are rare. The method always starts without earlier
+//! results: equal programs give equal bits.
 //!
 //! A pair has entries in the rows of two classes, and the level has entries in the rows of all classes, so neither can
 //! be a key. If a key leaves the basis and no other column of its class can replace it, the key stays and is pinned to
@@ -41,8 +41,8 @@ const STALLED: u32 = 40;
 /// A floor limits the level if its multiplier is above this fraction of the largest multiplier. Any other floor is
 /// tested again in the next rise.
 const LIMITS: f64 = 1e-3;
-/// Fraction of the first objective that a second objective may give up. It is below the precision of every comparison,
-/// but above noise.
+/// Fraction of the first objective that a second objective may give up. The value is below the precision of every
+/// comparison, but above noise.
 const SLACK: f64 = 1e-9;
 
 /// Time of two classes on the same GPUs, or of two jobs of one class.
@@ -755,8 +755,8 @@ impl<'a> Simplex<'a> {
         offers
     }
 
-    /// Returns, in order, each class with an entry in a column that moves, with the values of its keys. It also returns
-    /// the speeds at which these values fall as the entering column rises and the other basic columns fall.
+    /// Returns, in order, each class with an entry in a column that moves, with the values of its keys. The result also
+    /// contains the speeds at which these values fall as the entering column rises and the other basic columns fall.
     fn moves(&self, entering: Option<Extra>, values: &[f64], falls: &[f64]) -> Moves {
         let mut classes: SmallVec<[usize; 7]> = SmallVec::new();
         for &extra in self.extras.iter().chain(&entering) {
@@ -909,7 +909,8 @@ impl<'a> Simplex<'a> {
             self.invert_keys(class)?;
             self.add_keys(class, -1.0, &mut residual);
             self.residual = residual;
-            // The last extra column has just entered. It takes the position of the column that became a key.
+            // The last extra column has just entered. The new column takes the position of the column that became a
+            // key.
             self.extras.swap_remove(at);
         }
         Ok(())

@@ -178,7 +178,7 @@ fn lowering(
     }
 }
 
-/// Returns a sum that is computed in eight parts, and recursively over the halves of a long array. This loses few
+/// Returns a sum that is computed in eight parts, and recursively over the halves of a long array. The method loses few
 /// digits, and gives the same digits as the sums of columns in Python.
 fn sum(values: &[f64]) -> f64 {
     let (whole, rest) = values.split_at(values.len() - values.len() % 8);

@@ -1,9 +1,9 @@
-//! The small master program that mixes plans. It has one row per GPU type plus one, and one column per plan.
+//! The small master program that mixes plans, with one row per GPU type plus one, and one column per plan.
 //!
 //! Each plan reaches some z, and leaves idle or lacks a fraction of each type. The program finds the mix that lacks
-//! nothing and has the largest z. The duals of its rows are the next prices. The method is a dense primal simplex that
-//! starts from the previous basis, because a new column never makes the present mix infeasible. Ties go to the lowest
-//! index.
+//! nothing and has the largest z. The duals of the rows of the program are the next prices. The method is a dense
+//! primal simplex that starts from the previous basis, because a new column never makes the present mix infeasible.
+//! Ties go to the lowest index.
 
 /// A reduced cost or a level below this limit counts as noise; every number in this program is about 1.
 const NOISE: f64 = 1e-11;

@@ -1,7 +1,7 @@
 //! A linear program as plain arrays, and the interface to its solver.
 //!
-//! A [`Solver`] does not depend on jobs or objectives. All numbers that it gets are scaled to about 1, because its
-//! tolerances are absolute.
+//! A [`Solver`] does not depend on jobs or objectives. All numbers that a solver gets are scaled to about 1, because
+//! its tolerances are absolute.
 
 use super::allocator::Ask;
 use super::facts::Facts;
@@ -22,7 +22,7 @@ pub enum SolverError {
     /// The bounds did not converge in time.
     #[error("gap {gap:.1e} after {evaluations} evaluations")]
     Gap {
-        /// (bound - z) / z.
+        /// Relative gap: (bound - z) / z.
         gap: f64,
         /// Number of plans evaluated.
         evaluations: u32,

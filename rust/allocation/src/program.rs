@@ -5,8 +5,8 @@ use super::choose::{Choose, Chosen, Pair};
 use super::dual::MaxMin;
 use super::model::SolverError;
 
-/// Fraction of the first objective that the second stage may give up. It is below the precision of every comparison,
-/// but above noise.
+/// Fraction of the first objective that the second stage may give up. The value is below the precision of every
+/// comparison, but above noise.
 const SLACK: f64 = 1e-9;
 /// A class that needs less than this fraction of its time to meet the objective gets this fraction as its floor.
 const LEAST_TIME: f64 = 1e-8;

@@ -1,4 +1,5 @@
-//! Random pairs of jobs that are kept while sharing pays off. This is the packing of Gandiva, as Gavel compares it.
+//! Random pairs of jobs that are kept while sharing pays off. This is the packing of Gandiva, in the form in which
+//! Gavel was compared with it.
 //!
 //! While the active jobs need no more GPUs than the cluster has, no jobs share. Otherwise, jobs without a partner are
 //! put in a random order. Each job takes as its partner the first later job that has the same gang size and can share

@@ -181,7 +181,7 @@ impl Fairness<'_> {
         let (left, fair) = (self.remaining[class], self.fair_s[class]);
         let rate = left / (rho * fair - self.age_s[class]);
         if rate > fastest || rate < 0.0 {
-            (fastest, 0.0) // Otherwise the rounding of the age might hide the remaining time.
+            (fastest, 0.0) // At a higher rate, rounding of the age might hide the remaining time.
         } else if rate < LEAST_TIME * fastest {
             (LEAST_TIME * fastest, 0.0)
         } else {

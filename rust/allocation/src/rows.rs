@@ -9,8 +9,8 @@ use super::rho::Fairness;
 use super::space::{Method, Plan, Space, Spent, Water};
 use super::split::equal_split;
 
-/// Fraction of an earlier objective that a later stage may give up. It is below the precision of every comparison, but
-/// above noise.
+/// Fraction of an earlier objective that a later stage may give up. The value is below the precision of every
+/// comparison, but above noise.
 const SLACK: f64 = 1e-9;
 /// A class that needs less than this fraction of its time to meet the objective gets this fraction as its floor.
 /// Otherwise the entries of its row would be so large that the last bits of a share would matter.
@@ -102,8 +102,8 @@ impl ByRows<'_> {
         ])
     }
 
-    /// Returns the plan with the largest total gain. It respects the floors and a minimum of other gains, where these
-    /// are given.
+    /// Returns the plan with the largest total gain. The plan respects the floors and a minimum of other gains, where
+    /// these are given.
     pub(crate) fn best(
         &mut self,
         sums: &Activities<'_, '_>,
@@ -150,7 +150,7 @@ impl Method for ByRows<'_> {
             let [first, last, multipliers] = self.stages(&sums, &asked, reference)?;
             reached = smallest(&first);
             let is_lowered = asked.iter().zip(measure).any(|(asked, own)| asked < own);
-            // If it is not, the minimum time was computed for an objective that was too small.
+            // If the result is larger than expected, the minimum time was computed for an objective that was too small.
             if reached <= 2.0 * reference || !is_lowered {
                 let weights = multipliers.iter().zip(asked.iter().zip(measure));
                 return Ok(Plan {

@@ -1,5 +1,5 @@
-//! Finish-time fairness by max-min programs. This is used where classes share GPUs, because the price method does not
-//! support pairs.
+//! Finish-time fairness by max-min programs. The programs are used where classes share GPUs, because the price method
+//! does not support pairs.
 //!
 //! Each trial of rho is a program whose floors rise or fall together as far as they can. The multipliers of the floors
 //! play the part of the prices.

@@ -115,8 +115,8 @@ impl Placers {
         Ok(at)
     }
 
-    /// Returns the GPUs for a job on the draft. They are on the first type on which the rule finds a place, among the
-    /// job's types or the allowed types.
+    /// Returns the GPUs for a job on the draft. These GPUs are on the first type on which the rule finds a place, among
+    /// the job's types or the allowed types.
     pub(crate) fn place(
         &mut self,
         at: usize,

@@ -1,5 +1,5 @@
-//! The Python module `gangline._core`: converts data, follows the rules of the interpreter and maps errors. It makes
-//! no decisions, and users never import it.
+//! The Python module `gangline._core`: converts data, follows the rules of the interpreter and maps errors. The module
+//! makes no decisions, and users never import it.
 
 mod actions;
 mod changes;

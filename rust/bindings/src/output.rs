@@ -290,8 +290,8 @@ impl RunOutput {
         Ok(table)
     }
 
-    /// Returns the data of a run that watches jobs. It consists of the failures and repairs of servers as rows (s,
-    /// server, up), the usable types and the minimum number of GPUs of each watched job as rows (job, mask, GPUs),
+    /// Returns the data of a run that watches jobs. The data consists of the failures and repairs of servers as rows
+    /// (s, server, up), the usable types and the minimum number of GPUs of each watched job as rows (job, mask, GPUs),
     /// whether a gang may use several types, and the length of a round. The caller must take this data before the
     /// causes.
     #[allow(clippy::type_complexity)]

@@ -268,7 +268,8 @@ impl Policy for PyPolicy {
         Ok(next)
     }
 
-    /// If `why` raises an error, the error is stored. It ends the run at the next decision, or after the last decision.
+    /// If `why` raises an error, the error is stored. This error ends the run at the next decision, or after the last
+    /// decision.
     fn reasons(&self) -> Vec<&'static Declared> {
         vec![&OWN_WORDS]
     }

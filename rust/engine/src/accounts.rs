@@ -1,5 +1,5 @@
 //! GPU time that jobs held and lost, per job and in total (`docs/concepts/metrics.md`). This module changes no job.
-//! Other modules notify it of completed segments, of co-runners that start or stop, and of starts and stops.
+//! Other modules notify this one of completed segments, of co-runners that start or stop, and of starts and stops.
 //!
 //! A column has one value per job, and only the columns that a run needs exist. When a policy asks about a running job,
 //! the job's open segment is added to the recorded value.
@@ -224,8 +224,8 @@ impl Accounts {
         }
     }
 
-    /// Adds the time that a part spent with a co-runner. It must be called before the slowdown factor of the part
-    /// changes.
+    /// Adds the time that a part spent with a co-runner. The caller must call this method before the slowdown factor of
+    /// the part changes.
     pub(crate) fn note_sharing(
         &mut self,
         job: JobId,
@@ -273,8 +273,8 @@ impl Accounts {
         self.migrations[job.index()] += 1;
     }
 
-    /// Adds the useful time of some GPUs up to now. It must be called before their residents, or the rates of the
-    /// residents, change.
+    /// Adds the useful time of some GPUs up to now. The caller must call this method before the residents of the GPUs,
+    /// or the rates of the residents, change.
     #[inline]
     pub(crate) fn note_useful(&mut self, state: &State, gpus: &GpuSet) {
         if let Some(useful) = &mut self.useful {

@@ -247,8 +247,8 @@ impl Overlay {
         Ok(())
     }
 
-    /// Returns whether the plan only takes free GPUs, each once. Then no job gets a co-runner, and the rules of
-    /// sharing hold.
+    /// Returns whether the plan takes only free GPUs, and each GPU only once. In that case no job gets a co-runner, and
+    /// the rules of sharing hold.
     fn takes_free(&mut self, state: &State, plan: &PlanBuffer) -> bool {
         plan.actions.iter().all(|action| match &action.verb {
             Verb::Start(gpus) => self.take(state, action, gpus).is_ok(),
@@ -378,7 +378,7 @@ fn check_subject(state: &State, action: &Action) -> Result<(), Broken> {
     }
 }
 
-/// Checks that the set is a valid gang of the job. It must have the right size, be on servers that are up and of
+/// Checks that the set is a valid gang of the job. A gang must have the right size, be on servers that are up and of
 /// allowed types, and have one type unless the run mixes types.
 #[inline]
 fn check_set(state: &State, action: &Action, gpus: &GpuSet) -> Result<(), Broken> {
@@ -433,7 +433,7 @@ fn check_terms(state: &State, action: &Action) -> Result<(), Broken> {
         return fail(Rule::Overhead);
     }
     if !terms.quota.is_none_or(|quota| quota > 0.0) {
-        return fail(Rule::WorkLimit); // This also rejects NaN.
+        return fail(Rule::WorkLimit); // The comparison also rejects NaN.
     }
     if !terms.sub_batch.is_none_or(is_batch) {
         return fail(Rule::SubBatch);
@@ -445,7 +445,7 @@ fn check_terms(state: &State, action: &Action) -> Result<(), Broken> {
 fn check_batch(state: &State, action: &Action) -> Result<(), Rule> {
     let terms = &action.terms;
     let (Some(pass_batch), Some(accum)) = (terms.sub_batch, terms.accum) else {
-        return Err(Rule::SubBatch); // This would be a pass without samples.
+        return Err(Rule::SubBatch); // The batch of the action is incomplete.
     };
     let run = state.run(action.job);
     let held = run

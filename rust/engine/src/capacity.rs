@@ -1,12 +1,12 @@
-//! Failures and repairs. They come from a table, are drawn from mean times, or are injected during the run.
+//! Failures and repairs, which come from a table, are drawn from mean times, or are injected during the run.
 
 use crate::config::{FailureRow, Failures, RunConfig};
 use crate::queue::{EventClass, EventQueue};
 use gangline_model::{ServerId, SimSpan, SimTime};
 use gangline_rng::{Purpose, Stream};
 
-/// The last instant at which a server may change, after about 250 years. Jobs that are requeued then still have more
-/// than 30 years before the end of simulated time.
+/// The last instant at which a server may change, after about 250 years. Jobs that are requeued at this instant still
+/// have more than 30 years before the end of simulated time.
 pub(crate) const END: SimTime = SimTime(8_000_000_000_000_000_000);
 
 /// Future failures and repairs, as events of the queue.
@@ -95,7 +95,7 @@ impl CapacityEvents {
         {
             let at = now + random.next(server.index());
             self.events[subject as usize] = (server, !up, at);
-            // With a mean beyond the end of time, this server never changes again.
+            // If the mean is beyond the end of time, this server never changes again.
             if at < END {
                 queue.push(at, EventClass::Capacity, subject, 0);
             }

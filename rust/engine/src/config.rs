@@ -10,7 +10,8 @@ use gangline_model::{
 use std::ops::Range;
 use std::sync::Arc;
 
-/// One failure of a server, which is down from one instant to another. It stays down if the second is `SimTime::NEVER`.
+/// One failure of a server, which is down from one instant to another. A server stays down if the second instant is
+/// `SimTime::NEVER`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FailureRow {
     /// Index of the server.
@@ -51,7 +52,7 @@ pub enum OnInfeasible {
 /// Way in which the slowdown factors of a gang's GPUs are combined, if only some of them are shared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum GangXi {
-    /// The largest slowdown factor among its GPUs, because training is synchronous.
+    /// The largest slowdown factor among the GPUs of the gang, because training is synchronous.
     #[default]
     Max,
     /// The mean of the factors, to show how much the choice matters.

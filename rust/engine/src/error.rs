@@ -193,7 +193,7 @@ pub enum PolicyError {
     /// The policy itself failed, for instance a policy written by the user or an allocator.
     #[error("{message}")]
     Failed {
-        /// Its error message.
+        /// Error message of the policy.
         message: String,
     },
 }

@@ -103,8 +103,8 @@ impl Estimate {
         }
     }
 
-    /// Returns the ratio of the estimate to the true time, given the remaining isolated time of the job. It applies to
-    /// times at other rates than the best one.
+    /// Returns the ratio of the estimate to the true time, given the remaining isolated time of the job. The ratio
+    /// applies to times at other rates than the best one.
     #[inline]
     pub fn factor(self, left: SimSpan) -> f64 {
         match self {
@@ -130,8 +130,8 @@ pub(crate) struct Past {
     rule: History,
     /// Estimates by job, for the jobs that have arrived.
     told: Vec<SimSpan>,
-    /// Jobs that finished at the present instant. They do not count in the estimate for a job that arrives at the same
-    /// instant.
+    /// Jobs that finished at the present instant. These jobs do not count in the estimate for a job that arrives at the
+    /// same instant.
     fresh: Vec<(JobId, SimSpan)>,
     fresh_at: SimTime,
     of_user_and_model: FxHashMap<(u32, u32), Book>,
@@ -305,7 +305,7 @@ mod tests {
         assert_eq!(book(all, &[1, 2]).value(all), Some(SimSpan(2))); // The mean 1.5 is rounded up.
         assert_eq!(book(all, &[1, 1, 2]).value(all), Some(SimSpan(1)));
         let two = rule(Statistic::Mean, Some(2));
-        // The mean of the last two is 2.5.
+        // The mean of the last two durations is 2.5.
         assert_eq!(book(two, &[100, 1, 4]).value(two), Some(SimSpan(3)));
         assert_eq!(book(all, &[]).value(all), None);
     }
@@ -321,8 +321,8 @@ mod tests {
                     let from = count.saturating_sub(last.unwrap_or(count));
                     let mut sorted = given[from..].to_vec();
                     sorted.sort_unstable();
-                    // The expected value is found by counting. It is the smallest value that enough durations do not
-                    // exceed.
+                    // The expected value is found by counting. The expected value is the smallest value that enough
+                    // durations do not exceed.
                     let covers = |span: &&i64| {
                         let below = sorted.iter().filter(|one| one <= span).count();
                         below * 100 >= percent as usize * sorted.len()

@@ -1,6 +1,6 @@
 //! Runtime checks of the laws of a run: capacity and memory are respected, gangs are whole, no job is lost, no GPU
-//! leaks, and the counters match a recount. They cost O(cluster + jobs) per instant, so only debug, fuzz and property
-//! runs call them.
+//! leaks, and the counters match a recount. The checks cost O(cluster + jobs) per instant, so only debug, fuzz and
+//! property runs call them.
 
 use crate::run::Engine;
 use crate::state::jobs::Phase;

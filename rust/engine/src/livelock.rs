@@ -1,24 +1,26 @@
 //! Livelock: the policy repeatedly stops jobs before they save any progress, so the run would never end. A policy may
 //! read the time, so its state never repeats. Therefore fruitless stops are counted.
 //!
-//! The rule is narrow, so that it never ends a run that would finish. `docs/concepts/simulated-second.md` lists its
-//! conditions. Cost: two comparisons per instant, and O(active jobs) once per 1,000 stops of each active job.
+//! The rule is narrow, so that it never ends a run that would finish. `docs/concepts/simulated-second.md` lists the
+//! conditions of the rule. Cost: two comparisons per instant, and O(active jobs) once per 1,000 stops of each active
+//! job.
 //!
-//! Failures can undo work as well, if a job is longer than its servers stay up. Such a job would end by chance at
-//! some time, possibly after more attempts than a user will wait for. The second rule covers this case.
+//! Failures can undo work as well, if a job is longer than its servers stay up. A job that is longer than its servers
+//! stay up would end by chance at some time, possibly after more attempts than a user will wait for. The second rule
+//! covers this case.
 
 use crate::error::EngineError;
 use crate::state::State;
 use gangline_model::{JobId, SimTime};
 
-/// Preemptions and moves per active job between two checks. Our own choice.
+/// Preemptions and moves per active job between two checks. This is our own choice.
 const STOPS_PER_JOB: u64 = 1000;
 /// Minimum number of preemptions and moves per failure at which the policy is blamed under endless failures; below it,
-/// the failures may be the cause. Our own choice.
+/// the failures may be the cause. This is our own choice.
 const STOPS_PER_FAILURE: u64 = 100;
 
-/// Placements lost to failures per active job between two checks: a job of ten mean times between failures needs
-/// about 22,000 attempts. Our own choice.
+/// Placements lost to failures per active job between two checks: a job of ten mean times between failures needs about
+/// 22,000 attempts. This is our own choice.
 const LOSSES_PER_JOB: u64 = 10_000;
 
 /// The counts between two checks.
@@ -158,7 +160,8 @@ fn work_left(state: &State, since: SimTime) -> u64 {
     })
 }
 
-/// Returns whether a job has held its GPUs since an instant and is not paused. Such a job will end.
+/// Returns whether a job has held its GPUs since an instant and is not paused. A job that keeps its GPUs without a
+/// pause will end.
 fn runs_on_since(state: &State, time: SimTime) -> bool {
     let running = state.lives().running().iter();
     let mut runs = running.filter_map(|at| state.run(JobId::new(at)));

@@ -14,7 +14,7 @@ pub(crate) const BYTES_PER_JOB: usize = 512;
 pub(crate) fn is_available(bytes: usize) -> bool {
     let mut trial: Vec<u8> = Vec::new();
     let granted = trial.try_reserve_exact(bytes).is_ok();
-    // Otherwise the compiler may remove an allocation that nothing uses.
+    // Without `black_box`, the compiler may remove an allocation that nothing uses.
     std::hint::black_box(&trial);
     granted
 }

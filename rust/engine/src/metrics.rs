@@ -1,5 +1,5 @@
-//! The summary of a run (`docs/concepts/metrics.md`): quantiles, utilisation and fairness. It is computed once, in
-//! O(jobs).
+//! The summary of a run (`docs/concepts/metrics.md`): quantiles, utilisation and fairness. The summary is computed
+//! once, in O(jobs).
 
 use crate::accounts::{Accounts, SharingTotals};
 use crate::error::EngineError;
@@ -168,7 +168,7 @@ impl Engine {
             outcome,
         };
         let active_ns: Vec<f64> = state.iter().map(|job| job.active_ns() as f64).collect();
-        drop(state); // This frees the largest columns before the last ones are created.
+        drop(state); // The largest columns are freed before the last ones are created.
         self.times(&mut output);
         self.fairness(&mut output, &active_ns);
         output.summary = self.summary(&output, &accounts);

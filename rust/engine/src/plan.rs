@@ -38,8 +38,8 @@ pub struct Plan<'a> {
 
 // These methods add and read actions.
 impl Plan<'_> {
-    /// Adds an action, at most one per part of a job. The engine checks it with the whole plan after the decision.
-    /// The draft does not change.
+    /// Adds an action, at most one per part of a job. The engine checks the action together with the whole plan after
+    /// the decision. The draft does not change.
     #[inline]
     pub fn push(&mut self, action: Action) {
         self.buffer.actions.push(action);
@@ -112,7 +112,7 @@ impl Plan<'_> {
             });
     }
 
-    /// Wakes the policy at `time`. This replaces the timer with the same tag.
+    /// Wakes the policy at `time`. The new timer replaces a timer with the same tag.
     #[inline]
     pub fn wake_at(&mut self, time: SimTime, tag: TimerTag) {
         self.buffer.timers.push(TimerOrder::Arm(tag, time));
@@ -145,7 +145,7 @@ impl Plan<'_> {
         self.free.take(gpus);
     }
 
-    /// Gives GPUs back to the draft. No other job may hold them; see [`FreeIndex::give`].
+    /// Gives GPUs back to the draft. No other job may hold these GPUs; see [`FreeIndex::give`].
     #[inline]
     pub fn give_back(&mut self, gpus: &GpuSet) {
         self.free.give(gpus);

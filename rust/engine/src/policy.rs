@@ -7,7 +7,7 @@ use crate::view::{Changes, ClusterView};
 use crate::watch::{Cause, Reason};
 use gangline_model::JobId;
 
-/// A scheduling policy. It reads the state through a view and fills a plan; only the engine changes the state.
+/// A scheduling policy, which reads the state through a view and fills a plan. Only the engine changes the state.
 pub trait Policy: Send {
     /// Returns the features that the policy needs from the engine. The engine reads the features once, before the run.
     fn traits(&self) -> PolicyTraits {

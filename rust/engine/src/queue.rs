@@ -1,9 +1,10 @@
 //! The event queue: a heap of small keys with lazy cancellation.
 //!
-//! The queue does not depend on jobs or servers. It holds the events of running jobs, the policy's timers and future
-//! failures, but no arrivals or round boundaries, so its size does not depend on the length of the trace. Push and pop
-//! cost O(log n). A node of the heap has four children. This halves the number of levels of a binary heap, and siblings
-//! are adjacent in memory. `docs/concepts/simulated-second.md` defines the order of events at one instant.
+//! The queue does not depend on jobs or servers. The events of running jobs, the policy's timers and future failures
+//! are in the queue, but no arrivals or round boundaries, so the size of the queue does not depend on the length of the
+//! trace. Push and pop cost O(log n). A node of the heap has four children. Four children halve the number of levels of
+//! a binary heap, and siblings are adjacent in memory. `docs/concepts/simulated-second.md` defines the order of events
+//! at one instant.
 
 use gangline_model::SimTime;
 

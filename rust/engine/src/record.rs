@@ -75,7 +75,8 @@ impl Recorder {
         }
     }
 
-    /// Adds the time since the last instant to the totals. The caller must do this before anything changes at `now`.
+    /// Adds the time since the last instant to the totals. The caller must call this method before anything changes at
+    /// `now`.
     #[expect(clippy::inline_always, reason = "runs once per instant, in the loop")]
     #[inline(always)]
     pub(crate) fn advance(&mut self, state: &State, now: SimTime) {
@@ -164,7 +165,8 @@ impl Default for LogHash {
 impl LogHash {
     #[inline]
     fn word(&mut self, word: u64) {
-        // This is multiply-xor mixing with odd constants. It is good enough to distinguish logs, but not cryptographic.
+        // The hash mixes by multiplication and xor with odd constants, which is good enough to distinguish logs, but
+        // not cryptographic.
         self.0 = (self.0 ^ word).wrapping_mul(0xff51_afd7_ed55_8ccd);
         self.0 ^= self.0 >> 32;
     }

@@ -28,7 +28,7 @@ const EVENTS_PER_LOOK: u64 = 4096;
 /// Number of decisions after which progress is reported, because some decisions take long.
 const DECISIONS_PER_REPORT: u64 = 16;
 
-/// A source of wall-clock time. Results never depend on it.
+/// A source of wall-clock time. Results never depend on this time.
 pub trait Stopwatch {
     /// Returns the nanoseconds since a fixed point in time.
     fn nanos(&mut self) -> u64;
@@ -190,7 +190,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Lets the policy examine the empty cluster. The caller must do this once, before the first step.
+    /// Lets the policy examine the empty cluster. The caller must call this method once, before the first step.
     ///
     /// # Errors
     /// The errors of [`Policy::start`], and [`EngineError::Infeasible`] for jobs that the policy could never place.
@@ -328,7 +328,7 @@ impl Engine {
         }
     }
 
-    /// Advances time to an instant if nothing happens before or at it. Returns whether it advanced.
+    /// Advances time to an instant if nothing happens up to this instant. Returns whether time has advanced.
     fn stands_at(&mut self, to: SimTime) -> bool {
         if self.motion.state.lives().are_all_done() || self.is_past_limit(to) {
             return false;

@@ -1,4 +1,5 @@
-//! The state of a run at an instant. [`motion::Motion`] changes it; policies see it through [`crate::ClusterView`].
+//! The state of a run at an instant. [`motion::Motion`] changes the state; policies see the state through
+//! [`crate::ClusterView`].
 //!
 //! The state has these parts: [`Jobs`] stores the phase of each job, [`Occupancy`] the residents of each GPU,
 //! [`TypeTable`] the usable types of each job, and the records of running jobs ([`Run`]) their work and places.

@@ -162,7 +162,7 @@ impl UpLinks {
         });
     }
 
-    /// Removes the job of a record. Returns whether it was sending.
+    /// Removes the job of a record. Returns whether the job was sending.
     #[cold]
     #[inline(never)]
     pub(crate) fn leave(&mut self, record: u32) -> bool {

@@ -33,14 +33,14 @@ pub enum Change {
 pub struct Changes {
     /// Jobs that the last plan started.
     pub started: Vec<JobId>,
-    /// Jobs that lost all GPUs through the last plan and wait again.
+    /// Jobs that lost all GPUs because of the last plan and wait again.
     pub preempted: Vec<JobId>,
     /// Running jobs that the last plan moved to other GPUs.
     pub moved: Vec<JobId>,
     /// Jobs whose rate might have changed: the last plan changed their terms, a co-runner started, left or began to
     /// make progress, their share of an up-link changed, or the next phase of an elastic job began. Where GPUs or
     /// up-links are shared, jobs that were started or moved are included. A job may appear twice. Jobs in this list, in
-    /// `started` and in `moved` may meanwhile have ended.
+    /// `started` and in `moved` may have ended in the meantime.
     pub retimed: Vec<JobId>,
     /// Jobs that arrived.
     pub arrived: Vec<JobId>,
@@ -534,7 +534,7 @@ impl<'a> ClusterView<'a> {
     }
 
     /// Returns the isolated time for the remaining work at the best rate. The factor on times at other rates is
-    /// computed from it ([`Estimate::factor`]).
+    /// computed from this time ([`Estimate::factor`]).
     ///
     /// # Errors
     /// [`PolicyError::NotAllowedToKnow`] for an online policy.

@@ -9,9 +9,9 @@ use gangline_model::{JobId, ServerId, SimSpan, SimTime};
 
 /// A reason why jobs wait. A reason is declared next to the policy that returns it, and its sentence is printed.
 ///
-/// In a sentence, `{policy}` is the name of the policy, `{others}` and `{some}` the jobs of the causes, `{until}` the
-/// instants, `{number}` the numbers, `{free}` the free GPUs, `{meanwhile}` the free GPUs in brackets, `{rule}` the
-/// placement rule, and `{when}` the time of the policy's decisions.
+/// A sentence may contain placeholders. `{policy}` is the name of the policy, `{others}` and `{some}` are the jobs of
+/// the causes, `{until}` the instants, `{number}` the numbers, `{free}` the free GPUs, `{meanwhile}` the free GPUs in
+/// brackets, `{rule}` the placement rule, and `{when}` the time of the policy's decisions.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Reason {
     /// Name in tables: one or two words, at most 13 characters.
@@ -20,8 +20,8 @@ pub struct Reason {
     pub meaning: &'static str,
     /// Sentence that is printed.
     pub sentence: &'static str,
-    /// Sentence for causes that lack the job, instant or number in `sentence`, or that have too few free GPUs. If it is
-    /// empty, `sentence` is printed for these causes too.
+    /// Sentence for causes that lack the job, instant or number in `sentence`, or that have too few free GPUs. If this
+    /// text is empty, `sentence` is printed for these causes, too.
     pub otherwise: &'static str,
     /// Unit of the number in the causes.
     pub number: Counted,
@@ -61,7 +61,7 @@ impl Counted {
 }
 
 impl Reason {
-    /// Creates a reason without a number. It also holds when enough GPUs are free.
+    /// Creates a reason that has no number and that also holds when enough GPUs are free.
     pub const fn new(name: &'static str, meaning: &'static str, sentence: &'static str) -> Self {
         Self {
             name,

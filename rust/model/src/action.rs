@@ -1,4 +1,4 @@
-//! The actions of a policy. The engine checks and applies them (`docs/concepts/simulated-second.md`).
+//! The actions of a policy, which the engine checks and applies (`docs/concepts/simulated-second.md`).
 
 use crate::{GpuSet, JobId, SimSpan};
 
@@ -31,7 +31,7 @@ pub enum Verb {
     Start(GpuSet),
     /// Takes all GPUs from a part, which keeps its progress.
     Preempt,
-    /// Moves a part to these GPUs. A move to the GPUs that it already holds is the same as [`Verb::Keep`].
+    /// Moves a part to these GPUs. A move to the GPUs that the part already holds is the same as [`Verb::Keep`].
     Move(GpuSet),
     /// Leaves a part on its GPUs, with new terms.
     Keep,
@@ -40,10 +40,10 @@ pub enum Verb {
 /// Terms on which a part holds its GPUs from now on. `None` means unchanged, or the default for a start.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Terms {
-    /// Samples per GPU and pass. A start that does not set it uses the job's own batch size.
+    /// Samples per GPU and pass. A start without a sub-batch uses the job's own batch size.
     pub sub_batch: Option<u32>,
-    /// Passes beyond the first, for an elastic job. Together with `sub_batch`, the number of samples per GPU and pass,
-    /// it names any batch that the job's model allows.
+    /// Passes beyond the first, for an elastic job. Together with `sub_batch` (samples per GPU and pass), this number
+    /// names any batch that the job's model allows.
     pub accum: Option<u32>,
     /// Overhead: time without progress from now on. The default for a start or move is the overhead of the run.
     pub overhead: Option<SimSpan>,

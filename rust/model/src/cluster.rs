@@ -1,4 +1,4 @@
-//! Description of a cluster: GPU types, servers and racks. It is immutable.
+//! The immutable description of a cluster: GPU types, servers and racks.
 
 use crate::{GpuSet, GpuTypeId, ModelError, RackId, ServerId};
 

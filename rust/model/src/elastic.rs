@@ -1,8 +1,9 @@
 //! Elastic jobs (`docs/concepts/elastic-jobs.md`): the rate of a job on any number of GPUs and at any batch, and the
 //! value of its progress. Goodput is throughput times statistical efficiency.
 //!
-//! All values that a policy compares are computed before the run. They depend on the class of jobs, the number of GPUs,
-//! the noise phase, and whether the gang is on one or several servers. A query during the run is a table lookup.
+//! All values that a policy compares are computed before the run. These values depend on the class of jobs, the number
+//! of GPUs, the noise phase, and whether the gang is on one or several servers. A query during the run is a table
+//! lookup.
 //!
 //! | symbol | here |
 //! |---|---|
@@ -480,7 +481,7 @@ mod tests {
         assert_eq!(at(64.0), Gradient { sqr: 1.0, var: 2.0 });
         assert_eq!(at(512.0), Gradient { sqr: 0.5, var: 4.0 });
         assert_eq!(at(900.0), Gradient { sqr: 0.5, var: 4.0 });
-        // (128 x 0.5 + 256 x 1) / 384 and (128 x 4 + 256 x 2) / 384
+        // The values are (128 x 0.5 + 256 x 1) / 384 and (128 x 4 + 256 x 2) / 384.
         close(at(256.0).sqr, 0.833_333);
         close(at(256.0).var, 2.666_667);
         close(at(256.0).efficiency(2.0), 0.807_692);

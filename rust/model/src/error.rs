@@ -66,11 +66,11 @@ pub enum ModelError {
         if *count == 1 { "job" } else { "jobs" }
     )]
     UnknownModel {
-        /// The first ten such jobs.
+        /// The first ten jobs of this kind.
         jobs: Vec<JobId>,
-        /// Number of such jobs.
+        /// Number of jobs of this kind.
         count: usize,
-        /// Label of the first one.
+        /// Label of the first of these jobs.
         label: Option<String>,
     },
     /// A gang without a measured pair of throughputs.
@@ -79,7 +79,7 @@ pub enum ModelError {
          GPUs; add rows, or set `network.on_missing`"
     )]
     MissingThroughput {
-        /// The first such job.
+        /// The first job without a measured pair.
         job: JobId,
         /// Name of the GPU type.
         gpu_type: String,

@@ -54,8 +54,8 @@ pub struct Infeasible {
 }
 
 impl JobFacts {
-    /// Returns the types that the job can use on this cluster. They are allowed, have memory for its full batch and a
-    /// rate above 0. Unless gangs may mix types, they also have at least as many GPUs as its gang.
+    /// Returns the types that the job can use on this cluster. These types are allowed, have memory for the full batch
+    /// of the job, and have a rate above 0. Unless gangs may mix types, each type also has enough GPUs for the gang.
     pub fn usable_types(
         &self,
         job: JobId,

@@ -8,7 +8,7 @@ use smallvec::SmallVec;
 pub struct ServerGpus {
     /// The server.
     pub server: ServerId,
-    /// Its slots; never 0.
+    /// Slots on the server; never 0.
     pub mask: u64,
 }
 

@@ -16,7 +16,7 @@ macro_rules! id {
                 Self(u32::try_from(index).expect("tables are limited to u32::MAX rows"))
             }
 
-            /// Returns the position in its table.
+            /// Returns the position of the item in its table.
             #[inline]
             pub fn index(self) -> usize {
                 self.0 as usize

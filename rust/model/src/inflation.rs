@@ -119,7 +119,7 @@ impl Inflations {
     }
 
     /// Returns the ratio of the iteration time in `passes` passes to that in one pass, or `None` if it is unknown for
-    /// this job and type. Without a number of servers, the gang is on the fewest possible.
+    /// this job and type. Without a number of servers, the gang is assumed to be on as few as possible.
     #[inline]
     pub fn of(
         &self,
@@ -141,7 +141,7 @@ impl Inflations {
     }
 }
 
-/// Returns the ratios by number of passes. Each is at least 1, because more passes never count as faster.
+/// Returns the ratios by number of passes. Each ratio is at least 1, because more passes never count as faster.
 fn of_passes(fit: &StepFit, class: &InflationClass, servers: u32) -> Vec<f64> {
     let batch = class.batch_size;
     let whole_s = fit.step_s(class.gpus, servers, batch, 0);

@@ -1,7 +1,7 @@
 //! The iteration time of a gang: compute passes over sub-batches, and one synchronisation that overlaps the last pass.
 
-/// Returns the time of two overlapping activities. With exponent 1 they do not overlap, and with a larger exponent they
-/// overlap more. With an infinite exponent only the longer one counts.
+/// Returns the time of two overlapping activities. With exponent 1 the activities do not overlap, and with a larger
+/// exponent they overlap more. With an infinite exponent only the longer activity counts.
 ///
 /// This is the p-norm of two times >= 0 for p >= 1, scaled by the longer time so that no power overflows.
 ///

@@ -63,7 +63,7 @@ impl Phases {
             .count()
     }
 
-    /// Returns the remaining work at the start of the next phase; 0 if this is the last.
+    /// Returns the remaining work at the start of the next phase; 0 if this is the last phase.
     pub fn knot(&self, work: f64, phase: usize) -> f64 {
         self.left_at(phase + 1, work)
     }
@@ -173,7 +173,7 @@ mod tests {
     fn the_traced_duration_includes_the_changes() {
         let table = table(&[vec![(0.0, 1.0), (0.25, 3.0)]]).expect("it changes");
         let phases = table.get(JobId(0)).expect("it changes");
-        // 0.25 / 1 + 0.75 / 3 = 0.5 of the time at rate 1
+        // The job takes 0.25 / 1 + 0.75 / 3 = 0.5 of its time at rate 1.
         let factors: Vec<f64> = vec![phases.factor(0), phases.factor(1)];
         assert_eq!(factors, [0.5, 1.5]);
         let parts: Vec<(f64, f64)> = phases.segments(100.0, 0, 90.0).collect();

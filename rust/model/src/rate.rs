@@ -1,6 +1,6 @@
 //! The rate of a gang (`docs/concepts/jobs-and-rates.md`): base rate, locality factor, and slowdown by co-runners.
 //!
-//! This module has a table for each of the three. Other models can be added without changing the engine.
+//! This module has a table for each of these three quantities. Other models can be added without changing the engine.
 
 use crate::{
     ClusterSpec, ElasticTable, Extent, Gang, GpuTypeId, JobFacts, JobId, ModelError, PhaseTable,
@@ -23,7 +23,7 @@ pub struct RateTable {
 pub struct CopyRates {
     /// Row of each job; `u32::MAX` means none.
     pub row: Vec<u32>,
-    /// Largest gang size; the sizes are 1, 2, ... up to it.
+    /// Largest gang size; the table has the sizes 1, 2, ... up to this one.
     pub sizes: usize,
     /// Row-major (rows, sizes, types); a rate of 0 means "cannot run there".
     pub rates: Vec<f64>,
@@ -130,7 +130,8 @@ impl RateTable {
         Ok(self)
     }
 
-    /// Adds the phases of jobs whose rate changes with their progress. Their base rate is their mean rate.
+    /// Adds the phases of jobs whose rate changes with their progress. The base rate of a job with phases is its mean
+    /// rate.
     ///
     /// # Errors
     /// [`ModelError::Table`] if the table is for another number of jobs, or if an elastic job has phases.
@@ -172,9 +173,9 @@ impl RateTable {
         self.speeds[gpu_type.index()]
     }
 
-    /// Returns the base rate of a copy of the job on this number of GPUs of a type. For the gang size, it is the job's
-    /// own rate. For other sizes, it comes from the table if the job has a row there; otherwise it is proportional to
-    /// the number of GPUs.
+    /// Returns the base rate of a copy of the job on this number of GPUs of a type. For the gang size, this is the
+    /// job's base rate. For other sizes, the rate comes from the table if the job has a row there; otherwise it is
+    /// proportional to the number of GPUs.
     pub fn of_copy(&self, jobs: &JobFacts, job: JobId, gpu_type: GpuTypeId, gpus: u32) -> f64 {
         let (base, gang) = (self.base(jobs, job, gpu_type), jobs.gpus(job));
         if gpus == gang {
@@ -218,7 +219,7 @@ impl RateTable {
     }
 }
 
-/// Load of a gang that spans racks on the up-link of each of them.
+/// Load that a gang over several racks puts on the up-link of each rack.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Load {
     /// Bytes that the gang sends through each up-link per iteration, > 0.
@@ -389,7 +390,7 @@ impl Interference {
     }
 
     /// Names the first pairs (slowed job, co-runner) that have no factor although a run that shares GPUs would need it.
-    /// Such a run is refused.
+    /// A run that would need an absent factor is refused.
     #[must_use]
     pub fn with_absent(mut self, pairs: Vec<(String, String)>) -> Self {
         self.absent = pairs;

@@ -74,11 +74,11 @@ fn nanos(seconds: f64) -> Result<i64, ModelError> {
     }
 }
 
-/// Longest span of work, [`MAX_SECONDS`]. Longer work is clipped to it and never finishes.
+/// Longest span of work, [`MAX_SECONDS`]. Longer work is clipped to this span and never finishes.
 pub const SPAN_MAX: SimSpan = SimSpan(4_000_000_000_000_000_000);
 
-/// Returns the time that `work` takes at `rate`: the nearest nanosecond, halves up, at least 1 and at most
-/// [`SPAN_MAX`].
+/// Returns the time that `work` takes at `rate`: rounded to the nearest nanosecond (halves up), at least 1 ns and at
+/// most [`SPAN_MAX`].
 ///
 /// # Examples
 /// ```

@@ -207,7 +207,7 @@ impl MaxMin {
                 None => self.fill(link, fill, names, flows),
             }
         }
-        // These flows use no link, or only links that are never full.
+        // The flows that are left use no link, or only links that are never full.
         for (stop, &limit) in self.stops.iter_mut().zip(&flows.limits) {
             if *stop == Stop::NEVER {
                 *stop = limit;

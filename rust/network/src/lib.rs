@@ -153,8 +153,8 @@ impl AlphaBeta {
         compute_s / (compute_s + exposed)
     }
 
-    /// Returns the factor of a placement. It is clamped to the factors of the canonical shapes of all narrower tiers in
-    /// which the gang would fit.
+    /// Returns the factor of a placement. The factor is clamped to the factors of the canonical shapes of all narrower
+    /// tiers in which the gang would fit.
     fn factor(&self, key: Key, extent: Extent) -> f64 {
         let tier = key.shape.tier();
         let canonical = |tier| extent.canonical(key.gpus, tier);

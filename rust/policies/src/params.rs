@@ -356,7 +356,7 @@ impl ParamReader {
     /// Refuses a value other than the default, for a parameter to which another parameter gives no meaning.
     ///
     /// # Errors
-    /// [`PolicyError::Parameter`]; `when` states the reason.
+    /// [`PolicyError::Parameter`] for a value other than the default; `when` states the reason.
     pub fn expect_default(&self, spec: &ParamSpec, when: &str) -> Result<(), PolicyError> {
         let default = spec.default.value();
         match self.get(spec.name) {
@@ -400,7 +400,7 @@ impl ParamReader {
     /// Returns the variant that a word stands for.
     ///
     /// # Panics
-    /// If `named` does not know every word of the parameter.
+    /// If `named` does not know all words of the parameter.
     pub fn choice<T>(&self, name: &str, named: fn(&str) -> Option<T>) -> T {
         named(self.word(name)).expect("the reader has checked the word")
     }
@@ -511,7 +511,8 @@ impl ParamReader {
     /// [`PolicyError::Parameter`], which names the parameter, for a number above 1e20.
     pub fn gpu_ns(&self, name: &str, gpu_seconds: f64) -> Result<i128, PolicyError> {
         if gpu_seconds.abs() <= 1e20 {
-            // Halves are rounded up. Larger numbers are exact, because every f64 beyond 2^53 is whole.
+            // Numbers are rounded, with halves rounded up. Larger numbers are exact, because every f64 beyond 2^53 is
+            // whole.
             return Ok((gpu_seconds * 1e9).round() as i128);
         }
         Err(self.bad(

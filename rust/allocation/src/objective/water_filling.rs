@@ -59,8 +59,8 @@ pub(super) fn inside_of(inside: &[Inside], entity: usize) -> Inside {
     inside.get(entity).copied().unwrap_or(of_all)
 }
 
-/// Returns the weight of one job of each class. It depends on the weights of the entities and on which classes can rise
-/// no further.
+/// Returns the weight of one job of each class. The weights depend on the weights of the entities and on which classes
+/// can rise no further.
 fn split(table: &Table, inside: &[Inside], done: &[bool]) -> Vec<f64> {
     let mut weights = vec![0.0; done.len()];
     for (entity, weight) in table.entity_weights.iter().enumerate() {

@@ -17,8 +17,8 @@ pub use pool::TypePool;
 pub struct FreeIndex {
     pools: Vec<TypePool>,
     places: Vec<Place>,
-    /// Changes since the last draft ended, in order. Each has the server and, for a change of the draft, its free mask
-    /// before the change; `None` means that a plan or an event made the change.
+    /// Changes since the last draft ended, in order. Each entry has the server and, for a change of the draft, its free
+    /// mask before the change; `None` means that a plan or an event made the change.
     changes: Vec<(ServerId, Option<u64>)>,
 }
 
@@ -154,7 +154,7 @@ impl FreeIndex {
         }
     }
 
-    /// Gives GPUs back to the draft. No other job may hold them. GPUs on a server that is down are skipped.
+    /// Gives GPUs back to the draft. No other job may hold these GPUs. GPUs on a server that is down are skipped.
     #[inline]
     pub fn give(&mut self, gpus: &GpuSet) {
         for &ServerGpus { server, mask } in gpus.by_server() {

@@ -1,4 +1,4 @@
-//! The only owner of the assignment of jobs to GPUs and of the free GPUs. Its fields are private.
+//! The only owner of the assignment of jobs to GPUs and of the free GPUs. The fields of [`Occupancy`] are private.
 //!
 //! Four methods change the assignment: [`Occupancy::take`], [`Occupancy::give`], [`Occupancy::fail`] and
 //! [`Occupancy::repair`]; all other methods only read. This module knows the numbers of jobs, but no rates, times or

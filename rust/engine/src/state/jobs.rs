@@ -219,7 +219,7 @@ impl Jobs {
         job
     }
 
-    /// Gives a waiting job a record. Returns its remaining work.
+    /// Gives a waiting job a record. Returns the remaining work of the job.
     #[inline]
     pub(crate) fn start<'g>(
         &mut self,
@@ -278,8 +278,8 @@ impl Jobs {
 
     // These methods are queries.
 
-    /// Returns the next job to arrive. Jobs arrive in order and have a state from then on, so it is the first one
-    /// without a state. Jobs that are left out of the run are skipped.
+    /// Returns the next job to arrive. Jobs arrive in order and have a state from then on, so the next job is the first
+    /// one without a state. Jobs that are left out of the run are skipped.
     #[inline]
     pub(crate) fn next(&self) -> JobId {
         JobId::new(self.states.len())

@@ -152,7 +152,7 @@ impl Motion {
         run.finish = SimTime::NEVER;
     }
 
-    /// Begins the next phase of a job, with another rate. Its event has been removed from the queue.
+    /// Begins the next phase of a job, with another rate. The event of the job has been removed from the queue.
     #[cold]
     fn cross_knot(&mut self, record: usize) {
         let run = &self.state.runs[record];
@@ -174,7 +174,7 @@ impl Motion {
             self.set_speed(record, 0, speed);
         }
         if self.state.features.shares {
-            self.touch(self.state.runs[record].job); // Its co-runners may end at the same instant.
+            self.touch(self.state.runs[record].job); // The co-runners of this job may end at the same instant.
         }
         self.schedule(record);
     }
@@ -538,8 +538,8 @@ impl Motion {
         self.reschedule(record);
     }
 
-    /// Updates the up-links, re-times all touched jobs in order of job index, and adds them to `retimed`. This happens
-    /// once per instant.
+    /// Updates the up-links, re-times all touched jobs in order of job index, and adds them to `retimed`. The engine
+    /// calls this method once per instant.
     pub(crate) fn retime_touched(&mut self, retimed: &mut Vec<JobId>) {
         let first = retimed.len();
         if let Some(uplinks) = &mut self.state.uplinks {
@@ -573,7 +573,7 @@ impl Motion {
         }
     }
 
-    /// Sets the rate of a part. Returns whether it has changed.
+    /// Sets the rate of a part. Returns whether the rate has changed.
     fn retime_part(&mut self, record: usize, at: usize) -> bool {
         let speed = self.state.speed_now(record, at);
         self.note_sharing(record, at, speed.is_shared);

@@ -1,10 +1,10 @@
 //! The records of running jobs, and the progress of their work between two changes
 //! (`docs/concepts/jobs-and-rates.md`, `overhead-and-failures.md`).
 //!
-//! Work is one number per job. It is *settled* (updated to the present instant) when a property of the job changes.
-//! From then on the work decreases linearly up to the next event of the job: its completion, or the end of a part's
-//! overhead or quota. A running job holds *parts*: usually one, which needs no allocation, or several if the policy
-//! forks jobs (`docs/concepts/parts.md`). The work belongs to the job, and the placement to the part.
+//! Work is one number per job. This number is *settled* (updated to the present instant) when a property of the job
+//! changes. From then on the work decreases linearly up to the next event of the job: its completion, or the end of a
+//! part's overhead or quota. A running job holds *parts*: usually one, which needs no allocation, or several if the
+//! policy forks jobs (`docs/concepts/parts.md`). The work belongs to the job, and the placement to the part.
 
 use gangline_model::{
     GpuSet, GpuTypeId, JobId, MAX_SECONDS, SPAN_MAX, ServerId, SimSpan, SimTime, Tier, span_of_work,
@@ -92,7 +92,7 @@ pub(crate) struct PartDetails {
     pub(crate) at_risk_ns: i64,
 }
 
-/// Deviation of a part from the rate that policies know. It is constant until the part moves.
+/// Deviation of a part from the rate that policies know. The deviation is constant until the part moves.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Untold {
     /// Ratio of the actual time to the time that policies expect.
@@ -126,7 +126,7 @@ impl Untold {
 #[derive(Debug)]
 pub(crate) struct NewPart<'a> {
     pub(crate) number: u16,
-    /// GPUs of the part. They are swapped with those of the reused record.
+    /// GPUs of the part, which are swapped with those of the reused record.
     pub(crate) gpus: &'a mut GpuSet,
     /// Sub-batch; 0 means the full batch.
     pub(crate) sub_batch: u32,
@@ -223,7 +223,8 @@ impl Part {
         }
     }
 
-    /// Updates the time with progress that a failure would lose. The caller must do this before the work is settled.
+    /// Updates the time with progress that a failure would lose. The caller must call this method before the work is
+    /// settled.
     #[cold]
     pub(crate) fn settle_risk(
         &mut self,
@@ -433,7 +434,7 @@ impl Run {
     }
 
     /// Returns the instant from which the rate applies: the earliest start of progress of a part that is not paused,
-    /// but not before `from`. It is `NEVER` if all parts are paused.
+    /// but not before `from`. The result is `NEVER` if all parts are paused.
     #[inline]
     pub(crate) fn progress_from(&self, from: SimTime) -> SimTime {
         let open = self.parts.iter().filter(|part| !part.is_paused());
@@ -537,8 +538,8 @@ impl Run {
         self.finish <= self.parts[0].progress_start
     }
 
-    /// Returns the instant at which the job finishes at its present rate, or stops at its quota. Its next event may be
-    /// earlier: the end of its overhead, or of a phase of an elastic job.
+    /// Returns the instant at which the job finishes at its present rate, or stops at its quota. The next event of the
+    /// job may be earlier: the end of its overhead or, for an elastic job, of a phase.
     #[inline]
     pub(crate) fn done_at(&self) -> SimTime {
         match &self.parts[..] {

@@ -29,7 +29,7 @@ pub(crate) struct TypeTable {
     world: World,
     /// Types that a placement may use.
     usable: Usable,
-    /// Types that can hold the whole gang, under policies that mix types. `None` means that they are the usable types.
+    /// Types that can hold the whole gang, under policies that mix types. `None` stands for the usable types.
     whole: Option<Usable>,
     /// Types by base rate (descending), then index. Row 0 is for jobs without a row in the rate table.
     orders: Vec<SmallVec<[GpuTypeId; 4]>>,

@@ -631,7 +631,7 @@ impl MinTree {
             level -= 1;
             let values = &self.levels[level][at * WIDTH..(at + 1) * WIDTH];
             let found = values.iter().position(|&value| value <= bound);
-            at = at * WIDTH + found.expect("the node's minimum is one of them");
+            at = at * WIDTH + found.expect("the node's minimum is one of its values");
         }
         Some(at)
     }

@@ -145,9 +145,9 @@ impl Decision {
         self.tuners[self.classes[class].tuner].delays(params, now)
     }
 
-    /// Returns the widest level that a job accepts until its delay ends, and the length of the delay in ns. Both follow
-    /// from the timers and from the room that the last decision left. The result is `None` if the job may have any
-    /// place.
+    /// Returns the widest level that a job accepts until its delay ends, and the length of the delay in ns. The level
+    /// and the delay follow from the timers and from the room that the last decision left. The result is `None` if the
+    /// job may have any place.
     pub(super) fn limit(&self, class: &Class, waited: i64) -> Option<(Tier, i64)> {
         let delays = self.tuners[class.tuner].known();
         if may_use(class, Level::Network, waited, delays) {
@@ -212,7 +212,7 @@ impl Decision {
             match candidate {
                 Candidate::Up => self.ask_up(free, params, now),
                 Candidate::Class(class) => {
-                    // The levels that the job may use might have changed since it was added.
+                    // The levels that the job may use might have changed since the job was added.
                     let best = self.best(free, class, params, now);
                     if best == Some(rank) {
                         self.ask_waiting(free, class, rank, params, now);

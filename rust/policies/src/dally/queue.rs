@@ -1,7 +1,7 @@
 //! The waiting jobs of one demand class, by priority and by age.
 //!
-//! The first job that has waited long enough is found by a walk in order of priority. The walk ends at once if there is
-//! no such job.
+//! The first job that has waited long enough is found by a walk in order of priority. The walk ends at once if no job
+//! has waited long enough.
 
 use gangline_model::JobId;
 use std::collections::BTreeSet;

@@ -287,7 +287,7 @@ fn slots(
 // A claim is the GPUs of a job whose lease has ended and that has not yet had an offer.
 //
 // The draft of the plan contains unclaimed GPUs. A search that may displace claims adds them, searches, and removes
-// them again. Its cost depends only on these claims.
+// them again. The cost of a search depends only on these claims.
 
 /// One job whose lease ends.
 #[derive(Clone, Debug)]

@@ -1,4 +1,4 @@
-//! Delay timers. They are fixed, absent, infinite, or tuned by the earlier waiting times of jobs of the same size.
+//! Delay timers, which are fixed, absent, infinite, or tuned by the earlier waiting times of jobs of the same size.
 
 use super::params::{DallyParams, Mode};
 use gangline_model::SimTime;
@@ -39,7 +39,7 @@ impl History {
         self.squares = self.squares.plus(Wide::square(wait));
     }
 
-    /// Drops entries before `oldest`. Returns whether there were any.
+    /// Drops entries before `oldest`. Returns whether there were any entries to drop.
     fn slide(&mut self, oldest: i64) -> bool {
         let mut dropped = false;
         while let Some(&(at, wait)) = self.entries.front() {
@@ -125,7 +125,7 @@ impl Tuner {
         let lease = params.lease.0;
         let server = self.server.bound(params.sd_factor, lease).ceil();
         let rack = self.rack.bound(params.sd_factor, lease).ceil();
-        // For a decimal such as 0.07, floats are inexact: 100 times it should be 7, but is 7.000000000000001.
+        // Decimals such as 0.07 are inexact as floats: 100 x 0.07 should be 7, but is 7.000000000000001.
         let cap = params.rack_cap_share * params.history_leases;
         let cap = (cap * (1.0 - 4.0 * f64::EPSILON)).ceil();
         Delays {
@@ -215,7 +215,7 @@ impl Wide {
         if high == 0 {
             return low as f64;
         }
-        // The number is reduced to its upper 128 bits. The last of these is set if a bit was cut off, so that ties
+        // The number is reduced to its upper 128 bits. The last of these bits is set if a bit was cut off, so that ties
         // round correctly.
         let shift = 128 - high.leading_zeros();
         let kept = if shift == 128 {
@@ -224,7 +224,7 @@ impl Wide {
             high << (128 - shift) | low >> shift
         };
         let cut = low << (128 - shift) != 0;
-        let scale = f64::from_bits((1023 + u64::from(shift)) << 52); // This is 2^shift exactly.
+        let scale = f64::from_bits((1023 + u64::from(shift)) << 52); // The result is exactly 2^shift.
         (kept | u128::from(cut)) as f64 * scale
     }
 }

@@ -1,5 +1,5 @@
-//! All groups, with indexes of those that accept another resident, can give one away, or span more servers than
-//! necessary. Every change costs O(log groups).
+//! All groups, with indexes of the groups that accept another resident, can give a resident away, or span more servers
+//! than necessary. Every change costs O(log groups).
 
 use crate::place::Level;
 use gangline_engine::{BitSet, ClusterView};
@@ -140,7 +140,7 @@ impl Groups {
         });
     }
 
-    /// Removes a group. Its residents then have no group.
+    /// Removes a group. The residents of the group then have no group.
     pub(super) fn remove(&mut self, slot: u32) -> Group {
         self.unlist(slot);
         let group = self.slots[slot as usize].clone();
@@ -189,7 +189,8 @@ impl Groups {
         (1..self.max_residents).contains(&residents)
     }
 
-    /// Returns the group of a kind that accepts another resident and has the fewest, as (residents, index, slot).
+    /// Returns, as (residents, index, slot), the group with the fewest residents among the groups of a kind that accept
+    /// another one.
     pub(super) fn most_open(&self, kind: usize) -> Option<Entry<usize>> {
         self.open[kind].first().copied()
     }

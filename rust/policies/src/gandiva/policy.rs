@@ -180,7 +180,7 @@ impl Gandiva {
         self.queue.push(class, job);
     }
 
-    /// Removes a group. Its remaining residents wait like jobs that have just arrived.
+    /// Removes a group. The remaining residents of the group wait like jobs that have just arrived.
     fn remove(&mut self, free: &FreeIndex, slot: u32) {
         let group = self.groups.remove(slot);
         self.affinity.release(free, &group.gpus);

@@ -233,8 +233,8 @@ impl GavelTiming {
         Ok(())
     }
 
-    /// Returns the claim of a job on a type. Its priority is the job's share divided by the job's part of the time
-    /// counted on that type.
+    /// Returns the claim of a job on a type. The priority of the claim is the job's share divided by the job's part of
+    /// the time counted on that type.
     fn claim(&self, job: JobId, gpu_type: GpuTypeId) -> Claim {
         let gpu_type = gpu_type.index();
         let claim = self.accounts.claim(job, gpu_type);

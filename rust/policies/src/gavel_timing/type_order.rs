@@ -61,7 +61,8 @@ fn shuffle<T>(items: &mut [T], random: &mut Mt) {
     }
 }
 
-/// Returns a random number below `n`. It draws as many bits as `n` has, and repeats this until the result is below `n`.
+/// Returns a random number below `n`. The function draws as many bits as `n` has, and repeats this until the result is
+/// below `n`.
 fn below(n: u32, random: &mut Mt) -> u32 {
     let spare = n.leading_zeros();
     loop {

@@ -132,8 +132,8 @@ impl Finder<'_> {
         offers.next().map(|first| self.best(first, offers, goal))
     }
 
-    /// Returns whether a job with these types and this gang size has a place. `find` returns one exactly in that
-    /// case.
+    /// Returns whether a job with these types and this gang size has a place. `find` returns a place if and only if
+    /// this is true.
     pub(super) fn fits(&self, free_of_type: &[u32], types: u64, gpus: u32) -> bool {
         let usable = free_of_type.iter().enumerate();
         let mut free = usable

@@ -93,7 +93,7 @@ impl Hadar {
         }
     }
 
-    /// Records the changes. Returns whether one of them is an arrival, a completion or a change of capacity.
+    /// Records the changes. Returns whether one of the changes is an arrival, a completion or a change of capacity.
     fn note(&mut self, view: &ClusterView<'_>, changes: &Changes) -> Result<bool, PolicyError> {
         for change in &changes.order {
             match *change {

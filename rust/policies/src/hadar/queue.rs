@@ -198,8 +198,8 @@ impl Rank {
     }
 }
 
-// The following code finds the best of many jobs whose utilities per GPU fall at different speeds. It is a kinetic
-// tournament.
+// The following code is a kinetic tournament: it finds the best of many jobs whose utilities per GPU fall at different
+// speeds.
 //
 // Each node of the tournament stores the instant until which its outcome is certain. The inverse of a utility per GPU
 // is linear in time, so two jobs change places at most once. The outcomes are the same as those of the exact ranks.
@@ -311,7 +311,7 @@ impl Lines {
         }
     }
 
-    /// Puts a job into a leaf or clears the leaf. The outcomes above it become unknown.
+    /// Puts a job into a leaf or clears the leaf. The outcomes above the leaf become unknown.
     fn set(&mut self, leaf: u32, best: u32) {
         let mut at = self.leaves() + leaf as usize;
         self.nodes[at].best = best;

@@ -174,8 +174,8 @@ fn paying(finder: &Finder<'_>, servers: &Servers, facts: &Facts, live: &Live) ->
 }
 
 /// Keeps the best states after each job, at most `width`, and takes the chosen GPUs from the servers, as the other
-/// tiers do. The walk ends when no state has a free GPU. It skips classes of jobs for which no state has room, because
-/// the free GPUs of states only decrease.
+/// tiers do. The walk ends when no state has a free GPU. Classes of jobs for which no state has room are skipped,
+/// because the free GPUs of states only decrease.
 pub(super) fn beam(
     finder: &Finder<'_>,
     servers: &mut Servers,
@@ -273,7 +273,7 @@ fn with(used: &Used, places: &Counts) -> Used {
     sum
 }
 
-/// Merges states with the same free GPUs. The best of them stays, or the first of several equal ones.
+/// Merges states with the same free GPUs. The best of these states stays, or the first of several equal ones.
 fn merged(states: Vec<State>) -> Vec<State> {
     let mut known: FxHashMap<Rc<Used>, usize> = FxHashMap::default();
     let mut kept: Vec<Option<State>> = Vec::with_capacity(states.len());

@@ -279,7 +279,7 @@ impl<'a> Draft<'a> {
         })
     }
 
-    /// Returns the bid of a group with the largest payoff. Its field `worth` then contains the payoff. Several
+    /// Returns the bid of a group with the largest payoff. The field `worth` of this bid contains the payoff. Several
     /// different gains may round to the same payoff.
     fn best(&self, bids: &mut BinaryHeap<Bid>, group: usize, price: f64) -> Option<Bid> {
         let node = self.nodes.first_idle(group)?;

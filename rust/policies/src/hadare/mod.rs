@@ -335,7 +335,7 @@ impl HadarE {
         Ok(rates().map(|rate| Some(quota(rate))).collect())
     }
 
-    /// Writes the actions for a job. Returns whether it keeps running alone on one node.
+    /// Writes the actions for a job. Returns whether the job keeps running alone on one node.
     fn emit(
         &self,
         view: &ClusterView<'_>,

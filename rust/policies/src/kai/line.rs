@@ -1,7 +1,8 @@
 //! The waiting and running jobs of one queue.
 //!
-//! Jobs with equal requests form a *group*. If one job of a group is tried in vain, the others would also be tried in
-//! vain for the rest of the action. Where priorities count, this holds only for jobs of equal priority.
+//! Jobs with equal requests form a *group*. If one job of a group is tried without success, the others would also be
+//! tried without success for the rest of the action. Where priorities count, this holds only for jobs of equal
+//! priority.
 
 use gangline_engine::BitSet;
 use gangline_model::{JobId, SimSpan, SimTime};
@@ -18,9 +19,9 @@ pub(super) type Place = (i64, Reverse<JobId>);
 #[derive(Clone, Debug, Default)]
 struct Group {
     waiting: BTreeSet<Rank>,
-    /// Jobs with a rank below this one were tried in vain.
+    /// Jobs with a rank below this one were tried without success.
     from: Rank,
-    /// Whether the last job that was tried was tried in vain, and nothing has changed since.
+    /// Whether the last job that was tried was tried without success, and nothing has changed since.
     is_vain: bool,
 }
 
@@ -97,19 +98,19 @@ impl Line {
         }
     }
 
-    /// Marks the jobs of a group below a rank as tried in vain.
+    /// Marks the jobs of a group below a rank as tried without success.
     pub(super) fn pass(&mut self, group: usize, below: Rank) {
         self.groups[group].from = below;
         self.groups[group].is_vain = true;
         self.is_known = false;
     }
 
-    /// Returns whether the last job of a group was tried in vain, and nothing has changed since.
+    /// Returns whether the last job of a group was tried without success, and nothing has changed since.
     pub(super) fn is_vain(&self, group: usize) -> bool {
         self.groups[group].is_vain
     }
 
-    /// Returns whether a job is left to try in a group that is not marked as tried in vain.
+    /// Returns whether a job is left to try in a group that is not marked as tried without success.
     pub(super) fn has_hope(&self) -> bool {
         let mut groups = self.busy.iter().map(|group| &self.groups[group]);
         groups.any(|group| !group.is_vain && group.next().is_some())

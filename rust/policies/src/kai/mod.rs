@@ -11,8 +11,8 @@
 //! | reclaim | [`Kai::reclaim`] | jobs of queues above their fair share make room for those of other queues |
 //! | preempt | [`Kai::preempt`] | jobs make room for those of higher priority in the same queue |
 //!
-//! A job that starts or is tried in vain costs O(queues + groups of jobs in the trace). The jobs of a group have the
-//! same queue, gang size and GPU types. A job that looks for victims costs O(running jobs).
+//! A job that starts or is tried without success costs O(queues + groups of jobs in the trace). The jobs of a group
+//! have the same queue, gang size and GPU types. A job that looks for victims costs O(running jobs).
 
 mod line;
 mod params;
@@ -284,7 +284,7 @@ impl Kai {
         self.members[ask.job.index()].group as usize
     }
 
-    /// Marks a job, and the jobs of its group below a rank, as tried in vain.
+    /// Marks a job, and the jobs of its group below a rank, as tried without success.
     fn pass(&mut self, ask: Ask, below: Rank) {
         let group = self.group(ask);
         self.lines[ask.leaf].pass(group, below);

@@ -16,9 +16,9 @@ words! {
     }
 }
 
-/// More GPUs than any cluster has.
+/// A number of GPUs that is larger than any cluster.
 pub(super) const NO_LIMIT: i64 = i64::MAX / 4;
-/// Maximum number of GPUs, weight and `k_value`; the product of two such numbers fits into 64 bits.
+/// Maximum number of GPUs, weight and `k_value`; the product of two of these numbers fits into 64 bits.
 const MOST: f64 = 16_777_216.0;
 
 /// A row of the parameter `queues`.

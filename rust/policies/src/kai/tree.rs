@@ -17,8 +17,8 @@ use gangline_model::{SimSpan, SimTime};
 use std::cmp::{Ordering, Reverse};
 use std::collections::BTreeMap;
 
-/// Maximum number of queues on the path from a top queue to a leaf. There is a limit because walks down the tree are
-/// recursive.
+/// Maximum number of queues on the path from a top queue to a leaf. The depth is limited because walks down the tree
+/// are recursive.
 const MOST_LEVELS: usize = 100;
 
 /// The node that stands for the cluster.

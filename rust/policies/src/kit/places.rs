@@ -231,8 +231,8 @@ impl Places {
         placer.can(free, gpu_type, &self.classes.list[class].demand)
     }
 
-    /// Returns whether a job now has a place on one of the types. This is for questions outside a decision, which have
-    /// no draft. The cost is O(types), or O(servers) if the rule may refuse a gang although enough GPUs are free.
+    /// Returns whether a job now has a place on one of the types. The method is for questions outside a decision, which
+    /// have no draft. The cost is O(types), or O(servers) if the rule may refuse a gang although enough GPUs are free.
     pub(crate) fn has_place(
         &self,
         view: &ClusterView<'_>,
@@ -319,7 +319,7 @@ impl Places {
         })
     }
 
-    /// Starts a job on the GPUs that [`Self::place`] chooses. Returns whether it has started.
+    /// Starts a job on the GPUs that [`Self::place`] chooses. Returns whether the job has started.
     #[inline]
     pub fn start_job(&mut self, plan: &mut Plan<'_>, class: usize, job: JobId) -> bool {
         let Some(gpus) = self.place(plan, class, job) else {

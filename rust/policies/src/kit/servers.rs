@@ -1,4 +1,4 @@
-//! Servers by group (the same GPU type and size) and by free capacity. This is the inventory of a policy that makes a
+//! Servers by group (the same GPU type and size) and by free capacity. This inventory is for a policy that makes a
 //! whole allocation at a round boundary, and examines groups instead of single servers.
 //!
 //! Between decisions every server that is up counts as completely free, because at a boundary every job can be
@@ -46,7 +46,7 @@ pub(crate) struct Servers {
 
 const NONE: u32 = u32::MAX;
 
-/// A rack. It is recorded only if gangs may prefer a single rack.
+/// A rack, which is recorded only if gangs may prefer a single rack.
 #[derive(Clone, Debug, Default)]
 struct Rack {
     servers: Vec<u32>,
@@ -105,7 +105,8 @@ impl Servers {
         all
     }
 
-    /// Records, between decisions, that a server was repaired or has failed. At such a time all of its GPUs are free.
+    /// Records, between decisions, that a server was repaired or has failed. Between decisions, all of its GPUs are
+    /// free.
     pub(crate) fn set_up(&mut self, server: ServerId, is_up: bool) {
         let (index, group) = (server.index(), self.group_of[server.index()]);
         if group == NONE || std::mem::replace(&mut self.is_up[index], is_up) == is_up {

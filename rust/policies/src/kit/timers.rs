@@ -16,7 +16,7 @@ impl Alarm {
     /// A timer that is not set.
     pub(crate) const OFF: Self = Self { at: SimTime::NEVER };
 
-    /// Sets the timer, unless it is already set to that instant. `SimTime::NEVER` switches it off.
+    /// Sets the timer, unless it is already set to that instant. `SimTime::NEVER` switches the timer off.
     #[inline]
     pub(crate) fn set(&mut self, now: SimTime, at: SimTime, plan: &mut Plan<'_>) {
         if self.at <= now {
@@ -110,7 +110,8 @@ impl JobTimers {
         None
     }
 
-    /// Sets the earliest timer in the engine, if it has changed. The policy must call this at the end of a decision.
+    /// Sets the earliest timer in the engine, if it has changed. The policy must call this method at the end of a
+    /// decision.
     #[inline]
     pub fn flush(&mut self, now: SimTime, plan: &mut Plan<'_>) {
         if self.heap.len() > 2 * self.live + 1024 {

@@ -61,13 +61,14 @@ impl Protection {
         })
     }
 
-    /// Refuses a protection time with which a run might never end. The policy must call this at the start of a run.
+    /// Refuses a protection time with which a run might never end. The policy must call this method at the start of a
+    /// run.
     ///
     /// A decision is made at the end of each protection. Under a placement rule that may refuse a gang, jobs may run on
     /// GPUs that earlier jobs in the order cannot use. While these later jobs are protected, they keep the earlier jobs
     /// out; afterwards they give way. If they give way before their restart is over, all of these jobs might take turns
-    /// for ever without progress. A rule that refuses no gang is safe. Under such a rule the first job in the order
-    /// keeps its GPUs, because protected jobs either started before it or fit next to it.
+    /// for ever without progress. A rule that refuses no gang is safe. Under a rule that refuses no gang, the first job
+    /// in the order keeps its GPUs, because protected jobs either started before it or fit next to it.
     ///
     /// # Errors
     /// [`PolicyError::Parameter`], which names the longest restart.

@@ -88,7 +88,7 @@ impl Books {
         self.tree.take(queue, t, i64::from(jobs.gpus(job)));
     }
 
-    /// Records that a job has released its GPUs. Returns the instant of its start.
+    /// Records that a job has released its GPUs. Returns the instant at which the job started.
     pub(super) fn release(&mut self, jobs: &JobFacts, job: JobId) -> SimTime {
         let queue = self.queue(job);
         let (t, since) = self.held[job.index()];

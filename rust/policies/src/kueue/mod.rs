@@ -263,8 +263,8 @@ impl Kueue {
     }
 
     /// Records that no job of this kind has a choice now. If later jobs of equal priority may be preempted, a refusal
-    /// depends on how many of them run. It then holds only for jobs between the previous and the next running job of
-    /// this priority.
+    /// depends on how many of them run. The refusal then holds only for jobs between the previous and the next running
+    /// job of this priority.
     fn refuse(&mut self, jobs: &JobFacts, job: JobId) {
         let (queue, position) = (self.books.queue(job), self.positions[job.index()]);
         let mut known = Refused {

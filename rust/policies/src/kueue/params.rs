@@ -71,9 +71,9 @@ words! {
 words! {
     /// What the search does if a job fits on a GPU type by borrowing.
     pub enum WhenCanBorrow {
-        /// It takes this type.
+        /// The search takes this type.
         Borrow = "Borrow",
-        /// It tries the next type first.
+        /// The search tries the next type first.
         TryNextFlavor = "TryNextFlavor",
     }
 }
@@ -81,9 +81,9 @@ words! {
 words! {
     /// What the search does if a job fits on a GPU type by preemption.
     pub enum WhenCanPreempt {
-        /// It tries the next type first.
+        /// The search tries the next type first.
         TryNextFlavor = "TryNextFlavor",
-        /// It takes this type.
+        /// The search takes this type.
         Preempt = "Preempt",
     }
 }
@@ -198,7 +198,7 @@ impl Weight {
     pub(super) const ONE: Self = Self { over: 1, under: 1 };
 
     fn read(row: &ParamReader) -> Result<Self, PolicyError> {
-        // This is the shortest decimal that is read as the number.
+        // The text is the shortest decimal that is read as the number.
         let text = row.number("weight").to_string();
         let (whole, decimals) = text.split_once('.').unwrap_or((&text, ""));
         let digits = format!("{whole}{decimals}");

@@ -186,7 +186,7 @@ impl Search<'_, '_, '_> {
         self.plan.take(&run.only().gpus);
     }
 
-    /// Restores the jobs that need not be preempted, from the last to the first. Returns the others in order.
+    /// Restores the jobs that need not be preempted, from the last to the first. Returns the other jobs in order.
     fn fewer(&mut self, ask: Ask, limits: Limits, chosen: Vec<Candidate>) -> Vec<Candidate> {
         let mut needed = Vec::new();
         for one in chosen.into_iter().rev() {
@@ -352,7 +352,7 @@ impl Search<'_, '_, '_> {
                 node = child;
                 continue;
             }
-            // This is a dead end, because the queues below no longer borrow.
+            // The descent has reached a dead end, because the queues below no longer borrow.
             pools.clear(tree, node);
             tree.parent(node)?;
             node = root;

@@ -346,7 +346,8 @@ impl Tree {
         apart.all(|at| self.left(at, t) < 0)
     }
 
-    /// Returns the queues from which a queue may reclaim GPUs. They are in the same tree, and `lends` is true for them.
+    /// Returns the queues, in the tree of a queue, from which it may reclaim GPUs. These are the queues for which
+    /// `lends` is true.
     pub(super) fn borrowers(&self, queue: usize, t: GpuTypeId) -> Vec<usize> {
         let (mut found, mut stack) = (Vec::new(), Vec::new());
         for above in self.path(queue).skip(1) {

@@ -2,9 +2,9 @@
 //!
 //! In each cycle a queue nominates its first job that has not been tried yet in this decision. Most trials would fail,
 //! because jobs of one *kind* (queue, gang, priority) are all refused as long as the assignment of GPUs does not
-//! change. A line therefore stores, for each kind, the state in which it was refused. It also computes how many jobs
-//! come before the next job that is worth trying. Cycles in which no queue has a job worth trying are skipped at once.
-//! A decision costs O(kinds log n), for any number of waiting jobs.
+//! change. A line therefore stores, for each kind, the state in which it was refused. The line also computes how many
+//! jobs come before the next job that is worth trying. Cycles in which no queue has a job worth trying are skipped at
+//! once. A decision costs O(kinds log n), for any number of waiting jobs.
 
 use gangline_engine::{BitSet, Fenwick};
 use gangline_model::JobId;
@@ -16,7 +16,7 @@ pub(super) type Rank = u32;
 /// A range of ranks in which jobs of one kind are known to be refused.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Refused {
-    /// State of the assignment of GPUs for which this is known.
+    /// State of the assignment of GPUs in which the jobs of the range are refused.
     pub state: u64,
     /// First rank of the range.
     pub from: Rank,

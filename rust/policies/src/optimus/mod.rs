@@ -147,8 +147,8 @@ impl Claim<'_> {
         })
     }
 
-    /// Returns terms with the batch of the trace, divided into passes. They are empty if the model does not allow this
-    /// batch.
+    /// Returns terms with the batch of the trace, divided into passes. The terms are empty if the model does not allow
+    /// this batch.
     fn terms(&self) -> Terms {
         let phase = self.view.noise_phase(self.job);
         let passes = |model: &ElasticModel| {

@@ -1,9 +1,9 @@
 //! Placement: one library of rules that choose the GPUs of a gang, for every policy.
 //!
-//! A rule gets the free GPUs of one type and returns a set of them or nothing. A rule never changes the state, because
-//! it undoes its trials on the index. It never reads a clock. Random numbers come only from the stream keyed by (seed,
-//! job, starts), so a result does not depend on earlier queries. A placement costs O(servers taken x log n), unless it
-//! visits racks.
+//! A rule gets the free GPUs of one type and returns a set of them or nothing. A rule never reads a clock and never
+//! changes the state, because it undoes its trials on the index. Random numbers come only from the stream keyed by
+//! (seed, job, starts), so a result does not depend on earlier queries. A placement costs O(servers taken x log n),
+//! unless it visits racks.
 //!
 //! | symbol | here | meaning |
 //! |---|---|---|
@@ -67,7 +67,8 @@ pub struct Placer {
 }
 
 /// Returns whether enough servers, in any racks, have enough free GPUs for a gang on the fewest servers of the largest
-/// size. The condition is necessary but not sufficient. The cost is O(1). `gpus` must be larger than one server.
+/// size. This condition for a place is necessary but not sufficient. The cost is O(1). `gpus` must be larger than one
+/// server.
 fn has_fewest_servers(pool: &TypePool, gpus: u32) -> bool {
     let (servers, least) = fewest_servers(gpus, pool.server_gpus_max());
     // Each server that is not completely free uses at least one of the spare GPUs.
@@ -214,8 +215,8 @@ impl Placer {
     }
 
     /// Returns `(servers, gpus)`: the gang has no place unless this number of servers have at least this number of free
-    /// GPUs each, as long as the size of the largest up server does not change. The condition is not sufficient. `None`
-    /// means that nothing is known.
+    /// GPUs each, as long as the size of the largest up server does not change. This condition is necessary but not
+    /// sufficient. `None` means that nothing is known.
     pub fn needs(
         &self,
         free: &FreeIndex,
@@ -258,8 +259,8 @@ impl Placer {
             && demand.gpus > free.pool(gpu_type).rack_up_max()
     }
 
-    /// Makes a quick check: `false` means that [`Self::place`] would find nothing. The cost is usually O(1). It is
-    /// O(log racks) if the widest tier is a rack, and O(servers with enough free GPUs) for the fewest servers of one
+    /// Makes a quick check: `false` means that [`Self::place`] would find nothing. The cost is usually O(1). The cost
+    /// is O(log racks) if the widest tier is a rack, and O(servers with enough free GPUs) for the fewest servers of one
     /// rack.
     #[inline]
     pub fn can(&self, free: &mut FreeIndex, gpu_type: GpuTypeId, demand: &Demand) -> bool {

@@ -78,7 +78,7 @@ pub(super) fn random_server(pool: &mut TypePool, key: &Key<'_>) -> Option<usize>
     pool.nth_at_least(key.demand.gpus, key.below(servers, 0))
 }
 
-/// Returns the lowest free GPUs in (server, slot) order. The pool must have enough of them.
+/// Returns the lowest free GPUs in (server, slot) order. The pool must have enough free GPUs.
 pub(super) fn count(pool: &mut TypePool, gpus: u32) -> GpuSet {
     let mut rest = gpus;
     let mut at = pool.next_free(0).expect("enough GPUs are free");

@@ -1,4 +1,4 @@
-//! The network model for the rules that use it, and the places for which a gang waits because of it.
+//! The network model for the placement rules that use one, and the places for which a gang waits because of distance.
 
 use gangline_engine::{ClusterView, SharedFacts};
 use gangline_model::{ClusterSpec, GpuSet, GpuTypeId, JobId, LocalityModel, Shape, Tier};

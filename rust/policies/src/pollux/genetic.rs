@@ -15,7 +15,7 @@ use std::cmp::Reverse;
 const BACK: f64 = 0.1;
 /// Probability that a job may lose servers; each of its servers is then lost with the same probability.
 const DROP: f64 = 0.1;
-/// Probability that a job gets another number of GPUs on a server. Our own choice.
+/// Probability that a job gets another number of GPUs on a server. This is our own choice.
 const CHANGE: f64 = 0.5;
 
 /// The number of GPUs of each job on each server, job by job.
@@ -190,8 +190,8 @@ impl<'a> Genetic<'a> {
     }
 
     /// Completes a job that has fewer GPUs than its minimum. GPUs on the servers that it already uses come first, then
-    /// servers of their type with the most free GPUs. This is needed because changes of single servers cannot create a
-    /// gang that needs several servers.
+    /// servers of their type with the most free GPUs. Changes of single servers cannot create a gang that needs several
+    /// servers, so this step is needed.
     fn complete(&self, job: usize, row: &mut [u32], left: &[u32], spanned: &[bool]) {
         let Some(first) = row.iter().position(|&gpus| gpus > 0) else {
             return;

@@ -212,7 +212,7 @@ impl Pollux {
                 self.act(view, &racers[at], gpus, plan);
             }
         }
-        // If the plan is not the optimum, a discount or the order of service may change it later.
+        // If a plan is not the optimum, a discount or the order of service may change the plan later.
         Ok(if is_steady && plan.is_empty() {
             Next::Steady
         } else {

@@ -84,8 +84,8 @@ impl<'a> Racer<'a> {
         })
     }
 
-    /// Returns the terms of a plan for the batch. They are empty if the job runs with the batch in the trace and the
-    /// model does not allow this batch.
+    /// Returns the terms of a plan for the batch. The terms are empty if the job runs with the batch in the trace and
+    /// the model does not allow this batch.
     pub(super) fn terms(&self, gpus: u32, spans: bool) -> Terms {
         let found = self.configuration(gpus, spans);
         let passes = found.map(|one| (one.pass_batch, one.accum));
@@ -142,7 +142,7 @@ impl Objective {
         Self { p, floor }
     }
 
-    /// Returns the contribution of a job to the sum. It increases with the speed-up for every exponent.
+    /// Returns the contribution of a job to the sum. The contribution increases with the speed-up for every exponent.
     pub(super) fn worth(self, speedup: f64) -> f64 {
         let value = speedup + self.floor;
         if self.p == 0.0 {
@@ -162,8 +162,8 @@ impl Objective {
     }
 }
 
-/// Returns the discount for a job whose GPUs change. It is the job's age minus the cost of earlier changes, relative to
-/// its age plus the cost of this change. Each change costs `delay_s` seconds.
+/// Returns the discount for a job whose GPUs change. The discount is the job's age minus the cost of earlier changes,
+/// relative to the job's age plus the cost of this change. Each change costs `delay_s` seconds.
 pub(super) fn discount(age_s: f64, restarts: u32, delay_s: f64) -> f64 {
     let lived = (age_s - delay_s * f64::from(restarts)).max(0.0);
     if age_s + delay_s > 0.0 {

@@ -9,7 +9,7 @@ use std::collections::BinaryHeap;
 
 /// Minimum gain in the objective that counts.
 const GAIN_MIN: f64 = 1e-9;
-/// Number of jobs that are considered on each side of a move. Our own choice.
+/// Number of jobs that are considered on each side of a move. This is our own choice.
 const MOVE_JOBS: usize = 16;
 /// Numbers of GPUs that are tried beyond the minimum.
 const COUNTS: [u32; 12] = [1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64];
@@ -163,8 +163,8 @@ impl Search<'_> {
         }
     }
 
-    /// Lets running jobs keep their GPUs if the new count is not worth the change; GPUs that this frees go to other
-    /// jobs.
+    /// Lets running jobs keep their GPUs if the new count is not worth the change; the GPUs that become free go to
+    /// other jobs.
     pub(super) fn settle(&mut self) {
         // GPUs that a later job gives back may let an earlier job keep its count.
         for at in (0..self.bidders.len()).chain(0..self.bidders.len()) {
@@ -205,7 +205,8 @@ impl Search<'_> {
         }
     }
 
-    /// Returns whether no move would gain even if changes cost nothing. If so, no move will gain at any later time.
+    /// Returns whether no move would gain even if changes cost nothing. If no move would gain, no move will gain at any
+    /// later time either.
     pub(super) fn is_at_rest(&self) -> bool {
         let free = |one: &Bidder| Bidder {
             phi: 1.0,

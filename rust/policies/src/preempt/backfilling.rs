@@ -18,8 +18,8 @@ use std::collections::BTreeSet;
 #[derive(Debug, Default)]
 pub(super) struct Backfilling {
     pub(super) classes: Vec<LeftOut>,
-    /// The free-capacity profile. It is `None` while there are only admitted jobs, all of which have GPUs, because the
-    /// plan's free GPUs are then the free capacity.
+    /// The free-capacity profile. There is no profile while there are only admitted jobs, all of which have GPUs,
+    /// because the plan's free GPUs are then the free capacity.
     pub(super) profile: Option<FreeProfile>,
     /// Number of decisions since the profile was last needed.
     idle: usize,
@@ -34,7 +34,7 @@ pub(super) struct LeftOut {
     needs: Option<(u32, u32)>,
     pub(super) unplaced: BTreeSet<Key>,
     pub(super) backfilled: BTreeSet<Key>,
-    /// Whether an unplaced job was refused, and no GPUs have come free for such jobs since then.
+    /// Whether an unplaced job was refused, and no GPUs have come free for unplaced jobs since then.
     pub(super) is_unplaced_refused: bool,
     /// Key at which a waiting job was refused, if no GPUs have come free before this key since then. The field is not
     /// used for gangs on one server, for which the profile is enough.

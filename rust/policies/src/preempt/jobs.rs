@@ -237,7 +237,7 @@ impl PartialOrd for Rank {
 
     #[inline]
     fn lt(&self, other: &Self) -> bool {
-        // The value nearly always decides, and this avoids a three-way comparison.
+        // The value nearly always decides, and comparing it first avoids a three-way comparison.
         self.lead < other.lead
             || self.lead == other.lead
                 && (self.value < other.value

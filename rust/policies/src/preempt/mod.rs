@@ -18,8 +18,8 @@
 //!    without admission. A job that was running and now has no GPUs is preempted.
 //!
 //! # The algorithms
-//! All algorithms give the same plans. [`Pass`] chooses one at the start of a run; `backfilling` changes to `walk`
-//! permanently when a demand class is non-monotone (see below).
+//! All algorithms give the same plans. [`Pass`] chooses an algorithm at the start of a run; `backfilling` changes to
+//! `walk` permanently when a demand class is non-monotone (see below).
 //!
 //! | | used for | a decision costs |
 //! |---|---|---|
@@ -35,7 +35,7 @@
 //!
 //! # Changing the rule
 //! `repack` in `tests/reference/policies.py` states the rule over all active jobs and must be changed first;
-//! `tests/parity` compares the engine with it. The other algorithms follow. `tests/rust/policies.rs` and
+//! `tests/parity` compares the engine with it. The other algorithms must follow this rule. `tests/rust/policies.rs` and
 //! `tests/rust/wide.rs` compare their plans with those of `walk`, which also serves a cluster with a second GPU type
 //! that no job may use.
 

@@ -35,8 +35,8 @@ pub(crate) struct Pass {
     /// The admitted jobs; not maintained by the walks.
     pub(super) running: RunningSet,
     pub(super) backfilling: Backfilling,
-    /// Whether there might be enough GPUs for the first job of any class. If not, there might be enough only for the
-    /// classes in `woken`.
+    /// Whether there might be enough GPUs for the first job of any class. If this is false, there might be enough GPUs
+    /// only for the classes in `woken`.
     pub(super) has_room: bool,
     /// Classes whose first job might have changed since the last pass.
     pub(super) woken: Vec<usize>,
@@ -160,7 +160,7 @@ impl Pass {
         )
     }
 
-    /// Records failures and repairs. The policy must call this after the requeued jobs have left.
+    /// Records failures and repairs. The policy must call this method after the requeued jobs have left.
     pub(crate) fn servers_changed(&mut self, view: &ClusterView<'_>, changes: &Changes) {
         if changes.has_servers() {
             self.has_room = true;
@@ -269,8 +269,8 @@ impl Pass {
         }
         self.backfilling.know_rule(free, &self.places);
         if self.non_monotone.contains(&true) {
-            // This is rare, because it needs a gang that is wider than every rack. The walk tries each job of such a
-            // class.
+            // Non-monotone classes are rare, because they need a gang that is wider than every rack. The walk tries
+            // each job of such a class.
             self.algorithm = Algorithm::Walk;
             let backfilling = std::mem::take(&mut self.backfilling);
             for (class, key) in backfilling.unplaced() {

@@ -127,7 +127,7 @@ impl FreeProfile {
         }
     }
 
-    /// Records that a server has failed or was repaired. No job holds any of its GPUs.
+    /// Records that a server has failed or was repaired. No job may hold a GPU of this server.
     pub(super) fn set_up(&mut self, server: ServerId, is_up: bool) {
         self.start.set_up(server, false);
         self.start.set_up(server, is_up);

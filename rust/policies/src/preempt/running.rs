@@ -11,9 +11,9 @@ pub(super) const TYPE: GpuTypeId = GpuTypeId(0);
 /// An admitted job at an instant: rank, key, gang size.
 pub(super) type Admitted = (Rank, Key, u32);
 
-/// Admitted jobs. Their keys do not change with time, because a decreasing span is stored as the instant at which it
-/// ends. If the measure is the span times the gang size, jobs of different sizes overtake each other, so there is one
-/// set per gang size.
+/// Admitted jobs. The keys of these jobs do not change with time, because a decreasing span is stored as the instant at
+/// which it ends. If the measure is the span times the gang size, jobs of different sizes overtake each other, so there
+/// is one set per gang size.
 #[derive(Debug)]
 pub(super) struct RunningSet {
     measure: Measure,

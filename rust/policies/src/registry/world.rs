@@ -1,4 +1,5 @@
-//! Premises of policies about the cluster and the trace. They are declared with each policy and evaluated before a run.
+//! Premises of policies about the cluster and the trace, which are declared with each policy and evaluated before a
+//! run.
 
 use crate::params::ParamDefault;
 use gangline_model::words;

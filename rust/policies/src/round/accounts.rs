@@ -63,7 +63,7 @@ impl Ord for Claim {
 /// Returns the share divided by the time held. Shares are on a grid of 1e-8, so the result is a quotient of whole
 /// numbers, and equal quotients give the same float.
 pub(super) fn priority(share: f64, held_ns: i64) -> f64 {
-    // This rounds to the nearest whole number, because a share is not negative.
+    // The share is rounded to the nearest whole number of units, because it is not negative.
     let cells = (share * 1e8 + 0.5) as i64;
     cells as f64 / held_ns as f64
 }
@@ -162,7 +162,8 @@ mod tests {
         assert!((accounts.claim(JobId(0), 0).deficit_s - 2.0).abs() < 1e-12);
     }
 
-    /// The quotients are 0.07 / 7 s and 0.01 / 1 s. Computed in floats, they would be 0.010000000000000002 and 0.01.
+    /// The quotients are 0.07 / 7 s and 0.01 / 1 s. Computed in floats, the two quotients would be 0.010000000000000002
+    /// and 0.01.
     #[test]
     fn equal_quotients_tie() {
         let priority = |share, seconds: i64| priority(share, seconds * 1_000_000_000);

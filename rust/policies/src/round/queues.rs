@@ -36,8 +36,8 @@ pub(super) struct Queues {
     gangs: Vec<u32>,
     /// Size of each job, as an index into `gangs`.
     of_job: Vec<u16>,
-    /// Lines, `2 x types x gangs`: claims with a priority above 0, then those without one. In each line, the greatest
-    /// claim comes first.
+    /// Lines, `2 x types x gangs`: first claims with a priority above 0, then claims with priority 0. In each line, the
+    /// greatest claim comes first.
     lines: ByClass<Reverse<Claim>>,
     /// Half of the number of lines.
     half: usize,

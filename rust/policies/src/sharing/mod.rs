@@ -11,8 +11,8 @@
 //! | `c` | `Pair::threshold` | sharing pays if and only if B > c A |
 //!
 //! A decision tries the first job of each class of waiting jobs ([`waiting`]) and finds partners by searches in ordered
-//! sets ([`partners`]). It never scans all residents or all GPUs. `tests/reference/sjf_bsbf.py` implements the same
-//! rules with full scans.
+//! sets ([`partners`]). A decision never scans all residents or all GPUs. `tests/reference/sjf_bsbf.py` implements the
+//! same rules with full scans.
 
 mod params;
 mod partners;
@@ -125,7 +125,7 @@ impl Sharing {
         Ok(())
     }
 
-    /// Tries to start one job. Returns whether it starts.
+    /// Tries to start one job. Returns whether the job starts.
     fn try_job(
         &mut self,
         view: &ClusterView<'_>,

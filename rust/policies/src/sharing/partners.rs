@@ -14,7 +14,7 @@ use std::collections::BinaryHeap;
 
 /// The threshold is exact only up to rounding. Residents that are below the threshold by less than this are tested with
 /// the rule itself.
-const NEAR: f64 = 1e-12; // Our own choice, thousands of times larger than rounding errors.
+const NEAR: f64 = 1e-12; // This is our own choice; it is far larger than rounding errors.
 
 /// A new job at a sub-batch.
 #[derive(Clone, Copy, Debug)]
@@ -136,8 +136,8 @@ impl<'a> Partners<'a> {
         found
     }
 
-    /// Adds all residents of a kind if the policy sees their times with individual errors. Such residents have no
-    /// order, so each of them is examined.
+    /// Adds all residents of a kind if the policy sees their times with individual errors. Residents with individual
+    /// errors have no order, so each of them is examined.
     fn add_each(&mut self, asking: &Asking<'_>, tail: &Tail<'_>) {
         for &(finish, job) in tail.members {
             let pair = asking.as_seen(job, tail.beside.until(finish, self.now));
@@ -222,7 +222,7 @@ impl Asking<'_> {
 // The following code is the pair rule of SJF-BSBF, which decides whether two jobs should share a GPU.
 
 /// Maximum relative difference at which two times count as equal, because decimals are inexact as floats.
-const ROUNDING: f64 = 1e-12; // Our own choice, thousands of times larger than rounding errors.
+const ROUNDING: f64 = 1e-12; // This is our own choice; it is far larger than rounding errors.
 
 /// A job that could join another one, and the slowdown factor of each. All times are in seconds.
 ///
@@ -265,8 +265,8 @@ impl Pair {
         self.resident_s + self.new_s / 2.0
     }
 
-    /// Returns the value c for which sharing pays if and only if B > c A. It depends only on the slowdown factors and
-    /// the inflation.
+    /// Returns the value c for which sharing pays if and only if B > c A. The value depends only on the slowdown
+    /// factors and the inflation.
     pub fn threshold(&self) -> f64 {
         let (xi_a, xi_b, g) = (self.xi_new, self.xi_resident, self.inflation);
         let q = (xi_b * (2.0 * xi_a - 1.0)) / (2.0 * xi_a);

@@ -92,7 +92,8 @@ pub(super) struct Residents {
     running: Vec<Option<Box<Resident>>>,
     kinds: BTreeMap<Kind, Members>,
     open: Vec<Open>,
-    /// Servers of each type by the number of different jobs on them. This is recorded only if a rule needs it.
+    /// Servers of each type by the number of different jobs on them. These numbers are recorded only if a rule needs
+    /// them.
     by_jobs: Option<Vec<BTreeSet<(u32, ServerId)>>>,
 }
 
@@ -200,7 +201,7 @@ impl Residents {
         self.change_alone(job, alone);
     }
 
-    /// Changes the number of GPUs on which a job is alone, and keeps it in its kind while there are any.
+    /// Changes the number of GPUs on which a job is alone. The job stays in its kind as long as this number is above 0.
     fn change_alone(&mut self, job: JobId, change: i32) {
         let resident = self.running[job.index()].as_mut();
         let Some(resident) = resident.filter(|_| change != 0) else {

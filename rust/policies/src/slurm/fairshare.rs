@@ -158,7 +158,8 @@ impl FairShare {
         meter.gpus -= gpus;
     }
 
-    /// Does the calculations that are due. The policy calls this before it records the starts and stops of an instant.
+    /// Does the calculations that are due. The policy calls this method before it records the starts and stops of an
+    /// instant.
     pub(super) fn bring_up(&mut self, now: SimTime) {
         let period = self.params.calc_period.0;
         if self.is_untouched {

@@ -152,9 +152,9 @@ struct Test {
     next_end: Option<SimTime>,
 }
 
-/// The kinds of which a job that a backfill pass has not reached yet could still start now. For this, the servers that
-/// are not booked before the end of the job must have enough free GPUs, whatever the placement rule is. Bookings are
-/// only added, so a kind without a chance has none for the rest of the pass.
+/// The kinds of which a job that a backfill pass has not reached yet could still start now. A job can start only if the
+/// servers that are not booked before its end have enough free GPUs, whatever the placement rule is. Bookings are only
+/// added, so a kind without a chance has none for the rest of the pass.
 #[derive(Clone, Debug)]
 struct Chances {
     /// For each kind, the earliest end that the remaining jobs would have if they started now.
@@ -598,7 +598,7 @@ impl Slurm {
         Ok((tests, chances))
     }
 
-    /// Plans the start of a job. Returns whether it starts now.
+    /// Plans the start of a job. Returns whether the job starts now.
     fn plan_job(
         &mut self,
         (view, plan): (&ClusterView<'_>, &mut Plan<'_>),

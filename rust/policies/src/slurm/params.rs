@@ -63,7 +63,7 @@ impl FairParams {
 
     /// Returns the first account that is below itself.
     fn circle(&self) -> Option<&str> {
-        let most = self.account_parents.len() + 2; // at most each key, a parent that is no key, and the root
+        let most = self.account_parents.len() + 2; // at most all keys, a parent that is no key, and the root
         let accounts = self.account_parents.keys();
         let mut circles = accounts.filter(|name| self.ancestry(name).nth(most).is_some());
         circles.next().map(String::as_str)

@@ -1,10 +1,10 @@
 //! The plan of a backfill pass: expected ends of running jobs, booked servers, and the free GPUs at an instant.
 //!
-//! A search for the start of a job sweeps over the ends of running jobs and of bookings. Meanwhile the draft contains
-//! what would be free: GPUs of jobs that have ended are given back, and booked servers have none. At the end of the
-//! search, the draft is rolled back to the instant at which the search began, not to the present. If jobs of the next
-//! kind cannot start sooner, the next search can begin near this instant, and adjusts only the GPUs of jobs that end
-//! between the two instants. The cost for a job is O(ends between + ends swept + bookings).
+//! A search for the start of a job sweeps over the ends of running jobs and of bookings. During the sweep, the draft
+//! contains what would be free: GPUs of jobs that have ended are given back, and booked servers have none. At the end
+//! of the search, the draft is rolled back to the instant at which the search began, not to the present. If jobs of the
+//! next kind cannot start sooner, the next search can begin near this instant, and adjusts only the GPUs of jobs that
+//! end between the two instants. The cost for a job is O(ends between + ends swept + bookings).
 
 use gangline_engine::{FreeIndex, Mark};
 use gangline_model::{GpuSet, GpuTypeId, JobId, ServerId, SimSpan, SimTime};
@@ -37,8 +37,8 @@ pub(super) struct OpenGpus {
 }
 
 impl OpenGpus {
-    /// Returns the latest end of a gang that starts now on one of the types. Until this instant, enough free GPUs are
-    /// on servers without a booking.
+    /// Returns the latest end of a gang that starts now on one of the types. Until this end, enough free GPUs are on
+    /// servers without a booking.
     pub(super) fn until(&self, types: &[GpuTypeId], gpus: u32) -> SimTime {
         let latest = |id: &GpuTypeId| {
             let mut found = 0;

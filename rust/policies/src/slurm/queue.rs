@@ -171,7 +171,7 @@ impl Queue {
     }
 }
 
-/// A pass over the queue. Jobs that it has returned may leave the queue.
+/// A pass over the queue. Jobs that the walk has returned may leave the queue.
 #[derive(Debug)]
 pub(super) struct Walk<P> {
     heads: BinaryHeap<Reverse<(Rank, usize)>>,

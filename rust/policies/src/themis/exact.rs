@@ -1,5 +1,5 @@
-//! The exact auction. Among all ways to give each bidder a gang on one type and tier, or nothing, it finds the one with
-//! the largest product of v.
+//! The exact auction. Among all ways to give each bidder a gang on one type and tier, or nothing, the auction finds the
+//! way with the largest product of v.
 
 use super::bids::{AuctionAsk, Award, Bid, Offer, Room};
 use super::fairness::Standing;
@@ -20,9 +20,9 @@ const BIDDERS_MAX: usize = 64;
 const CHOICES_MAX: u64 = 1 << 24;
 
 /// Finds the bids with the largest product that can be served together. Ties go to the choice that leaves the most
-/// bidders on their own GPUs. Further ties go to the choice that gives the first bidder its earliest possible bid, then
-/// the second bidder, and so on. Returns at most one award per bidder, in order of the bids, and the cost of the
-/// programs.
+/// bidders on the GPUs that they hold. Further ties go to the choice that gives the first bidder its earliest possible
+/// bid, then the second bidder, and so on. Returns at most one award per bidder, in order of the bids, and the cost of
+/// the programs.
 ///
 /// # Errors
 /// [`SolverError`] if there is no proven answer.

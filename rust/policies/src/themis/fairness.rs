@@ -20,8 +20,8 @@ pub(super) struct Standing {
 }
 
 impl Standing {
-    /// Returns v, the gain of a job from GPUs on which its work takes `stretch` times as long. It is rho if the job
-    /// gets GPUs only at the next auction, divided by rho if it gets these GPUs now.
+    /// Returns v, the gain of a job from GPUs on which its work takes `stretch` times as long. This gain is rho if the
+    /// job gets GPUs only at the next auction, divided by rho if the job gets these GPUs now.
     pub(super) fn gain(&self, stretch: f64, lease_left: SimSpan) -> f64 {
         let age = self.age.0 as f64;
         // If the estimate is bad, the remaining time may reach the end of time.
@@ -67,7 +67,7 @@ impl Rho {
 fn product(factors: [u128; 3]) -> [u64; 6] {
     let mut digits = [0, 0, 0, 0, 0, 1];
     for factor in factors {
-        // The carry has two digits. It is below 2^128, because a digit times the factor is below 2^192.
+        // The carry has two digits: it is below 2^128, because a digit times the factor is below 2^192.
         let (low, high) = (factor as u64, (factor >> 64) as u64);
         let mut carry: u128 = 0;
         for digit in digits.iter_mut().rev() {

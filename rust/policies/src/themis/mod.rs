@@ -64,8 +64,8 @@ pub struct Themis {
 
 impl Themis {
     /// Creates a policy that holds an auction every `lease`. The fraction `1 - fairness` of the jobs, those that are
-    /// worst off, takes part in it. With a solver and its time limit, the auction maximises the product of the values
-    /// v.
+    /// worst off, takes part in each auction. With a solver and its time limit, the auction maximises the product of
+    /// the values v.
     pub fn new(
         lease: SimSpan,
         fairness: f64,

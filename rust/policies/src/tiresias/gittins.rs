@@ -1,8 +1,8 @@
 //! The Gittins index over a distribution of total services S, for attained service `a` and quantum D.
 //!
 //! The index is `index(a) = P(S - a <= D | S > a) / E[min(S - a, D) | S > a]`, computed exactly as a fraction of
-//! integers. `a` is rounded down to a multiple of D, so there are few different indexes. These are ranked once, and
-//! policies compare ranks. The cost is a sort of the services and of the multiples of D.
+//! integers. `a` is rounded down to a multiple of D, so there are few different indexes. The indexes are ranked once,
+//! and policies compare ranks. The cost is a sort of the services and of the multiples of D.
 
 use std::cmp::Ordering;
 

@@ -68,8 +68,8 @@ impl Yarn {
             self.queues.join(job);
         }
         let has_room = changes.has_room();
-        // Some rules might place a gang with fewer free GPUs although they refused it with more. Such a rule is tried
-        // at every decision.
+        // Some rules might place a gang with fewer free GPUs although they refused it with more. A rule of this kind is
+        // tried at every decision.
         let places = &self.places;
         let free = plan.free();
         self.queues.retry(|head| {

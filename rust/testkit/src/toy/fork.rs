@@ -15,7 +15,7 @@ const TAG: TimerTag = TimerTag { kind: 0, id: 0 };
 pub struct ForkParams {
     /// Maximum number of parts of a job.
     pub copies: usize,
-    /// Quota of a part. It is counted from the part's start as a further copy, and again from each merge.
+    /// Quota of a part. The quota is counted from the part's start as a further copy, and again from each merge.
     pub quota: Option<f64>,
     /// Pause of every copy at a merge.
     pub merge: SimSpan,

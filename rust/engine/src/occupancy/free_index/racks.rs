@@ -494,7 +494,7 @@ impl FreeOrder {
         self.next_from(all, (most, 0))
     }
 
-    /// Returns the rack after this one in the order of free GPUs (descending), then index.
+    /// Returns the rack after a given one in the order of free GPUs (descending), then index.
     fn emptier(&self, all: &[u32], (free, rack): (u32, usize)) -> Option<(u32, usize)> {
         if let Self::Few = self {
             looked(all.len());
