@@ -329,8 +329,8 @@ class Srtf(PolicyConfig):
         Minimum run time after each start before a job may be preempted; under a placement rule that
         may refuse a gang, 0 or longer than every restart overhead. In seconds.
     period_s : float, >= 0
-        Time between two decisions, which are made at its multiples; 0 = a decision at every event.
-        In seconds.
+        Time between two decisions, which are made at multiples of this time; 0 = a decision at
+        every event. In seconds.
 
     Other parameters are those of `PolicyConfig`.
 
@@ -361,8 +361,8 @@ class Srsf(PolicyConfig):
         Minimum run time after each start before a job may be preempted; under a placement rule that
         may refuse a gang, 0 or longer than every restart overhead. In seconds.
     period_s : float, >= 0
-        Time between two decisions, which are made at its multiples; 0 = a decision at every event.
-        In seconds.
+        Time between two decisions, which are made at multiples of this time; 0 = a decision at
+        every event. In seconds.
 
     Other parameters are those of `PolicyConfig`.
 
@@ -390,13 +390,13 @@ class Las(PolicyConfig):
     limits : tuple of float, positive numbers, strictly increasing
         Attained service at which a job moves to the next queue. In GPU-seconds.
     promote_knob : float, >= 0
-        A job that has waited this many times its executed time since its last promotion returns to
-        the first queue; 0 = never.
+        A job returns to the first queue when it has waited for this multiple of its executed time
+        since its last promotion; 0 = never.
     las_time : bool
         Whether attained service counts seconds instead of GPU-seconds.
     running_first : bool
-        Whether, within a queue, running jobs come before waiting ones, as in public code; false =
-        by first start.
+        Whether running jobs come before waiting jobs within a queue, as in public code; false = by
+        first start.
     discretised : bool
         Whether jobs are ordered by queues; false = by attained service.
     las_quantum : float, >= 0
@@ -406,8 +406,8 @@ class Las(PolicyConfig):
         Minimum run time after each start before a job may be preempted; under a placement rule that
         may refuse a gang, 0 or longer than every restart overhead. In seconds.
     period_s : float, >= 0
-        Time between two decisions, which are made at its multiples; 0 = a decision at every event.
-        In seconds.
+        Time between two decisions, which are made at multiples of this time; 0 = a decision at
+        every event. In seconds.
 
     Other parameters are those of `PolicyConfig`.
 
@@ -431,7 +431,7 @@ class Las(PolicyConfig):
 
 @dataclass(frozen=True, kw_only=True)
 class Gittins(PolicyConfig):
-    """Queues by service, Gittins index inside them (Tiresias-G without its placement).
+    """Queues by service, Gittins index within each queue (Tiresias-G without its placement).
 
     Source: Tiresias (NSDI 2019).
 
@@ -440,22 +440,22 @@ class Gittins(PolicyConfig):
     limits : tuple of float, positive numbers, strictly increasing
         Attained service at which a job moves to the next queue. In GPU-seconds.
     promote_knob : float, >= 0
-        A job that has waited this many times its executed time since its last promotion returns to
-        the first queue; 0 = never.
+        A job returns to the first queue when it has waited for this multiple of its executed time
+        since its last promotion; 0 = never.
     las_time : bool
         Whether attained service counts seconds instead of GPU-seconds.
     delta : float, > 0
-        Service quantum: horizon of the index, which changes only at multiples of it. In GPU-
-        seconds.
+        Service quantum: horizon of the index, which changes only at multiples of the quantum. In
+        GPU-seconds.
     distribution : tuple of float, positive numbers, optional
-        Total services that the policy assumes; none = those of the trace, an oracle of the
-        distribution. In GPU-seconds.
+        Total services that the policy assumes; none = those of the trace, which makes the policy an
+        oracle of the distribution. In GPU-seconds.
     preempt_min_run_s : float, >= 0
         Minimum run time after each start before a job may be preempted; under a placement rule that
         may refuse a gang, 0 or longer than every restart overhead. In seconds.
     period_s : float, >= 0
-        Time between two decisions, which are made at its multiples; 0 = a decision at every event.
-        In seconds.
+        Time between two decisions, which are made at multiples of this time; 0 = a decision at
+        every event. In seconds.
 
     Other parameters are those of `PolicyConfig`.
 
@@ -487,13 +487,13 @@ class Tiresias(PolicyConfig):
     limits : tuple of float, positive numbers, strictly increasing
         Attained service at which a job moves to the next queue. In GPU-seconds.
     promote_knob : float, >= 0
-        A job that has waited this many times its executed time since its last promotion returns to
-        the first queue; 0 = never.
+        A job returns to the first queue when it has waited for this multiple of its executed time
+        since its last promotion; 0 = never.
     las_time : bool
         Whether attained service counts seconds instead of GPU-seconds.
     running_first : bool
-        Whether, within a queue, running jobs come before waiting ones, as in public code; false =
-        by first start.
+        Whether running jobs come before waiting jobs within a queue, as in public code; false = by
+        first start.
     discretised : bool
         Whether jobs are ordered by queues; false = by attained service.
     las_quantum : float, >= 0
@@ -503,8 +503,8 @@ class Tiresias(PolicyConfig):
         Minimum run time after each start before a job may be preempted; under a placement rule that
         may refuse a gang, 0 or longer than every restart overhead. In seconds.
     period_s : float, >= 0
-        Time between two decisions, which are made at its multiples; 0 = a decision at every event.
-        In seconds.
+        Time between two decisions, which are made at multiples of this time; 0 = a decision at
+        every event. In seconds.
 
     Other parameters are those of `PolicyConfig`; `placement` is skew.
 
@@ -538,22 +538,22 @@ class TiresiasGittins(PolicyConfig):
     limits : tuple of float, positive numbers, strictly increasing
         Attained service at which a job moves to the next queue. In GPU-seconds.
     promote_knob : float, >= 0
-        A job that has waited this many times its executed time since its last promotion returns to
-        the first queue; 0 = never.
+        A job returns to the first queue when it has waited for this multiple of its executed time
+        since its last promotion; 0 = never.
     las_time : bool
         Whether attained service counts seconds instead of GPU-seconds.
     delta : float, > 0
-        Service quantum: horizon of the index, which changes only at multiples of it. In GPU-
-        seconds.
+        Service quantum: horizon of the index, which changes only at multiples of the quantum. In
+        GPU-seconds.
     distribution : tuple of float, positive numbers, optional
-        Total services that the policy assumes; none = those of the trace, an oracle of the
-        distribution. In GPU-seconds.
+        Total services that the policy assumes; none = those of the trace, which makes the policy an
+        oracle of the distribution. In GPU-seconds.
     preempt_min_run_s : float, >= 0
         Minimum run time after each start before a job may be preempted; under a placement rule that
         may refuse a gang, 0 or longer than every restart overhead. In seconds.
     period_s : float, >= 0
-        Time between two decisions, which are made at its multiples; 0 = a decision at every event.
-        In seconds.
+        Time between two decisions, which are made at multiples of this time; 0 = a decision at
+        every event. In seconds.
 
     Other parameters are those of `PolicyConfig`; `placement` is skew.
 
@@ -632,7 +632,7 @@ class Themis(PolicyConfig):
         Time between auctions; leases end at its multiples; longer than every restart overhead. In
         seconds.
     fairness : float, >= 0 and < 1
-        Share of the bidders that an auction leaves out: those that are best off.
+        Share of the bidders, those that are best off, that an auction leaves out.
     leftover : str, one of rho, random
         Job that gets the GPUs left after an auction: rho (the worst off) or random (a keyed draw).
     auction : str, one of greedy, milp
@@ -706,30 +706,30 @@ class Kai(PolicyConfig):
     Parameters
     ----------
     queue_by : str, one of vc, user, account, partition, qos
-        Label of a job that names its queue.
+        Label that names the queue of a job.
     queues : tuple of mappings, a list of tables with keys of name, parent, quota, limit, weight,
         priority, preempt_min_run_s, reclaim_min_run_s, optional
-        The queues; none = one per label, without quota, of equal weight.
+        The queues; none = one queue per label, without a quota and with equal weights.
     fixed_priority : int, >= -2147483648
         Jobs of at least this priority are never evicted, and run only within the quota of their
         queue.
     saturation_multiplier : float, >= 1
-        Above 1, reclaim is rarer: by it the saturation of the queue that reclaims is multiplied.
+        Factor on the saturation of the reclaiming queue; a factor above 1 makes reclaim rarer.
     in_quota_reclaim : bool
-        Queues of higher priority may reclaim what lies within the quota of others.
+        Whether queues of higher priority may reclaim GPUs within the quota of other queues.
     k_value : float, >= 0
-        How much past usage lowers fair shares; 0 = not at all.
+        Strength with which past usage lowers fair shares; 0 = no effect.
     half_life_s : float, >= 0
-        Time after which past usage counts half; 0 = it does not fade. In seconds.
+        Time after which past usage counts half; 0 = past usage does not decay. In seconds.
     window_s : float, > 0
         Past usage is forgotten at multiples of this time. In seconds.
     usage_period_s : float, >= 1
         Time between two samples of usage. In seconds.
     reclaim_resolve : str, one of lca, queue
-        Whose reclaim_min_run_s counts: that of the job's queue, or of the queue above it that is a
-        sibling of the reclaiming side.
+        Queue whose reclaim_min_run_s counts: the job's queue (queue), or the queue above the job
+        that is just below the common ancestor with the reclaiming queue (lca).
     cycle_s : float, > 0
-        Time to the next decision after one that evicted jobs. In seconds.
+        Time from a decision that evicted jobs to the next decision. In seconds.
 
     Other parameters are those of `PolicyConfig`.
 
@@ -765,7 +765,7 @@ class Kueue(PolicyConfig):
     Parameters
     ----------
     queue_by : str, one of vc, user, account, partition, qos
-        Label of a job that holds the name of its queue.
+        Label that names the queue of a job.
     queues : tuple of mappings, a list of tables with keys of name, cohort, weight, flavors,
         strategy, within, reclaim, borrow, borrow_max_priority, when_can_borrow, when_can_preempt,
         optional
@@ -860,11 +860,12 @@ class Slurm(PolicyConfig):
     qos_usage_factor : mapping, a table by name, with a number >= 0 each, optional
         By QOS: factor on the GPU time that is charged; absent = 1 (UsageFactor).
     qos_preempt : mapping, a table by name, with a list of names, none of them twice each, optional
-        By QOS: list of QOS whose jobs it may preempt (Preempt).
+        By QOS: list of QOS whose jobs its jobs may preempt (Preempt).
     preempt_exempt_s : float, >= 0
-        Time after its start in which a job is not preempted (PreemptExemptTime). In seconds.
+        Time after its start for which a job is not preempted (PreemptExemptTime). In seconds.
     qos_exempt_s : mapping, a table by name, with a number >= 0 each, optional
-        The same by QOS; replaces preempt_exempt_s (PreemptExemptTime). In seconds.
+        By QOS: time after its start for which a job is not preempted; replaces preempt_exempt_s
+        (PreemptExemptTime). In seconds.
     youngest_first : bool
         Whether the job with the latest start is preempted first, instead of the lowest QOS
         (youngest_first).
@@ -881,8 +882,8 @@ class Slurm(PolicyConfig):
     qos_user_jobs : mapping, a table by name, with a whole number >= 1 each, optional
         Maximum number of running jobs of a user in a QOS; absent = no limit (MaxJobsPerUser).
     account_grp_gpus : mapping, a table by name, with a whole number >= 0 each, optional
-        Maximum number of GPUs of an account and those below it, unless the QOS has such a limit
-        (GrpTRES).
+        Maximum number of GPUs of an account and the accounts below it, unless the QOS has a limit
+        of this kind (GrpTRES).
     default_limit_s : float, >= 0
         Time limit of jobs without one; 0 = none (DefaultTime). In seconds.
     limit_factor : float, >= 0
@@ -902,7 +903,7 @@ class Slurm(PolicyConfig):
     bf_max_job_test : int, >= 1
         Maximum number of jobs tried in a backfill pass (bf_max_job_test).
     bf_max_job_user : int, >= 0
-        The same for one user; 0 = no limit (bf_max_job_user).
+        Maximum number of jobs of one user tried in a backfill pass; 0 = no limit (bf_max_job_user).
 
     Other parameters are those of `PolicyConfig`.
 
@@ -1227,7 +1228,7 @@ class GavelWaterFilling(GavelConfig):
         Whether two jobs of one gang size may share GPUs where the pair gains; the cluster must
         state how much co-runners slow each other down.
     hierarchical : bool
-        Whether weights belong to entities and are split among the jobs of each.
+        Whether weights belong to entities, each of which splits its weight among its jobs.
     entity_by : str, one of user, vc
         Label that defines an entity: user or vc; jobs without the label belong to the entity
         default.
@@ -1268,7 +1269,7 @@ class GavelWaterFillingAgnostic(GavelConfig):
         Whether two jobs of one gang size may share GPUs where the pair gains; the cluster must
         state how much co-runners slow each other down.
     hierarchical : bool
-        Whether weights belong to entities and are split among the jobs of each.
+        Whether weights belong to entities, each of which splits its weight among its jobs.
     entity_by : str, one of user, vc
         Label that defines an entity: user or vc; jobs without the label belong to the entity
         default.
@@ -1538,7 +1539,7 @@ class Dally(PolicyBase):
     sd_factor : float, >= 0
         Number of standard deviations that the tuner adds to the mean waiting time.
     fit : str, one of best, first
-        Choice among places with room: best or first.
+        Choice among places with room: best (the tightest) or first (the lowest index).
     renewal : str, one of keep, redecide
         At the end of a lease: keep (the job keeps its GPUs unless a more urgent job takes them) or
         redecide (it competes like a new job).
@@ -1808,9 +1809,9 @@ class SjfBsbf(PolicyBase):
         those with enough (best_fit), or of servers with the fewest resident jobs (few_residents).
     partner_time : str, one of exclusive, current, shared
         Remaining time of a running job in the pair rule: exclusive (as if it were alone), current
-        (at its present rate) or shared (at its present rate; the new job slows it down only by what
-        exceeds its present slowdown factor); with the last two every decision tries all waiting
-        jobs.
+        (at its present rate) or shared (at its present rate; the new job slows it down only as far
+        as its slowdown factor exceeds the present one); with current and shared, every decision
+        tries all waiting jobs.
     retest : str, one of on_release, always
         When waiting jobs are tried again: on_release (a job has ended or the capacity has changed)
         or always (at every decision).
@@ -1819,8 +1820,8 @@ class SjfBsbf(PolicyBase):
     min_sub_batch : int, >= 1
         Minimum batch per GPU and pass. In samples.
     sub_batch_rule : str, one of best, largest
-        Choice of the sub-batch: best (lowest mean completion time) or largest (the first with which
-        sharing pays).
+        Choice of the sub-batch: best (lowest mean completion time) or largest (the largest with
+        which sharing pays).
     key : str, one of time, gpu_time
         Order of the queue: time (isolated duration) or gpu_time (duration x GPUs), shortest first.
     restore_sub_batch : bool
@@ -1831,8 +1832,8 @@ class SjfBsbf(PolicyBase):
         With gather = server_first: maximum number of running jobs examined in the search for one
         server that can hold the gang. In residents.
     compare_types : bool
-        Whether a job takes the GPU type with the least added time (its own and that of its co-
-        runners) instead of the fastest one with a place.
+        Whether a job takes the GPU type with the least added time (for itself and its co-runners)
+        instead of the fastest type with a place.
     compare_spread : bool
         Whether a job takes one server with shared GPUs instead of free GPUs on several servers if
         that adds less time.
@@ -1873,7 +1874,7 @@ class SjfBsbf(PolicyBase):
 
 @dataclass(frozen=True, kw_only=True)
 class Pollux(PolicyBase):
-    """Elastic gangs: GPUs and batch of each job by goodput, searched greedily.
+    """Elastic gangs: a greedy search chooses the GPUs and the batch of each job by goodput.
 
     Source: Pollux (OSDI 2021), with a search of our own.
 
@@ -1882,8 +1883,8 @@ class Pollux(PolicyBase):
     period_s : float, > 0
         Time between two decisions. In seconds.
     phi_delay_s : float, >= 0
-        Time that a job is assumed to lose by a change of its GPUs; the true overhead is an option
-        of the run. In seconds.
+        Time that a job is assumed to lose when its GPUs change; the true overhead is an option of
+        the run. In seconds.
     fairness_p : float, >= -100
         Exponent of the mean over the jobs' speed-ups; with a lower exponent the slowest jobs count
         more; 0 = geometric mean.
@@ -1892,7 +1893,7 @@ class Pollux(PolicyBase):
     max_gpus_per_job : int, >= 1
         Maximum number of GPUs of an elastic job. In GPUs.
     growth : float, >= 1
-        Maximum number of GPUs of an elastic job, relative to the most that it has had.
+        Maximum number of GPUs of an elastic job, relative to the maximum that it has had so far.
     ls_moves : float, a whole number >= 1, optional
         Maximum number of moves from job to job in a decision; none = twice the number of jobs.
     batch : str, one of best, traced
@@ -1907,12 +1908,12 @@ class Pollux(PolicyBase):
     first_start_counts : bool
         Whether the first start of a job counts as a change of its GPUs.
     floor : float, > 0
-        Added to every speed-up, so that a job without GPUs has a finite value.
+        Number that is added to every speed-up, so that a job without GPUs has a finite value.
     search : str, one of greedy, ga
         Method of search: greedy (by gain per GPU, then moves) or ga (genetic, over all placements;
         for comparison on small clusters).
     ga_max_cells : int, >= 1
-        With search = ga: maximum of active jobs x servers; beyond it the run ends with an error.
+        With search = ga: maximum of active jobs x servers; the run ends with an error above it.
     ga_population : int, >= 2
         With search = ga: number of placements kept from one generation to the next.
     ga_generations : int, >= 1
@@ -1956,7 +1957,7 @@ class Pollux(PolicyBase):
 
 @dataclass(frozen=True, kw_only=True)
 class Optimus(PolicyBase):
-    """Elastic gangs: GPUs one by one to the job whose remaining time falls most.
+    """Elastic gangs: GPUs go one by one to the job whose remaining time they shorten most.
 
     Source: Optimus (EuroSys 2018), as in the Pollux paper.
 
@@ -1967,11 +1968,11 @@ class Optimus(PolicyBase):
     max_gpus_per_job : int, >= 1
         Maximum number of GPUs of an elastic job. In GPUs.
     skip_slower : bool
-        Whether numbers of GPUs on which a job would be no faster than on fewer are left out;
-        without it a job never gets past the first of them.
+        Whether to leave out numbers of GPUs on which a job would be no faster than on fewer GPUs;
+        otherwise a job never gets past the first such number.
     server_choice : str, one of most_free, best_fit
-        Servers of a job that is placed anew: most_free (those with most free GPUs) or best_fit (if
-        possible one, with the fewest free GPUs that are enough).
+        Servers for a job that is placed anew: most_free (the servers with the most free GPUs) or
+        best_fit (one server if possible: the one with the fewest free GPUs that are enough).
 
     Examples
     --------
