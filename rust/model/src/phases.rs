@@ -105,8 +105,8 @@ pub struct PhaseTable {
 }
 
 impl PhaseTable {
-    /// Checks the classes, each a list of (progress, relative rate), and creates the table. `row` holds the class of each
-    /// job; `u32::MAX` means that it has none. Returns `None` if the rate of no job changes.
+    /// Checks the classes, each a list of (progress, relative rate), and creates the table. `row` holds the class of
+    /// each job; `u32::MAX` means that it has none. Returns `None` if the rate of no job changes.
     ///
     /// # Errors
     /// [`ModelError::Table`] naming the first bad class, or a row that does not exist.

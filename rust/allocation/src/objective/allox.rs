@@ -10,7 +10,8 @@ use super::super::rows::ByRows;
 use super::super::table::Table;
 
 /// Assigns the oldest waiting jobs; the objective is the sum of their completion times. Rows are in order of arrival,
-/// and running jobs stay on their type. Among jobs at the same position in the queues of a type, the oldest starts first.
+/// and running jobs stay on their type. Among jobs at the same position in the queues of a type, the oldest starts
+/// first.
 pub(super) fn solve(
     table: &Table,
     alpha: f64,

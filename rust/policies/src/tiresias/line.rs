@@ -45,7 +45,8 @@ impl Line {
         self.tail += 1;
     }
 
-    /// Puts each job that has changed queues behind all others of its new queue, in the order of arrival. Returns these jobs.
+    /// Puts each job that has changed queues behind all others of its new queue, in the order of arrival. Returns these
+    /// jobs.
     pub(super) fn join_changed(&mut self) -> Vec<JobId> {
         self.changed.sort_unstable();
         let changed = self.changed.clone();
