@@ -88,14 +88,14 @@ class PolicyConfig(PolicyBase):
     max_level : str, one of server, rack, network
         Widest tier of consolidate.
     slots : str, one of lowest, aligned
-        GPUs inside a server: lowest, or aligned to a power-of-two block where one is free.
+        GPUs on a server: lowest, or aligned to a power-of-two block if one is free.
     rack_choice : str, one of best_fit, fewest_servers
         Choice of the rack, with fit = best: best_fit (the fewest free GPUs) or fewest_servers.
     skew : str, one of flags, sizes, oracle
         How the rule skew classifies models: flags (by name), sizes (by tensor sizes) or oracle (by
-        what the network costs them).
+        the speed that they lose to distance).
     skew_threshold : float, from 0 to 1
-        With skew = sizes: share of the largest tensor from which a model counts as skewed.
+        With skew = sizes: minimum share of the largest tensor of a model that counts as skewed.
     skew_eps : float, from 0 to 1
         With skew = oracle: loss of speed that a gang accepts.
     yarn_cross_rack : bool
@@ -1539,7 +1539,7 @@ class Dally(PolicyBase):
     sd_factor : float, >= 0
         Number of standard deviations that the tuner adds to the mean waiting time.
     fit : str, one of best, first
-        Choice among places with room: best (the tightest) or first (the lowest index).
+        Choice among places with room: best (tightest) or first (lowest index).
     renewal : str, one of keep, redecide
         At the end of a lease: keep (the job keeps its GPUs unless a more urgent job takes them) or
         redecide (it competes like a new job).

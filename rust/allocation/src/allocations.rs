@@ -345,8 +345,8 @@ fn of_jobs(shares: &[f64], row_of: &[Option<usize>], types: usize) -> Vec<f64> {
     found
 }
 
-/// Returns the shares of each job with each kind. The time of two classes is split evenly among the jobs of each; a
-/// pair within one class uses two of its jobs.
+/// Returns the shares of each job with co-runners of each kind. The time of two classes is split evenly among the jobs
+/// of each; a pair within one class uses two of its jobs.
 fn pair_shares(
     together: &[PairTime],
     table: &Table,

@@ -95,7 +95,7 @@ impl Filling<'_> {
     /// Returns a level that all classes can reach. Each class uses only the type on which it needs the smallest
     /// fraction of the GPUs.
     ///
-    /// A class can get at least its equal split divided by the number of types. The level asks for half of this.
+    /// A class can get at least its equal split divided by the number of types. The level asks for half of this rate.
     fn first_height(&self, speed: &[f64]) -> f64 {
         let jobs: f64 = self.members.iter().sum();
         let gpus: f64 = self.capacity.iter().sum();

@@ -750,7 +750,7 @@ impl PolicyView {
             Some(market) if inner.loan == loan => read(view, market),
             _ => Err(policy_error(
                 "prices",
-                "offers are made only during the decision whose prices they are at",
+                "an offer can be made only during the decision at whose prices it is made",
             )),
         })
     }
@@ -765,7 +765,7 @@ impl PolicyView {
             if inner.loan != loan || order >= inner.kept.queues.len() {
                 return Err(policy_error(
                     "order",
-                    "an order is valid only during the decision that it was made in",
+                    "an order is valid only during the decision in which it was created",
                 ));
             }
             read(view, inner)

@@ -175,7 +175,7 @@ pub enum PolicyError {
         nearest: String,
     },
     /// A policy without access to the remaining work asked for it.
-    #[error("policy asked for the remaining work of job {job} but declares Knowledge::Online")]
+    #[error("the policy asked for the remaining work of job {job}, but declares Knowledge::Online")]
     NotAllowedToKnow {
         /// The job.
         job: JobId,

@@ -459,7 +459,7 @@ impl Engine {
             || server.index() >= self.motion.state.occupancy().servers()
         {
             return Err(EngineError::Step {
-                what: "a failure must lie after now and name a server",
+                what: "a failure or repair must be after the present instant, on a server that exists",
             });
         }
         self.capacity.inject(server, up, at, &mut self.motion.queue);

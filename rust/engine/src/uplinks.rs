@@ -445,7 +445,7 @@ mod tests {
         assert_eq!(
             moved,
             [JobId(1)],
-            "6 of 9; the other asks for less than half"
+            "the job gets 6 of 9, because the other job asks for less than half"
         );
         moved.clear();
         assert!(uplinks.leave(3));

@@ -53,7 +53,7 @@ impl State {
         self.cost(Cost::Stop, job, gpus.gpus(), self.type_mask(gpus))
     }
 
-    /// Returns the longest restart of a job with the longest stop before it.
+    /// Returns the cost of the longest restart of a job, including the longest stop before it.
     #[cold]
     pub(super) fn longest_restart(&self, job: JobId) -> SimSpan {
         let longest = |what| self.cost(what, job, self.jobs.gpus(job), self.types.usable(job));

@@ -18,9 +18,8 @@ use gangline_model::{GpuTypeId, JobId, SimSpan, SimTime, Tier};
 /// Enough GPUs are free, but for now the job waits for a placement that is no wider than a tier.
 pub(crate) static DELAYED: Reason = Reason::new(
     "delayed",
-    "enough GPUs are free, but until its delay ends it waits for GPUs closer together, on one server or in one rack \
-     that are free",
-    "enough GPUs were free, but not close enough to each other; until {until} it was to wait for a placement on {number}",
+    "enough GPUs are free, but not close enough together; until its delay ends, it waits for free GPUs on one server or in one rack",
+    "enough GPUs were free, but not close enough to each other; it had to wait until {until} for a placement on {number}",
 )
 .otherwise("enough GPUs were free, but not close enough to each other; it needs a placement on {number}")
 .counts(Counted::Tier);

@@ -143,8 +143,7 @@ impl HadarE {
             field: "estimator".to_owned(),
             value: self.params.estimator.name().to_owned(),
             expected: format!(
-                "an estimator with finite rates above 0; the copy of job {} on server {} is said to do {estimate} \
-                 iterations/s",
+                "an estimator with finite rates above 0; the estimate for the copy of job {} on server {} is {estimate} iterations/s",
                 copy.job, copy.node
             ),
         }

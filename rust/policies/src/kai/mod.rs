@@ -46,7 +46,7 @@ static LIMIT: Reason = Reason::new(
 /// The job cannot be preempted, so it must fit within the quota.
 static OVER_QUOTA: Reason = Reason::new(
     "over quota",
-    "jobs that cannot be preempted run within the quota of their queue, and others like it fill that quota",
+    "jobs that cannot be preempted run only within the quota of their queue, and other such jobs fill that quota",
     "jobs that cannot be preempted held {number} of the quota of its queue or of one above it, and it may use no GPUs beyond the quota",
 )
 .counts(Counted::Gpus);
@@ -131,7 +131,7 @@ impl Kai {
             match parents.get(name).and_then(|row| row.reader.as_ref()) {
                 Some(reader) => Err(reader.refuse(
                     "parent",
-                    "a queue without jobs, but the trace has jobs of this one: give them a queue below it",
+                    "a queue without jobs; the trace has jobs of this queue: give them a queue below it",
                 )),
                 None => Ok(number),
             }

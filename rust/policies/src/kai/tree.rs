@@ -102,16 +102,14 @@ impl Tree {
         for row in rows {
             let parent = match &row.parent {
                 None => ROOT,
-                Some(name) => *numbers
-                    .get(name.as_str())
-                    .ok_or_else(|| {
-                        let known: Vec<&str> = numbers.keys().copied().collect();
-                        let near = nearest(name, &known);
-                        let expected = format!(
-                            "a queue of `queues`, of which `{near}` is the nearest; without a parent it is a top queue"
-                        );
-                        refuse(row, &expected)
-                    })?,
+                Some(name) => *numbers.get(name.as_str()).ok_or_else(|| {
+                    let known: Vec<&str> = numbers.keys().copied().collect();
+                    let near = nearest(name, &known);
+                    let expected = format!(
+                        "a name in `queues` (the nearest is `{near}`), or no parent for a top queue"
+                    );
+                    refuse(row, &expected)
+                })?,
             };
             nodes.push(Node::new(row, Some(parent)));
         }

@@ -46,8 +46,8 @@ pub(crate) static NO_SHARE: Reason = Reason::new(
 /// A search for the best allocation of all jobs gave the job no GPUs.
 pub(crate) static SEARCH: Reason = Reason::new(
     "search",
-    "the policy compared whole allocations, and the best one that it found gives the GPUs to others",
-    "{policy} searched for the best allocation of all jobs and gave the GPUs to others, such as {some}",
+    "the policy compared whole allocations, and the best one that it found gives the GPUs to other jobs",
+    "{policy} searched for the best allocation of all jobs and gave the GPUs to other jobs, such as {some}",
 )
 .otherwise(
     "{policy} searched for the best allocation of all jobs and left enough GPUs free: it found no better one that \

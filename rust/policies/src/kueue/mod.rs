@@ -48,8 +48,8 @@ use waiting::{Line, Rank, Refused};
 /// The queue of the job may not use enough further GPUs, and the job may not preempt enough jobs.
 static NO_QUOTA: Reason = Reason::new(
     "no quota",
-    "its queue may not use that many more GPUs, and it may not preempt enough",
-    "its queue held {number} of the types that it can use; the quota left it no more, and it could not preempt enough",
+    "its queue may not use enough further GPUs, and it may not preempt enough jobs",
+    "its queue held {number} of the types that it can use; the quota allowed no more, and it could not preempt enough",
 )
 .counts(Counted::Gpus);
 

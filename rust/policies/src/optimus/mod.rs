@@ -320,7 +320,7 @@ impl Optimus {
         claims
     }
 
-    /// Repeatedly takes the step with the largest gain. Steps for which a type has too few GPUs left wait until a job
+    /// Repeatedly takes the step with the largest gain. A step for which a type has too few GPUs left waits until a job
     /// leaves that type.
     fn climb(claims: &mut [Claim<'_>], left: &mut [u32]) -> Result<(), PolicyError> {
         let mut steps = BinaryHeap::new();

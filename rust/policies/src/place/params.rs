@@ -102,16 +102,15 @@ const SPECS: [ParamSpec; 9] = [
         .doc("choice among places with room: best (the tightest) or first (the lowest index)"),
     choice("max_level", LEVELS, "network").doc("widest tier of consolidate"),
     choice("slots", Slots::NAMES, "lowest")
-        .doc("GPUs inside a server: lowest, or aligned to a power-of-two block where one is free"),
+        .doc("GPUs on a server: lowest, or aligned to a power-of-two block if one is free"),
     choice("rack_choice", RackChoice::NAMES, "best_fit").doc(
         "choice of the rack, with fit = best: best_fit (the fewest free GPUs) or fewest_servers",
     ),
     choice("skew", SkewSource::NAMES, "flags").doc(
-        "how the rule skew classifies models: flags (by name), sizes (by tensor sizes) or oracle \
-         (by what the network costs them)",
+        "how the rule skew classifies models: flags (by name), sizes (by tensor sizes) or oracle (by the speed that they lose to distance)",
     ),
     number("skew_threshold", ParamKind::Fraction, 0.3)
-        .doc("with skew = sizes: share of the largest tensor from which a model counts as skewed"),
+        .doc("with skew = sizes: minimum share of the largest tensor of a model that counts as skewed"),
     number("skew_eps", ParamKind::Fraction, 0.05)
         .doc("with skew = oracle: loss of speed that a gang accepts"),
     flag("yarn_cross_rack", false).doc("whether yarn and whole_servers may span racks"),

@@ -35,7 +35,7 @@ const PARAMETERS: &[ParamSpec] = &[
         .doc("maximum tuned delay before several servers of one rack, as a share of history_leases"),
     number("sd_factor", ParamKind::AtLeast(0.0), 2.0)
         .doc("number of standard deviations that the tuner adds to the mean waiting time"),
-    choice("fit", Fit::NAMES, "best").doc("choice among places with room: best (the tightest) or first (the lowest index)"),
+    choice("fit", Fit::NAMES, "best").doc("choice among places with room: best (tightest) or first (lowest index)"),
     choice("renewal", Renewal::NAMES, "keep").doc(
         "at the end of a lease: keep (the job keeps its GPUs unless a more urgent job takes them) \
          or redecide (it competes like a new job)",

@@ -30,14 +30,14 @@ const QUEUE: &[ParamSpec] = &[
         ParamDefault::None,
     )
     .unit("s")
-    .doc("time for which jobs of the queue run before other jobs of the queue may preempt them; none = as in the queue above"),
+    .doc("time for which a job runs before jobs of its queue may preempt it; none = as in the queue above"),
     spec(
         "reclaim_min_run_s",
         ParamKind::Maybe(0.0),
         ParamDefault::None,
     )
     .unit("s")
-    .doc("time for which jobs of the queue run before other queues may reclaim their GPUs; none = as in the queue above"),
+    .doc("time for which a job runs before other queues may reclaim its GPUs; none = as in the queue above"),
 ];
 
 const OWN: &[ParamSpec] = &[

@@ -36,7 +36,7 @@ const FLAVOR: &[ParamSpec] = &[
 const QUEUE: &[ParamSpec] = &[
     NAME.doc("name of the queue, which is the label of its jobs; jobs without a label are in the queue `default`"),
     spec("cohort", ParamKind::Text, ParamDefault::Str(""))
-        .doc("cohort of the queue; queues of a cohort borrow from each other; a cohort that `cohorts` does not list has no quota"),
+        .doc("cohort, whose queues borrow from each other; a cohort that `cohorts` does not list has no quota"),
     WEIGHT,
     FLAVORS.doc("quotas by GPU type; jobs of the queue may use these types, and try them in this order"),
     choice("strategy", Strategy::NAMES, "BestEffortFIFO")
@@ -45,7 +45,7 @@ const QUEUE: &[ParamSpec] = &[
     choice("reclaim", Reclaim::NAMES, "Never")
         .doc("jobs of borrowing queues that a job may preempt"),
     choice("borrow", Borrow::NAMES, "Never")
-        .doc("jobs of borrowing queues that a job may preempt while its queue borrows as well; no effect with fair sharing"),
+        .doc("jobs of borrowing queues that a job may preempt while its queue borrows; no effect with fair sharing"),
     spec(
         "borrow_max_priority",
         ParamKind::MaybeWhole(-2_147_483_648.0),

@@ -134,8 +134,9 @@ impl Entities {
                 let lacks = owners.names.iter().find(|&name| !table.contains_key(name));
                 if let Some(name) = lacks {
                     let known: Vec<&str> = table.keys().map(String::as_str).collect();
-                    let expected =
-                        format!("a weight for entity `{name}` too: the trace has jobs of it");
+                    let expected = format!(
+                        "a weight for entity `{name}` as well, because the trace has jobs of this entity"
+                    );
                     return Err(bad("entity_weight", known.join(", "), expected));
                 }
                 owners.names.iter().map(|name| table[name]).collect()

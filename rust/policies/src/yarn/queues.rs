@@ -199,7 +199,8 @@ fn share_of(name: &str, params: &QueueParams) -> Result<Share, PolicyError> {
     let units = |share: &f64| ((share * scale).round() as Share).max(1);
     shares.get(name).map(units).ok_or_else(|| {
         let known: Vec<&str> = shares.keys().map(String::as_str).collect();
-        let expected = format!("a share for queue `{name}` too: the trace has jobs of it");
+        let expected =
+            format!("a share for queue `{name}` as well, because the trace has jobs of this queue");
         bad("queue_shares", &known.join(", "), expected)
     })
 }

@@ -400,7 +400,7 @@ fn of_few_down(key: u32) -> (u32, usize) {
 /// Returns the keys of few racks.
 #[expect(
     clippy::range_zip_with_len,
-    reason = "a range with an end is counted without checks: several at a time"
+    reason = "a bounded range is iterated without checks, several items at a time"
 )]
 #[inline]
 fn all_few(all: &[u32], key: impl Fn(u32, usize) -> u32) -> impl Iterator<Item = u32> {
