@@ -104,9 +104,9 @@ pub struct PolicyTraits {
     pub resizes: bool,
     /// Overhead of every restart and move per GPU of the gang, in addition to the run's overhead.
     pub restart_per_gpu: SimSpan,
-    /// Whether the policy uses the achieved share of the base rate so far: [`ClusterView::kept_ns`].
+    /// Whether the policy uses the achieved share of the base rate so far: [`crate::ClusterView::kept_ns`].
     pub watches_locality: bool,
-    /// Whether the policy needs all events in one order: [`Changes::order`].
+    /// Whether the policy needs all events in one order: [`crate::Changes::order`].
     pub orders_changes: bool,
 }
 
