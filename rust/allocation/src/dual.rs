@@ -61,7 +61,7 @@ impl MaxMin<'_> {
     /// Solves the program to a relative gap.
     ///
     /// # Errors
-    /// If a table is wrong, or the gap is not reached within the evaluations.
+    /// Returns an error if a table is wrong, or if `evaluations` evaluations do not reach the gap.
     pub fn solve(&self, gap: f64, evaluations: u32) -> Result<PriceSolution, SolverError> {
         let mut market = Market::new(self)?;
         let demand = vec![1.0; self.gangs.len()];

@@ -256,7 +256,7 @@ impl Accounts {
         self.sharing.sub_batch_starts += u64::from(part.sub_batch > 0 && part.sub_batch < batch);
     }
 
-    /// Adds the time with progress whose work a part has lost.
+    /// Records the work that a part has lost, as the time in which the part did this work.
     #[cold]
     pub(crate) fn note_loss(&mut self, job: JobId, part: &Part) {
         if let (Some(totals), Some(details)) = (&mut self.run_time, &part.details) {

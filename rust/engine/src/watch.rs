@@ -143,7 +143,7 @@ impl Cause {
     }
 }
 
-/// The reason why a watched job waits from an instant on.
+/// The reason why a watched job waits, and the instant from which the reason applies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Waited {
     /// Instant from which on the cause holds.

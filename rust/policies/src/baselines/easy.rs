@@ -15,7 +15,7 @@ use gangline_model::{GpuSet, GpuTypeId, JobId, SimSpan, SimTime};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 
-/// The job has no place, and GPUs are reserved for it from an instant on.
+/// The job has no place, and GPUs are reserved for it from a given instant.
 pub(crate) static PROMISED: Reason = Reason::new(
     "promised",
     "it comes first, and GPUs are reserved for it from an instant on",

@@ -135,7 +135,8 @@ impl<'a> Search<'a> {
         chosen
     }
 
-    /// Returns the value of the queue from a job on, given a state, and whether that job is taken.
+    /// Returns the best value of the jobs from position `at` to the end of the queue, and records in `known` whether
+    /// the job at `at` is taken.
     fn value(
         &self,
         servers: &mut Servers,

@@ -7,14 +7,10 @@
 //! | question | index | used by |
 //! |---|---|---|
 //! | Which waiting job of a class comes first? | [`ByClass`]: a heap per class; only the first leaves | `fifo-skip`, `sjf`, `sjf-strict`, `ssf`, `gandiva`, `yarn-cs`, rounds, preemption |
-//! | Which gangs are alike, and where is room for one? | [`Places`]: the demand classes of the trace with the
-//! placement rule | all except `hadar`, `hadare`, `pollux`, `optimus`, sharing |
-//! | Which servers of a group have this much free capacity? | [`Servers`]: by GPU type, size and free GPUs | `hadar`, `hadare`
-//! |
-//! | Which job's timer is due next? | [`JobTimers`]: one per job, through a single timer of the engine ([`Alarm`]) |
-//! preemption, `gandiva` |
-//! | Which running job is last in order, and how many GPUs do those behind a rank hold? | `preempt::incremental` |
-//! `srtf`, `srsf`, `las`, `gittins` and those built on them |
+//! | Which gangs are alike, and where is room for one? | [`Places`]: the demand classes of the trace with the placement rule | all except `hadar`, `hadare`, `pollux`, `optimus`, sharing |
+//! | Which servers of a group have this much free capacity? | [`Servers`]: by GPU type, size and free GPUs | `hadar`, `hadare` |
+//! | Which job's timer is due next? | [`JobTimers`]: one per job, through a single timer of the engine ([`Alarm`]) | preemption, `gandiva` |
+//! | Which running job is last in order, and how many GPUs do those behind a rank hold? | `preempt::incremental` | `srtf`, `srsf`, `las`, `gittins` and those built on them |
 //! | How long does a job take, as the policy sees it? | [`Seen`] | policies that know durations |
 //! | Who owns a job? On which GPU type does it run? | [`Owners`], [`GpuPick`] | `yarn-cs`, rounds |
 //! | Is a turn long enough for progress? | [`check_length`], [`Protection`] | policies that stop jobs |

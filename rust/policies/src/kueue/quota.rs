@@ -2,8 +2,7 @@
 //!
 //! | symbol | here | meaning |
 //! |---|---|---|
-//! | left | `Tree::left` | for a queue: nominal quota minus usage; for a cohort: its own nominal quota plus what its
-//! children lend, which for each child is at most its lending limit |
+//! | left | `Tree::left` | for a queue: nominal quota minus usage; for a cohort: its own nominal quota plus what its children lend, which for each child is at most its lending limit |
 //! | lendable | `Node::lendable` | what is left if no job runs |
 //! | reach | `Node::reach` | maximum usage of a node, including all that it may borrow |
 //! | share | `Tree::share` | borrowed GPUs of a node divided by the reach of its parent and by its weight |

@@ -59,7 +59,8 @@ impl Bidder {
         found.map_or(self.speedup_now, |rung| rung.1)
     }
 
-    /// Returns the speed-up with a count, with the discount if this is a change.
+    /// Returns the speed-up of the job with a number of GPUs. If this number differs from the present one, the discount
+    /// for a change is applied.
     pub(super) fn felt(&self, count: u32) -> f64 {
         if count == self.now {
             self.speedup_now

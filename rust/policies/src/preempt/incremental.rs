@@ -17,7 +17,7 @@ use std::cmp::Reverse;
 use std::mem::take;
 
 impl Pass {
-    /// Makes all four steps for a placement rule that refuses no gang: dropped jobs stop, and admitted jobs start.
+    /// Performs all four steps for a placement rule that refuses no gang: dropped jobs stop, and admitted jobs start.
     pub(super) fn incremental(&mut self, view: &ClusterView<'_>, plan: &mut Plan<'_>) {
         // If nothing else has changed, a new job is behind a job of its class that does not fit.
         if self.queues.is_empty() || !self.has_room && self.woken.is_empty() {

@@ -23,9 +23,7 @@
 //!
 //! | | used for | a decision costs |
 //! |---|---|---|
-//! | `walk`: the rule over the running jobs and the first job of each demand class | all other runs | O(running log
-//! running + classes log classes); O(free GPUs) if the placement rule refuses no gang and all waiting jobs fit next to
-//! the running ones |
+//! | `walk`: the rule over the running jobs and the first job of each demand class | all other runs | O(running log running + classes log classes); O(free GPUs) if the placement rule refuses no gang and all waiting jobs fit next to the running ones |
 //! | `incremental`: changes what the last decision admitted | one GPU type, a placement rule that refuses no gang, running jobs of one gang size that never change places as time goes | O((changes + classes) log n) |
 //! | `backfilling`: the incremental count, then steps 3 and 4 with a profile of the free capacity along the order | one GPU type, a placement rule that may refuse a gang, an order that time alone never changes ([`Measure::is_fixed`]) | O((changes x classes) log n); O(backfilled) for a gang on several servers |
 //!

@@ -11,7 +11,7 @@ use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 use std::collections::BTreeSet;
 
-/// A key after every job.
+/// A key that comes after the keys of all jobs.
 const END: Key = Key {
     lead: u64::MAX,
     main: i64::MAX,

@@ -81,7 +81,7 @@ impl Queue {
         self.enter(jobs, job);
     }
 
-    /// Adds a preempted job, which is eligible from an instant on.
+    /// Adds a preempted job, which becomes eligible at a given instant.
     pub(super) fn delay(&mut self, job: JobId, until: SimTime) {
         self.len += 1;
         self.since.insert(job, until);
