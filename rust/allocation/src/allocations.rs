@@ -288,7 +288,7 @@ impl Objective {
     /// Solves a request for rounds; `lost_s` comes from [`Service`], or is empty.
     ///
     /// # Errors
-    /// [`SolverError`] if no optimum is found or a number is out of range.
+    /// Returns [`SolverError`] if no optimum is found or a number is out of range.
     pub fn allocate(
         &self,
         ask: &Ask,

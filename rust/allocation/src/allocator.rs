@@ -72,7 +72,7 @@ pub trait Allocator: Send {
     /// Receives the GPU types of the cluster, once, before the first request.
     ///
     /// # Errors
-    /// [`PolicyError`] if the allocator cannot serve this cluster.
+    /// Returns [`PolicyError`] if the allocator cannot serve this cluster.
     fn start(&mut self, types: &[GpuType]) -> Result<(), PolicyError> {
         let _ = types;
         Ok(())
@@ -81,13 +81,13 @@ pub trait Allocator: Send {
     /// Returns the shares of the active jobs, `jobs x types`, each in 0..=1.
     ///
     /// # Errors
-    /// [`PolicyError`] if no shares can be found; the run then ends.
+    /// Returns [`PolicyError`] if no shares can be found; the run then ends.
     fn allocate(&mut self, ask: &Ask) -> Result<Vec<f64>, PolicyError>;
 
     /// Returns the shares as [`Self::allocate`] does, for a run where jobs may share GPUs. By default no jobs share.
     ///
     /// # Errors
-    /// The errors of [`Self::allocate`].
+    /// Returns the errors of [`Self::allocate`].
     fn allocate_packed(&mut self, ask: &Ask) -> Result<Shares, PolicyError> {
         Ok(Shares {
             alone: self.allocate(ask)?,

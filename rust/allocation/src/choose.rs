@@ -180,7 +180,7 @@ impl Choose<'_> {
     /// Solves the program; the result is a vertex.
     ///
     /// # Errors
-    /// [`SolverError`] if no plan reaches the floors, or if rounding errors prevent a solution.
+    /// Returns [`SolverError`] if no plan reaches the floors, or if rounding errors prevent a solution.
     pub fn solve(&self) -> Result<Chosen, SolverError> {
         let mut simplex = Simplex::new(self, self.then.is_some() || self.rises)?;
         simplex.reach_floors()?;
@@ -234,7 +234,7 @@ impl Choose<'_> {
     /// is found last.
     ///
     /// # Errors
-    /// [`SolverError`] if no plan reaches the floors, or if rounding errors prevent a solution.
+    /// Returns [`SolverError`] if no plan reaches the floors, or if rounding errors prevent a solution.
     pub(crate) fn fill(
         &self,
         speeds: Option<Speeds<'_>>,

@@ -28,7 +28,7 @@ const EMPTY: u32 = u32::MAX;
 /// Groups rows whose parts are all equal.
 ///
 /// # Panics
-/// If a part does not have `rows` rows.
+/// Panics if a part does not have `rows` rows.
 ///
 /// # Examples
 /// ```

@@ -46,7 +46,7 @@ impl Filling<'_> {
     /// Computes the levels.
     ///
     /// # Errors
-    /// [`SolverError`] if a table is wrong or the simplex method does not end.
+    /// Returns [`SolverError`] if a table is wrong or the simplex method does not end.
     pub fn solve(&self) -> Result<Levels, SolverError> {
         let (classes, types) = (self.gangs.len(), self.capacity.len());
         let speed = (self.speeds)(&vec![false; classes]);

@@ -22,7 +22,7 @@ struct Class<'a> {
 /// contains the minimum over the types for each job, and `capacity` the GPU-seconds of each type.
 ///
 /// # Errors
-/// [`SolverError`] if a program does not end at an optimum.
+/// Returns [`SolverError`] if a program does not end at an optimum.
 ///
 /// # Examples
 /// ```

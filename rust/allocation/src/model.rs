@@ -193,7 +193,7 @@ pub trait Solver: Send {
     /// Solves a program and its further objectives.
     ///
     /// # Errors
-    /// [`SolverError`] if one of these programs does not end at an optimum.
+    /// Returns [`SolverError`] if one of these programs does not end at an optimum.
     fn solve(&mut self, model: &Model, then: &[Next], how: How) -> Result<Solved, SolverError>;
 
     /// Receives a problem that failed, before the error is returned.

@@ -13,7 +13,7 @@ use gangline_rng::{Purpose, Stream};
 /// cannot change the answers.
 ///
 /// # Errors
-/// The errors of the allocator.
+/// Returns the errors of the allocator.
 pub fn in_parts(
     allocator: &mut dyn Allocator,
     ask: &Ask,

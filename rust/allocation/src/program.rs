@@ -54,7 +54,7 @@ impl TwoStages<'_> {
     /// Solves both stages.
     ///
     /// # Errors
-    /// [`SolverError`] if a table is wrong, prices do not converge or no vertex is found.
+    /// Returns [`SolverError`] if a table is wrong, prices do not converge or no vertex is found.
     ///
     /// # Examples
     /// ```

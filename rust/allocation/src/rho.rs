@@ -67,7 +67,7 @@ impl Fairness<'_> {
     /// Finds the smallest rho.
     ///
     /// # Errors
-    /// [`SolverError`] if a table is wrong or the price method does not converge.
+    /// Returns [`SolverError`] if a table is wrong or the price method does not converge.
     ///
     /// # Examples
     /// ```

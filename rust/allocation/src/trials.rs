@@ -17,7 +17,7 @@ impl Fairness<'_> {
     /// that a plan reaches. Trials whose relative difference is at most `same` count as equal.
     ///
     /// # Errors
-    /// The errors of [`Self::solve`].
+    /// Returns the errors of [`Self::solve`].
     pub(crate) fn search(
         &self,
         method: &mut dyn Method,

@@ -409,7 +409,10 @@ impl Jobs {
         let mut rates = RateTable::from_speeds(&cluster.spec);
         if let Some(table) = &self.rate_table {
             if self.rate_types != cluster.spec.gpu_types().len() {
-                let what = format!("{} types, the cluster has others", self.rate_types);
+                let what = format!(
+                    "the table has {} GPU types, and the cluster has a different number",
+                    self.rate_types
+                );
                 return Err(EngineError::Option {
                     field: "rate_table",
                     what,

@@ -171,7 +171,7 @@ impl RunConfig {
     /// Checks the options against the cluster and the jobs.
     ///
     /// # Errors
-    /// [`EngineError::Option`] names the first bad option.
+    /// Returns [`EngineError::Option`], which names the first bad option.
     pub fn validate(&self, cluster: &ClusterSpec, jobs: &JobTable) -> Result<(), EngineError> {
         let fail = |field, what: String| Err(EngineError::Option { field, what });
         let is_span = |span: SimSpan| span.0 >= 0 && span.seconds() <= MAX_SECONDS;

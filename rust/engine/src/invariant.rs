@@ -12,7 +12,7 @@ impl Engine {
     /// Checks every law that holds at each instant.
     ///
     /// # Panics
-    /// If a law is broken; the message names it.
+    /// Panics if a law is broken; the message names it.
     pub fn assert_invariants(&mut self) {
         self.assert_jobs();
         self.assert_occupancy();

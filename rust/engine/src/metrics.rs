@@ -92,7 +92,7 @@ impl Engine {
     /// Returns the results. Columns of jobs are in the order of job indices.
     ///
     /// # Errors
-    /// [`EngineError::OutOfMemory`] if the tables of an interrupted run cannot be sorted.
+    /// Returns [`EngineError::OutOfMemory`] if the tables of an interrupted run cannot be sorted.
     pub fn output(mut self) -> Result<Output, EngineError> {
         let outcome = self.outcome;
         let copy_gpus = self.motion.state.types().copy_gpus().unwrap_or_default();

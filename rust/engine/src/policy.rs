@@ -18,7 +18,7 @@ pub trait Policy: Send {
     /// Returns the jobs that the policy could never place.
     ///
     /// # Errors
-    /// [`PolicyError`] if the policy cannot serve this trace or cluster.
+    /// Returns [`PolicyError`] if the policy cannot serve this trace or cluster.
     fn start(
         &mut self,
         view: &ClusterView<'_>,
@@ -28,7 +28,7 @@ pub trait Policy: Send {
     /// The engine calls this method once at each instant that wakes the policy.
     ///
     /// # Errors
-    /// A [`PolicyError`] ends the run.
+    /// Returns [`PolicyError`] if the policy cannot continue; the run then ends.
     fn decide(
         &mut self,
         view: &ClusterView<'_>,

@@ -109,8 +109,8 @@ impl Engine {
     /// Sets up a run. `traits` are those of the policy that will decide.
     ///
     /// # Errors
-    /// [`EngineError::Option`] for bad options, [`EngineError::Infeasible`] for jobs that can never run
-    /// (unless the run drops them), [`EngineError::OutOfMemory`] for more jobs than there is memory for.
+    /// Returns [`EngineError::Option`] for bad options, [`EngineError::Infeasible`] for jobs that can never run (unless
+    /// the run drops them), [`EngineError::OutOfMemory`] for more jobs than there is memory for.
     pub fn new(
         world: &World,
         config: RunConfig,
@@ -193,7 +193,8 @@ impl Engine {
     /// Lets the policy examine the empty cluster. The caller must call this method once, before the first step.
     ///
     /// # Errors
-    /// The errors of [`Policy::start`], and [`EngineError::Infeasible`] for jobs that the policy could never place.
+    /// Returns the errors of [`Policy::start`], and [`EngineError::Infeasible`] for jobs that the policy could never
+    /// place.
     pub fn start(&mut self, policy: &mut dyn Policy) -> Result<(), EngineError> {
         let mut index = self.motion.state.occupancy_mut().lend();
         let view = self.motion.view(self.traits.knowledge);
@@ -229,7 +230,7 @@ impl Engine {
     /// Runs to the end.
     ///
     /// # Errors
-    /// [`EngineError`]: a refused plan, a failed policy, a stalled run, no memory left.
+    /// Returns [`EngineError`] for a refused plan, a failed policy or a stalled run, or if no memory is left.
     pub fn run(
         &mut self,
         policy: &mut dyn Policy,
@@ -248,7 +249,7 @@ impl Engine {
     /// after every decision, because a decision may take long.
     ///
     /// # Errors
-    /// The errors of [`Engine::run`].
+    /// Returns the errors of [`Engine::run`].
     pub fn run_for(
         &mut self,
         events: u64,
@@ -289,7 +290,7 @@ impl Engine {
     /// Advances to the next instant that needs a decision, or to the end.
     ///
     /// # Errors
-    /// [`EngineError::Stalled`]; [`EngineError::Step`] if a decision is still due.
+    /// Returns [`EngineError::Stalled`] if the run has stalled, or [`EngineError::Step`] if a decision is still due.
     pub fn advance(&mut self) -> Result<Advance, EngineError> {
         self.advance_for(u64::MAX, None)
     }
@@ -298,7 +299,7 @@ impl Engine {
     /// that instant are still applied. If no decision is due, the run then stops at that instant.
     ///
     /// # Errors
-    /// The errors of [`Engine::advance`].
+    /// Returns the errors of [`Engine::advance`].
     pub fn advance_for(
         &mut self,
         events: u64,
@@ -401,7 +402,7 @@ impl Engine {
     /// Calls the policy for the decision that is due, and applies its plan.
     ///
     /// # Errors
-    /// The errors of the policy and of its plan; [`EngineError::Step`] if no decision is due.
+    /// Returns the errors of the policy and of its plan, or [`EngineError::Step`] if no decision is due.
     pub fn decide(&mut self, policy: &mut dyn Policy) -> Result<(), EngineError> {
         if !self.awaiting {
             return Err(EngineError::Step {
@@ -414,7 +415,8 @@ impl Engine {
     /// Applies an external plan for the decision that is due. A timer without an instant is cancelled.
     ///
     /// # Errors
-    /// [`EngineError::Plan`], which leaves the state unchanged; [`EngineError::Step`] if no decision is due.
+    /// Returns [`EngineError::Plan`] if the plan is refused, which leaves the state unchanged, or [`EngineError::Step`]
+    /// if no decision is due.
     pub fn apply(
         &mut self,
         actions: Vec<Action>,
@@ -448,7 +450,7 @@ impl Engine {
     /// Adds a failure (`up` = false) or repair at a later instant, for step-by-step runs.
     ///
     /// # Errors
-    /// [`EngineError::Step`] if the instant is not after now or the server does not exist.
+    /// Returns [`EngineError::Step`] if the instant is not after now or the server does not exist.
     pub fn inject_capacity(
         &mut self,
         server: ServerId,

@@ -55,7 +55,7 @@ pub struct State {
     touched: Vec<JobId>,
     /// Estimates from finished jobs; `None` means that policies do not use them.
     past: Option<Box<Past>>,
-    /// Stretches and stops so far, in a run with a table of run time.
+    /// Starts, moves and stops of jobs so far, in a run with a table of run time.
     stays: Option<Box<Stays>>,
     /// Up-links that jobs share; `None` means that each job sends as if it were alone.
     uplinks: Option<Box<UpLinks>>,

@@ -490,7 +490,7 @@ impl<'a> ClusterView<'a> {
     /// Returns the total work of the job, in iterations.
     ///
     /// # Errors
-    /// [`PolicyError::NotAllowedToKnow`] for an online policy.
+    /// Returns [`PolicyError::NotAllowedToKnow`] for an online policy.
     pub fn work(&self, job: JobId) -> Result<f64, PolicyError> {
         self.check_knowledge(job)?;
         Ok(self.state.jobs().work(job))
@@ -499,7 +499,7 @@ impl<'a> ClusterView<'a> {
     /// Returns the isolated time for all work of the job on its best type.
     ///
     /// # Errors
-    /// [`PolicyError::NotAllowedToKnow`] for an online policy.
+    /// Returns [`PolicyError::NotAllowedToKnow`] for an online policy.
     #[inline]
     pub fn duration(&self, job: JobId) -> Result<SimSpan, PolicyError> {
         self.check_knowledge(job)?;
@@ -520,7 +520,7 @@ impl<'a> ClusterView<'a> {
     /// Returns the run's estimate of the duration of a job.
     ///
     /// # Errors
-    /// [`PolicyError::NotAllowedToKnow`] for an online policy.
+    /// Returns [`PolicyError::NotAllowedToKnow`] for an online policy.
     #[inline]
     pub fn estimate(&self, job: JobId) -> Result<Estimate, PolicyError> {
         self.check_knowledge(job)?;
@@ -537,7 +537,7 @@ impl<'a> ClusterView<'a> {
     /// computed from this time ([`Estimate::factor`]).
     ///
     /// # Errors
-    /// [`PolicyError::NotAllowedToKnow`] for an online policy.
+    /// Returns [`PolicyError::NotAllowedToKnow`] for an online policy.
     pub fn isolated_left(&self, job: JobId) -> Result<SimSpan, PolicyError> {
         self.span_at(job, self.best_rate(job))
     }
@@ -546,7 +546,7 @@ impl<'a> ClusterView<'a> {
     /// the given rate is the mean over its phases.
     ///
     /// # Errors
-    /// [`PolicyError::NotAllowedToKnow`] for an online policy.
+    /// Returns [`PolicyError::NotAllowedToKnow`] for an online policy.
     #[inline]
     pub fn span_at(&self, job: JobId, rate: f64) -> Result<SimSpan, PolicyError> {
         self.check_knowledge(job)?;
@@ -556,7 +556,7 @@ impl<'a> ClusterView<'a> {
     /// Returns the time of [`Self::span_at`] in seconds, without rounding.
     ///
     /// # Errors
-    /// [`PolicyError::NotAllowedToKnow`] for an online policy.
+    /// Returns [`PolicyError::NotAllowedToKnow`] for an online policy.
     #[inline]
     pub fn seconds_at(&self, job: JobId, rate: f64) -> Result<f64, PolicyError> {
         self.check_knowledge(job)?;
@@ -567,7 +567,7 @@ impl<'a> ClusterView<'a> {
     /// runs at that rate, this is the exact time to its completion in nanoseconds.
     ///
     /// # Errors
-    /// [`PolicyError::NotAllowedToKnow`] for an online policy.
+    /// Returns [`PolicyError::NotAllowedToKnow`] for an online policy.
     #[inline]
     pub fn remaining(&self, job: JobId) -> Result<SimSpan, PolicyError> {
         self.check_knowledge(job)?;
@@ -577,7 +577,7 @@ impl<'a> ClusterView<'a> {
     /// Returns the remaining work, in iterations.
     ///
     /// # Errors
-    /// [`PolicyError::NotAllowedToKnow`] for an online policy.
+    /// Returns [`PolicyError::NotAllowedToKnow`] for an online policy.
     pub fn remaining_work(&self, job: JobId) -> Result<f64, PolicyError> {
         self.check_knowledge(job)?;
         Ok(self.state.remaining_work(job))
@@ -599,7 +599,7 @@ impl<'a> ClusterView<'a> {
     /// Returns the time at which a running job finishes if its conditions stay as they are, through all its phases.
     ///
     /// # Errors
-    /// [`PolicyError::NotAllowedToKnow`] for an online policy.
+    /// Returns [`PolicyError::NotAllowedToKnow`] for an online policy.
     #[inline]
     pub fn finish(&self, job: JobId) -> Result<Option<SimTime>, PolicyError> {
         self.check_knowledge(job)?;

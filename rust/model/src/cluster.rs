@@ -52,8 +52,8 @@ impl ClusterSpec {
     /// Checks and stores a description.
     ///
     /// # Errors
-    /// [`ModelError::Cluster`] or [`ModelError::Server`]: no type, no server, more than 64 types, an
-    /// unknown type, a GPU count outside 1..=64, a speed that is not positive and finite.
+    /// Returns [`ModelError::Cluster`] or [`ModelError::Server`] if there is no type, no server or more than 64 types,
+    /// or for an unknown type, a GPU count outside 1..=64, or a speed that is not positive and finite.
     ///
     /// # Examples
     /// ```

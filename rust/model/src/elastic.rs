@@ -402,7 +402,7 @@ impl ElasticTable {
     /// Checks the classes and computes their tables. `row` holds the class of each job; `u32::MAX` means not elastic.
     ///
     /// # Errors
-    /// [`ModelError::Table`] naming the first bad class, or a row that does not exist.
+    /// Returns [`ModelError::Table`], which names the first bad class or a row that does not exist.
     pub fn new(row: Vec<u32>, classes: Vec<ElasticClass>) -> Result<Self, ModelError> {
         for (at, class) in classes.iter().enumerate() {
             class.check(at)?;

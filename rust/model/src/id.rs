@@ -10,7 +10,7 @@ macro_rules! id {
             /// Returns the id of the item at `index` of its table.
             ///
             /// # Panics
-            /// If the table has more than `u32::MAX` rows, which its constructor refuses.
+            /// Panics if the table has more than `u32::MAX` rows, which its constructor refuses.
             #[inline]
             pub fn new(index: usize) -> Self {
                 Self(u32::try_from(index).expect("tables are limited to u32::MAX rows"))

@@ -49,8 +49,8 @@ impl Inflations {
     /// Computes the table from the GPUs of the largest server of each type.
     ///
     /// # Errors
-    /// [`ModelError::Table`] if a job names a class that does not exist, if a class does not have one entry per type,
-    /// or if an iteration time is zero or not finite.
+    /// Returns [`ModelError::Table`] if a job names a class that does not exist, if a class does not have one entry per
+    /// type, or if an iteration time is zero or not finite.
     pub fn new(
         of_job: Vec<u32>,
         classes: &[InflationClass],

@@ -126,8 +126,8 @@ impl JobTable {
     /// Checks and stores the columns.
     ///
     /// # Errors
-    /// [`ModelError::Length`] for columns of unequal length, [`ModelError::Job`] for the first bad
-    /// value: unsorted arrivals, a gang outside 1..=2^15, work or rates that are not positive.
+    /// Returns [`ModelError::Length`] for columns of unequal length, or [`ModelError::Job`] for the first bad value:
+    /// unsorted arrivals, a gang outside 1..=2^15, work or rates that are not positive.
     ///
     /// # Examples
     /// ```

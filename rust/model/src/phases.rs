@@ -109,7 +109,7 @@ impl PhaseTable {
     /// each job; `u32::MAX` means that it has none. Returns `None` if the rate of no job changes.
     ///
     /// # Errors
-    /// [`ModelError::Table`] naming the first bad class, or a row that does not exist.
+    /// Returns [`ModelError::Table`], which names the first bad class or a row that does not exist.
     pub fn new(row: Vec<u32>, classes: &[Vec<(f64, f64)>]) -> Result<Option<Self>, ModelError> {
         let fail = |what: String| {
             Err(ModelError::Table {

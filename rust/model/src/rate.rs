@@ -49,8 +49,8 @@ impl RateTable {
     /// Adds measured rates: row-major (classes, types); a rate of 0 means "cannot run there".
     ///
     /// # Errors
-    /// [`ModelError::Table`] if the length is not a multiple of the number of types, if a rate is negative or not
-    /// finite, or if a job names a row that does not exist.
+    /// Returns [`ModelError::Table`] if the length is not a multiple of the number of types, if a rate is negative or
+    /// not finite, or if a job names a row that does not exist.
     pub fn with_classes(mut self, classes: Vec<f64>, jobs: &JobFacts) -> Result<Self, ModelError> {
         let types = self.speeds.len();
         let fail = |what: String| {
@@ -84,7 +84,7 @@ impl RateTable {
     /// Adds measured rates of gangs of all sizes.
     ///
     /// # Errors
-    /// [`ModelError::Table`] if the rates do not form whole rows, or if a job names a row that does not exist.
+    /// Returns [`ModelError::Table`] if the rates do not form whole rows, or if a job names a row that does not exist.
     pub fn with_copies(mut self, copies: CopyRates, jobs: &JobFacts) -> Result<Self, ModelError> {
         let fail = |what: String| {
             Err(ModelError::Table {
@@ -113,7 +113,7 @@ impl RateTable {
     /// trace.
     ///
     /// # Errors
-    /// [`ModelError::Table`] if the table is for another number of jobs.
+    /// Returns [`ModelError::Table`] if the table is for another number of jobs.
     pub fn with_elastic(
         mut self,
         elastic: Arc<ElasticTable>,
@@ -134,7 +134,7 @@ impl RateTable {
     /// rate.
     ///
     /// # Errors
-    /// [`ModelError::Table`] if the table is for another number of jobs, or if an elastic job has phases.
+    /// Returns [`ModelError::Table`] if the table is for another number of jobs, or if an elastic job has phases.
     pub fn with_phases(
         mut self,
         phases: Arc<PhaseTable>,
@@ -289,7 +289,7 @@ impl TierTable {
     /// and network.
     ///
     /// # Errors
-    /// [`ModelError::Table`] if there is no row or a factor is outside (0, 1].
+    /// Returns [`ModelError::Table`] if there is no row or a factor is outside (0, 1].
     pub fn new(rows: Vec<[f64; 3]>) -> Result<Self, ModelError> {
         let fail = |what: String| {
             Err(ModelError::Table {
@@ -339,7 +339,7 @@ impl Interference {
     /// Creates a table with the same factor for every pair.
     ///
     /// # Errors
-    /// [`ModelError::Table`] if `xi` is not a finite number >= 1.
+    /// Returns [`ModelError::Table`] if `xi` is not a finite number >= 1.
     pub fn constant(xi: f64, types: usize) -> Result<Self, ModelError> {
         if xi.is_nan() {
             return Err(bad_interference(format!("factor {xi} is not a number")));
@@ -351,8 +351,8 @@ impl Interference {
     /// one of the two directions of a pair means that the two may not share.
     ///
     /// # Errors
-    /// [`ModelError::Table`] on a wrong length, a class that does not exist, or a factor that is neither NaN nor
-    /// finite and >= 1.
+    /// Returns [`ModelError::Table`] for a wrong length, a class that does not exist, or a factor that is neither NaN
+    /// nor finite and >= 1.
     pub fn by_class(of_job: Vec<u32>, classes: usize, xi: Vec<f64>) -> Result<Self, ModelError> {
         if let Some(bad) = of_job.iter().find(|&&class| class as usize >= classes) {
             return Err(bad_interference(format!("class {bad} of {classes}")));

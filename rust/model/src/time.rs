@@ -28,7 +28,7 @@ impl SimTime {
     /// Returns the instant nearest to `seconds`.
     ///
     /// # Errors
-    /// [`ModelError::Time`] if `seconds` is not finite or beyond [`MAX_SECONDS`].
+    /// Returns [`ModelError::Time`] if `seconds` is not finite or beyond [`MAX_SECONDS`].
     ///
     /// # Examples
     /// ```
@@ -54,7 +54,7 @@ impl SimSpan {
     /// Returns the span nearest to `seconds`.
     ///
     /// # Errors
-    /// [`ModelError::Time`] if `seconds` is not finite or beyond [`MAX_SECONDS`].
+    /// Returns [`ModelError::Time`] if `seconds` is not finite or beyond [`MAX_SECONDS`].
     pub fn from_seconds(seconds: f64) -> Result<Self, ModelError> {
         nanos(seconds).map(Self)
     }

@@ -206,7 +206,7 @@ impl NetworkConfig {
     /// Returns the network model that the keys select.
     ///
     /// # Errors
-    /// [`ModelError::Network`] for keys that exclude each other.
+    /// Returns [`ModelError::Network`] for keys that exclude each other.
     pub fn resolved_kind(&self) -> Result<NetworkKind, ModelError> {
         let has_links = self.preset.is_some() || self.tiers.iter().any(|tier| !tier.is_empty());
         let implied = if has_links {
@@ -242,7 +242,7 @@ impl NetworkConfig {
     /// Returns the links of the alpha-beta model.
     ///
     /// # Errors
-    /// [`ModelError::Network`] for an unknown preset, or a missing or bad number.
+    /// Returns [`ModelError::Network`] for an unknown preset, or a missing or bad number.
     pub(super) fn links(&self, servers_per_rack: u32) -> Result<Links, ModelError> {
         let base = match &self.preset {
             None => None,
@@ -288,7 +288,7 @@ impl NetworkConfig {
     /// Returns the bytes/s of every up-link, if jobs share them.
     ///
     /// # Errors
-    /// [`ModelError::Network`] for up-links without a limit, or a share outside (0, 1].
+    /// Returns [`ModelError::Network`] for up-links without a limit, or a share outside (0, 1].
     pub(super) fn shared_bw(&self, links: &Links) -> Result<Option<f64>, ModelError> {
         if self.contention == Contention::Off {
             return Ok(None);
@@ -326,7 +326,7 @@ impl NetworkConfig {
     /// Returns the table of models: first the built-in models, then the given ones.
     ///
     /// # Errors
-    /// [`ModelError::Network`] for a bad number.
+    /// Returns [`ModelError::Network`] for a bad number.
     pub(super) fn traffic(&self) -> Result<Vec<(String, Traffic)>, ModelError> {
         let mut all = models(!self.is_unscaled);
         for (label, given) in &self.models {
@@ -342,7 +342,7 @@ impl NetworkConfig {
     /// Checks the factors of kind `levels`.
     ///
     /// # Errors
-    /// [`ModelError::Network`] for a factor that is outside (0, 1] or rises with distance.
+    /// Returns [`ModelError::Network`] for a factor that is outside (0, 1] or rises with distance.
     pub(super) fn check_levels(&self) -> Result<(), ModelError> {
         for (label, row) in &self.levels {
             let mut before = 1.0;

@@ -132,8 +132,8 @@ impl Flows {
     /// Checks flows that come from outside.
     ///
     /// # Errors
-    /// [`ModelError::Table`] for a demand that is not a positive number, for a link that a flow names twice, or for a
-    /// link that does not exist.
+    /// Returns [`ModelError::Table`] for a demand that is not a positive number, for a link that a flow names twice, or
+    /// for a link that does not exist.
     pub fn validate(&self, links: usize) -> Result<(), ModelError> {
         let fail = |what: String| {
             Err(ModelError::Table {

@@ -247,7 +247,7 @@ impl Network {
     /// Creates the network of a cluster for jobs with these model labels.
     ///
     /// # Errors
-    /// [`ModelError::Network`], which names the key of the first bad value.
+    /// Returns [`ModelError::Network`], which names the key of the first bad value.
     pub fn new(
         config: &NetworkConfig,
         cluster: &ClusterSpec,
@@ -292,8 +292,8 @@ impl Network {
     /// Checks that there is data for every job with more than one GPU on every type that it may use.
     ///
     /// # Errors
-    /// [`ModelError::UnknownModel`], which lists jobs with an unknown label; [`ModelError::Network`] for a model or a
-    /// pair without a number.
+    /// Returns [`ModelError::UnknownModel`], which lists jobs with an unknown label; [`ModelError::Network`] for a
+    /// model or a pair without a number.
     pub fn check_jobs(
         &self,
         cluster: &ClusterSpec,

@@ -234,7 +234,7 @@ impl ParamReader {
     /// Checks the given values against the policy's declaration and fills in the defaults.
     ///
     /// # Errors
-    /// [`PolicyError::Parameter`] for a bad value, or for an unknown name, with the nearest known one.
+    /// Returns [`PolicyError::Parameter`] for a bad value, or for an unknown name, with the nearest known one.
     pub fn new(
         policy: &str,
         specs: impl Iterator<Item = ParamSpec> + Clone,
@@ -356,7 +356,7 @@ impl ParamReader {
     /// Refuses a value other than the default, for a parameter to which another parameter gives no meaning.
     ///
     /// # Errors
-    /// [`PolicyError::Parameter`] for a value other than the default; `when` states the reason.
+    /// Returns [`PolicyError::Parameter`] for a value other than the default; `when` states the reason.
     pub fn expect_default(&self, spec: &ParamSpec, when: &str) -> Result<(), PolicyError> {
         let default = spec.default.value();
         match self.get(spec.name) {
@@ -400,7 +400,7 @@ impl ParamReader {
     /// Returns the variant that a word stands for.
     ///
     /// # Panics
-    /// If `named` does not know all words of the parameter.
+    /// Panics if `named` does not know all words of the parameter.
     pub fn choice<T>(&self, name: &str, named: fn(&str) -> Option<T>) -> T {
         named(self.word(name)).expect("the reader has checked the word")
     }
@@ -458,7 +458,7 @@ impl ParamReader {
     /// Returns a reader for each table in a list whose tables must differ in the word for a key.
     ///
     /// # Errors
-    /// [`PolicyError::Parameter`] for a word that an earlier table already has.
+    /// Returns [`PolicyError::Parameter`] for a word that an earlier table already has.
     pub fn distinct_tables(&self, name: &str, key: &str) -> Result<Vec<Self>, PolicyError> {
         let rows = self.tables(name);
         let mut seen = BTreeMap::new();
@@ -474,7 +474,7 @@ impl ParamReader {
     /// Returns the seconds as nanoseconds.
     ///
     /// # Errors
-    /// [`PolicyError::Parameter`] beyond the range of simulated time.
+    /// Returns [`PolicyError::Parameter`] for a time beyond the range of simulated time.
     pub fn span(&self, name: &str) -> Result<SimSpan, PolicyError> {
         let seconds = self.number(name);
         SimSpan::from_seconds(seconds)
@@ -484,7 +484,7 @@ impl ParamReader {
     /// Returns the seconds as nanoseconds, for the period of a repeated event, which must be at least 1 ns.
     ///
     /// # Errors
-    /// [`PolicyError::Parameter`] beyond the range of simulated time, or below its resolution.
+    /// Returns [`PolicyError::Parameter`] for a time beyond the range of simulated time, or below its resolution.
     pub fn period(&self, name: &str) -> Result<SimSpan, PolicyError> {
         let span = self.span(name)?;
         if span > SimSpan::ZERO {
@@ -497,7 +497,7 @@ impl ParamReader {
     /// Returns the seconds as nanoseconds, if given.
     ///
     /// # Errors
-    /// The errors of [`Self::span`].
+    /// Returns the errors of [`Self::span`].
     pub fn maybe_span(&self, name: &str) -> Result<Option<SimSpan>, PolicyError> {
         match self.get(name) {
             Some(ParamValue::Float(_)) => self.span(name).map(Some),
@@ -508,7 +508,7 @@ impl ParamReader {
     /// Returns the GPU-seconds as GPU-nanoseconds.
     ///
     /// # Errors
-    /// [`PolicyError::Parameter`], which names the parameter, for a number above 1e20.
+    /// Returns [`PolicyError::Parameter`], which names the parameter, for a number above 1e20.
     pub fn gpu_ns(&self, name: &str, gpu_seconds: f64) -> Result<i128, PolicyError> {
         if gpu_seconds.abs() <= 1e20 {
             // Numbers are rounded, with halves rounded up. Larger numbers are exact, because every f64 beyond 2^53 is

@@ -154,7 +154,7 @@ impl Stream {
     /// Returns draw number `counter` of the pair `(id0, id1)`.
     ///
     /// # Panics
-    /// If `counter` is not below [`Stream::COUNTER_LIMIT`], because its bits would then overlap the bits of the
+    /// Panics if `counter` is not below [`Stream::COUNTER_LIMIT`], because its bits would then overlap the bits of the
     /// purpose.
     #[inline]
     pub const fn draw(self, id0: u64, id1: u32, counter: u32) -> Draw {
@@ -201,7 +201,7 @@ impl Draw {
     /// again with the same key. For `n` below 2^32 the probability of a second try is below 2^-32.
     ///
     /// # Panics
-    /// If `n` is 0.
+    /// Panics if `n` is 0.
     #[inline]
     pub const fn below(self, n: u64) -> u64 {
         assert!(n > 0, "there is no integer below 0");

@@ -19,7 +19,7 @@ pub struct SynthExtras {
 /// Draws the extras of a spec. Only the fields `jobs`, `seed`, `users`, `vcs` and `noise` are used.
 ///
 /// # Errors
-/// [`SynthError::OutOfRange`] if a value is out of range.
+/// Returns [`SynthError::OutOfRange`] if a value is out of range.
 pub fn extras(spec: &SynthSpec) -> Result<SynthExtras, SynthError> {
     spec.check_ranges()?;
     let stream = Stream::new(spec.seed, Purpose::Noise);
@@ -53,7 +53,7 @@ pub enum Law {
 /// Returns one number for each of the jobs `0..jobs`: the draw of a purpose with address `(job, 0, counter)`.
 ///
 /// # Errors
-/// [`SynthError::OutOfRange`] for an unknown purpose or too many jobs.
+/// Returns [`SynthError::OutOfRange`] for an unknown purpose or too many jobs.
 pub fn draws(
     seed: u64,
     purpose: &str,

@@ -62,7 +62,7 @@ pub struct SynthTrace {
 /// Generates the trace that `spec` describes.
 ///
 /// # Errors
-/// [`SynthError`] for a value out of range, values that exclude each other, or arrivals later than 4e9 s.
+/// Returns [`SynthError`] for a value out of range, values that exclude each other, or arrivals later than 4e9 s.
 ///
 /// ```
 /// # use gangline_synth::{Shape, SynthSpec, generate};

@@ -37,8 +37,8 @@ impl SynthSpec {
     /// Sets one parameter by its key.
     ///
     /// # Errors
-    /// [`SynthError`] for an unknown key (with close names), a value of the wrong kind, or a value out of range. The
-    /// spec is then unchanged.
+    /// Returns [`SynthError`] for an unknown key (with close names), a value of the wrong kind, or a value out of
+    /// range. The spec is then unchanged.
     ///
     /// ```
     /// # use gangline_synth::{Shape, SynthError, SynthSpec, SynthValue};

@@ -35,7 +35,7 @@ impl Shape {
     /// Returns the shape called `name`.
     ///
     /// # Errors
-    /// [`SynthError::UnknownShape`] with the names that are close.
+    /// Returns [`SynthError::UnknownShape`] with the names that are close.
     pub fn from_name(name: &str) -> Result<Self, SynthError> {
         Self::ALL
             .into_iter()

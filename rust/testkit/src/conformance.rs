@@ -326,7 +326,7 @@ fn trouble(numbers: &mut Numbers, cluster: &ClusterSpec, config: &mut RunConfig)
 /// the first.
 ///
 /// # Panics
-/// If the case has several types, elastic jobs, or failures that are drawn by server.
+/// Panics if the case has several types, elastic jobs, or failures that are drawn by server.
 pub fn with_idle_type(mut case: Case) -> [Case; 2] {
     let world = &case.world;
     assert!(world.cluster.gpu_types().len() == 1 && world.rates.elastic().is_none());
@@ -362,7 +362,7 @@ pub fn with_idle_type(mut case: Case) -> [Case; 2] {
 /// Runs a policy on a case, to the end.
 ///
 /// # Errors
-/// The [`EngineError`] of the run.
+/// Returns the [`EngineError`] of the run.
 pub fn run(case: &Case, policy: &mut dyn Policy) -> Result<Output, EngineError> {
     let mut engine = Engine::new(&case.world, case.config.clone(), policy.traits())?;
     engine.start(policy)?;
@@ -374,7 +374,7 @@ pub fn run(case: &Case, policy: &mut dyn Policy) -> Result<Output, EngineError> 
 /// about its plan must agree with that state.
 ///
 /// # Errors
-/// The error of the run or of `look`.
+/// Returns the error of the run or of `look`.
 pub fn run_stepwise(
     case: &Case,
     policy: &mut dyn Policy,
@@ -406,7 +406,7 @@ pub fn run_stepwise(
 /// Checks that no waiting job fits by count on a type that it may use.
 ///
 /// # Errors
-/// The name of the first job that waits although it fits.
+/// Returns the name of the first job that waits although it fits.
 pub fn no_fitting_job_waits(view: &ClusterView<'_>) -> Result<(), String> {
     for job in view.waiting() {
         let gpus = view.jobs().gpus(job);
@@ -427,7 +427,7 @@ pub fn no_fitting_job_waits(view: &ClusterView<'_>) -> Result<(), String> {
 /// leaves no job waiting that fits by count.
 ///
 /// # Errors
-/// The law that is broken, with the seed.
+/// Returns the law that is broken, with the seed.
 ///
 /// # Examples
 /// ```

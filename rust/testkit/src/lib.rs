@@ -20,7 +20,7 @@ pub fn policies() -> impl Iterator<Item = &'static PolicyInfo> {
 /// Returns the policy or the toy with this name.
 ///
 /// # Errors
-/// [`PolicyError::UnknownPolicy`], which names the nearest policy of the registry; it never suggests a toy.
+/// Returns [`PolicyError::UnknownPolicy`], which names the nearest policy of the registry; it never suggests a toy.
 pub fn find(name: &str) -> Result<&'static PolicyInfo, PolicyError> {
     match TOYS.iter().find(|toy| toy.name == name) {
         Some(toy) => Ok(toy),
@@ -31,7 +31,7 @@ pub fn find(name: &str) -> Result<&'static PolicyInfo, PolicyError> {
 /// Builds a policy as [`gangline_policies::build`] does, or a toy.
 ///
 /// # Errors
-/// [`PolicyError::UnknownPolicy`] for an unknown name, or [`PolicyError::Parameter`] for a bad parameter.
+/// Returns [`PolicyError::UnknownPolicy`] for an unknown name, or [`PolicyError::Parameter`] for a bad parameter.
 ///
 /// # Examples
 /// ```

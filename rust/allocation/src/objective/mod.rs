@@ -178,7 +178,7 @@ impl Objective {
     /// Solves the objective for classes of jobs.
     ///
     /// # Errors
-    /// [`SolverError`] if no optimum is found or a number is out of range.
+    /// Returns [`SolverError`] if no optimum is found or a number is out of range.
     pub fn solve(
         &self,
         table: &Table,

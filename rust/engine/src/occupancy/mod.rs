@@ -364,7 +364,7 @@ impl Occupancy {
     /// Compares all counts with a recount. `held` lists the GPUs of each job, and the bytes that it holds on each.
     ///
     /// # Panics
-    /// If a count is wrong; the message names it.
+    /// Panics if a count is wrong; the message names it.
     pub(crate) fn assert_holds<'a>(
         &mut self,
         cluster: &ClusterSpec,

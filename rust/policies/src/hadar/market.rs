@@ -29,7 +29,7 @@ impl HadarParams {
     /// Reads the parameters of a market that may be created in the middle of a run.
     ///
     /// # Errors
-    /// [`PolicyError::Parameter`] for a bad value, and for a utility that is fixed at the arrival of a job.
+    /// Returns [`PolicyError::Parameter`] for a bad value, and for a utility that is fixed at the arrival of a job.
     pub fn of_market(reader: &ParamReader) -> Result<Self, PolicyError> {
         let params = Self::read(reader)?;
         if params.utility == Utility::FinishTimeFairness {
@@ -111,7 +111,7 @@ impl Market {
     /// Creates a market from the state that a view shows.
     ///
     /// # Errors
-    /// [`PolicyError::NotAllowedToKnow`] for an online policy.
+    /// Returns [`PolicyError::NotAllowedToKnow`] for an online policy.
     pub fn of(view: &ClusterView<'_>, params: HadarParams) -> Result<Self, PolicyError> {
         let mut market = Self::new(params);
         market.open(view.cluster());
@@ -133,7 +133,7 @@ impl Market {
     /// Updates the market with the changes since the last decision.
     ///
     /// # Errors
-    /// [`PolicyError::NotAllowedToKnow`] for an online policy.
+    /// Returns [`PolicyError::NotAllowedToKnow`] for an online policy.
     pub fn update(&mut self, view: &ClusterView<'_>, changes: &Changes) -> Result<(), PolicyError> {
         for &job in &changes.arrived {
             self.arrive(view, job)?;
@@ -164,7 +164,7 @@ impl Market {
     /// Returns the utility per GPU of an active job if it runs at its best rate from now on.
     ///
     /// # Errors
-    /// [`PolicyError::Parameter`] for a job that is not active.
+    /// Returns [`PolicyError::Parameter`] for a job that is not active.
     pub fn density(&self, view: &ClusterView<'_>, job: JobId) -> Result<f64, PolicyError> {
         let facts = self.facts(job)?;
         let remaining = Seen::AS_TOLD.work_left(view, job)?;
@@ -174,7 +174,7 @@ impl Market {
     /// Returns an allocation at the prices of this instant. The epoch is updated, unless no job is active.
     ///
     /// # Errors
-    /// [`PolicyError::Parameter`] if the horizon is fixed and a job is older than it.
+    /// Returns [`PolicyError::Parameter`] if the horizon is fixed and a job is older than it.
     pub fn allocation(&mut self, view: &ClusterView<'_>) -> Result<Allocation, PolicyError> {
         let Self {
             params,
@@ -243,8 +243,8 @@ impl Allocation {
     /// Returns the best place for an active job among the free GPUs, if there is any.
     ///
     /// # Errors
-    /// [`PolicyError::Parameter`] for a job that is not active, or that does not run as one gang on the number of GPUs
-    /// in the trace.
+    /// Returns [`PolicyError::Parameter`] for a job that is not active, or that does not run as one gang on the number
+    /// of GPUs in the trace.
     pub fn offer(
         &self,
         market: &Market,

@@ -87,7 +87,8 @@ impl Tree {
     /// Creates the tree from the rows of the parameters.
     ///
     /// # Errors
-    /// [`PolicyError::Parameter`] for a parent that no row names, for a cycle, and for a queue on too deep a level.
+    /// Returns [`PolicyError::Parameter`] for a parent that no row names, for a cycle, and for a queue on too deep a
+    /// level.
     pub(super) fn new(params: &KaiParams, rows: &[Row]) -> Result<Self, PolicyError> {
         let numbers: BTreeMap<&str, usize> = rows
             .iter()

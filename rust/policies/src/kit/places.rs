@@ -127,7 +127,7 @@ impl Places {
     /// Determines the classes of the trace. Returns the jobs that have no place even on the empty cluster.
     ///
     /// # Errors
-    /// [`PolicyError`] for a trace with too many classes.
+    /// Returns [`PolicyError`] for a trace with too many classes.
     pub fn start(
         &mut self,
         view: &ClusterView<'_>,
@@ -190,7 +190,7 @@ impl Places {
     /// Returns the placement rule.
     ///
     /// # Panics
-    /// If this method is called before [`Self::start`].
+    /// Panics if this method is called before [`Self::start`].
     #[inline]
     pub fn rule(&self) -> &Placer {
         let rule = self.placer.as_ref();

@@ -36,7 +36,7 @@ impl Seen {
     /// Returns the total isolated duration, as the policy sees it.
     ///
     /// # Errors
-    /// [`PolicyError::NotAllowedToKnow`] for an online policy.
+    /// Returns [`PolicyError::NotAllowedToKnow`] for an online policy.
     #[inline]
     pub fn duration(self, view: &ClusterView<'_>, job: JobId) -> Result<SimSpan, PolicyError> {
         Ok(self.estimate(view, job)?.of(view.duration(job)?))
@@ -45,7 +45,7 @@ impl Seen {
     /// Returns the isolated time for the remaining work, as the policy sees it.
     ///
     /// # Errors
-    /// [`PolicyError::NotAllowedToKnow`] for an online policy.
+    /// Returns [`PolicyError::NotAllowedToKnow`] for an online policy.
     #[inline]
     pub fn remaining(self, view: &ClusterView<'_>, job: JobId) -> Result<SimSpan, PolicyError> {
         Ok(self.estimate(view, job)?.of(view.remaining(job)?))
@@ -54,7 +54,7 @@ impl Seen {
     /// Returns the factor on the remaining work, and on the time that it takes at any rate.
     ///
     /// # Errors
-    /// [`PolicyError::NotAllowedToKnow`] for an online policy.
+    /// Returns [`PolicyError::NotAllowedToKnow`] for an online policy.
     #[inline]
     pub fn factor(self, view: &ClusterView<'_>, job: JobId) -> Result<f64, PolicyError> {
         match self.estimate(view, job)? {
@@ -68,7 +68,7 @@ impl Seen {
     /// nanosecond with halves rounded up.
     ///
     /// # Errors
-    /// [`PolicyError::NotAllowedToKnow`] for an online policy.
+    /// Returns [`PolicyError::NotAllowedToKnow`] for an online policy.
     #[inline]
     pub fn span(
         self,
@@ -86,7 +86,7 @@ impl Seen {
     /// equal times.
     ///
     /// # Errors
-    /// [`PolicyError::NotAllowedToKnow`] for an online policy.
+    /// Returns [`PolicyError::NotAllowedToKnow`] for an online policy.
     #[inline]
     pub fn seconds_at(
         self,
@@ -115,7 +115,7 @@ impl Seen {
     /// Returns the remaining work in iterations, as the policy sees it.
     ///
     /// # Errors
-    /// [`PolicyError::NotAllowedToKnow`] for an online policy.
+    /// Returns [`PolicyError::NotAllowedToKnow`] for an online policy.
     #[inline]
     pub fn work_left(self, view: &ClusterView<'_>, job: JobId) -> Result<f64, PolicyError> {
         Ok(view.remaining_work(job)? * self.factor(view, job)?)
@@ -124,7 +124,7 @@ impl Seen {
     /// Returns the total work in iterations, as the policy sees it.
     ///
     /// # Errors
-    /// [`PolicyError::NotAllowedToKnow`] for an online policy.
+    /// Returns [`PolicyError::NotAllowedToKnow`] for an online policy.
     pub fn work(self, view: &ClusterView<'_>, job: JobId) -> Result<f64, PolicyError> {
         let factor = self.estimate(view, job)?.factor(view.duration(job)?);
         Ok(view.work(job)? * factor)

@@ -53,7 +53,7 @@ impl Protection {
     /// Reads `preempt_min_run_s`.
     ///
     /// # Errors
-    /// [`PolicyError::Parameter`] for a value out of range.
+    /// Returns [`PolicyError::Parameter`] for a value out of range.
     pub fn read(params: &ParamReader) -> Result<Self, PolicyError> {
         Ok(Self {
             policy: params.policy().to_owned(),
@@ -71,7 +71,7 @@ impl Protection {
     /// in the order keeps its GPUs, because protected jobs either started before it or fit next to it.
     ///
     /// # Errors
-    /// [`PolicyError::Parameter`], which names the longest restart.
+    /// Returns [`PolicyError::Parameter`], which names the longest restart.
     pub fn check(&self, view: &ClusterView<'_>, places: &Places) -> Result<(), PolicyError> {
         if self.span == SimSpan::ZERO || !places.rule().may_refuse() {
             return Ok(());

@@ -167,7 +167,8 @@ pub(crate) fn fill(fit: Fit, pool: &mut TypePool, rack: usize, gpus: u32, picks:
             picks.push(Pick { at, gpus: free });
             rest -= free;
         } else {
-            // Any smaller server that is enough has not been taken yet. On a tie, the first one is found.
+            // A smaller server with enough GPUs cannot have been taken yet. Among equal servers, the first one is
+            // found.
             let best = servers
                 .best_fit(rest)
                 .filter(|&(_, smaller)| smaller < free);

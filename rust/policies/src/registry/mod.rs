@@ -143,7 +143,7 @@ impl PolicyInfo {
     /// Creates the policy from parameters and external services; see [`build`].
     ///
     /// # Errors
-    /// [`PolicyError::Parameter`] for an unknown name or a bad value.
+    /// Returns [`PolicyError::Parameter`] for an unknown name or a bad value.
     pub fn build(
         &self,
         params: &Params,
@@ -158,7 +158,7 @@ impl PolicyInfo {
     /// have are ignored. The result is `None` if the policy makes no allocations.
     ///
     /// # Errors
-    /// [`PolicyError::Parameter`] for an unknown name or a bad value.
+    /// Returns [`PolicyError::Parameter`] for an unknown name or a bad value.
     pub fn allocation(
         &self,
         params: &Params,
@@ -218,7 +218,7 @@ pub static POLICIES: LazyLock<Vec<PolicyInfo>> = LazyLock::new(|| {
 /// Returns the policy with a given name.
 ///
 /// # Errors
-/// [`PolicyError::UnknownPolicy`], which names the nearest policy.
+/// Returns [`PolicyError::UnknownPolicy`], which names the nearest policy.
 pub fn find(name: &str) -> Result<&'static PolicyInfo, PolicyError> {
     POLICIES
         .iter()
@@ -237,7 +237,7 @@ pub fn find(name: &str) -> Result<&'static PolicyInfo, PolicyError> {
 /// A policy without a service that it needs ends its run at the first decision that uses it.
 ///
 /// # Errors
-/// [`PolicyError::UnknownPolicy`] or [`PolicyError::Parameter`].
+/// Returns [`PolicyError::UnknownPolicy`] for an unknown policy, or [`PolicyError::Parameter`] for a bad parameter.
 ///
 /// # Examples
 /// ```
@@ -257,7 +257,7 @@ pub fn build(
 /// Creates a round-based policy, for tests, with shares that no objective would give.
 ///
 /// # Errors
-/// [`PolicyError`] for an unknown policy or wrong parameters.
+/// Returns [`PolicyError`] for an unknown policy or wrong parameters.
 #[doc(hidden)]
 pub fn with_shares(
     name: &str,

@@ -124,7 +124,7 @@ impl SlurmParams {
     /// Reads the values of the parameters.
     ///
     /// # Errors
-    /// [`PolicyError::Parameter`] for a time out of range, an empty name, or an account below itself.
+    /// Returns [`PolicyError::Parameter`] for a time out of range, an empty name, or an account below itself.
     #[expect(clippy::too_many_lines, reason = "a line per parameter")]
     pub(crate) fn read(params: &ParamReader) -> Result<Self, PolicyError> {
         let numbers = |name| params.named_numbers(name).unwrap_or_default();

@@ -25,7 +25,7 @@ const CHOICES_MAX: u64 = 1 << 24;
 /// the programs.
 ///
 /// # Errors
-/// [`SolverError`] if there is no proven answer.
+/// Returns [`SolverError`] if there is no proven answer.
 pub fn award(
     ask: &AuctionAsk,
     solver: &mut dyn Solver,

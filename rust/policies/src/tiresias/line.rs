@@ -2,7 +2,7 @@
 
 use gangline_model::JobId;
 
-/// The first position of jobs that do not run, because they have stopped or have not run since they joined their queue.
+/// The first position of jobs that do not run. These jobs have stopped, or have not run since they joined their queue.
 const BEHIND: i64 = i64::MIN / 2;
 
 /// Positions of jobs, which are compared within a queue. Running jobs come first, then jobs that have stopped (the last

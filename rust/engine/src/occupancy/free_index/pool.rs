@@ -475,7 +475,7 @@ impl TypePool {
     /// Compares every structure with a recount, for tests and invariant checks.
     ///
     /// # Panics
-    /// If a structure differs from the recount.
+    /// Panics if a structure differs from the recount.
     pub fn assert_consistent(&self) {
         let mut rack_up = vec![0; self.rack_ids.len()];
         let mut size_max = 0;
