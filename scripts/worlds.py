@@ -161,9 +161,9 @@ def body(policy: str) -> str:
     """Return the text between the markers of a policy's page."""
     about = declared()
     parts = []
-    for one, lead in zip(shown(policy), ("It works.", "It does not."), strict=True):
+    for one, verb in zip(shown(policy), ("works", "does not work"), strict=True):
         parts.append(
-            f"**{lead}** {about[one.world]['about']}. {one.why} The measure is the "
+            f"**A world in which `{policy}` {verb}.** {about[one.world]['about']}. {one.why} The measure is the "
             f"{TITLES[one.measure]}.\n\n```console\n$ {_command(one)}\n```\n\n{_table(one)}"
         )
     return "\n".join(parts)
