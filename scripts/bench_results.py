@@ -222,13 +222,13 @@ def page(suite: Suite) -> str:
     """Return the page of the documentation."""
     rows = [numbers(row) for row in published.read_rows(suite.version).values()]
     files = [f"`{name.format(version=suite.version)}`" for name in (published.ROWS, published.JCT)]
-    size = f"{len(suite.worlds())} worlds with {len(suite.seeds)} seeds each."
-    guide = "[How to read this, and how to take part](../guides/bench.md)."
+    size = f"The suite has {len(suite.worlds())} worlds with {len(suite.seeds)} seeds each."
+    guide = "The [guide](../guides/bench.md) says how to read the tables and how to take part."
     folder = "python/gangline/studies/bench"
     data = f"The data are in `{folder}`: {files[0]}, and {files[1]} with every run."
     timed = [row["cpu_s"] * row["runs"] for row in rows if row["cpu_s"] is not None]
     took = f"The {sum(row['runs'] for row in rows):,} runs took {math.fsum(timed):.0f} CPU seconds"
-    suite_is = f"The suite has the sha256 `{suite.digest[:16]}...`."
+    suite_is = f"The SHA-256 of the suite is `{suite.digest[:16]}...`."
     lines = [
         "<!-- written by scripts/bench_results.py -->",
         f"# Results of bench, suite {suite.version}",
@@ -241,7 +241,7 @@ def page(suite: Suite) -> str:
     for name, words in CLASSES.items():
         mine = [row for row in rows if row["knowledge"] == name]
         if mine:
-            lines += ["", f"## Knows {words}", "", *header(titles)]
+            lines += ["", f"## Policies that know {words}", "", *header(titles)]
             for row in mine:
                 shown = [str(cell) for cell in cells(row)[:-1]]
                 shown[1] = f"`{shown[1]}`"
@@ -255,9 +255,15 @@ def summary(suite: Suite, rows: list[dict[str, Any]]) -> list[str]:
     """Return a table with the best policy of each class, and the best that never preempts."""
     scores = published.read_jct(suite.version)
     loads = [f"load {load:g}" for load in suite.loads]
-    titles = ["policies know", "best", *loads, "preempt. per job", "best without preemption"]
+    titles = [
+        "what the policies know",
+        "best",
+        *loads,
+        "preempt. per job",
+        "best without preemption",
+    ]
     lines = [
-        f"How many times shorter the mean JCT is than under `{suite.baseline}`, at each load:",
+        f"The table shows how many times shorter the mean JCT is than under `{suite.baseline}`.",
         "",
         *header([*titles, *loads]),
     ]

@@ -529,13 +529,13 @@ MEASURES = {"jct_mean_s": "mean JCT", "jct_p99_s": "p99", "abs_p50": "job, media
             "makespan_s": "makespan"}  # fmt: skip
 """The measures of an aim."""
 AIMS: list[tuple[str, str, dict[str, float] | None]] = [
-    ("Muri:srtf as there:scheduling", "", {"jct_mean_s": 0.01, "jct_p99_s": 0.02}),
+    ("Muri:srtf as in the testbed:scheduling", "", {"jct_mean_s": 0.01, "jct_p99_s": 0.02}),
     (
         "Muri:srtf",
         "the same, costs by model, in `[runtime]`",
         {"jct_mean_s": 0.04, "abs_p50": 0.15},
     ),
-    ("Muri:tiresias as there:prediction", "", {"jct_mean_s": 0.08, "jct_p99_s": 0.15}),
+    ("Muri:tiresias as in the testbed:prediction", "", {"jct_mean_s": 0.08, "jct_p99_s": 0.15}),
     ("Shockwave:gavel-ftf 20 s per start:prediction", "", None),
     ("Shockwave:gavel-max-sum 20 s per start:prediction", "", None),
 ]

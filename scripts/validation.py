@@ -46,7 +46,7 @@ SOLVE_S = 1000.0
 OTHERS = {"srtf": "tiresias", "tiresias": "srtf"}
 SEEDS = range(10)
 VARIED: dict[str, dict[str, Any]] = {
-    "as it is": {},
+    "defaults": {},
     "`running_first`": {"running_first": True},
     "`period_s=360`": {"period_s": MURI_DECISION_S},
     "both": AS_THERE["tiresias"],
@@ -61,7 +61,7 @@ VARIED: dict[str, dict[str, Any]] = {
 }
 """What might explain Muri's Tiresias."""
 LEASES: dict[str, tuple[dict[str, float], dict[str, Any]]] = {
-    "as it is": ({}, {}),
+    "defaults": ({}, {}),
     "20 s per start": ({}, {"first_start_s": START_S, "restart_s": START_S}),
     "`min_solve_interval_s=1000`": ({"min_solve_interval_s": SOLVE_S}, {}),
     "both": (
@@ -123,7 +123,7 @@ def measure(folder: Path) -> dict[tuple[str, str], gl.Validation]:
     _, costs = LEASES["20 s per start"]
     return {
         ("Muri", ""): muri(folder, list(tables), tables),
-        ("Muri", "as there"): muri(folder, list(tables), tables, params=AS_THERE),
+        ("Muri", "as in the testbed"): muri(folder, list(tables), tables, params=AS_THERE),
         ("Shockwave", ""): shockwave(folder, {}, peer=True),
         ("Shockwave", "20 s per start"): shockwave(folder, {}, **costs),
     }
