@@ -163,8 +163,9 @@ def body(policy: str) -> str:
     parts = []
     for one, verb in zip(shown(policy), ("works", "does not work"), strict=True):
         parts.append(
-            f"**A world in which `{policy}` {verb}.** {about[one.world]['about']}. {one.why} The measure is the "
-            f"{TITLES[one.measure]}.\n\n```console\n$ {_command(one)}\n```\n\n{_table(one)}"
+            f"**A world in which `{policy}` {verb}.** {about[one.world]['about']}. {one.why} "
+            f"The measure is the {TITLES[one.measure]}.\n\n"
+            f"```console\n$ {_command(one)}\n```\n\n{_table(one)}"
         )
     return "\n".join(parts)
 

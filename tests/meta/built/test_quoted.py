@@ -65,7 +65,9 @@ def test_the_validation_is_measured_anew(shared: Path) -> None:
     assert found == json.loads(validation.DATA.read_text(encoding="utf-8"))
     assert len(found["rows"]) == 14
     given = [
-        row for row in found["rows"] if (row["how"], row["layer"]) == ("as in the testbed", "scheduling")
+        row
+        for row in found["rows"]
+        if (row["how"], row["layer"]) == ("as in the testbed", "scheduling")
     ]
     assert [row["policy"] for row in given] == ["srtf", "tiresias"]
     for row in given:
