@@ -370,13 +370,14 @@ def run_time_worlds(draw: st.DrawFn) -> World:
 
 @st.composite
 def phases(draw: st.DrawFn) -> str:
-    """Draw the phases of a job as a trace states them, some of them of equal rate."""
+    """Draw the phases of a job as a trace states them, some of equal rate, some with step sizes."""
     starts = st.sampled_from([1e-9, 0.1, 0.25, 1 / 3, 0.5, 0.7, 0.75, 0.999]) | st.floats(
         0.01, 0.99
     )
     rates = st.sampled_from([0.25, 0.5, 1.0, 1.0, 1.7, 3.0, 40.0])
     progress = [0.0, *sorted(set(draw(st.lists(starts, max_size=4))))]
-    return ";".join(f"{start!r}:{draw(rates)!r}" for start in progress)
+    sizes = st.sampled_from(["", "", ":1", ":2", ":0.5", ":16"])
+    return ";".join(f"{start!r}:{draw(rates)!r}{draw(sizes)}" for start in progress)
 
 
 @st.composite

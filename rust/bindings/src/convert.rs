@@ -3,9 +3,9 @@
 use crate::error::CoreError;
 use gangline_engine::{EngineError, World};
 use gangline_model::{
-    ClusterSpec, CopyRates, ElasticClass, ElasticTable, GpuType, GpuTypeId, Gradient, JobColumns,
-    JobId, JobTable, Label, Labels, ModelError, NoisePhase, PhaseTable, RackId, RateTable,
-    Requests, Server, SimSpan, SimTime, StepFit,
+    ClusterSpec, CopyRates, ElasticClass, ElasticTable, GivenPhase, GpuType, GpuTypeId, Gradient,
+    JobColumns, JobId, JobTable, Label, Labels, ModelError, NoisePhase, PhaseTable, RackId,
+    RateTable, Requests, Server, SimSpan, SimTime, StepFit,
 };
 use numpy::{
     IntoPyArray, Ix1, Ix2, Ix3, PyArray1, PyArray2, PyArrayMethods, PyReadonlyArray,
@@ -234,7 +234,7 @@ impl<'py> Given<'py> {
         };
         let missing = || PyTypeError::new_err("column phases is missing");
         let classes = self.column("phases")?.ok_or_else(missing)?;
-        let classes: Vec<Vec<(f64, f64)>> = classes.extract()?;
+        let classes: Vec<Vec<GivenPhase>> = classes.extract()?;
         Ok(PhaseTable::new(row, &classes).map_err(CoreError::from)?)
     }
 }

@@ -52,6 +52,7 @@ pub use run_time::{Cost, Costs, Kind, RunTime};
 pub use segments::{EndReason, Segments};
 pub use state::State;
 pub use state::jobs::Phase;
+pub use state::phases::PresentPhase;
 pub use state::running::{Part, Run};
 pub use structures::bits::BitSet;
 pub use structures::trees::{Fenwick, MaxTree};

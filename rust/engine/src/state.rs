@@ -24,7 +24,7 @@ use std::sync::Arc;
 mod elastic;
 pub(crate) mod jobs;
 pub(crate) mod motion;
-mod phases;
+pub(crate) mod phases;
 mod rates;
 mod run_time;
 pub(crate) mod running;

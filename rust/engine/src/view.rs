@@ -5,6 +5,7 @@ use crate::error::PolicyError;
 use crate::estimates::{Estimate, Estimates};
 use crate::state::State;
 use crate::state::jobs::Phase;
+use crate::state::phases::PresentPhase;
 use crate::state::running::{Part, Run};
 use crate::traits::Knowledge;
 use gangline_model::{
@@ -425,6 +426,11 @@ impl<'a> ClusterView<'a> {
     #[inline]
     pub fn has_phases(&self, job: JobId) -> bool {
         self.state.phases_of(job).is_some()
+    }
+
+    /// Returns the present phase of a job whose rate changes with its progress.
+    pub fn present_phase(&self, job: JobId) -> Option<PresentPhase> {
+        self.state.present_phase(job)
     }
 
     /// Returns whether the rate of any job that is not elastic changes with its progress in this run.

@@ -30,7 +30,7 @@ pub use id::{GpuTypeId, JobId, RackId, ServerId};
 pub use inflation::{InflationClass, Inflations, IterationTimes};
 pub use iteration::{StepFit, accumulated, overlapped};
 pub use job::{Gang, JobColumns, JobFacts, JobTable, Label, Labels, Requests};
-pub use phases::{PhaseTable, Phases};
+pub use phases::{GivenPhase, PhaseTable, Phases};
 pub use rate::{CopyRates, Interference, Load, LocalityModel, RateTable, TierTable};
 pub use shape::{Extent, Shape};
 pub use time::{MAX_SECONDS, NANOS_PER_SECOND, SPAN_MAX, SimSpan, SimTime, span_of_work};

@@ -6,8 +6,11 @@ use std::ops::RangeInclusive;
 
 /// Largest number of phases of a job.
 const PHASES_MAX: usize = 1024;
-/// Accepted relative rates of a phase.
-const RATES: RangeInclusive<f64> = 1e-6..=1e6;
+/// Accepted relative rates of a phase, and accepted relative sizes of its steps.
+const RELATIVE: RangeInclusive<f64> = 1e-6..=1e6;
+
+/// A phase as it is given: progress at its start, relative rate, and relative size of a step.
+pub type GivenPhase = (f64, f64, f64);
 
 /// A part of the work of a job with a constant factor on its base rate.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -16,6 +19,8 @@ struct Phase {
     progress: f64,
     /// Factor on the base rate. The harmonic mean of the factors over the work is 1.
     factor: f64,
+    /// Size of a step, such as the batch size, relative to that of the first phase.
+    step_size: f64,
 }
 
 /// Phases of a class of jobs: at least two.
@@ -23,28 +28,28 @@ struct Phase {
 pub struct Phases(Vec<Phase>);
 
 impl Phases {
-    /// Creates phases from pairs of progress and relative rate; `None` if the rate never changes.
-    fn new(given: &[(f64, f64)]) -> Option<Self> {
-        let mut kept: Vec<(f64, f64)> = Vec::with_capacity(given.len());
-        for &(progress, rate) in given {
-            if kept
-                .last()
-                .is_none_or(|last| last.1.to_bits() != rate.to_bits())
-            {
-                kept.push((progress, rate));
+    /// Creates phases; `None` if neither the rate nor the size of a step ever changes.
+    fn new(given: &[GivenPhase]) -> Option<Self> {
+        let mut kept: Vec<GivenPhase> = Vec::with_capacity(given.len());
+        for &phase in given {
+            let bits = |(_, rate, size): GivenPhase| (rate.to_bits(), size.to_bits());
+            if kept.last().is_none_or(|&last| bits(last) != bits(phase)) {
+                kept.push(phase);
             }
         }
         if kept.len() < 2 {
             return None;
         }
         let mut mean = 0.0;
-        for (at, &(progress, rate)) in kept.iter().enumerate() {
+        for (at, &(progress, rate, _)) in kept.iter().enumerate() {
             let end = kept.get(at + 1).map_or(1.0, |next| next.0);
             mean += (end - progress) / rate;
         }
-        let phase = |&(progress, rate): &(f64, f64)| Phase {
+        let first = kept[0].2;
+        let phase = |&(progress, rate, size): &GivenPhase| Phase {
             progress,
             factor: rate * mean,
+            step_size: size / first,
         };
         Some(Self(kept.iter().map(phase).collect()))
     }
@@ -71,6 +76,11 @@ impl Phases {
     /// Returns the factor on the base rate in a phase.
     pub fn factor(&self, phase: usize) -> f64 {
         self.0[phase].factor
+    }
+
+    /// Returns the size of a step in a phase, relative to that in the first phase.
+    pub fn step_size(&self, phase: usize) -> f64 {
+        self.0[phase].step_size
     }
 
     /// Returns the remaining work and the factor of each phase, from this phase on.
@@ -105,12 +115,12 @@ pub struct PhaseTable {
 }
 
 impl PhaseTable {
-    /// Checks the classes, each a list of (progress, relative rate), and creates the table. `row` holds the class of
+    /// Checks the classes, each a list of phases, and creates the table. `row` holds the class of
     /// each job; `u32::MAX` means that it has none. Returns `None` if the rate of no job changes.
     ///
     /// # Errors
     /// Returns [`ModelError::Table`], which names the first bad class or a row that does not exist.
-    pub fn new(row: Vec<u32>, classes: &[Vec<(f64, f64)>]) -> Result<Option<Self>, ModelError> {
+    pub fn new(row: Vec<u32>, classes: &[Vec<GivenPhase>]) -> Result<Option<Self>, ModelError> {
         let fail = |what: String| {
             Err(ModelError::Table {
                 table: "phases",
@@ -145,7 +155,7 @@ impl PhaseTable {
 }
 
 /// Returns what is wrong with the phases of a class; `None` if they are valid.
-fn problem(class: &[(f64, f64)]) -> Option<&'static str> {
+fn problem(class: &[GivenPhase]) -> Option<&'static str> {
     let starts = class.first().is_some_and(|first| first.0 == 0.0);
     let ascend = class.windows(2).all(|two| two[0].0 < two[1].0);
     let ends = class.last().is_some_and(|last| last.0 < 1.0);
@@ -153,8 +163,10 @@ fn problem(class: &[(f64, f64)]) -> Option<&'static str> {
         Some("a job has at most 1024 phases")
     } else if !(starts && ascend && ends) {
         Some("phases must begin at progress 0 and ascend below 1")
-    } else if !class.iter().all(|one| RATES.contains(&one.1)) {
+    } else if !class.iter().all(|one| RELATIVE.contains(&one.1)) {
         Some("a relative rate must be 1e-6 to 1e6")
+    } else if !class.iter().all(|one| RELATIVE.contains(&one.2)) {
+        Some("a relative size of a step must be 1e-6 to 1e6")
     } else {
         None
     }
@@ -164,14 +176,14 @@ fn problem(class: &[(f64, f64)]) -> Option<&'static str> {
 mod tests {
     use super::*;
 
-    fn table(classes: &[Vec<(f64, f64)>]) -> Option<PhaseTable> {
+    fn table(classes: &[Vec<GivenPhase>]) -> Option<PhaseTable> {
         let rows = (0..classes.len() as u32).collect();
         PhaseTable::new(rows, classes).expect("valid")
     }
 
     #[test]
     fn the_traced_duration_includes_the_changes() {
-        let table = table(&[vec![(0.0, 1.0), (0.25, 3.0)]]).expect("it changes");
+        let table = table(&[vec![(0.0, 1.0, 1.0), (0.25, 3.0, 1.0)]]).expect("it changes");
         let phases = table.get(JobId(0)).expect("it changes");
         // The job takes 0.25 / 1 + 0.75 / 3 = 0.5 of its time at rate 1.
         let factors: Vec<f64> = vec![phases.factor(0), phases.factor(1)];
@@ -193,24 +205,36 @@ mod tests {
     #[test]
     fn equal_rates_in_a_row_are_one_phase() {
         assert_eq!(
-            table(&[vec![(0.0, 5.0)], vec![(0.0, 2.0), (0.5, 2.0)]]),
+            table(&[
+                vec![(0.0, 5.0, 1.0)],
+                vec![(0.0, 2.0, 1.0), (0.5, 2.0, 1.0)]
+            ]),
             None
         );
-        let merged = table(&[vec![(0.0, 1.0), (0.25, 1.0), (0.5, 2.0)]]);
-        assert_eq!(merged, table(&[vec![(0.0, 1.0), (0.5, 2.0)]]));
+        let merged = table(&[vec![(0.0, 1.0, 1.0), (0.25, 1.0, 1.0), (0.5, 2.0, 1.0)]]);
+        assert_eq!(merged, table(&[vec![(0.0, 1.0, 1.0), (0.5, 2.0, 1.0)]]));
+    }
+
+    #[test]
+    fn sizes_of_steps_are_relative_to_the_first() {
+        let table = table(&[vec![(0.0, 1.0, 16.0), (0.5, 1.0, 64.0)]]).expect("the size changes");
+        let phases = table.get(JobId(0)).expect("the size changes");
+        let sizes: Vec<f64> = vec![phases.step_size(0), phases.step_size(1)];
+        assert_eq!(sizes, [1.0, 4.0]);
+        assert_eq!(phases.factor(0).to_bits(), phases.factor(1).to_bits());
     }
 
     #[test]
     fn bad_classes_are_refused() {
-        let is_bad = |class: &[(f64, f64)]| PhaseTable::new(vec![0], &[class.to_vec()]).is_err();
+        let is_bad = |class: &[GivenPhase]| PhaseTable::new(vec![0], &[class.to_vec()]).is_err();
         assert!(is_bad(&[]));
-        assert!(is_bad(&[(0.1, 1.0)]));
-        assert!(is_bad(&[(0.0, 1.0), (0.5, 2.0), (0.5, 3.0)]));
-        assert!(is_bad(&[(0.0, 1.0), (1.0, 2.0)]));
+        assert!(is_bad(&[(0.1, 1.0, 1.0)]));
+        assert!(is_bad(&[(0.0, 1.0, 1.0), (0.5, 2.0, 1.0), (0.5, 3.0, 1.0)]));
+        assert!(is_bad(&[(0.0, 1.0, 1.0), (1.0, 2.0, 1.0)]));
         for rate in [0.0, 1e7, f64::NAN, f64::INFINITY, -1.0] {
-            assert!(is_bad(&[(0.0, rate)]));
+            assert!(is_bad(&[(0.0, rate, 1.0)]));
         }
-        assert!(is_bad(&[(0.0, 1.0), (f64::NAN, 2.0)]));
-        assert!(PhaseTable::new(vec![1], &[vec![(0.0, 1.0)]]).is_err());
+        assert!(is_bad(&[(0.0, 1.0, 1.0), (f64::NAN, 2.0, 1.0)]));
+        assert!(PhaseTable::new(vec![1], &[vec![(0.0, 1.0, 1.0)]]).is_err());
     }
 }

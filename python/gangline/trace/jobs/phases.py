@@ -24,26 +24,30 @@ __all__ = [
 ]
 
 _MAX = 1024
-_RATES = (1e-6, 1e6)
+_RELATIVE = (1e-6, 1e6)
+
+Phase = tuple[float, float, float]
+"""Progress at which a phase begins, relative rate, and relative size of a step."""
 
 EXPECTED = (
-    f"at most {_MAX} pairs progress:rate joined by ;, as in 0:1;0.3:1.6, with progress that begins "
-    f"at 0, rises and stays below 1, and rates from {_RATES[0]:g} to {_RATES[1]:g}"
+    f"at most {_MAX} items progress:rate or progress:rate:size joined by ;, as in 0:1;0.3:1.6, with "
+    f"progress that begins at 0, rises and stays below 1, and rates and sizes from "
+    f"{_RELATIVE[0]:g} to {_RELATIVE[1]:g}"
 )
 """What an error message calls a value of the column."""
 
 _NUMBER = r"\s*([+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?)\s*"
-_ITEM = re.compile(f"{_NUMBER}:{_NUMBER}", re.ASCII)
+_ITEM = re.compile(f"{_NUMBER}:{_NUMBER}(?::{_NUMBER})?", re.ASCII)
 _NO_CLASS = 2**32 - 1
 
 
-def parse_phases(text: str) -> list[tuple[float, float]] | None:
-    """Return the progress at which each phase begins and its relative rate; None if malformed.
+def parse_phases(text: str) -> list[Phase] | None:
+    """Return the progress at which each phase begins, its rate and its step size; None if malformed.
 
     Examples
     --------
-    >>> parse_phases("0:1;0.3:1.6")
-    [(0.0, 1.0), (0.3, 1.6)]
+    >>> parse_phases("0:1;0.3:1.6:2")
+    [(0.0, 1.0, 1.0), (0.3, 1.6, 2.0)]
     >>> parse_phases("  ")
     []
     >>> parse_phases("0.3:1.6") is None
@@ -52,25 +56,30 @@ def parse_phases(text: str) -> list[tuple[float, float]] | None:
     if not text.strip():
         return []
     items = [_ITEM.fullmatch(item) for item in text.split(";")]
-    found = [(float(item[1]), float(item[2])) for item in items if item is not None]
+    found = [
+        (float(item[1]), float(item[2]), float(item[3] or 1))
+        for item in items
+        if item is not None
+    ]
     rises = all(first[0] < second[0] for first, second in pairwise(found))
     if len(found) < len(items) or not rises or len(found) > _MAX:
         return None
     if found[0][0] != 0.0 or found[-1][0] >= 1.0:
         return None
-    least, greatest = _RATES
-    return found if all(least <= rate <= greatest for _, rate in found) else None
+    least, greatest = _RELATIVE
+    is_valid = all(least <= number <= greatest for _, *numbers in found for number in numbers)
+    return found if is_valid else None
 
 
-def phases_text(phases: Sequence[tuple[float, float]]) -> str:
+def phases_text(phases: Sequence[Phase]) -> str:
     """Return phases in the text form of the column.
 
     Examples
     --------
-    >>> phases_text([(0.0, 1.0), (0.3, 1.6)])
-    '0.0:1.0;0.3:1.6'
+    >>> phases_text([(0.0, 1.0, 1.0), (0.3, 1.6, 2.0)])
+    '0.0:1.0:1.0;0.3:1.6:2.0'
     """
-    return ";".join(f"{progress!r}:{rate!r}" for progress, rate in phases)
+    return ";".join(":".join(map(repr, phase)) for phase in phases)
 
 
 def wrong_phases(column: Any) -> npt.NDArray[np.bool_] | None:
@@ -85,14 +94,14 @@ def wrong_phases(column: Any) -> npt.NDArray[np.bool_] | None:
 
 def phase_classes(
     column: Any,
-) -> tuple[npt.NDArray[np.uint32], list[list[tuple[float, float]]]] | None:
+) -> tuple[npt.NDArray[np.uint32], list[list[Phase]]] | None:
     """Return the class of each job, 2**32 - 1 for none, and the phases of each class.
 
     None if no job has phases.
     """
     texts, codes = _coded(column)
     of_text = np.full(len(texts) + 1, _NO_CLASS, np.int64)
-    found: list[list[tuple[float, float]]] = []
+    found: list[list[Phase]] = []
     for code in np.unique(codes).tolist():
         phases = parse_phases(texts[code] or "") if code < len(texts) else None
         if phases:
@@ -116,7 +125,7 @@ def factor_ranges(column: Any) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.
         return slowest, fastest
     of_job, classes = found
     for code, phases in enumerate(classes):
-        starts, rates = np.asarray(phases).T
+        starts, rates, _ = np.asarray(phases).T
         factors = rates * (np.diff(starts, append=1.0) / rates).sum()
         slowest[of_job == code], fastest[of_job == code] = factors.min(), factors.max()
     return slowest, fastest

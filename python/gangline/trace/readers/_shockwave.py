@@ -8,7 +8,10 @@ size, and measured rates on V100.
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from gangline.trace.jobs.phases import Phase
 
 __all__ = ["MODES", "Batches", "batches_of", "phases_of"]
 
@@ -165,13 +168,15 @@ def _accordion(job: Batches) -> list[tuple[int, int]]:
     return [*changes, (max(epoch, free), largest)]
 
 
-def phases_of(job: Batches, mode: str) -> list[tuple[float, float]]:
-    """Return the share of the work at which each batch size begins, and the relative speed there.
+def phases_of(job: Batches, mode: str) -> list[Phase]:
+    """Return where each batch size begins, and the relative speed and size of a step with it.
+
+    A phase begins at a share of the work.
 
     Examples
     --------
     >>> phases_of(Batches("LM", 40, 1, 1492 * 22), "gns")
-    [(0.0, 1.0), (0.5, 0.9274593753414008)]
+    [(0.0, 1.0, 1.0), (0.5, 0.9274593753414008, 2.0)]
     """
     rates = _RATES[job.model, job.gpus]
     own = job.epoch_steps(job.batch)
@@ -181,6 +186,7 @@ def phases_of(job: Batches, mode: str) -> list[tuple[float, float]]:
             1.0
             if batch == job.batch
             else (own * rates[batch]) / (job.epoch_steps(batch) * rates[job.batch]),
+            own / job.epoch_steps(batch),
         )
         for epoch, batch in batches_of(job, mode)
     ]

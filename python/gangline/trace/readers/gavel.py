@@ -180,9 +180,9 @@ def _batch_modes(raw: Raw, modes: Any) -> None:
         phases = phases_of(job, words[code[row]])
         if len(phases) > 1:
             texts[row] = phases_text(phases)
-            ends = [*(progress for progress, _ in phases[1:]), 1.0]
+            ends = [*(progress for progress, *_ in phases[1:]), 1.0]
             whole = 0.0
-            for (progress, rate), end in zip(phases, ends, strict=True):
+            for (progress, rate, _), end in zip(phases, ends, strict=True):
                 whole += (end - progress) / rate
             steps[row] *= whole
             seconds[row] *= whole

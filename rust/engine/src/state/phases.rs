@@ -5,6 +5,17 @@ use crate::state::State;
 use crate::state::running::Run;
 use gangline_model::{JobId, Phases, SimSpan, SimTime, span_of_work};
 
+/// The phase that a job is in.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct PresentPhase {
+    /// Number of the phase, from 0.
+    pub number: usize,
+    /// Factor on the base rate.
+    pub factor: f64,
+    /// Size of a step, relative to that in the first phase.
+    pub step_size: f64,
+}
+
 impl State {
     /// Returns the phases of a job if its rate changes with its progress.
     #[inline]
@@ -26,6 +37,18 @@ impl State {
     pub(super) fn phase_at(&self, job: JobId, left: f64) -> u32 {
         let phases = self.phases_of(job);
         phases.map_or(0, |phases| phases.phase(self.jobs.work(job), left) as u32)
+    }
+
+    /// Returns the present phase of a job whose rate changes: its number, the factor on the base rate, and the size of
+    /// a step relative to that in the first phase.
+    pub(crate) fn present_phase(&self, job: JobId) -> Option<PresentPhase> {
+        let phases = self.phases_of(job)?;
+        let number = self.present(job, phases);
+        Some(PresentPhase {
+            number,
+            factor: phases.factor(number),
+            step_size: phases.step_size(number),
+        })
     }
 
     /// Returns the factor of the present phase on the base rate of a job.

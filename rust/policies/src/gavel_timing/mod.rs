@@ -18,7 +18,7 @@ mod type_order;
 use crate::kit::Places;
 use crate::kit::why::{NEXT_DECISION, NO_SHARE, OUTRANKED, has_enough, largest};
 use crate::place::PlacementParams;
-use crate::round::{Accounts, Claim, ask, types};
+use crate::round::{Accounts, Claim, Planned, ask, types};
 use gangline_allocation::Allocator;
 use gangline_engine::{
     Cause, Changes, ClusterView, Knowledge, Next, Phase, Plan, Policy, PolicyError, PolicyTraits,
@@ -210,8 +210,11 @@ impl GavelTiming {
         }
         let knows_work = self.params.knowledge == Knowledge::Remaining;
         let ask = ask(
-            view,
-            &self.places,
+            Planned {
+                view,
+                places: &self.places,
+                follows_phases: false,
+            },
             self.active.iter().copied(),
             knows_work,
             |_| None,

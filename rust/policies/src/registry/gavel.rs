@@ -24,6 +24,20 @@ const INTERVAL: ParamSpec = number("min_solve_interval_s", ParamKind::AtLeast(0.
         "minimum time between two allocations; a job that arrives in between has no share until the \
      next one",
     );
+words! {
+    /// Rate with which shares are computed for a job whose rate changes with its progress.
+    enum PlannedRate {
+        /// The mean rate over all of the work.
+        Mean = "mean",
+        /// Steps per second in the present phase.
+        Present = "present",
+    }
+}
+
+const PLANNED: ParamSpec = choice("planned_rate", PlannedRate::NAMES, "mean").doc(
+    "rate with which a job whose rate changes is planned: mean (over all of its work) or present (steps \
+     per second in its present phase; a new phase asks for new shares)",
+);
 const BACKFILL: ParamSpec = flag("backfill_mid_round", false).doc(
     "whether GPUs that become free inside a round are assigned to waiting jobs at once; otherwise they \
      stay idle until the boundary",
@@ -148,9 +162,10 @@ const PACKS: [Premise; 2] = [SHARING.with("packed"), PAIRS.with("packed")];
 const AWARE: &[Premise] = &[TYPES, PACKS[0], PACKS[1]];
 
 /// The parameters of every policy that solves linear programs.
-const COMMON: [ParamSpec; 12] = [
+const COMMON: [ParamSpec; 13] = [
     ROUND,
     INTERVAL,
+    PLANNED,
     BACKFILL,
     TYPE_ORDER,
     ZERO_PASS,
@@ -163,8 +178,10 @@ const COMMON: [ParamSpec; 12] = [
     COMPAT,
 ];
 const FIFO: &[ParamSpec] = &[ROUND, INTERVAL, TYPE_ORDER, GPU_PICK];
-const FIFO_PERF: &[ParamSpec] = &[ROUND, INTERVAL, TYPE_ORDER, COMPAT];
-const CLOSED: &[ParamSpec] = &[ROUND, INTERVAL, BACKFILL, TYPE_ORDER, ZERO_PASS, COMPAT];
+const FIFO_PERF: &[ParamSpec] = &[ROUND, INTERVAL, PLANNED, TYPE_ORDER, COMPAT];
+const CLOSED: &[ParamSpec] = &[
+    ROUND, INTERVAL, PLANNED, BACKFILL, TYPE_ORDER, ZERO_PASS, COMPAT,
+];
 const PACKING: &[ParamSpec] = &with::<1, { COMMON.len() + 1 }>([PACKED]);
 const MAKESPAN: &[ParamSpec] = &with::<2, { COMMON.len() + 2 }>([PACKED, SLACK_WEIGHT]);
 const SUM: &[ParamSpec] = &with::<2, { COMMON.len() + 2 }>([PACKED, NORMALISE]);
@@ -184,6 +201,7 @@ const GANDIVA: &[ParamSpec] = &[ROUND, INTERVAL, BACKFILL, TYPE_ORDER, ZERO_PASS
 const ALLOX: &[ParamSpec] = &[
     ROUND,
     INTERVAL,
+    PLANNED,
     BACKFILL,
     TYPE_ORDER,
     ZERO_PASS,
@@ -449,11 +467,16 @@ fn sharing(
     }
     let policy = params.policy();
     let order = params.word("type_order");
+    if packs.is_some() {
+        params.expect_default(&PLANNED, "with packed = true")?;
+    }
     let mechanism = RoundParams {
         policy: policy.to_owned(),
         round: params.period("round_s")?,
         min_solve_interval: params.span("min_solve_interval_s")?,
-        // `gavel-fifo` and its variants lack this parameter.
+        // Some policies lack these parameters.
+        follows_phases: PlannedRate::named(params.word("planned_rate"))
+            == Some(PlannedRate::Present),
         zero_pass: ZeroPass::named(params.word("zero_priority_pass")),
         backfills: params.flag("backfill_mid_round"),
         type_order: (order != "auto").then(|| order.to_owned()),
@@ -482,6 +505,7 @@ fn compat(
     let policy = params.policy();
     let own = [
         INTERVAL,
+        PLANNED,
         BACKFILL,
         TYPE_ORDER,
         ZERO_PASS,

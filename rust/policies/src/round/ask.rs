@@ -2,7 +2,7 @@
 
 use crate::kit::{Owners, Places, QueueBy, Seen};
 use gangline_allocation::Ask;
-use gangline_engine::{ClusterView, PolicyError};
+use gangline_engine::{ClusterView, PolicyError, PresentPhase};
 use gangline_model::{GpuTypeId, JobFacts, JobId, SimTime};
 use std::collections::BTreeMap;
 
@@ -10,14 +10,50 @@ pub(crate) fn types(view: &ClusterView<'_>) -> impl Iterator<Item = GpuTypeId> +
     (0..view.cluster().gpu_types().len()).map(GpuTypeId::new)
 }
 
+/// The rates and steps of jobs with which shares are computed.
+#[derive(Clone, Copy)]
+pub(crate) struct Planned<'a> {
+    pub(crate) view: &'a ClusterView<'a>,
+    pub(crate) places: &'a Places,
+    /// Whether the rate and the steps are those of the present phase, for jobs whose rate changes.
+    pub(crate) follows_phases: bool,
+}
+
+impl<'a> Planned<'a> {
+    fn phase(self, job: JobId) -> Option<PresentPhase> {
+        let phase = || self.view.present_phase(job);
+        self.follows_phases.then(phase).flatten()
+    }
+
+    /// Returns the rate of a gang on a type; 0 if the gang has no place there.
+    pub(super) fn rate(self, job: JobId, gpu_type: GpuTypeId) -> f64 {
+        let base = self.places.rate(self.view, job, gpu_type);
+        let phase = self.phase(job);
+        phase.map_or(base, |phase| base * (phase.factor / phase.step_size))
+    }
+
+    /// Returns the steps of an amount of work.
+    fn steps(self, job: JobId, work: f64) -> f64 {
+        let phase = self.phase(job);
+        phase.map_or(work, |phase| work / phase.step_size)
+    }
+
+    /// Returns the numbers of the present phases of jobs on which the plan depends; empty without such jobs.
+    pub(super) fn phases(self, jobs: &'a [JobId]) -> impl Iterator<Item = usize> + 'a {
+        let jobs = if self.follows_phases { jobs } else { &[] };
+        let number = move |&job: &JobId| self.phase(job).map_or(0, |phase| phase.number);
+        jobs.iter().map(number)
+    }
+}
+
 /// Describes the active jobs; `running` is the type on which a job runs because of its share.
 pub(crate) fn ask(
-    view: &ClusterView<'_>,
-    places: &Places,
+    planned: Planned<'_>,
     active: impl ExactSizeIterator<Item = JobId>,
     knows_work: bool,
     running: impl Fn(JobId) -> Option<GpuTypeId>,
 ) -> Result<Ask, PolicyError> {
+    let view = planned.view;
     let columns = view.jobs().columns();
     let (now, jobs) = (view.now(), active.len());
     let mut ask = Ask {
@@ -34,7 +70,7 @@ pub(crate) fn ask(
     };
     for job in active {
         ask.jobs.push(job);
-        let rates = types(view).map(|t| places.rate(view, job, t));
+        let rates = types(view).map(|t| planned.rate(job, t));
         ask.rates.extend(rates);
         ask.gangs.push(f64::from(view.jobs().gpus(job)));
         let weight = columns.weight.as_ref().map_or(1.0, |all| all[job.index()]);
@@ -42,9 +78,11 @@ pub(crate) fn ask(
         let age = now.0 - view.jobs().arrival(job).0;
         ask.age_s.push(age as f64 / 1e9);
         if knows_work {
-            ask.remaining.push(Seen::AS_TOLD.work_left(view, job)?);
+            let left = Seen::AS_TOLD.work_left(view, job)?;
+            ask.remaining.push(planned.steps(job, left));
             if !view.tells_exactly() {
-                ask.true_remaining.push(view.remaining_work(job)?);
+                let left = view.remaining_work(job)?;
+                ask.true_remaining.push(planned.steps(job, left));
             }
         }
         if let Some(deadlines) = &columns.deadline {

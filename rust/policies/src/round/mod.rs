@@ -23,7 +23,7 @@ use crate::place::PlacementParams;
 pub(crate) use accounts::{Accounts, Claim};
 pub(crate) use ask::EntityParams;
 use ask::{Entities, order_of_types};
-pub(crate) use ask::{ask, types};
+pub(crate) use ask::{Planned, ask, types};
 use gangline_allocation::{Allocator, Shares, in_parts};
 use gangline_engine::{
     Cause, Changes, ClusterView, Knowledge, Next, Phase, Plan, Policy, PolicyError, PolicyTraits,
@@ -63,6 +63,8 @@ pub(crate) struct RoundParams {
     pub round: SimSpan,
     /// Minimum time between two allocations.
     pub min_solve_interval: SimSpan,
+    /// Whether jobs whose rate changes are planned with the rate of their present phase.
+    pub follows_phases: bool,
     /// Pass in which jobs without a share may use the remaining GPUs.
     pub zero_pass: Option<ZeroPass>,
     /// Whether GPUs that become free inside a round are assigned at once.
@@ -115,6 +117,8 @@ pub(crate) struct Rounds {
     solved_at: Option<SimTime>,
     /// The active jobs and the number of GPUs of each type at the last allocation.
     solved_for: (Vec<JobId>, Vec<u32>),
+    /// The present phases of these jobs at the last allocation, if plans depend on them.
+    solved_phases: Vec<usize>,
     type_order: Vec<GpuTypeId>,
     /// Whether the order of types is valid for the jobs and GPUs of the last allocation.
     is_order_solved: bool,
@@ -184,6 +188,7 @@ impl Rounds {
             is_stale: false,
             solved_at: None,
             solved_for: (Vec::new(), Vec::new()),
+            solved_phases: Vec::new(),
             type_order: Vec::new(),
             is_order_solved: false,
             solves: 0,
@@ -256,28 +261,38 @@ impl Rounds {
         }
     }
 
-    fn is_due(&self, now: SimTime) -> bool {
-        let is_late = |solved: SimTime| now.0 - solved.0 >= self.params.min_solve_interval.0;
-        self.is_stale && !self.active.is_empty() && self.solved_at.is_none_or(is_late)
+    /// Returns whether the last allocation is for other jobs, GPUs or phases than the present ones.
+    fn is_stale(&self, view: &ClusterView<'_>) -> bool {
+        let phases = self.planned(view).phases(&self.solved_for.0);
+        self.is_stale || !phases.eq(self.solved_phases.iter().copied())
+    }
+
+    fn is_due(&self, view: &ClusterView<'_>) -> bool {
+        let interval = self.params.min_solve_interval;
+        let is_late = |solved: SimTime| view.now() - solved >= interval;
+        self.is_stale(view) && !self.active.is_empty() && self.solved_at.is_none_or(is_late)
+    }
+
+    fn planned<'a>(&'a self, view: &'a ClusterView<'a>) -> Planned<'a> {
+        Planned {
+            view,
+            places: &self.places,
+            follows_phases: self.params.follows_phases && view.has_any_phases(),
+        }
     }
 
     fn solve(&mut self, view: &ClusterView<'_>, plan: &mut Plan<'_>) -> Result<(), PolicyError> {
         let knows_work = self.params.knowledge == Knowledge::Remaining;
-        let mut ask = ask(
-            view,
-            &self.places,
-            self.active.iter().copied(),
-            knows_work,
-            |job| {
-                let run = view.run(job)?;
-                let gpu_type = view
-                    .cluster()
-                    .server(run.gpus().by_server()[0].server)
-                    .gpu_type;
-                let claim = self.accounts.claim(job, gpu_type.index());
-                (claim.share > 0.0).then_some(gpu_type)
-            },
-        )?;
+        let planned = self.planned(view);
+        let mut ask = ask(planned, self.active.iter().copied(), knows_work, |job| {
+            let run = view.run(job)?;
+            let gpu_type = view
+                .cluster()
+                .server(run.gpus().by_server()[0].server)
+                .gpu_type;
+            let claim = self.accounts.claim(job, gpu_type.index());
+            (claim.share > 0.0).then_some(gpu_type)
+        })?;
         self.entities.tell(&mut ask);
         let tell = |pairs: &Pairs| pairs.tell(view, &self.places, &mut ask);
         let groups = self.pairs.as_ref().map(tell).unwrap_or_default();
@@ -320,6 +335,7 @@ impl Rounds {
         self.is_order_solved = true;
         self.solved_at = Some(view.now());
         self.is_stale = false;
+        self.solved_phases = self.planned(view).phases(&ask.jobs).collect();
         self.solved_for = (ask.jobs, types(view).map(|t| view.gpus_up(t)).collect());
         self.solves += 1;
         Ok(())
@@ -330,20 +346,20 @@ impl Rounds {
         view: &ClusterView<'_>,
         plan: &mut Plan<'_>,
     ) -> Result<Next, PolicyError> {
-        if self.is_due(view.now()) {
+        if self.is_due(view) {
             self.solve(view, plan)?;
-        } else if self.solved_at.is_some() && (self.is_stale || !self.is_order_solved) {
+        } else if self.solved_at.is_some() && (self.is_stale(view) || !self.is_order_solved) {
             // The set of active jobs now differs from that of the last allocation, or equals it again.
             let capacity: Vec<f64> = types(view).map(|t| f64::from(view.gpus_up(t))).collect();
-            let places = &self.places;
+            let planned = self.planned(view);
             let rates = self
                 .active
                 .iter()
-                .flat_map(|&job| types(view).map(move |gpu_type| places.rate(view, job, gpu_type)));
+                .flat_map(|&job| types(view).map(move |gpu_type| planned.rate(job, gpu_type)));
             if self.params.type_order.is_none() {
                 self.type_order = order_of_types(&capacity, rates);
             }
-            self.is_order_solved = !self.is_stale;
+            self.is_order_solved = !self.is_stale(view);
         }
         // All GPUs are returned, so that no GPU stays with a job of another pair.
         for run in view.running().filter_map(|job| view.run(job)) {
@@ -355,8 +371,9 @@ impl Rounds {
         let is_everything_placed = jobs.sum::<usize>() == self.active.len();
         let at_home = self.are_at_home(&placed);
         let is_same = self.write(view, plan, placed);
-        if is_same && is_everything_placed && at_home && (self.active.is_empty() || !self.is_stale)
-        {
+        // A job can enter its next phase at any time.
+        let is_settled = !self.planned(view).follows_phases && !self.is_stale;
+        if is_same && is_everything_placed && at_home && (self.active.is_empty() || is_settled) {
             return Ok(Next::Steady);
         }
         Ok(Next::Ask)
