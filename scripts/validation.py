@@ -60,12 +60,14 @@ VARIED: dict[str, dict[str, Any]] = {
     "`placement=consolidate`": {"placement": "consolidate"},
 }
 """What might explain Muri's Tiresias."""
-LEASES: dict[str, tuple[dict[str, float], dict[str, Any]]] = {
+LEASES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "defaults": ({}, {}),
     "20 s per start": ({}, {"first_start_s": START_S, "restart_s": START_S}),
+    "`planned_rate=present`": ({"planned_rate": "present"}, {}),
+    "both": ({"planned_rate": "present"}, {"first_start_s": START_S, "restart_s": START_S}),
     "`min_solve_interval_s=1000`": ({"min_solve_interval_s": SOLVE_S}, {}),
-    "both": (
-        {"min_solve_interval_s": SOLVE_S},
+    "all three": (
+        {"planned_rate": "present", "min_solve_interval_s": SOLVE_S},
         {"first_start_s": START_S, "restart_s": START_S},
     ),
     "20 s per start, `modes=ignore`": (
@@ -93,7 +95,7 @@ def muri(folder: Path, policies: Any, observed: Any, trace: Any = None, **more: 
 
 def shockwave(
     folder: Path,
-    params: dict[str, float],
+    params: dict[str, Any],
     *,
     peer: bool = False,
     modes: str | None = None,
@@ -120,12 +122,12 @@ def shockwave(
 def measure(folder: Path) -> dict[tuple[str, str], gl.Validation]:
     """Return the validations of each testbed, by what differs from the defaults."""
     tables = {name: folder / "muri" / f"{name}.csv" for name in AS_THERE}
-    _, costs = LEASES["20 s per start"]
+    params, costs = LEASES["both"]
     return {
         ("Muri", ""): muri(folder, list(tables), tables),
         ("Muri", "as in the testbed"): muri(folder, list(tables), tables, params=AS_THERE),
         ("Shockwave", ""): shockwave(folder, {}, peer=True),
-        ("Shockwave", "20 s per start"): shockwave(folder, {}, **costs),
+        ("Shockwave", "as in the testbed"): shockwave(folder, params, **costs),
     }
 
 

@@ -131,6 +131,9 @@ class GavelConfig(PolicyConfig):
     min_solve_interval_s : float, >= 0
         Minimum time between two allocations; a job that arrives in between has no share until the
         next one. In seconds.
+    planned_rate : str, one of mean, present
+        Rate with which a job whose rate changes is planned: mean (over all of its work) or present
+        (steps per second in its present phase; a new phase asks for new shares).
     backfill_mid_round : bool
         Whether GPUs that become free inside a round are assigned to waiting jobs at once; otherwise
         they stay idle until the boundary.
@@ -170,6 +173,7 @@ class GavelConfig(PolicyConfig):
 
     round_s: float = 360.0
     min_solve_interval_s: float = 0.0
+    planned_rate: Literal["mean", "present"] = "mean"
     backfill_mid_round: bool = False
     type_order: str = "auto"
     zero_priority_pass: Literal["after", "inline"] = "after"
@@ -1003,8 +1007,8 @@ class GavelLas(GavelConfig):
 
     Examples
     --------
-    >>> GavelLas(backfill_mid_round=True).label()
-    'gavel-las(backfill_mid_round=True)'
+    >>> GavelLas(planned_rate="present").label()
+    'gavel-las(planned_rate=present)'
     """
 
     name: ClassVar[str] = "gavel-las"
@@ -1031,8 +1035,8 @@ class GavelLasAgnostic(GavelConfig):
 
     Examples
     --------
-    >>> GavelLasAgnostic(backfill_mid_round=True).label()
-    'gavel-las-agnostic(backfill_mid_round=True)'
+    >>> GavelLasAgnostic(planned_rate="present").label()
+    'gavel-las-agnostic(planned_rate=present)'
     """
 
     name: ClassVar[str] = "gavel-las-agnostic"
@@ -1056,8 +1060,8 @@ class GavelFtf(GavelConfig):
 
     Examples
     --------
-    >>> GavelFtf(backfill_mid_round=True).label()
-    'gavel-ftf(backfill_mid_round=True)'
+    >>> GavelFtf(planned_rate="present").label()
+    'gavel-ftf(planned_rate=present)'
     """
 
     name: ClassVar[str] = "gavel-ftf"
@@ -1086,8 +1090,8 @@ class GavelFtfAgnostic(GavelConfig):
 
     Examples
     --------
-    >>> GavelFtfAgnostic(backfill_mid_round=True).label()
-    'gavel-ftf-agnostic(backfill_mid_round=True)'
+    >>> GavelFtfAgnostic(planned_rate="present").label()
+    'gavel-ftf-agnostic(planned_rate=present)'
     """
 
     name: ClassVar[str] = "gavel-ftf-agnostic"
@@ -1116,8 +1120,8 @@ class GavelMakespan(GavelConfig):
 
     Examples
     --------
-    >>> GavelMakespan(backfill_mid_round=True).label()
-    'gavel-makespan(backfill_mid_round=True)'
+    >>> GavelMakespan(planned_rate="present").label()
+    'gavel-makespan(planned_rate=present)'
     """
 
     name: ClassVar[str] = "gavel-makespan"
@@ -1150,8 +1154,8 @@ class GavelMakespanAgnostic(GavelConfig):
 
     Examples
     --------
-    >>> GavelMakespanAgnostic(backfill_mid_round=True).label()
-    'gavel-makespan-agnostic(backfill_mid_round=True)'
+    >>> GavelMakespanAgnostic(planned_rate="present").label()
+    'gavel-makespan-agnostic(planned_rate=present)'
     """
 
     name: ClassVar[str] = "gavel-makespan-agnostic"
@@ -1181,8 +1185,8 @@ class GavelMaxSum(GavelConfig):
 
     Examples
     --------
-    >>> GavelMaxSum(backfill_mid_round=True).label()
-    'gavel-max-sum(backfill_mid_round=True)'
+    >>> GavelMaxSum(planned_rate="present").label()
+    'gavel-max-sum(planned_rate=present)'
     """
 
     name: ClassVar[str] = "gavel-max-sum"
@@ -1207,8 +1211,8 @@ class GavelCost(GavelConfig):
 
     Examples
     --------
-    >>> GavelCost(backfill_mid_round=True).label()
-    'gavel-cost(backfill_mid_round=True)'
+    >>> GavelCost(planned_rate="present").label()
+    'gavel-cost(planned_rate=present)'
     """
 
     name: ClassVar[str] = "gavel-cost"
@@ -1242,8 +1246,8 @@ class GavelWaterFilling(GavelConfig):
 
     Examples
     --------
-    >>> GavelWaterFilling(backfill_mid_round=True).label()
-    'gavel-water-filling(backfill_mid_round=True)'
+    >>> GavelWaterFilling(planned_rate="present").label()
+    'gavel-water-filling(planned_rate=present)'
     """
 
     name: ClassVar[str] = "gavel-water-filling"
@@ -1283,8 +1287,8 @@ class GavelWaterFillingAgnostic(GavelConfig):
 
     Examples
     --------
-    >>> GavelWaterFillingAgnostic(backfill_mid_round=True).label()
-    'gavel-water-filling-agnostic(backfill_mid_round=True)'
+    >>> GavelWaterFillingAgnostic(planned_rate="present").label()
+    'gavel-water-filling-agnostic(planned_rate=present)'
     """
 
     name: ClassVar[str] = "gavel-water-filling-agnostic"
@@ -1311,6 +1315,9 @@ class GavelIsolated(PolicyConfig):
     min_solve_interval_s : float, >= 0
         Minimum time between two allocations; a job that arrives in between has no share until the
         next one. In seconds.
+    planned_rate : str, one of mean, present
+        Rate with which a job whose rate changes is planned: mean (over all of its work) or present
+        (steps per second in its present phase; a new phase asks for new shares).
     backfill_mid_round : bool
         Whether GPUs that become free inside a round are assigned to waiting jobs at once; otherwise
         they stay idle until the boundary.
@@ -1327,14 +1334,15 @@ class GavelIsolated(PolicyConfig):
 
     Examples
     --------
-    >>> GavelIsolated(backfill_mid_round=True).label()
-    'gavel-isolated(backfill_mid_round=True)'
+    >>> GavelIsolated(planned_rate="present").label()
+    'gavel-isolated(planned_rate=present)'
     """
 
     name: ClassVar[str] = "gavel-isolated"
 
     round_s: float = 360.0
     min_solve_interval_s: float = 0.0
+    planned_rate: Literal["mean", "present"] = "mean"
     backfill_mid_round: bool = False
     type_order: str = "auto"
     zero_priority_pass: Literal["after", "inline"] = "after"
@@ -1390,6 +1398,9 @@ class GavelFifoPerf(PolicyConfig):
     min_solve_interval_s : float, >= 0
         Minimum time between two allocations; a job that arrives in between has no share until the
         next one. In seconds.
+    planned_rate : str, one of mean, present
+        Rate with which a job whose rate changes is planned: mean (over all of its work) or present
+        (steps per second in its present phase; a new phase asks for new shares).
     type_order : str
         Names of GPU types in the order in which they are served, separated by commas; auto = types
         on which the jobs run best first.
@@ -1400,8 +1411,8 @@ class GavelFifoPerf(PolicyConfig):
 
     Examples
     --------
-    >>> GavelFifoPerf(fit="first").label()
-    'gavel-fifo-perf(fit=first)'
+    >>> GavelFifoPerf(planned_rate="present").label()
+    'gavel-fifo-perf(planned_rate=present)'
     """
 
     name: ClassVar[str] = "gavel-fifo-perf"
@@ -1411,6 +1422,7 @@ class GavelFifoPerf(PolicyConfig):
 
     round_s: float = 360.0
     min_solve_interval_s: float = 0.0
+    planned_rate: Literal["mean", "present"] = "mean"
     type_order: str = "auto"
     compat: bool = False
 
@@ -1428,6 +1440,9 @@ class GavelAllox(PolicyConfig):
     min_solve_interval_s : float, >= 0
         Minimum time between two allocations; a job that arrives in between has no share until the
         next one. In seconds.
+    planned_rate : str, one of mean, present
+        Rate with which a job whose rate changes is planned: mean (over all of its work) or present
+        (steps per second in its present phase; a new phase asks for new shares).
     backfill_mid_round : bool
         Whether GPUs that become free inside a round are assigned to waiting jobs at once; otherwise
         they stay idle until the boundary.
@@ -1452,14 +1467,15 @@ class GavelAllox(PolicyConfig):
 
     Examples
     --------
-    >>> GavelAllox(backfill_mid_round=True).label()
-    'gavel-allox(backfill_mid_round=True)'
+    >>> GavelAllox(planned_rate="present").label()
+    'gavel-allox(planned_rate=present)'
     """
 
     name: ClassVar[str] = "gavel-allox"
 
     round_s: float = 360.0
     min_solve_interval_s: float = 0.0
+    planned_rate: Literal["mean", "present"] = "mean"
     backfill_mid_round: bool = False
     type_order: str = "auto"
     zero_priority_pass: Literal["after", "inline"] = "after"
