@@ -30,6 +30,7 @@ def _having(parameter: str) -> tuple[str, ...]:
 
 
 ROUNDS = _having("round_s")
+PLANNING = _having("planned_rate")
 PAIRING = (*_having("packed"), "gavel-gandiva")
 PREEMPTIVE = tuple(
     name for name, entry in ENTRIES.items() if entry["stops"] in ("yes", "at ends of leases")

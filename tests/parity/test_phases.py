@@ -9,7 +9,14 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from gangline.testing.strategies import phases
-from parity.draws import POLICIES, PREEMPTIVE, ROUNDS, settings_of, sharing_settings
+from parity.draws import (
+    PLANNING,
+    POLICIES,
+    PREEMPTIVE,
+    ROUNDS,
+    settings_of,
+    sharing_settings,
+)
 from parity.test_parity import ELASTIC, SENDERS, SHARING, compare
 from parity.test_run_time import timed
 from parity.worlds import crowded, elastic_worlds, sharing_worlds, worlds
@@ -42,6 +49,17 @@ def test_every_policy_agrees_with_the_slow_simulator(policy: str, data: st.DataO
     world = data.draw(base, label="world")
     types = tuple(row["name"] for row in world["cluster"]["gpu_types"])
     compare(world, policy, data.draw(settings_of(policy, types), label="params"))
+
+
+@pytest.mark.parametrize("policy", PLANNING)
+@settings(suppress_health_check=QUIET, max_examples=FEW)
+@given(data=st.data())
+def test_plans_with_the_rate_of_the_present_phase_agree(policy: str, data: st.DataObject) -> None:
+    world = data.draw(phased(worlds(checkpoints=False)), label="world")
+    types = tuple(row["name"] for row in world["cluster"]["gpu_types"])
+    params = data.draw(settings_of(policy, types), label="params")
+    params.pop("packed", None)  # pairs need constant rates
+    compare(world, policy, params | {"planned_rate": "present"})
 
 
 @pytest.mark.parametrize("policy", PREEMPTIVE)

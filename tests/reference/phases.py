@@ -15,25 +15,28 @@ if TYPE_CHECKING:
 
 NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 PHASES_MAX = 1024
-RATE_MIN, RATE_MAX = 1e-6, 1e6
+LEAST, MOST = 1e-6, 1e6  # rate or size
+
+Row = tuple[float, float, float]  # progress, relative rate, relative size of a step
 
 
-def read(text: str | None, job_id: object) -> list[tuple[float, float]]:
-    """Return (progress, relative rate) as a trace has them; none for an empty text."""
+def read(text: str | None, job_id: object) -> list[Row]:
+    """Return the phases as a trace has them; none for an empty text."""
     if text is None or not text.strip():
         return []
     rows = []
     for item in text.split(";"):
         numbers = [piece.strip() for piece in item.split(":")]
-        if len(numbers) != 2 or not all(NUMBER.fullmatch(number) for number in numbers):
+        if len(numbers) not in (2, 3) or not all(map(NUMBER.fullmatch, numbers)):
             raise TraceError(f"phases {text}", job=job_id, column="phases")
-        rows.append((float(numbers[0]), float(numbers[1])))
-    starts = [progress for progress, _ in rows]
+        progress, rate, size = map(float, (*numbers, "1")[:3])
+        rows.append((progress, rate, size))
+    starts = [row[0] for row in rows]
     good = (
         starts[0] == 0.0
         and all(a < b for a, b in pairwise(starts))
         and starts[-1] < 1.0
-        and all(RATE_MIN <= rate <= RATE_MAX for _, rate in rows)
+        and all(LEAST <= number <= MOST for row in rows for number in row[1:])
         and len(rows) <= PHASES_MAX
     )
     if not good:
@@ -43,10 +46,11 @@ def read(text: str | None, job_id: object) -> list[tuple[float, float]]:
 
 @dataclass
 class Phases:
-    """Where each phase of a job begins, as work left, and its factor on the mean rate."""
+    """Where each phase of a job begins, as work left, its factor on the mean rate, its steps."""
 
     knots: list[float]  # of the phases after the first
     factors: list[float]
+    sizes: list[float]  # of a step, relative to the first phase
 
     def left_at_knot(self, phase: int) -> float | None:
         """Work left where a phase begins; None where there is no such phase."""
@@ -57,20 +61,22 @@ class Phases:
         return sum(left <= knot for knot in self.knots)
 
 
-def of(rows: list[tuple[float, float]], work: float) -> Phases | None:
-    """Phases of a job; None where its rate does not change."""
-    kept: list[tuple[float, float]] = []
-    for progress, rate in rows:
-        if not kept or rate != kept[-1][1]:
-            kept.append((progress, rate))
+def of(rows: list[Row], work: float) -> Phases | None:
+    """Phases of a job; None where neither its rate nor its steps change."""
+    kept: list[Row] = []
+    for row in rows:
+        if not kept or row[1:] != kept[-1][1:]:
+            kept.append(row)
     if len(kept) < 2:
         return None
-    ends = [*(progress for progress, _ in kept[1:]), 1.0]
+    starts, rates, sizes = zip(*kept, strict=True)
     whole = 0.0
-    for (progress, rate), end in zip(kept, ends, strict=True):
-        whole += (end - progress) / rate
+    for begin, end, rate in zip(starts, (*starts[1:], 1.0), rates, strict=True):
+        whole += (end - begin) / rate
     return Phases(
-        [work * (1.0 - progress) for progress, _ in kept[1:]], [rate * whole for _, rate in kept]
+        knots=[work * (1.0 - start) for start in starts[1:]],
+        factors=[rate * whole for rate in rates],
+        sizes=[size / sizes[0] for size in sizes],
     )
 
 
@@ -79,6 +85,18 @@ def times(job: Job, rate: float, phase: int | None = None) -> float:
     if job.phases is None:
         return rate
     return rate * job.phases.factors[job.phase if phase is None else phase]
+
+
+def planned(job: Job, rate: float) -> float:
+    """Return steps of the present phase per second, for the mean rate given."""
+    if job.phases is None:
+        return rate
+    return rate * (job.phases.factors[job.phase] / job.phases.sizes[job.phase])
+
+
+def steps(job: Job, left: float) -> float:
+    """Return work left in steps of the present phase."""
+    return left if job.phases is None else left / job.phases.sizes[job.phase]
 
 
 def segments(job: Job, left: float) -> list[tuple[float, int]]:

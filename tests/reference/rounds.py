@@ -5,7 +5,7 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from . import philox, placement
+from . import phases, philox, placement
 from .actions import Move, Plan, Preempt, Start
 from .policies import Policy
 from .world import PolicyError, nearest, to_ns
@@ -73,6 +73,7 @@ class Rounds(Policy):
     defaults: ClassVar[dict[str, Any]] = placement.DEFAULTS | {
         "round_s": 360.0,
         "min_solve_interval_s": 0.0,
+        "planned_rate": "mean",
         "type_order": "auto",
     }
     others: ClassVar[dict[str, Any]] = {
@@ -138,7 +139,16 @@ class Rounds(Policy):
         self.packed = bool(self.p.get("packed"))
         if self.packed:
             self.max_share = 2
-        self.solved_for: tuple[list[int], list[int]] = ([], [])
+        if self.p["planned_rate"] not in ("mean", "present"):
+            raise PolicyError(
+                "bad planned_rate", field="planned_rate", value=self.p["planned_rate"]
+            )
+        self.by_phase = self.p["planned_rate"] == "present"
+        if self.by_phase and self.packed:
+            raise PolicyError(
+                "pairs need constant rates", field="planned_rate", value=self.p["planned_rate"]
+            )
+        self.solved_for: tuple[list[int], ...] = ()
         self.solved_at: int | None = None
         self.reset_at = 0
         self.order = self.order_given() or list(range(len(ref.types)))
@@ -205,7 +215,14 @@ class Rounds(Policy):
         return super().place(job, free)
 
     def rate(self, job: Job, t: int) -> float:
-        return job.base[t] if (job.index, t) in self.homes else 0.0
+        """Return the rate that the policy plans with; none where the job has no place."""
+        if (job.index, t) not in self.homes:
+            return 0.0
+        return phases.planned(job, job.base[t]) if self.by_phase else job.base[t]
+
+    def steps(self, job: Job, left: float) -> float:
+        """Return work left as steps of the planned rate."""
+        return phases.steps(job, left) if self.by_phase else left
 
     def active(self) -> list[Job]:
         return [job for job in self.ref.jobs if job.active]
@@ -230,8 +247,14 @@ class Rounds(Policy):
             else:
                 del self.holders[index]
 
+    def facts(self) -> tuple[list[int], ...]:
+        """Return what makes shares stale when it changes."""
+        jobs = self.active()
+        changing = [job.phase for job in jobs if self.by_phase and job.phases is not None]
+        return [job.index for job in jobs], self.capacity(), changing
+
     def is_stale(self) -> bool:
-        return self.solved_for != ([job.index for job in self.active()], self.capacity())
+        return self.solved_for != self.facts()
 
     def solve(self) -> None:
         ref, jobs, types = self.ref, self.active(), range(len(self.ref.types))
@@ -256,9 +279,11 @@ class Rounds(Policy):
                 for job in jobs
             ]
         if self.needs_duration:
-            ask["remaining"] = [ref.left_now(job) * self.factor(job) for job in jobs]
+            ask["remaining"] = [
+                self.steps(job, ref.left_now(job) * self.factor(job)) for job in jobs
+            ]
             if not self.is_exact:
-                ask["true_remaining"] = [ref.left_now(job) for job in jobs]
+                ask["true_remaining"] = [self.steps(job, ref.left_now(job)) for job in jobs]
         if self.packed:
             ask |= self.kinds_of(jobs)
         shares = self.keep_types(jobs) if self.name == "gavel-fifo" else self.in_parts(ask)
@@ -274,7 +299,7 @@ class Rounds(Policy):
                 self.held[at] = 0
                 self.share[at] = row[t]
         self.reset_at = self.solved_at = ref.now
-        self.solved_for = ([job.index for job in jobs], capacity)
+        self.solved_for = self.facts()
 
     def kind(self, job: Job) -> Kind:
         """Return all properties of a job that matter to a co-runner."""

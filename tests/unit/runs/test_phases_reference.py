@@ -10,7 +10,7 @@ import pytest
 
 import reference
 import worlds
-from reference import Keep, Start, phases
+from reference import Keep, Start, phases, rounds
 from reference.sjf_bsbf import SjfBsbf
 
 World = dict[str, Any]
@@ -19,6 +19,10 @@ S = 10**9
 TWO = "0:1;0.5:2"
 # Of 80 s: 40 s of work take 60 s, and 40 s take 20 s.
 STEEP = "0:1;0.5:3"
+# Of 90 s: 45 s of work at 1.5 take 30 s, and 45 s at 0.75 take 60 s.
+SLOWER = "0:2;0.5:1"
+# The same, with steps of half the size after the knot: 1.5 of them per second in both phases.
+SMALLER = "0:2:4;0.5:1:2"
 
 
 def job(name: str, at: float, gpus: int, seconds: float, **more: Any) -> World:
@@ -68,6 +72,35 @@ def test_neighbours_of_equal_rate_are_one_phase() -> None:
     """h = 0.25 / 1 + 0.75 / 3 = 0.5."""
     parts = pieces(world_of([job("A", 0, 1, 100, phases="0:1;0.25:3;0.5:3;0.75:3")], "1x1 g"))
     assert parts == [(0, 50, 0.5, "retimed"), (50, 100, 1.5, "finished")]
+
+
+def test_a_size_is_the_third_number_or_one() -> None:
+    assert phases.read(" 0:2 : 4;0.5:1;0.7:1:1e6", "A") == [
+        (0.0, 2.0, 4.0),
+        (0.5, 1.0, 1.0),
+        (0.7, 1.0, 1e6),
+    ]
+
+
+def test_neighbours_of_equal_rate_and_size_are_one_phase() -> None:
+    """The third phase is part of the second, and the fourth has other steps at the same rate.
+
+    h = 0.25 / 1 + 0.25 / 3 + 0.5 / 3 = 0.5, in binary at most one unit off.
+    """
+    found = phases.of(phases.read("0:1:8;0.25:3:2;0.375:3:2;0.5:3:4", "A"), 80.0)
+    assert found is not None
+    assert found.knots == [60.0, 40.0]
+    assert found.factors == pytest.approx([0.5, 1.5, 1.5], rel=1e-15)
+    assert found.sizes == [1.0, 0.25, 0.5]
+    assert phases.of(phases.read("0:3:2;0.5:3:2", "A"), 80.0) is None
+
+
+def test_sizes_change_nothing_but_plans() -> None:
+    """A knot at which only the size changes divides the segment."""
+    jobs = [job("A", 0, 1, 90, phases=text) for text in (SLOWER, SMALLER, "0:2:1;0.5:2:3")]
+    slower, smaller, steady = (pieces(world_of([one], "1x1 g")) for one in jobs)
+    assert slower == smaller == [(0, 30, 1.5, "retimed"), (30, 90, 0.75, "finished")]
+    assert steady == [(0, 45, 1.0, "retimed"), (45, 90, 1.0, "finished")]
 
 
 def test_a_phase_takes_at_least_a_nanosecond() -> None:
@@ -297,13 +330,135 @@ def test_copies_run_at_the_mean_rate() -> None:
     assert reference.run(both[0], "hadare") == reference.run(both[1], "hadare")
 
 
+# Plans with the rate of the present phase
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[World]:
+    """Solve for one GPU, and return what was asked.
+
+    The job with the most steps per second gets all of the time, which maximises their sum.
+    """
+    found: list[World] = []
+
+    class Solver:
+        def __init__(self, *_: Any) -> None:
+            pass
+
+        def __call__(self, ask: World) -> Any:
+            found.append(ask)
+            fastest = max(ask["rates"])
+            return [[float(at == ask["rates"].index(fastest))] for at in range(len(ask["jobs"]))]
+
+    monkeypatch.setattr(rounds, "SOLVERS", [Solver])
+    return found
+
+
+def turns(world: World, policy: str, **params: Any) -> list[tuple[str, float, float]]:
+    """Segments of a run in rounds of 10 s, joined at knots: job, begin, end."""
+    found: list[tuple[str, float, float]] = []
+    for row in reference.run(world, policy, {"round_s": 10.0} | params).segments:
+        name, begin, end = row["job_id"], row["start_ns"] / S, row["end_ns"] / S
+        if found and found[-1][0] == name and found[-1][2] == begin:
+            begin = found.pop()[1]
+        found.append((name, begin, end))
+    return found
+
+
+@pytest.mark.parametrize(
+    ("text", "params", "expected"),
+    [
+        # B has 1.2 steps per second, and A has 1 as a mean
+        (SLOWER, {}, [("B", 0, 60), ("A", 60, 150)]),
+        # A has 1.5, and from 30 on 0.75
+        (SLOWER, {"planned_rate": "present"}, [("A", 0, 30), ("B", 30, 90), ("A", 90, 150)]),
+        (SMALLER, {"planned_rate": "present"}, [("A", 0, 90), ("B", 90, 150)]),
+        # half the rate in steps of 0.6 of the size: 1.25 per second, more than B has
+        ("0:2;0.5:1:0.6", {"planned_rate": "present"}, [("A", 0, 90), ("B", 90, 150)]),
+        # at 50 A has done 15 s of the 45, and 30 take 40 s
+        (
+            SLOWER,
+            {"planned_rate": "present", "min_solve_interval_s": 50.0},
+            [("A", 0, 50), ("B", 50, 110), ("A", 110, 150)],
+        ),
+    ],
+)
+def test_who_has_the_most_steps_per_second_now_goes_first(
+    asked: list[World], text: str, params: World, expected: list[tuple[str, float, float]]
+) -> None:
+    jobs = [job("A", 0, 1, 90, phases=text), job("B", 0, 1, 60, iterations=72)]
+    assert turns(world_of(jobs, "1x1 g"), "gavel-max-sum", **params) == expected
+    assert asked
+
+
+def test_shares_are_stale_at_the_first_round_after_a_knot(asked: list[World]) -> None:
+    """The knot at 28 makes shares stale, as the other phase does; the round of 30 asks again."""
+    world = world_of([job("A", 0, 1, 84, phases=SLOWER)], "1x1 g")
+    reference.run(world, "gavel-las", {"round_s": 10.0, "planned_rate": "present"})
+    assert [(ask["age_s"], ask["rates"]) for ask in asked] == [([0], [[1.5]]), ([30], [[0.75]])]
+    asked.clear()
+    reference.run(world, "gavel-las", {"round_s": 10.0})
+    assert [(ask["age_s"], ask["rates"]) for ask in asked] == [([0], [[1.0]])]
+
+
+def test_steps_left_are_those_of_the_present_phase(asked: list[World]) -> None:
+    """An estimate of 45 s of 90: 45 of 90 s left at 0, and 15 of 60 s, or 45 of work, at 30.
+
+    So a quarter of them is estimated, which are twice as many steps of half the size.
+    """
+    jobs = [job("A", 0, 1, 90, estimate_s=45, phases=SMALLER)]
+    world = world_of(jobs, "1x1 g", estimates="table")
+    reference.run(world, "gavel-makespan", {"round_s": 10.0, "planned_rate": "present"})
+    assert [(ask["remaining"], ask["true_remaining"]) for ask in asked] == [
+        ([45.0], [90.0]),
+        ([22.5], [90.0]),
+    ]
+
+
+def test_who_waits_is_planned_in_its_present_phase(asked: list[World]) -> None:
+    """The failure at 35 takes the work of A back, and with it the phase, so B waits until 80."""
+    jobs = [job("A", 0, 1, 90, phases=SLOWER), job("B", 36, 1, 60, iterations=72)]
+    jobs.append(job("C", 90, 1, 1, iterations=0.1))
+    world = world_of(jobs, "1x1 g", down=[{"server": 0, "down_s": 35, "up_s": 45}])
+    assert turns(world, "gavel-max-sum", planned_rate="present") == [
+        ("A", 0, 35),
+        ("A", 50, 80),
+        ("B", 80, 140),
+        ("A", 140, 200),
+        ("C", 200, 201),
+    ]
+    rates = [(ask["age_s"][0], [row[0] for row in ask["rates"]]) for ask in asked]
+    assert rates[:6] == [
+        (0, [1.5]),
+        (30, [0.75]),
+        (40, [1.5, 1.2]),
+        (50, [1.5, 1.2]),
+        (80, [0.75, 1.2]),
+        (90, [0.75, 1.2, 0.1]),
+    ]
+
+
 # Refusals
+
+
+def test_a_planned_rate_is_one_of_two() -> None:
+    with pytest.raises(reference.PolicyError) as caught:
+        reference.run(world_of([job("A", 0, 1, 9)], "1x1 g"), "gavel-fifo", {"planned_rate": "now"})
+    assert caught.value.facts["field"] == "planned_rate"
+
+
+def test_pairs_are_not_planned_by_phase() -> None:
+    params = {"planned_rate": "present", "packed": True}
+    with pytest.raises(reference.PolicyError) as caught:
+        reference.run(world_of([job("A", 0, 1, 9)], "1x1 g"), "gavel-las", params)
+    assert caught.value.facts["field"] == "planned_rate"
 
 
 @pytest.mark.parametrize(
     "text",
     [
-        *("0", "0:", ":1", "0:1;", ";0:1", "0:1;;0.5:2", "0:1:2", "a:1", "0:b", "0:1,0.5:2"),
+        *("0", "0:", ":1", "0:1;", ";0:1", "0:1;;0.5:2", "a:1", "0:b", "0:1,0.5:2"),
+        *("0:1:", "0::1", "0:1:2:3", "0:1:a", "0:1:0", "0:1:-1", "0:1:1e-7", "0:1:2e6", "0:1:nan"),
         *("0.1:1", "0:1;0:2", "0:1;0.5:2;0.4:1", "0:1;1:2", "-0.5:1", "0:1;nan:2", "0:1;1e400:1"),
         *("0:0", "0:-1", "0:inf", "0:nan", "0:1e-7", "0:2e6", "0:1_0", "0:0x1", "0:1;0.5: "),
         ";".join(f"{i / 2000}:{1 + i % 2}" for i in range(1025)),
