@@ -35,7 +35,7 @@ def main() -> int:
         code = run()
         if is_ours:  # all work is done, and gangline's handlers are gone while Python ends
             signal.signal(signal.SIGINT, signal.SIG_IGN)
-    # an interrupt just before or after the command, which handles its own
+    # an interrupt just before or after the command, which handles interrupts
     except KeyboardInterrupt:
         code = _INTERRUPTED
     return code

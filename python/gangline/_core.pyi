@@ -112,8 +112,9 @@ _Terms: TypeAlias = tuple[int | None, float | None, float | None, int | None]
 class PolicyView:
     """The data that a policy in Python sees through `gangline.policies.protocol.View`.
 
-    The columns are those of `gangline.policies.tables`. `actions` are those of a plan, which
-    `place`, `restore` and `wake` add to. An order is its number and that of the decision.
+    The columns are those of `gangline.policies.tables`. `actions` are the actions of a plan;
+    `place`, `restore` and `wake` add to them. An order is a pair: its number, and the number of the
+    decision.
     """
 
     now_s: float

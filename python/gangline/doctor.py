@@ -33,20 +33,20 @@ GIVES = {
     "dask": "sweeps on a Dask cluster",
     "gantt": "Gantt charts",
     "plot": "figures for papers",
-    "profile": "networks in PyTorch to measure a GPU with",
+    "profile": "PyTorch networks for measuring a GPU",
     "testing": "property tests of policies",
     "rl": "environments for agents that learn to schedule",
 }
 # Packages whose modules have other names.
 MODULES = {"pyzmq": "zmq"}
-# Three jobs on one server of two GPUs, worked out by hand: (arrival, GPUs, duration).
+# Three jobs on one server with two GPUs, worked out by hand: (arrival, GPUs, duration).
 WORLD = {"a": (0.0, 2, 10.0), "b": (1.0, 1, 4.0), "c": (2.0, 2, 1.0)}
 EXPECTED = {
     # Job a runs to 10 and b to 14. Job c needs both GPUs, so it runs after b.
     "fifo": {"a": 10.0, "b": 14.0, "c": 15.0},
     # At 10 the shortest job is c, which runs to 11, before b.
     "sjf": {"a": 10.0, "b": 15.0, "c": 11.0},
-    # At 1, b has less left than a; at 2, c has less than b. c ends at 3, b at 6, and a at 15.
+    # At 1, b has less work left than a; at 2, c has less than b. c ends at 3, b at 6, and a at 15.
     "srtf": {"a": 15.0, "b": 6.0, "c": 3.0},
 }
 
@@ -58,7 +58,7 @@ class Library:
     Attributes
     ----------
     name : str
-        As a package index names it.
+        Name in the package index.
     version : str or None
         The version, or None if it is not installed.
     extra : str
@@ -101,9 +101,9 @@ class Report:
     versions : dict of str to str
         The versions of gangline, the core's build, Python and the platform.
     libraries : tuple of Library
-        Those that gangline needs, then those of its extras.
+        Libraries that gangline needs, followed by those of its extras.
     checks : tuple of Check
-        The self-check: small runs and a linear program with known answers, a file written.
+        The self-check: small runs and a linear program with known answers, and a written file.
     """
 
     versions: dict[str, str]
@@ -155,7 +155,7 @@ def examine() -> Report:
 
 
 def _attempt(work: Callable[[], str]) -> tuple[str, str]:
-    """Return the result of a task, and its error."""
+    """Return the result of a task and its error; one of them is empty."""
     try:
         return work(), ""
     except KeyboardInterrupt:
@@ -231,14 +231,14 @@ def _policy(name: str) -> Callable[[], str]:
         result = simulate(cluster, table, name, check_invariants=True)
         got = {row["job_id"]: row["finish_s"] for row in result.jobs.to_pylist()}
         if got != EXPECTED[name]:
-            raise RuntimeError(f"jobs finish at {got}, by hand at {EXPECTED[name]}")
+            raise RuntimeError(f"jobs finish at {got}, expected {EXPECTED[name]}")
         return ""
 
     return check
 
 
 def _solver_answers() -> str:
-    """Maximise x + y with x + 2y <= 4 and 3x + y <= 6: x = 8/5, y = 6/5, and the sum is 14/5."""
+    """Maximise x + y so that x + 2y <= 4 and 3x + y <= 6: x = 8/5, y = 6/5, and the sum is 14/5."""
     highspy = importlib.import_module("highspy")
     model = highspy.Highs()
     model.setOptionValue("output_flag", False)  # noqa: FBT003 - its signature
@@ -249,7 +249,7 @@ def _solver_answers() -> str:
     model.maximize(x + y)
     best = float(model.getObjectiveValue())
     if abs(best - 2.8) > 1e-9:
-        raise RuntimeError(f"the optimum is {best}, by hand 2.8")
+        raise RuntimeError(f"the optimum is {best}, expected 2.8")
     return ""
 
 

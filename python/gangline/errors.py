@@ -56,7 +56,7 @@ class GanglineError(Exception):
     message : str
         The mistake, its place, and the remedy.
     **facts : object
-        Set as attributes of the error.
+        Values that become attributes of the error.
     """
 
     def __init__(self, message: str = "", **facts: object) -> None:
@@ -65,12 +65,12 @@ class GanglineError(Exception):
             setattr(self, name, value)
 
     def __str__(self) -> str:
-        # Its names and cells come from outside; the attributes keep them unchanged.
+        # Names and cells in the message come from outside; the attributes keep them unchanged.
         return safe(super().__str__())
 
 
 class TraceError(GanglineError, ValueError):
-    """A trace cannot be read; names file, line, column, value, and what was expected."""
+    """A trace cannot be read; names the file, line, column, value, and what was expected."""
 
     path: str | None = None
     line: int | None = None
@@ -108,7 +108,7 @@ class TraceError(GanglineError, ValueError):
 
     @classmethod
     def many(cls, errors: Sequence[TraceError], more: int = 0) -> TraceError:
-        """Fold collected errors into one; its attributes are those of the first."""
+        """Combine collected errors into one, which has the attributes of the first."""
         first = errors[0]
         return cls(
             str(first),
@@ -123,7 +123,7 @@ class TraceError(GanglineError, ValueError):
 
 
 class ClusterError(GanglineError, ValueError):
-    """A cluster description is wrong; names file and key path."""
+    """A cluster description is wrong; names the file and the path of the key."""
 
     path: str | None = None
     key: str | None = None
@@ -146,7 +146,7 @@ class UnknownModel(NetworkError):  # noqa: N818 - says what is unknown
 
 
 class MissingThroughput(NetworkError):  # noqa: N818 - says what is missing
-    """A gang has no measured pair of throughputs; names GPU type, model and gang size."""
+    """A gang has no measured throughput; names the GPU type, the model and the gang size."""
 
     job: int | None = None
     job_id: str | None = None
@@ -194,7 +194,8 @@ class StalledError(PolicyError):
     ----------
     reason : str
         `no_event`: no future event can start the jobs that wait. `preemptions` or `failures`: they
-        undo all progress again and again. `end_of_time`: the clock ends before the jobs do.
+        undo all progress again and again. `end_of_time`: the clock reaches its limit before the
+        jobs finish.
     jobs : sequence
         The first unfinished jobs.
     """
@@ -204,7 +205,7 @@ class StalledError(PolicyError):
 
 
 class PlanError(GanglineError):
-    """A plan broke a rule of the engine; nothing of it was applied.
+    """A plan broke a rule of the engine, and no part of it was applied.
 
     Attributes
     ----------
@@ -235,7 +236,7 @@ class PeerError(GanglineError):
     reason : str
         "left", "silent" or "wrong".
     address : str, optional
-        Where no scheduler was found.
+        Address at which no scheduler was found.
     """
 
     reason: str | None = None
@@ -298,7 +299,7 @@ class MissingExtraError(GanglineError):
 
 
 class SolverError(GanglineError):
-    """A linear program did not reach an optimum; names status, size and options."""
+    """A linear program did not reach an optimum; names the status, size and options."""
 
     policy: str | None = None
     status: str | None = None

@@ -1,11 +1,14 @@
 """Helps real trainers divide the steps of a round and merge the copies' parameters after it.
 
-HadarE trains one job as copies on unlike nodes at the same time. Before a round `divide_steps`
-gives each copy a number of training steps, so that all stop together. After the round
+HadarE trains copies of one job on different nodes at the same time. Before a round, `divide_steps`
+gives each copy a number of training steps, so that all stop together. After the round,
 `merge_parameters` averages the copies' parameters, weighted by the steps that each has done. Both
 are pure functions of numpy arrays and know nothing of the simulator. They follow our interpretation
-of HadarE (arXiv 2503.10918).  Examples -------- A model of two weights on two nodes, of which the
-second is three times as fast:
+of HadarE (arXiv 2503.10918).
+
+Examples
+--------
+A model of two weights on two nodes, of which the second is three times as fast:
 
 >>> import numpy as np
 >>> from gangline import hadare
@@ -43,7 +46,7 @@ _BLOCK = 1 << 16  # the number of elements in a block, whose float64 copies fit 
 def divide_steps(
     remaining: int, rates: Sequence[float] | npt.NDArray[np.float64], window_s: float
 ) -> npt.NDArray[np.int64]:
-    """Divide training steps among copies of unlike speed, so that they stop together.
+    """Divide training steps among copies of different speeds, so that they stop together.
 
     A copy has time for B = floor(rate x window) steps. If all of these are needed, each copy gets
     its B. Otherwise the remaining steps are divided in proportion to the rates and rounded by
@@ -229,9 +232,9 @@ def _check_alike(first: Mapping[str, Array], copy: Mapping[str, Array], k: int) 
     """Check that a copy has the names, shapes and dtypes of the first copy."""
     for name in [*first, *copy]:
         if name not in first or name not in copy:
-            why = f"copy {k} has an array that copy 0 has not"
+            why = f"copy {k} has an array that copy 0 lacks"
             if name not in copy:
-                why = f"copy 0 has an array that copy {k} has not"
+                why = f"copy 0 has an array that copy {k} lacks"
             raise _broken(name, k, why)
         mine, theirs = copy[name], first[name]
         if mine.shape != theirs.shape:
@@ -239,7 +242,7 @@ def _check_alike(first: Mapping[str, Array], copy: Mapping[str, Array], k: int) 
         if mine.dtype != theirs.dtype:
             raise _broken(name, k, f"dtype {mine.dtype} in copy {k}, {theirs.dtype} in copy 0")
         if not _is_inexact(mine.dtype) and mine.dtype.kind not in "iub":
-            raise _broken(name, k, f"dtype {mine.dtype}: numbers or truth values can be merged")
+            raise _broken(name, k, f"dtype {mine.dtype}: only numbers and booleans can be merged")
 
 
 def _broken(name: str, copy: int, why: str) -> MergeError:
@@ -247,7 +250,7 @@ def _broken(name: str, copy: int, why: str) -> MergeError:
 
 
 def _is_inexact(dtype: np.dtype[Any]) -> bool:
-    """Return whether values are averaged: float and complex numbers, and types like bfloat16."""
+    """Return whether a dtype is averaged: floats, complex numbers and types like bfloat16."""
     import numpy as np
 
     own = dtype.kind == "V" and dtype.names is None and dtype.subdtype is None
@@ -264,7 +267,7 @@ def _wide(dtype: np.dtype[Any]) -> np.dtype[Any]:
 
 
 def _blocks(part: Array) -> Iterator[Array]:
-    """Cut an array into small blocks of wide numbers, without a copy of the whole array."""
+    """Yield the array as small blocks in a wider dtype, without copying the whole array."""
     wide = _wide(part.dtype)
     flat = part.reshape(-1) if part.flags.c_contiguous else part.flat
     for start in range(0, part.size, _BLOCK):
@@ -277,7 +280,7 @@ def _check_finite(name: str, parts: Sequence[Array], used: Sequence[int]) -> Non
     for k, part in zip(used, parts, strict=True):
         if not all(np.isfinite(block).all() for block in _blocks(part)):
             why = f"a value of copy {k} is not finite"
-            raise _broken(name, k, f"{why}; allow_nonfinite=True merges it all the same")
+            raise _broken(name, k, f"{why}; allow_nonfinite=True merges it anyway")
 
 
 def _check_equal(name: str, parts: Sequence[Array], used: Sequence[int]) -> None:

@@ -1,7 +1,7 @@
-"""Draws figures for papers by matplotlib (extra `plot`), and writes tables as files.
+"""Draws figures for papers with matplotlib (extra `plot`), and writes tables to files.
 
 The colours are those of reports. Every function takes results or a comparison and returns a
-matplotlib figure, which can be changed further. `save` writes equal figures to equal files.
+matplotlib figure, which can be changed further. `save` writes the same bytes for equal figures.
 
 Examples
 --------
@@ -72,11 +72,11 @@ __all__ = [
 ]
 
 FORMATS = ("pdf", "png", "pgf", "svg")
-_KIND = "figure"  # the word in the seal
+_KIND = "figure"  # the first word of the seal
 _AFTER_END = {"pdf": "%{}\n", "png": "{}", "pgf": "%{}\n", "svg": "<!-- {} -->\n"}
-"""The place of the seal after the end of a figure, where programs that show it read no further."""
+"""The seal follows the end of a figure, where programs that show the figure stop reading."""
 _CUT: dict[str, Any] = {"dpi": 200, "bbox_inches": "tight", "pad_inches": 0.01}  # almost no margin
-# The top as a multiple of the bound; our own choice, so that the crossing is visible.
+# The top of the axis as a multiple of the bound; our own choice, so that the crossing is visible.
 _CAPACITY_TOP = 4.0
 # Inches: the width of a panel of ratios and the height of a row; our own choice.
 _PANEL, _ROW = 4.2, 0.19
@@ -86,7 +86,7 @@ _TEX = ("pdflatex", "xelatex", "lualatex")
 
 
 def capacity(found: CapacityPlan | CapacityContest) -> Figure:
-    """Draw the curve of a plan: each target against the sizes that were tried.
+    """Draw the curve of a capacity plan: each target against the sizes that were tried.
 
     Parameters
     ----------
@@ -158,13 +158,13 @@ def sweep(found: Sweep | Summary, key: SummaryKey = "jct_mean_s") -> Figure:
     Parameters
     ----------
     found : Sweep or Summary
-        Of `gangline.sweep`, or of its `summary`, which says by which keys. The horizontal axis is
-        the first key that is a number, or otherwise the first that is not a policy. For trace
-        addresses it is the number in which they differ. Each combination of the other keys has a
-        line. Bands are 95 % intervals. Hollow dots: in some draws the jobs ask for more than the
-        GPUs can do. If only the policy varies, each policy has a bar.
+        Result of `gangline.sweep`, or its `summary`, which names the keys. The horizontal axis is
+        the first key with numbers, or otherwise the first key that is not the policy. For trace
+        addresses, it is the number in which they differ. Each combination of the other keys has a
+        line. Bands are 95 % intervals. A hollow dot means that in some draws the jobs ask for more
+        than the GPUs can do. If only the policy varies, each policy has a bar.
     key : str
-        A number of the summaries of runs: jct_mean_s, makespan_s, gpu_utilization, ...
+        A measure in the summaries of the runs: jct_mean_s, makespan_s, gpu_utilization, ...
 
     Returns
     -------
@@ -173,7 +173,7 @@ def sweep(found: Sweep | Summary, key: SummaryKey = "jct_mean_s") -> Figure:
     Raises
     ------
     OptionError
-        If the runs have no such number, or the summary was made without it.
+        If the runs do not have this measure, or the summary was made without it.
     ResultError
         If no run finished.
     MissingExtraError
@@ -222,7 +222,7 @@ def sweep(found: Sweep | Summary, key: SummaryKey = "jct_mean_s") -> Figure:
 
 
 def _ends(lines: Sequence[Line], per: float) -> tuple[_Floats, _Floats, _Floats]:
-    """Return means and the ends of their intervals; NaN where there is none."""
+    """Return the means and the ends of their intervals; NaN where a mean is missing."""
     found = [line.mean for line in lines if line.mean is not None]
     low = [np.nan if one.low is None else one.low for one in found]
     high = [np.nan if one.high is None else one.high for one in found]
@@ -245,7 +245,7 @@ def ratios(panels: Sequence[Panel]) -> Figure:
     Parameters
     ----------
     panels : sequence of Panel
-        As `gangline.paper.panels` makes them of a paper kit. A line marks the ratio 1.
+        Panels that `gangline.paper.panels` makes from a paper kit. A line marks the ratio 1.
 
     Returns
     -------
@@ -305,18 +305,18 @@ def save(figure: Figure, path: str | PathLike[str]) -> Path:
     Parameters
     ----------
     figure : matplotlib.figure.Figure
-        From a function of this module, or any other.
+        A figure from this module, or any other figure.
     path : path
-        An earlier figure there is replaced, unless it was changed; any other file is an error. PGF
-        needs a LaTeX installation, which measures the texts.
+        Path of the file. An earlier figure at this path is replaced, unless it was changed; any
+        other file is an error. PGF needs a LaTeX installation, which measures the texts.
 
     Raises
     ------
     OptionError
-        If the suffix is another one, or if it is .pgf and LaTeX is not installed or lacks letters
-        of a text.
+        If the suffix is not supported, or if it is .pgf and LaTeX is not installed or lacks
+        characters of a text.
     FileExistsError
-        If another file is there.
+        If the path holds a file that `save` did not write.
     OSError
         If the file cannot be written.
 
@@ -345,7 +345,7 @@ def save(figure: Figure, path: str | PathLike[str]) -> Path:
 
 
 def _save_pgf(figure: Figure, part: Path, path: Path) -> None:
-    """Write PGF in the fonts of the surrounding document, with escaped texts."""
+    """Write PGF that uses the fonts of the surrounding document, with escaped texts."""
     import matplotlib as mpl
     from matplotlib.text import Text
     from matplotlib.ticker import FixedFormatter, FuncFormatter
@@ -372,7 +372,7 @@ def _save_pgf(figure: Figure, part: Path, path: Path) -> None:
             one.set_text(shown)
         for axis, form in ticks.items():
             axis.set_major_formatter(form)
-    # matplotlib defines the command in its own document only
+    # matplotlib defines the command only in its own document
     defined = r"\providecommand{\mathdefault}[1]{#1}"
     drawn = part.read_text("utf-8")
     part.write_text(drawn.replace("\\begingroup", f"\\begingroup%\n{defined}", 1), "utf-8")
@@ -383,14 +383,14 @@ def _tick_in_tex(form: Any, value: float, place: int) -> str:
 
 
 def _in_tex(shown: str) -> str:
-    """Return a text for TeX; a text with mathematics between dollar signs is already TeX."""
+    """Escape a text for TeX; a text with mathematics between dollar signs is already TeX."""
     from matplotlib.cbook import is_math_text
 
     return shown if is_math_text(shown) else escaped(shown)
 
 
 def _tex() -> str | None:
-    """Return the TeX program of matplotlib's settings, or otherwise an installed one."""
+    """Return the TeX program in matplotlib's settings, or an installed one if there is none."""
     import matplotlib as mpl
 
     known = (mpl.rcParams["pgf.texsystem"], *_TEX)
@@ -398,7 +398,7 @@ def _tex() -> str | None:
 
 
 def check(path: Path) -> str:
-    """Return the format of a figure by its name; raise the errors of `save` in advance."""
+    """Return the format that the file name implies; raise the errors of `save` in advance."""
     kind = path.suffix.lower().removeprefix(".")
     if kind not in FORMATS:
         message = f"plot: {path}: expected a name that ends in .{', .'.join(FORMATS)}"
@@ -419,15 +419,15 @@ def write_table(table: Comparison | pa.Table, path: str | PathLike[str]) -> Path
     Parameters
     ----------
     table : Comparison or Arrow table
-        Of a comparison: CSV and Parquet get every key of every run, LaTeX the table that is shown
-        (one row per policy, the best of each column in bold).
+        The table. For a comparison, CSV and Parquet get every key of every run. LaTeX gets the
+        table that is shown: one row per policy, with the best value of each column in bold.
     path : path
-        A file there is replaced.
+        Path of the file; an existing file is replaced.
 
     Raises
     ------
     OptionError
-        If the name has another ending.
+        If the suffix is not supported.
     OSError
         If the file cannot be written.
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 __all__ = ["serve_batsim"]
 
 _WORKLOAD = "gangline"
-_CALL, _ORDER = 0, 1  # tags of timers: requested calls, and orders for later
+_CALL, _ORDER = 0, 1  # tags of timers: requested calls, and orders for a later time
 _IGNORED = {"SET_JOB_METADATA"}  # metadata that Batsim writes to its table of jobs
 _NOTES = {"registration_finished", "continue_registration"}
 _POLL_MS_MAX = 2**31 - 1  # the limit of the C library: 24 days
@@ -85,7 +85,7 @@ def serve_batsim(
     Parameters
     ----------
     run : Simulation
-        A run at its beginning.
+        A run that has not started yet.
     connect : str, default "127.0.0.1:28000"
         HOST:PORT of the scheduler; the default is that of Batsim.
     knowledge : str, default "online"
@@ -131,7 +131,7 @@ def serve_batsim(
     if address.port is None:
         raise OptionError("connect: expected HOST:PORT", field="connect", value=connect)
     if run.now_s > 0.0 or run.is_due or len(run.view.running):
-        raise OptionError("run: expected a run at its beginning", field="run")
+        raise OptionError("run: expected a run that has not started yet", field="run")
     world = run.result()
     for table in ("failures", "capacity"):
         if table in world.spec["cluster"]:
@@ -188,7 +188,7 @@ class _Scheduler:
         """Send a request and return the reply."""
         import zmq
 
-        absent = f"no scheduler was at {self._address}"
+        absent = f"no scheduler listened at {self._address}"
         self._wait(zmq.POLLOUT, absent, address=str(self._address))
         self._socket.send(request)
         self._wait(zmq.POLLIN, "the scheduler did not answer")
@@ -217,7 +217,7 @@ class _Scheduler:
                 break
             self._was_there = True
         if not self._was_there:
-            message = f"what is at {self._address} is no ZeroMQ reply socket without a password"
+            message = f"{self._address} is not a ZeroMQ reply socket without a password"
             raise PeerError(message, reason="wrong", address=str(self._address))
         message = (
             "the connection ended too early: the scheduler left, or it sent a message of more "
@@ -250,7 +250,7 @@ class _Session:
         self._to_come = to_come
         self._events: list[dict[str, Any]] = []  # events that were not sent yet
         self._later: list[_Later] = []
-        self._ready_s = 0.0  # the scheduler computes until this time
+        self._ready_s = 0.0  # until this time the scheduler is busy computing
 
     def drive(self) -> Result:
         """Carry out all decisions of the run."""
@@ -287,7 +287,7 @@ class _Session:
         self._run.apply(plan)
 
     def _look(self) -> None:
-        """Record the changes as events."""
+        """Record the changes of the run as events."""
         changes, waiting = self._run.changes, self._run.view.waiting
         for job in changes.finished.tolist():
             self._say("JOB_COMPLETED", self._completed(job, "COMPLETED_SUCCESSFULLY"))
@@ -372,7 +372,7 @@ class _Session:
         self._events.append({"timestamp": self._run.now_s, "type": kind, "data": data})
 
     def _is_now(self, at_s: float) -> bool:
-        """Return whether an instant has come; seconds as floats may not have every nanosecond."""
+        """Return whether an instant has come; floats of seconds might miss nanoseconds."""
         now_ns = max(self._run.view.now_ns, round(self._run.now_s * 1e9))
         return round(at_s * 1e9) <= now_ns
 

@@ -34,9 +34,9 @@ if TYPE_CHECKING:
 
 __all__ = ["listen_address", "serve"]
 
-# Our own choice: a plan that starts 100,000 jobs by name needs a third of it.
+# Our own choice: a plan that starts 100,000 jobs by name needs a third of this limit.
 MESSAGE_BYTES_MAX = 16 * 2**20
-REFUSALS_MAX = 100  # Our own choice: a scheduler with this many errors in a row does not read them.
+REFUSALS_MAX = 100  # our own choice: after this many errors in a row, it ignores them
 _HELLO_S = 10.0  # Our own choice: a silent client must not block the scheduler for long.
 _HELLO_BYTES = 65536
 _LAST_WORDS_S = 1.0
@@ -54,7 +54,7 @@ def listen_address(listen: str, *, any_host: bool = False) -> Address:
     if not (address.is_local or any_host):
         message = (
             f"listen: {address} can be reached from other machines, and there is no password; "
-            "take 127.0.0.1 or unix:PATH, or set `any_host`"
+            "use 127.0.0.1 or unix:PATH, or set `any_host`"
         )
         raise OptionError(message, field="listen", value=listen)
     return address
@@ -247,7 +247,7 @@ class _Session:
         )
 
     def drive(self) -> Result:
-        """Go through all decisions."""
+        """Let the scheduler make all decisions of the run."""
         while self._run.advance() == "decision":
             self._decide()
         result = self._run.result()
@@ -323,7 +323,7 @@ class _Session:
 
 
 def _act(plan: Plan, answer: Answer) -> list[bool]:
-    """Add actions to a plan, and return for each, up to the first refused one, if it was done."""
+    """Add actions to a plan; return whether each was accepted, up to the first refused one."""
     done = []
     for action in answer.actions:
         name = str(action.__struct_config__.tag)

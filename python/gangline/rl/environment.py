@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 __all__ = ["REWARDS", "SchedulingEnv"]
 
 REWARDS: Final = ("jct", "wait", "slowdown", "makespan", "utilization")
-"""Names of the rewards; each is minus an integral over the time that a step takes."""
+"""Names of the rewards. Each is the negative of an integral over the time that a step takes."""
 
 _NS: Final = 1e9
 _SEED_MAX: Final = 2**31  # Our own choice: every generator takes smaller seeds.
@@ -50,8 +50,8 @@ class SchedulingEnv(gymnasium.Env["Observation", np.int64]):
     The window contains the first waiting jobs in the order of arrival. Action k < `window` starts
     job k of the window on GPUs that a placement rule chooses. Action `window` lets time pass until
     the next event, so several jobs may start at one instant. Time also passes by itself while no
-    job of the window can be placed. Jobs are never preempted by the agent; a failure makes them
-    wait again. An episode ends when all jobs are done.
+    job of the window can be placed. The agent never preempts jobs; a job that loses its GPUs to a
+    failure waits again. An episode ends when all jobs are done.
 
     Every step and reset returns `info["action_mask"]`: 1 for the actions that are possible. Waiting
     is impossible if no job runs, no job will arrive and a job can be placed.
@@ -67,30 +67,32 @@ class SchedulingEnv(gymnasium.Env["Observation", np.int64]):
     window : int
         Number of waiting jobs that the agent sees, and may choose from.
     reward : str or mapping from str to float
-        A name of `REWARDS`, or weights of several.
+        A name in `REWARDS`, or a mapping from names to weights.
     knowledge : {"remaining", "online"}
         Whether observations show how long jobs still take.
     estimate_error : float
-        Sigma of the log-normal error of the lengths that are shown, as for the policy `sjf`.
+        Sigma of the log-normal error of the shown durations, as for the policy `sjf`.
     placement : str
         Placement rule, as for `Plan.place`.
     placement_params : mapping, optional
         Its parameters.
     masked : {"wait", "raise"}
-        The effect of an impossible action. Either the run waits, or starts the first job that can
-        be placed if waiting is impossible; or the action raises an `OptionError`.
+        The effect of an impossible action. With "wait", the run waits instead; if waiting is
+        impossible, it starts the first job that can be placed. With "raise", the action raises an
+        `OptionError`.
     episode_jobs : int, optional
         Number of consecutive jobs of the trace in an episode. Each reset draws the first one.
     **options
-        Those of `gangline.simulate`, except `until_s` and `max_events`. Without `seed` the seed of
-        the episode is that of the run too.
+        Options of `gangline.simulate`, except `until_s` and `max_events`. Without `seed`, the run
+        uses the seed of the episode.
 
     Attributes
     ----------
     observation_space : gymnasium.spaces.Dict
         "jobs", a row for each place of the window with `job_columns`, and "cluster", with
         `cluster_columns`. Each number x is shown as log(1 + x) / log(1 + X), at most 1, where X is
-        what `scales` says. Rows without a job are 0; after the end all is 0.
+        the scale of its column in `scales`. Rows without a job are 0; after the end, all rows are
+        0.
     job_columns, cluster_columns : tuple of str
         Names of the columns.
     scales : dict
@@ -139,7 +141,7 @@ class SchedulingEnv(gymnasium.Env["Observation", np.int64]):
             raise OptionError(message, field="window", value=window)
         for name in _ENDS:
             if options.get(name) is not None:
-                message = f"`{name}`: an episode ends with its jobs; take `max_episode_steps`"
+                message = f"`{name}`: an episode ends with its jobs; use `max_episode_steps`"
                 raise OptionError(message, field=name, value=options.get(name))
         if not estimate_error >= 0.0:
             message = f"`estimate_error`: {estimate_error}. Expected at least 0."
@@ -214,19 +216,20 @@ class SchedulingEnv(gymnasium.Env["Observation", np.int64]):
     ) -> tuple[Observation, Info]:
         """Begin an episode.
 
-        If time passes before the first choice, the reward of that time is part of the first step's.
+        If time passes before the first choice, its reward is added to that of the first step.
 
         Parameters
         ----------
         seed : int, optional
             Seed of the generator that draws the seeds of this episode and of all later ones.
         options : mapping, optional
-            "episode_seed", the seed of this episode; or "trace", the jobs of this episode.
+            A mapping with the key "episode_seed" (the seed of this episode) or "trace" (its jobs).
 
         Returns
         -------
         tuple
-            The first observation, and the info. `info["episode_seed"]` repeats the episode.
+            The first observation, and the info. `info["episode_seed"]` is the seed that repeats the
+            episode.
         """
         super().reset(seed=seed)
         given: dict[str, Any] = dict(options or {})
@@ -255,8 +258,8 @@ class SchedulingEnv(gymnasium.Env["Observation", np.int64]):
         Returns
         -------
         tuple
-            Observation, reward, whether all jobs are done, False, and the info. After the last step
-            `info["totals"]` has the sums of the episode, see `totals`.
+            Observation, reward, whether all jobs are done, False (never truncated), and the info.
+            After the last step, `info["totals"]` has the sums of the episode; see `totals`.
 
         Raises
         ------
@@ -273,7 +276,7 @@ class SchedulingEnv(gymnasium.Env["Observation", np.int64]):
             chosen = self._instead(chosen)
         if chosen < self._window:
             placed = self._plan.place(int(self._ids[chosen]), self._rule, **self._params)
-            assert placed, "it had a place"
+            assert placed, "the check above found a place for it"
             self._look()
         elif not self._ended:
             self._pass_time()
@@ -303,7 +306,7 @@ class SchedulingEnv(gymnasium.Env["Observation", np.int64]):
 
     @property
     def jobs_in_window(self) -> dict[str, npt.NDArray[np.float64] | npt.NDArray[np.int64]]:
-        """The jobs of the window by column, in the units of their names, and their numbers "job".
+        """The columns of the jobs in the window, in their natural units; "job" is the job's number.
 
         Rows without a job are left out.
         """
@@ -313,7 +316,7 @@ class SchedulingEnv(gymnasium.Env["Observation", np.int64]):
 
     @property
     def totals(self) -> dict[str, float]:
-        """The sums of the episode so far, by the name of the reward that is their loss.
+        """The sums of the episode so far, by the name of the reward that subtracts them.
 
         They are the sums of the JCTs, of the times without GPUs and of the slowdowns, the makespan,
         and the makespan times (1 - GPU utilisation). Unfinished jobs count up to now.
@@ -326,7 +329,7 @@ class SchedulingEnv(gymnasium.Env["Observation", np.int64]):
         return self.simulation.result()
 
     def _instead(self, action: int) -> int:
-        """Return the replacement for an impossible action."""
+        """Return the action that replaces an impossible one."""
         if self._raises or not 0 <= action <= self._window:
             expected = "one that `action_mask` allows"
             message = f"action {action} is impossible. Expected {expected}."
@@ -334,7 +337,7 @@ class SchedulingEnv(gymnasium.Env["Observation", np.int64]):
         return self._window if self._mask[-1] else int(self._mask.argmax())
 
     def _seek(self) -> None:
-        """Let time pass while no job of the window has a place."""
+        """Let time pass while no job of the window can be placed."""
         while not (self._ended or self._standing[-1]):
             self._pass_time()
 
@@ -367,7 +370,7 @@ class SchedulingEnv(gymnasium.Env["Observation", np.int64]):
         self._look()
 
     def _look(self) -> None:
-        """Read the window and the cluster, as they are after the plan so far."""
+        """Read the window and the cluster after the actions planned so far."""
         self._standing = self._core.view.window(
             self._plan.actions,
             self._rule,

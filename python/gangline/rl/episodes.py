@@ -1,4 +1,4 @@
-"""Returns the jobs of an episode: a fixed trace, a stretch of it, or newly drawn jobs."""
+"""Provides the jobs of an episode: a fixed trace, a stretch of it, or newly drawn jobs."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ if TYPE_CHECKING:
 
 __all__ = ["Episodes"]
 
-_TIMES = ("arrival_s", "deadline_s", "start_s")  # the columns on the clock of the trace
+_TIMES = ("arrival_s", "deadline_s", "start_s")  # columns of instants of the trace's clock
 
 
 class Episodes:
-    """Returns the trace of an episode by the seed of the episode.
+    """Provides the trace for the seed of an episode.
 
     Parameters
     ----------
     trace : Trace, Arrow table, str, path or callable
         An address of a generator without a seed is drawn anew for each episode, and a callable is
-        called with the seed of the episode. Any other trace is the same in each.
+        called with the seed of the episode. Any other trace is the same in every episode.
     stretch : int, optional
         Number of consecutive jobs in an episode. The first job is drawn, and arrives at 0.
     """
@@ -63,7 +63,7 @@ def _drawer(trace: TraceLike | Drawer) -> Drawer | None:
 
 
 def _stretch_of(trace: Trace, jobs: int, seed: int) -> Trace:
-    """Return consecutive jobs of a trace from a row that a seed draws."""
+    """Return consecutive jobs of a trace, starting at a row that is drawn by the seed."""
     import numpy as np
     import pyarrow.compute as pc
 

@@ -534,7 +534,7 @@ def test_the_command_serves_and_saves(tmp_path: Path) -> None:
         with closing(Peer(address)) as peer:
             peer.say({"type": "hello", "version": 2})
             said = process.stderr.readline()
-        assert said.startswith("a scheduler was turned away: version: this gangline speaks")
+        assert said.startswith("a scheduler was rejected: version: this gangline speaks")
         with closing(Peer(address)) as peer:
             drive(peer)
         out, err = process.communicate(timeout=60)
