@@ -25,17 +25,17 @@ F64: TypeAlias = npt.NDArray[np.float64]
 I32: TypeAlias = npt.NDArray[np.int32]
 I64: TypeAlias = npt.NDArray[np.int64]
 
-SIMPLEX_ROWS = 300  # above this an interior point with crossover is faster (measured)
-RESIDUAL = 1e-7  # the largest relative violation of a row in a solution
+SIMPLEX_ROWS = 300  # above this, an interior-point method with crossover is faster (measured)
+RESIDUAL = 1e-7  # the largest relative violation of a row that a solution may have
 # HiGHS accepts rows that are off by its tolerance, absolutely. Our rows are scaled to about 1, and
-# its default of 1e-7 would be visible in objectives that are compared to 1e-6.
+# an error of 1e-7, its default, would be visible in objectives that are compared to 1e-6.
 TOLERANCE = 1e-9
 # Costs are scaled to 1 and multipliers are exact to about 1e-14, so a smaller one counts as 0.
 HELD = 1e-12
 TIME_IS_UP = "Time limit reached"
 
-# Attempts if a method fails because of rounding. Of 480 programs that span ten orders of
-# magnitude the first attempt failed on 14, the next on 1, and the one after that on none.
+# Attempts if a method fails because of rounding. Among 480 programs that span ten orders of
+# magnitude, the first attempt failed on 14, the second on 1, and the third on none.
 _RESCALED: _Way = ("simplex", {"simplex_scale_strategy": 4})
 _OTHER_WAYS: dict[str, list[_Way]] = {
     "simplex": [_RESCALED, ("ipx", {})],
@@ -45,7 +45,7 @@ _OTHER_WAYS: dict[str, list[_Way]] = {
 
 
 class Solution(NamedTuple):
-    """The optimum for one objective: values of columns, multipliers of rows, objective, steps."""
+    """The optimum of one objective: column values, row multipliers, objective value and steps."""
 
     x: F64
     row_dual: F64
@@ -126,22 +126,22 @@ def solve(
     start, index, value : arrays
         Entries row by row: where each row starts, and its columns and factors.
     maximise : bool
-        Direction; otherwise the objective is minimised.
+        Whether to maximise the objective; otherwise it is minimised.
     is_integer : bool
         Whether every column is a whole number.
     then : sequence of (float64 array, float or None)
-        Costs of further objectives, and what each must preserve of the objectives before it. A
-        number preserves that part of the first objective, which is the value of the last column.
+        Costs of further objectives, and the part of the earlier objectives that each must preserve.
+        A number preserves that part of the first objective, which is the value of the last column.
         None preserves all of it: a variable or row with a multiplier is at its bound in every
         optimum and stays there. A row that preserves an objective would be harder for a solver,
         because its feasible region has no interior.
     solver : str
-        simplex or ipx uses only that solver. auto chooses by the number of rows, and tries other
-        methods if one fails because of rounding.
+        `simplex` and `ipx` use only that solver. `auto` chooses by the number of rows, and tries
+        other methods if one fails because of rounding.
     time_limit_s : float
         Wall time of each solve.
     seed : int
-        HiGHS's own random seed.
+        Random seed of HiGHS.
 
     Returns
     -------
@@ -150,12 +150,12 @@ def solve(
     method : str
         simplex, ipx or mip.
     is_retry : bool
-        Whether another method was tried first.
+        Whether another method had failed before.
 
     Raises
     ------
     SolverError
-        If a status is not optimal or the residuals say otherwise.
+        If a status is not optimal, or the residuals contradict it.
     """
     program = _Program(
         policy, cost, lower, upper, row_lower, row_upper, start, index, value, maximise,
@@ -176,7 +176,7 @@ def solve(
             failed = failed or error
             if error.status == TIME_IS_UP:
                 break
-    assert failed is not None, "there is a way at least"
+    assert failed is not None, "the list of methods is never empty"
     raise failed
 
 
@@ -199,7 +199,7 @@ def options(chosen: str, time_limit_s: float = 60.0, seed: int = 0) -> dict[str,
         chosen_options["run_crossover"] = "on"
     else:
         chosen_options["simplex_strategy"] = 1
-        # it finds nothing in these rows, and it takes a fifth of the time
+        # presolve finds nothing in these rows and takes a fifth of the time
         chosen_options["presolve"] = "off"
     return chosen_options
 
@@ -273,7 +273,7 @@ def _read(highs: Any, program: _Program, lower: F64, chosen: str) -> Solution:
 
 
 def _residual(program: _Program, lower: F64, x: F64) -> float:
-    """Return the largest violation of a bound or row, relative to its side if that is large."""
+    """Return the largest violation of a bound or row, relative to the bound if that is large."""
     taken = program.value * x[program.index]
     activity = np.bincount(program.row_of, weights=taken, minlength=program.size[0])
     worst = 0.0

@@ -37,9 +37,9 @@ class Allocation:
     Parameters
     ----------
     shares : float64 array, shape (jobs, types)
-        Time shares of running alone; each row sums to at most 1.
+        Fractions of time in which each job runs alone; each row sums to at most 1.
     objective : float
-        The policy's objective: smallest ratio, seconds, rho or sum.
+        Value of the policy's objective: a smallest ratio, seconds, a rho or a sum.
     status : str
         `optimal`, or `closed form` if nothing was solved.
     solver : str
@@ -55,11 +55,11 @@ class Allocation:
     pairs : int64 array, shape (pairs, 2), optional
         Packing: classes that share GPUs.
     pair_shares : float64 array, shape (pairs, types), optional
-        Packing: job-time of each pair of classes on each type.
+        Packing: time for which each pair of classes shares GPUs of each type, summed over its jobs.
     classes : int64 array, shape (jobs,), optional
         Packing: class of each job.
     notes : mapping
-        Counts of what was left out and why: `stranded` (jobs whose types have no GPU now),
+        Counts of omissions and their reasons: `stranded` (jobs whose types have no GPU now),
         `deadlines_passed`, `deadlines_missed`; `prices_failed` = 1 if prices failed and LPs were
         solved instead; `solver_retried` with the number of LPs that had to be solved in another
         way; `partition_loss` if jobs were dealt into parts.
@@ -89,7 +89,7 @@ class Allocation:
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """Everything except the jobs that changes a solve; see `solve`."""
+    """All settings of a solve, which exclude the arrays of the jobs; see `solve`."""
 
     solver: Literal["auto", "simplex", "ipx", "dual"] = "auto"
     tie_break: Literal["max_sum", "none"] = "max_sum"
@@ -116,7 +116,7 @@ class Settings:
 
 
 class SolveSettings(TypedDict, total=False):
-    """Settings of `gangline.lp.solve`, as keywords."""
+    """The keyword settings of `gangline.lp.solve`."""
 
     solver: Literal["auto", "simplex", "ipx", "dual"]
     tie_break: Literal["max_sum", "none"]
@@ -185,7 +185,7 @@ def keep_failed(
 
 
 def load_instance(path: str | Path) -> tuple[str, dict[str, Json]]:
-    """Read a file of `write_failed_to`: the policy, and the arguments of `solve`.
+    """Read a file that `write_failed_to` named: the policy, and the arguments of `solve`.
 
     Examples
     --------
@@ -242,7 +242,7 @@ def read(policy: str, arrays: Mapping[str, Any], settings: Settings) -> dict[str
 
 
 def _per_job(policy: str, settings: Settings, jobs: int, types: int) -> dict[str, F64]:
-    """Return the settings that have one number per job, checked."""
+    """Check and return the settings that have one number per job."""
     columns = {
         name: _array(policy, name, getattr(settings, name), 1)
         for name in PER_JOB
@@ -285,7 +285,7 @@ _COLUMNS: dict[str, tuple[str, Callable[[F64], Any]]] = {
 
 
 def _check_settings(policy: str, settings: Settings, types: int) -> None:
-    """Check the settings that are one number or one name."""
+    """Check the settings that consist of one number or one name."""
 
     def is_number(value: object) -> bool:
         return isinstance(value, (int, float)) and not isinstance(value, bool)

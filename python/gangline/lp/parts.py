@@ -31,7 +31,7 @@ def solve_in_parts(
     partitions: Any,
     of_parts: str | None,
 ) -> Allocation:
-    """Solve this number of parts, and also the whole LP to know the loss.
+    """Solve an LP in the given number of parts, and also whole, to know the loss.
 
     Parameters
     ----------
@@ -40,17 +40,17 @@ def solve_in_parts(
     policy : str
         A policy whose allocation is an LP.
     given : dict
-        Arrays and settings of `gangline.lp.solve`; `seed` also draws which job is in which part.
+        Arrays and settings of `gangline.lp.solve`; `seed` also assigns the jobs to the parts.
     partitions : int
-        Number of parts; never more than jobs.
+        Number of parts, at most the number of jobs.
     of_parts : str, optional
         A name in `OF_PARTS`; None for a policy whose allocation is not an LP.
 
     Returns
     -------
     Allocation
-        Of all jobs. The objective is that of the worst part, or the sum over the parts;
-        `notes["partition_loss"]` is how much worse that is than the objective of the whole.
+        The allocation of all jobs. The objective is that of the worst part, or the sum over the
+        parts; `notes["partition_loss"]` is the loss compared with the objective of the whole LP.
 
     Raises
     ------

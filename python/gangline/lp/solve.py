@@ -40,7 +40,7 @@ def solve(
     age_s: npt.ArrayLike | None = None,
     **settings: Unpack[SolveSettings],
 ) -> Allocation:
-    """Return the allocation of a policy: time shares of each job per GPU type, and the objective.
+    """Return the allocation of a policy: each job's time share per GPU type, and the objective.
 
     Parameters
     ----------
@@ -61,8 +61,8 @@ def solve(
     **settings
         solver : auto (by the number of rows), simplex, ipx, or dual (max-min by prices, without a
         second stage);
-        tie_break : max_sum (of the optima, one of most total normalised rate; agnostic variants
-        spread each job's time over its types in proportion to their GPUs) or none;
+        tie_break : max_sum (among the optima, one with the highest total normalised rate; agnostic
+        variants spread each job's time over its types in proportion to their GPUs) or none;
         time_limit_s : of each solve, default 60; seed : of HiGHS, default 0;
         on_solver_error : raise, or isolated to fall back to an equal split;
         write_failed_to : file that receives the whole problem as JSON if a solve fails;
@@ -73,7 +73,7 @@ def solve(
         entity, entity_weight, entity_policy : group of each job, its weight, fairness or fifo
         (water filling);
         packed, kind, pair_rates : pairs on one GPU; kind is a row of pair_rates of shape
-        (kinds, kinds, types), whose entry is the rate of the first beside the second;
+        (kinds, kinds, types), whose entry is the rate of the first kind next to the second;
         type_names : break ties (fifo-perf); alpha, running_type : see `allox`;
         service_lost_s : seconds of equal-split service of earlier solves (ftf);
         partitions : number of LPs into which jobs and GPUs are dealt at random (by `seed`); the
@@ -179,12 +179,12 @@ def _parameters(own: Settings) -> dict[str, Any]:
 
 
 def _facts(policy: str, own: Settings, columns: dict[str, F64]) -> dict[str, Any]:
-    """Return the data that a run takes from its cluster; they are checked if the policy uses them.
+    """Return the data that a run takes from its cluster, checked if the policy uses them.
 
     Raises
     ------
     PolicyError
-        If the policy needs it and it is absent.
+        If the policy needs a fact that is absent.
     """
     declared = _ENTRIES[policy]
     names = {parameter["name"] for parameter in declared["parameters"]}
