@@ -1,6 +1,6 @@
-"""Traces: reading, drawing, writing and inspecting them.
+"""Reads, draws, writes and inspects traces.
 
-- `read`, `write`, `formats`: opening and saving, and the formats that both know
+- `read`, `write`, `formats`: opening and saving traces, and the formats for both
 - `jobs`: the table of jobs, its options and checks, and the way to the compiled core
 - `readers`, `writers`: one module per format
 - `synth`: the generators

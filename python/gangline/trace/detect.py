@@ -21,7 +21,7 @@ SWF_FIELDS = 18
 _SWF_STATUS = 11  # the number of the field, from 1
 _SWF_STATUSES = (b"-1", b"0", b"1", b"2", b"3", b"4", b"5")
 GAVEL_NUMBERS = {7: (4, 5, 6), 10: (5, 6, 7, 8, 9), 12: (5, 6, 8, 9, 10, 11)}
-"""Columns of a Gavel trace, by their number, that hold numbers."""
+"""Indices of the columns that hold numbers, for Gavel traces of 7, 10 and 12 columns."""
 
 _PARQUET = b"PAR1"
 _ARROW = (b"ARROW1", b"\xff\xff\xff\xff")
@@ -30,18 +30,18 @@ _WORK = frozenset({"duration_s", "iterations"})
 _STRANGERS = (
     (b"\xff\xfe", "this is UTF-16 text; save it as UTF-8"),
     (b"\xfe\xff", "this is UTF-16 text; save it as UTF-8"),
-    (b"[JobDetails(", "this is what `ray job list` prints; save GET /api/jobs/ of Ray's dashboard"),
+    (b"[JobDetails(", "this is `ray job list` output; save GET /api/jobs/ of Ray's dashboard"),
     (b"<", "this is a web page or XML; fetch the file itself"),
     (
         b"version https://git-lfs",
         "this is a pointer of Git LFS; fetch the file with `git lfs pull`",
     ),
-    (b"\x80\x02", "this is a pickle, and those are never opened"),
-    (b"\x80\x03", "this is a pickle, and those are never opened"),
-    (b"\x80\x04", "this is a pickle, and those are never opened"),
-    (b"\x80\x05", "this is a pickle, and those are never opened"),
-    (b"PK\x03\x04", "this is a zip archive; unpack it, or pack it with gzip, xz or zstd"),
-    (b"BZh", "this is packed with bzip2; unpack it, or pack it with gzip, xz or zstd"),
+    (b"\x80\x02", "this is a pickle, which gangline never opens"),
+    (b"\x80\x03", "this is a pickle, which gangline never opens"),
+    (b"\x80\x04", "this is a pickle, which gangline never opens"),
+    (b"\x80\x05", "this is a pickle, which gangline never opens"),
+    (b"PK\x03\x04", "this is a zip archive; unpack it, or compress the file with gzip, xz or zstd"),
+    (b"BZh", "this is compressed with bzip2; decompress it, or use gzip, xz or zstd"),
 )
 _FOR_PEOPLE = re.compile(rb"[^\n]*\bJobID\b[^\n]*\n-+ [- ]+\r?\n")
 _NO_NAMES = re.compile(rb"\d+(_\d+)?(\.\w+)?\|")
@@ -49,21 +49,21 @@ _DELIMITERS = {";": "semicolons", "\t": "tabs", "|": "bars"}
 _OLD_TIRESIAS = {"start_time", "model_size", "aggr_interval"}
 _PAI_TABLE = "pai_"
 _CUT_DOWN = 3
-"""This number of columns, all of one format, identifies a file that was cut down from it."""
+"""The number of columns, all known to only one format, that identifies a part of such a file."""
 _NEAREST = 2
 _OWN = (
-    "a trace of your own needs arrival_s, gpus and duration_s: say which columns hold them, such "
-    "as `--columns arrival_s=submitted,gpus=cards,duration_s=hours@h`"
+    "a trace of your own needs arrival_s, gpus and duration_s: say which columns hold them, for "
+    "example `--columns arrival_s=submitted,gpus=cards,duration_s=hours@h`"
 )
-_FRAGMENTS = "these are the fragments of an OpenDC workload; read its tasks, the other file"
+_FRAGMENTS = "these are the fragments of an OpenDC workload; read the file of its tasks instead"
 # Our own choice: a file that lacks more than half of the columns has another format.
 _NEAR_ENOUGH = 0.5
 _NAMES_SHOWN = 8
-_TABLE_LEAST = 2  # Our own choice: one name with separators in it can look like this many columns.
+_TABLE_LEAST = 2  # Our own choice: one name with separators can look like two columns.
 
 
 def detect(source: Source) -> str:
-    """Return the name of the format of an input.
+    """Return the name of the format of a source.
 
     Raises
     ------
@@ -79,7 +79,7 @@ def detect(source: Source) -> str:
         return "native"
     if is_tar(head):
         raise TraceError(
-            f"{source.name}: this is an archive; name what to read: {source.name}::MEMBER; "
+            f"{source.name}: this is an archive; name the member to read: {source.name}::MEMBER; "
             f"it holds {source.members()}",
             path=source.name,
             expected="a member",
@@ -101,7 +101,7 @@ def _of_parquet(source: Source) -> str:
 
 
 def is_pai_table(source: Source) -> bool:
-    """Return whether this is a table of the PAI collection, whose header is in another file."""
+    """Return whether a file is a table of the PAI collection, whose header is in another file."""
     name = (source.member or source.path.name).rpartition("/")[2]
     stem = name.partition(".")[0]
     if stem.startswith(_PAI_TABLE) and stem.endswith("_table"):
@@ -148,7 +148,7 @@ def _is_nodes(text: bytes) -> bool:
 
 
 def _is_swf(text: bytes) -> bool:
-    """Return whether every whole line begins with the 18 numbers of a job."""
+    """Return whether every complete line begins with the 18 numbers of a job."""
     whole, _, rest = text.rpartition(b"\n")
     lines = [line.split()[:SWF_FIELDS] for line in (whole or rest).splitlines() if line.strip()]
     return all(
@@ -195,20 +195,20 @@ def _by_header(source: Source, names: list[str]) -> str:
 
 
 def _stranger(head: bytes) -> str | None:
-    """Return the kind of a file whose first bytes show it although it has no known header."""
+    """Describe a file that has no known header but can be identified by its first bytes."""
     text = head.removeprefix(BOM).lstrip()
     for start, words in _STRANGERS:
         if text.startswith(start):
             return words
     if _FOR_PEOPLE.match(text):
-        return f"this is what sacct prints for people; export it with: {ADVICE}"
+        return f"this is sacct output for people; export it with: {ADVICE}"
     if _NO_NAMES.match(text):
         return (
-            "its first line has no names; of sacct without its header name the fields: "
+            "its first line has no names; for sacct output without a header, name the fields: "
             "`--format slurm --option fields=JobID,Submit,...`"
         )
     if text.startswith(b"{") and b'"apiVersion"' in text:
-        return "these are nodes of Kubernetes; they describe a cluster: `--cluster`"
+        return "this is a list of Kubernetes nodes, which describes a cluster: `--cluster`"
     if text.startswith((b"{", b"[")):
         return "JSON without `jobs` and `profiles` (batsim), or `attempts` (philly-json)"
     if unreadable := _not_text(head):
@@ -222,7 +222,7 @@ def _stranger(head: bytes) -> str | None:
         found = [item for item in FORMATS if item.columns and not _missing(item, have)]
         if found:
             nearest = max(found, key=lambda item: len(item.columns)).name
-            forced = "; `--format table` takes them as they are" if nearest == "native" else ""
+            forced = "; `--format table` accepts them unchanged" if nearest == "native" else ""
             return (
                 f"its columns, those of {nearest}, are separated by {name}; expected commas{forced}"
             )
@@ -240,17 +240,17 @@ def _cluster(head: bytes) -> str | None:
     have = {simple(name) for name in header(head)}
     for item in NODE_LISTS:
         if item.kind == "csv" and set(item.columns) <= have:
-            return f"this is a node list ({item.name}); it describes a cluster: `--cluster`"
+            return f"this is a node list ({item.name}), which describes a cluster: `--cluster`"
     if b"[[servers]]" in head or b"[[gpu_types]]" in head:
-        return "this is a cluster file; it describes a cluster: `--cluster`"
+        return "this is a cluster file, which describes a cluster: `--cluster`"
     return None
 
 
 def _not_text(head: bytes) -> str | None:
-    """Return a description of the part of the first line that is not text."""
+    """Describe the part of the first line that is not text; empty if all of it is."""
     line = head.split(b"\n", 1)[0]
     if b"\0" in line:
-        return "its first line holds NUL bytes; expected text, Parquet or Arrow"
+        return "its first line contains NUL bytes; expected text, Parquet or Arrow"
     try:
         line.decode("utf-8")
     except UnicodeDecodeError as error:
@@ -259,7 +259,7 @@ def _not_text(head: bytes) -> str | None:
 
 
 def _needs(item: Format, have: set[str]) -> frozenset[str]:
-    """Return the columns that a header must have; for the native format, also those of work."""
+    """Return the columns that a header must have; the native format also needs one for work."""
     return item.columns | (_WORK & have) if item.name == "native" else item.columns
 
 
@@ -271,7 +271,7 @@ def _missing(item: Format, have: set[str]) -> list[str]:
 
 
 def _nearness(names: list[str]) -> str:
-    """Describe how well each format matches: the nearest by missing columns, others by share."""
+    """Describe how well each format matches: missing columns, or the share of columns found."""
     have = {simple(name) for name in names}
     near = []
     for item in FORMATS:
@@ -298,13 +298,13 @@ def _nearness(names: list[str]) -> str:
 
 
 def _owner(have: set[str]) -> str | None:
-    """Return the only format that has all of three or more columns: the file is a part of it."""
+    """Return the only format that has all columns of the file, at least three."""
     owners = [item.name for item in FORMATS if len(have) >= _CUT_DOWN and have <= item.columns]
     return owners[0] if len(owners) == 1 else None
 
 
 def _own(names: list[str]) -> str:
-    """Return what a user's own trace needs, for a file that resembles no format."""
+    """Describe what a user's own trace needs, for a file that resembles no format."""
     shown = _listed(names)
     if any(_is_number(name.encode()) for name in names):
         return f"its first line names no columns ({shown}); `--format` forces a format without them"

@@ -1,4 +1,4 @@
-"""The known formats: how each is recognised, and which module reads and writes it."""
+"""Lists the known formats: how each is recognised, and which module reads and writes it."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Format(msgspec.Struct, frozen=True, kw_only=True):
     notes : str
         Description of how its columns are read, and of its pitfalls.
     kind : str
-        The kind of file: text with a header line, or one that its first bytes identify.
+        The kind of file: text with a header line, or a file that its first bytes identify.
     columns : frozenset
         Header names, in lower case, that a file with a header line must have.
     has_local_times : bool
@@ -36,8 +36,8 @@ class Format(msgspec.Struct, frozen=True, kw_only=True):
     options : tuple of str
         Options that only this format understands.
     reader, writer : str
-        Module in `gangline.trace.readers` with `read(source, options) -> Raw`, and in
-        `gangline.trace.writers`; empty where the format cannot be read or cannot be written.
+        Name of the module in `gangline.trace.readers` (which has `read(source, options) -> Raw`)
+        and in `gangline.trace.writers`; empty if the format cannot be read or written.
     """
 
     name: str
@@ -84,7 +84,7 @@ FORMATS = (
     Format(
         name="philly-json",
         recognised="JSON array of objects with attempts and submitted_time",
-        notes="GPUs: the most of any attempt; duration: the sum of the attempts, or their span",
+        notes="GPUs: the largest attempt; duration: the sum of the attempts, or their span",
         kind="json",
         options=("run_time",),
         has_local_times=True,
@@ -182,7 +182,7 @@ FORMATS = (
     Format(
         name="muri",
         recognised="CSV like tiresias, with iteration_time and resource_time_0, ...",
-        notes="milliseconds: only the header tells it from tiresias",
+        notes="milliseconds; only the header distinguishes it from tiresias",
         columns=_columns(f"{_TIRESIAS} iteration_time resource_time_0"),
         reader="muri",
         writer="muri",
@@ -197,7 +197,7 @@ FORMATS = (
     Format(
         name="pollux",
         recognised="CSV name, time, application, num_replicas, batch_size",
-        notes="total batches; durations must be given, or profiles that tell them",
+        notes="total batches; needs durations, or profiles from which they follow",
         columns=_columns("name time application num_replicas batch_size"),
         options=("durations", "placements", "profiles"),
         reader="pollux",
@@ -222,7 +222,7 @@ FORMATS = (
     Format(
         name="kubernetes",
         recognised="JSON of kubectl get -o json: Workloads, Jobs, PodGroups, Pods",
-        notes="one job per Workload, Job or group of pods; what owns another one counts once",
+        notes="one job per Workload, Job or group of pods; an object and its owner count once",
         kind="json",
         reader="kubernetes",
     ),
@@ -260,7 +260,7 @@ FORMATS = (
     Format(
         name="dally",
         recognised="JSON array of objects with max_parallelism, total_iterations, ...",
-        notes="jobs of Dally's simulator; run time: iterations x time of one / GPUs",
+        notes="jobs of Dally's simulator; run time: iterations x time of one iteration / GPUs",
         kind="json",
         options=("run_time",),
         reader="dally",
@@ -277,9 +277,9 @@ FORMATS = (
 
 
 class Reader(Protocol):
-    """The functions that the module of a format offers.
+    """The functions that a reader's module offers.
 
-    `Special` names its own options, if it has any.
+    The module names the options of its format `Special`, if there are any.
     """
 
     def read(self, source: Source, options: Options) -> Raw:
@@ -296,7 +296,7 @@ def reader_of(name: str) -> Reader:
 
 
 def special_of(reader: Reader) -> type[msgspec.Struct] | None:
-    """Return the options that only this reader understands."""
+    """Return the type of the options that only the reader of this format understands."""
     special: Any = getattr(reader, "Special", None)
     return cast("type[msgspec.Struct] | None", special)
 

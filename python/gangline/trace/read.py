@@ -35,11 +35,12 @@ def read_trace(path: str | PathLike[str], *, format: str | None = None, **option
     Parameters
     ----------
     path : str or path
-        A file, also compressed with gzip, xz or zstandard; a member `archive.tar.xz::member`; a
-        folder of PAI tables; a generator `synth:philly?jobs=1000&seed=1`; or a trace that comes
-        with gangline: `mini:philly`, `mini:helios`, `mini:pai`, `mini:sacct` or `mini:kueue`.
+        A file, which may be compressed with gzip, xz or zstandard; a member
+        `archive.tar.xz::member`; a folder of PAI tables; a generator
+        `synth:philly?jobs=1000&seed=1`; or a trace that comes with gangline: `mini:philly`,
+        `mini:helios`, `mini:pai`, `mini:sacct` or `mini:kueue`.
     format : str, optional
-        Forces a format; the default looks at the first 64 KiB.
+        Name of the format; by default, it is detected from the first 64 KiB.
     **options
         limit, window, rescale, min_duration_s, max_gpus, status, models, models_seed,
         models_reference, cpu_jobs, zone, on_bad_row, max_bytes, max_errors: see
@@ -59,8 +60,8 @@ def read_trace(path: str | PathLike[str], *, format: str | None = None, **option
     Raises
     ------
     TraceError
-        If the format of the file is unknown, or it has bad rows (file, line, column, value,
-        expected).
+        If the format of the file is unknown, or it has bad rows; the error names the file, the
+        line, the column, the value and the expectation.
     OSError
         If the file cannot be opened.
 
@@ -84,7 +85,7 @@ def read_raw(
     Returns
     -------
     Trace
-        As from `read_trace`.
+        The trace, as `read_trace` returns it.
     float
         The amount subtracted from all times, so that the clock starts at the first job.
     """
@@ -113,7 +114,7 @@ def read_raw(
     _refuse_options_of_others(options, name)
     chosen = trace_options.make(options, special_of(reader))
     try:
-        # A value that overflows becomes infinite, which the bounds of every column exclude.
+        # A value that overflows becomes infinite, and the bounds of every column exclude infinity.
         with np.errstate(over="ignore", invalid="ignore"):
             raw = reader.read(source, chosen)
             source.start_hash()
@@ -154,12 +155,12 @@ def refer(
 
 
 def read_again(reference: TraceReference, place: str | PathLike[str] | None = None) -> Trace:
-    """Read or draw the trace of a reference; `place` is the new path of its file, if it moved.
+    """Read or draw the trace of a reference; `place` is the new path of a moved file.
 
     Raises
     ------
     TraceError
-        If a file is gone or has changed since, or the trace was a table in memory.
+        If a file is missing or has changed, or the trace was a table in memory.
     OSError
         If a file cannot be opened.
     """
@@ -170,8 +171,8 @@ def read_again(reference: TraceReference, place: str | PathLike[str] | None = No
         trace = read_trace(source, format=reference.format or None, **reference.options)
     except FileNotFoundError as error:
         path = str(error.filename or source)
-        message = f"{path}: a file that the run read is not there; put it back, or pass the place "
-        raise TraceError(message + "where it is now as `trace`", path=path) from None
+        message = f"{path}: a file that the run read is missing; put it back, or pass "
+        raise TraceError(message + "its new path as `trace`", path=path) from None
     check_inputs(reference, trace)
     return trace
 
@@ -188,8 +189,8 @@ def redrawn(reference: TraceReference, seed: int) -> TraceReference:
 
     source = reference.source
     if not source.startswith(SYNTH):
-        message = f"{source or 'table'}: is not drawn by a generator, so it has no seed; take a"
-        message += " `synth:` address, or leave the trace seeds out"
+        message = f"{source or 'table'}: no generator drew this trace, so it has no seed; use a"
+        message += " `synth:` address, or leave out the trace seeds"
         raise TraceError(message, path=source)
     options: dict[str, Any] = reference.options
     return refer(with_seed(source, seed), **options)
@@ -203,8 +204,8 @@ def check_inputs(reference: TraceReference, trace: Trace) -> None:
             what = trace.path if name == "trace" else f"{reference.options.get(name, name)}"
             how = "pass the right one as `trace`" if name == "trace" else "put the right one there"
             raise TraceError(
-                f"{what}: not the file of the run: its sha256 is {now.get(name)}, "
-                f"that of the run {expected}; {how}",
+                f"{what}: not the file of the run: its sha256 is {now.get(name)}, that of the "
+                f"run's file {expected}; {how}",
                 path=trace.path,
                 value=now.get(name),
                 expected=expected,
@@ -246,7 +247,7 @@ def _with_columns(options: dict[str, Any]) -> dict[str, Any]:
 def _found(source: Source, options: Mapping[str, Any], *, is_queue: bool = False) -> str:
     """Return the format of a file; if columns are mapped, it is `table`.
 
-    A queue with the native names needs no run times, because they are not yet known.
+    A queue with the native names needs no run times, because they are still unknown.
     """
     if options.get("columns") is not None:
         return TABLE
@@ -271,7 +272,7 @@ def _refuse_options_of_files(
 
 
 def _changes_nothing(option: str, value: object, why: str) -> TraceError:
-    message = f"options: {option}: changes nothing here, for {why}; leave it out"
+    message = f"options: {option}: has no effect, because {why}; leave it out"
     return TraceError(message, column=option, value=value)
 
 
@@ -283,9 +284,9 @@ def _refuse_options_of_others(options: Mapping[str, Any], name: str) -> None:
         owner = next((item.name for item in FORMATS if option in item.options), name)
         if option not in own and owner != name and value is not None:
             raise TraceError(
-                f"option `{option}` is one of format {owner}; this trace is {name}",
+                f"option `{option}` belongs to format {owner}; this trace is {name}",
                 column=option,
-                expected=", ".join(own) or "no option of a single format",
+                expected=", ".join(own) or "no option that belongs to a single format",
             )
 
 

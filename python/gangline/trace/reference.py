@@ -1,4 +1,4 @@
-"""The origin of a trace, as values from which it can be read or drawn again."""
+"""Describes the origin of a trace by values from which it can be read or drawn again."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class TraceReference(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     options : dict
         Options of the reader that differ from their defaults.
     inputs : dict of str to str
-        SHA-256 of what was read: `trace` is the file (or the table in memory), other names are
+        SHA-256 hashes of the inputs: `trace` is the file (or the table in memory); other keys are
         options and parameters that name a file, such as `models`.
     """
 
@@ -44,7 +44,7 @@ class TraceReference(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
 
     @property
     def identity(self) -> dict[str, Json]:
-        """The inputs that the jobs depend on: a file counts by its content, not by its path."""
+        """The inputs on which the jobs depend; a file counts by its content, not by its path."""
         options = {
             name: self.inputs.get(name, value)
             for name, value in self.options.items()
@@ -76,7 +76,7 @@ def address(name: str, parameters: Mapping[str, Any]) -> str | None:
 
 
 def value_of(text: str) -> object:
-    """Return the value of a parameter in an address: TOML or otherwise plain text."""
+    """Return the value of a parameter in an address: a TOML value, or else plain text."""
     try:
         return toml.loads(f"v = {text}")["v"]
     except ValueError:
@@ -95,7 +95,7 @@ def hashes(values: Mapping[str, Any]) -> dict[str, str]:
 def _is_file(text: str) -> bool:
     try:
         return bool(text) and "\0" not in text and Path(text).is_file()
-    except OSError:  # the text is longer than a file name can be
+    except OSError:  # the text is too long for a file name
         return False
 
 

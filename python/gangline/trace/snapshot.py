@@ -52,7 +52,7 @@ class Snapshot(NamedTuple):
     at_s : float
         The moment, on the clock of the trace.
     running, pending, finished : int64 arrays
-        Rows of the trace: by start, by arrival, by finish.
+        Rows of the trace, ordered by start, by arrival and by finish, respectively.
     start_s, finish_s : float64 arrays
         Start and finish of each row; NaN where it is not known.
     later : int
@@ -81,11 +81,11 @@ def read_snapshot(
     Parameters
     ----------
     source : Trace, Arrow table, path, or str
-        An export or a table of any known format in which jobs wait or run; or the log of finished
-        jobs with their starts, of which `at` picks a moment.
+        An export or a table of any known format in which jobs wait or run. It may also be a log of
+        finished jobs with their starts; then `at` picks a moment.
     at : float or str, optional
-        The moment: seconds on the clock of the trace, a length of time such as "2d", or a date
-        YYYY-MM-DD HH:MM:SS. Default: the last instant in the table.
+        The moment: seconds on the clock of the trace, a duration such as "2d", or a date YYYY-MM-DD
+        HH:MM:SS. Default: the last instant in the table.
     format : str, optional
         As for `gangline.read_trace`.
     **options
@@ -94,7 +94,7 @@ def read_snapshot(
     Raises
     ------
     TraceError
-        As for `gangline.read_trace`; if `at` is not a moment; or if no job waits then.
+        As for `gangline.read_trace`; also if `at` is not a moment, or if no job waits then.
 
     Examples
     --------
@@ -111,7 +111,7 @@ def read_snapshot(
         return snapshot_of(source, at)
     for name in _REFUSED:
         if options.get(name) is not None and (name, options[name]) != ("rescale", 1.0):
-            expected = "nothing, because a queue is read as a whole"
+            expected = "nothing, because a queue is read completely"
             raise TraceError.at("options", None, name, options[name], expected)
     told: list[float] = []
     trace, shift_s = read_raw(source, format, options, lambda raw: told.append(keep_open(raw)))
@@ -120,7 +120,7 @@ def read_snapshot(
 
 
 def keep_open(raw: Raw) -> float:
-    """Keep jobs that wait or run; return the last instant that follows from elapsed times."""
+    """Keep jobs that wait or run; return the latest instant that elapsed times imply."""
     columns = raw.columns
     rows = len(columns["arrival_s"])
     known = _numbers(columns, "duration_s", rows)
@@ -143,7 +143,7 @@ def keep_open(raw: Raw) -> float:
     columns["duration_s"] = column(np.where(is_open, _PLACEHOLDER_S, known))
     if "observed_start_s" in columns:
         columns["observed_start_s"] = column(np.where(waits, np.nan, start))
-    if "observed_finish_s" in columns:  # for a running job it is the end of its time limit
+    if "observed_finish_s" in columns:  # the end of a running job is that of its time limit
         finish = _numbers(columns, "observed_finish_s", rows)
         columns["observed_finish_s"] = column(np.where(is_open, np.nan, finish))
     return last_s if math.isfinite(last_s) else math.nan
@@ -182,8 +182,8 @@ def snapshot_of(
     else:
         at_s = _moment(at, trace)
         if np.isnan(start).all() and not runs.any():
-            message = f"{trace.path}: no column tells when jobs started, so it is unknown which ran"
-            raise TraceError(f"{message} at {at}; leave the moment out", path=trace.path, value=at)
+            message = f"{trace.path}: no column has starts, so it is unknown which jobs ran"
+            raise TraceError(f"{message} at {at}; leave out `at`", path=trace.path, value=at)
     is_here = arrival <= at_s
     running = is_here & ~(finish <= at_s) & ((start <= at_s) | (runs & np.isnan(start)))
     waits = (start > at_s) | (np.isnan(start) & (status == "unknown"))
@@ -210,8 +210,8 @@ def _sorted(rows: Bools, times: Floats) -> Rows:
 
 
 def _moment(at: float | str, trace: Trace) -> float:
-    """Return a moment in seconds on the clock of a trace."""
-    expected = "seconds on the trace's clock, a length of time such as 2d, or a date"
+    """Convert a moment to seconds on the clock of a trace."""
+    expected = "seconds on the trace's clock, a duration such as 2d, or a date"
     if not isinstance(at, str):
         if isinstance(at, bool) or not math.isfinite(at):
             raise TraceError.at(trace.path, None, "at", at, expected)

@@ -23,7 +23,7 @@ __all__ = ["Loss", "losses", "write_trace"]
 
 _KIND = "trace"
 _SEALS = {".parquet": 1, ".arrow": 2}
-"""How often each form holds its metadata, and so the seal."""
+"""The number of times that each form contains its metadata, and therefore the seal."""
 _TOLD = " and ".join(_SEALS)
 _NATIVE = {".parquet": native.parquet, ".arrow": native.arrow}
 _SUFFIXES = {".swf": "swf", ".csv": "native", ".parquet": "native", ".arrow": "native"}
@@ -39,7 +39,7 @@ def write_trace(
 ) -> tuple[Loss, ...]:
     """Write a trace in one of the formats of `gangline trace formats`.
 
-    The bytes depend only on the trace and the options. Formats of whole seconds round halves up,
+    The bytes depend only on the trace and the options. Formats with whole seconds round halves up,
     and a duration never becomes 0.
 
     Parameters
@@ -47,12 +47,12 @@ def write_trace(
     trace : Trace
         The trace to write.
     path : str or path
-        Path of the file; it appears whole or not at all. A last suffix `.gz` compresses.
+        Path of the file, which appears complete or not at all. A final suffix `.gz` compresses it.
     format : str, optional
         The default depends on the suffix: `.parquet`, `.arrow` and `.csv` are native, `.swf` is
         SWF.
     strict : bool
-        Refuse to leave anything out.
+        Whether to refuse a format that would leave anything out.
     **options
         epoch, spelling, segments, nb_res, table, reference_type: see
         `gangline.trace.writers._common.WriteOptions`.
@@ -65,15 +65,15 @@ def write_trace(
     Raises
     ------
     TraceError
-        If the format needs a column that the trace lacks, or `strict` and something is left out,
-        or another file is there.
+        If the format needs a column that the trace lacks, if `strict` is set and something would be
+        left out, or if the path holds another file.
     OSError
         If the file cannot be written.
 
     Notes
     -----
     A Parquet or Arrow file that gangline wrote and that was not changed since is replaced. Other
-    formats have no place for a mark: an existing file must already hold the same bytes.
+    formats cannot be marked, so an existing file must already contain the same bytes.
 
     Examples
     --------
@@ -94,7 +94,7 @@ def write_trace(
     if strict and lost:
         shown = ", ".join(map(str, lost))
         raise TraceError(
-            f"{path}: format `{name}` cannot carry {shown}; drop --strict to write without",
+            f"{path}: format `{name}` cannot carry {shown}; omit --strict to write the rest",
             path=str(path),
             column=lost[0].column,
             value=name,
@@ -114,13 +114,13 @@ def _check_target(path: Path, content: bytes, kind: str) -> None:
         return
     if place.stat().st_size == len(content) and place.read_bytes() == content:
         return
-    why = "is not an unchanged trace of gangline" if kind else f"only {_TOLD} files are replaced"
+    why = "is not an unchanged gangline trace" if kind else f"only {_TOLD} files are replaced"
     message = f"{path}: exists, and {why}; remove it, or choose another name"
     raise TraceError(message, path=str(path))
 
 
 def losses(trace: Trace, format: str) -> tuple[Loss, ...]:  # noqa: A002
-    """Return the losses of a trace in a format, in the order of the columns."""
+    """Return what a format loses of a trace, in the order of the columns."""
     writer = writer_of(format)
     partly = {loss.column: loss for loss in partial_losses(format, trace)}
     found = []
@@ -139,7 +139,7 @@ def _content(trace: Trace, path: Path, name: str, options: WriteOptions) -> byte
     else:
         content = writer_of(name).content(trace, options)
         if b"\0" in content:
-            message = "a name of this trace holds a NUL byte, which no reader of text takes"
+            message = "a name in this trace contains a NUL byte, which no text reader accepts"
             raise TraceError(f"{path}: {message}; write Parquet", path=str(path))
     if path.suffix == ".gz":
         import gzip

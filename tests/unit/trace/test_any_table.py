@@ -181,7 +181,7 @@ def test_comments_separators_decimals_and_no_header(tmp_path: Path) -> None:
         ),
         ("arrival_s=submit@fortnight", "columns.arrival_s: expected a unit: ns, us, ms, s, min"),
         ("memory_gb=run@h", "columns.memory_gb: expected a unit: KiB, MiB"),
-        ("user=cards*run", "columns.user: expected a column that is taken as it is"),
+        ("user=cards*run", "columns.user: expected a column that is taken unchanged"),
         ("arrival_s=submit,gpus=cards", "missing column duration_s or iterations"),
         ("gpus=2", "expected NATIVE=THEIRS for arrival_s"),
     ],

@@ -138,9 +138,11 @@ def test_truncated_and_false_compression(tmp_path: Path, suffix: str) -> None:
     # the content is recognised like the name
     assert len(read_trace(put(tmp_path, "n.bin", packed))) == 5002
     for cut in (0, 3, len(packed) // 2, len(packed) - 3):
-        with refused(TraceError, expected="a whole file" if cut or suffix == "xz" else "a trace"):
+        with refused(
+            TraceError, expected="a complete file" if cut or suffix == "xz" else "a trace"
+        ):
             read_trace(put(tmp_path, f"t.csv.{suffix}", packed[:cut]))
-    with refused(TraceError, expected="a whole file"):
+    with refused(TraceError, expected="a complete file"):
         read_trace(put(tmp_path, f"p.csv.{suffix}", plain))
 
 
@@ -160,7 +162,7 @@ def test_archives_ask_for_a_member(tmp_path: Path, snapshot: Snapshot) -> None:
     packed = put(tmp_path, "n.tar.gz", gzip.compress(tar(NATIVE)))
     assert len(read_trace(f"{packed}::in/n.csv")) == 2
     cut = put(tmp_path, "c.tar.gz", gzip.compress(tar(NATIVE * 500))[:150])
-    with refused(TraceError, expected="a whole file"):
+    with refused(TraceError, expected="a complete file"):
         read_trace(f"{cut}::in/n.csv")
     with refused(TraceError, snapshot):
         read_trace(f"{put(tmp_path, 'n.csv', NATIVE)}::in/n.csv")
@@ -174,7 +176,7 @@ def test_an_xz_header_cannot_ask_for_gigabytes(tmp_path: Path) -> None:
         packed = lzma.compress(NATIVE, filters=filters)
     except MemoryError:  # the encoder itself needs ten times the dictionary
         packed = _with_large_dictionary(lzma.compress(NATIVE))
-    with refused(TraceError, expected="a whole file") as caught:
+    with refused(TraceError, expected="a complete file") as caught:
         read_trace(put(tmp_path, "n.csv.xz", packed))
     assert "memory" in str(caught.value.value).lower()
 

@@ -451,5 +451,5 @@ def test_bytes_that_are_no_text_are_refused_in_every_column(
             writer.write_table(table)
     in_memory = kind in ("memory", "dictionary")
     facts = {"column": name, "value": r"a\xff", "expected": "UTF-8 text"}
-    with refused(TraceError, **(facts if kind != "arrow" else {"expected": "a whole file"})):
+    with refused(TraceError, **(facts if kind != "arrow" else {"expected": "a complete file"})):
         Trace.from_arrow(table) if in_memory else read_trace(path)

@@ -245,7 +245,7 @@ def test_partial_losses_say_what_becomes_of_the_column() -> None:
         "trace_status (running becomes unknown)",
         "model (left out)",
     }
-    assert "batch_size (only what the label names)" in map(str, losses(jobs, "gavel"))
+    assert "batch_size (only the batch size in the label)" in map(str, losses(jobs, "gavel"))
     assert "trace_status (killed becomes unknown)" in map(str, losses(jobs, "openb"))
     assert losses(jobs, "native") == ()
     # a column without a value is not lost

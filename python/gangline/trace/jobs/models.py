@@ -1,4 +1,4 @@
-"""Draws a model of a throughput table, by a seed, for each job without a model."""
+"""Draws a model from a throughput table for each job without a model; a seed decides."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def give_models(table: pa.Table, options: Options, notes: dict[str, int], path: 
     options : Options
         `models` (the table's path), `models_seed`, `models_reference`.
     notes : dict
-        Gets `models_given`, and `models_absent` for jobs of unknown size.
+        Counters; `models_given` is added, and `models_absent` for jobs of unknown size.
     path : str
         The path of the trace, for messages.
 
@@ -79,7 +79,7 @@ def give_models(table: pa.Table, options: Options, notes: dict[str, int], path: 
 
 
 def _kinds(options: Options) -> dict[int, list[_Kind]]:
-    """Return models, with batch sizes if the table has them, by gang size in the table's order."""
+    """Return the models, with any batch sizes, by gang size in the table's order."""
     from gangline.cluster.tables import read_throughput
 
     assert options.models is not None
@@ -98,7 +98,7 @@ def _kinds(options: Options) -> dict[int, list[_Kind]]:
 
 
 def _batch_of(model: str, batch_size: int | None) -> int | None:
-    """Return the batch size of the job: None if the label itself names it."""
+    """Return the batch size of the job; None if the label itself names it."""
     from gangline.cluster.tables.keys import batch_size_of
 
     return None if batch_size_of(model) is not None else batch_size
@@ -118,7 +118,7 @@ def _chosen(
     drawn: npt.NDArray[np.float64],
     taken: npt.NDArray[np.bool_],
 ) -> tuple[list[_Kind], npt.NDArray[np.int64]]:
-    """Return all kinds, and the index of each job's kind; -1 means none."""
+    """Return all models with their batch sizes, and the index for each job; -1 means none."""
     kinds: list[_Kind] = []
     code_of = np.full(len(gpus), -1, np.int64)
     for gang, own in sorted(by_gang.items()):
@@ -131,7 +131,7 @@ def _chosen(
 def _merged(
     table: pa.Table, columns: dict[str, pa.Array], given: npt.NDArray[np.bool_]
 ) -> pa.Table:
-    """Return the table with the given rows of these columns replaced; columns as in the schema."""
+    """Return the table with some rows replaced; the columns are in the schema's order."""
     import pyarrow.compute as pc
 
     merged = {name: table[name] for name in table.column_names}

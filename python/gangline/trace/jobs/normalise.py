@@ -40,7 +40,7 @@ class Raw(msgspec.Struct, kw_only=True):
     Attributes
     ----------
     columns : dict
-        Arrow arrays by internal name; all of one length. Lists may come as a dictionary of lists.
+        Arrow arrays of equal length by internal name. Lists may be dictionary-encoded.
     path : str
         The path of the input, for messages.
     reader : str
@@ -50,9 +50,9 @@ class Raw(msgspec.Struct, kw_only=True):
     cpu_jobs : bool
         Whether the format has jobs without GPUs; elsewhere 0 GPUs are an error.
     drops : list of (str, bool array)
-        Rows that a rule of the format leaves out, by reason; the first reason counts.
+        Rows that a rule of the format leaves out, by reason. A row counts for its first reason.
     names : dict
-        Internal name to the name in the file, where they differ.
+        Internal name to the name in the file, if the two differ.
     faults : Faults
         Faults that the reader itself found.
     bad : bool array or None
@@ -60,17 +60,17 @@ class Raw(msgspec.Struct, kw_only=True):
     lost : int
         Faulty records that did not become rows.
     records : callable, optional
-        Function from rows to numbers of records; by default the two are equal.
+        Function from rows to record numbers; by default, the two are equal.
     locate : callable, optional
         Function from faults to errors with line and value.
     notes, metadata : dicts
         Counters, and texts for the file's metadata.
     marks : dict of str to bool array
-        Counters that include only the remaining rows.
+        Rows for counters that include only the rows that are kept.
     moments : dict of str to str
-        Internal names of times of day, with the expected text for a message about a missing one.
+        Internal names of instants, with the expectation that a message about a missing one states.
     present : list of str
-        All columns of a table in memory, for a message; empty elsewhere.
+        All columns of a table in memory, for a message; empty for files.
     shift_s : float
         The amount subtracted from all arrivals; set at the end.
     """
@@ -104,7 +104,8 @@ def normalise(raw: Raw, options: Options) -> pa.Table:
     _drop_by_format(raw, columns, keep, options)
     _refuse_bad(raw, columns, keep, options)
     columns = {name: _cast(raw, name, array) for name, array in columns.items()}
-    # This starts here, where ids are mostly in order. Dropped rows can only leave it undecided.
+    # The check starts here, where the ids are mostly in order. Dropped rows can only leave it
+    # undecided.
     are_distinct = begin(surely_distinct, columns.get("job_id", _NO_IDS))
     _filters(raw, columns, keep, options)
     rows = _chosen(raw, columns, keep.rows, options)
@@ -121,7 +122,7 @@ def normalise(raw: Raw, options: Options) -> pa.Table:
 
 
 class _Keep:
-    """The remaining rows; each dropped row is counted by its reason."""
+    """The rows that are kept; each dropped row is counted by its reason."""
 
     def __init__(self, notes: dict[str, int], rows: int) -> None:
         self.rows: npt.NDArray[np.bool_] = np.ones(rows, dtype=np.bool_)
@@ -177,11 +178,11 @@ def _cast(raw: Raw, name: str, array: Any) -> Any:
             return array.cast(pa.string()).dictionary_encode()
         if pa.types.is_dictionary(array.type):
             if pa.types.is_list(kind) and array.type.value_type == kind:
-                return array  # it becomes lists when the rows are chosen
+                return array  # it is decoded when the rows are chosen
             array = array.dictionary_decode()
-        # The numbers were checked against their bounds, and rows that failed are dropped.
+        # The numbers have been checked against their bounds, and wrong rows are dropped.
         return array.cast(kind, safe=not (_is_numeric(kind) and _is_numeric(array.type)))
-    raise AssertionError("the cast was done or refused")
+    raise AssertionError("the loop above returns or raises")
 
 
 def _as_numbers(raw: Raw, name: str, array: Any) -> Any:
@@ -196,7 +197,7 @@ def _as_numbers(raw: Raw, name: str, array: Any) -> Any:
         return array
     with _naming(raw, name, array):
         if pa.types.is_boolean(getattr(array.type, "value_type", array.type)):
-            raise pa.ArrowNotImplementedError("Unsupported: true and false are no numbers")
+            raise pa.ArrowNotImplementedError("Unsupported: true and false are not numbers")
         if pa.types.is_dictionary(array.type) and not is_list:
             array = array.dictionary_decode()
         if is_list and not _is_numeric(getattr(array.type, "value_type", kind)):
@@ -207,7 +208,7 @@ def _as_numbers(raw: Raw, name: str, array: Any) -> Any:
 
 @contextmanager
 def _naming(raw: Raw, name: str, array: Any) -> Iterator[None]:
-    """Raise an error of a failed cast that names the column and the expected type."""
+    """Turn the error of a failed cast into one that names the column and the expected type."""
     try:
         yield
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
@@ -219,7 +220,7 @@ def _naming(raw: Raw, name: str, array: Any) -> Iterator[None]:
         expected = f"lists of {expected}" if is_list else expected
         reason = "" if str(error).startswith("Unsupported") else f": {short(error)}"
         if pa.types.is_temporal(array.type) and expected == "numbers":
-            reason = "; make seconds of it first"
+            reason = "; convert it to seconds first"
         raise TraceError(
             f"{raw.path}: {column}: expected {expected}, got {array.type}{reason}",
             path=raw.path,
@@ -261,7 +262,7 @@ def _refuse_bad(raw: Raw, columns: dict[str, Any], keep: _Keep, options: Options
 
 
 def _wrong(raw: Raw, columns: dict[str, Any]) -> list[tuple[str, npt.NDArray[np.bool_], str]]:
-    """Return, for each column with values out of bounds, their rows and the expected values."""
+    """Yield, for each column with values out of bounds, their rows and the expected values."""
     found = []
     for name, (least, greatest, words) in BOUNDS.items():
         if name not in columns:
@@ -300,7 +301,7 @@ def _wrong(raw: Raw, columns: dict[str, Any]) -> list[tuple[str, npt.NDArray[np.
 def _outside(
     values: npt.NDArray[Any], least: float, greatest: float, *, whole: bool
 ) -> npt.NDArray[np.bool_] | None:
-    """Return which values are outside the bounds (NaN is too); None if there are none."""
+    """Return which values are outside the bounds, which NaN always is; None if there are none."""
     if values.dtype.kind == "f":
         values = values.astype(np.float64, copy=False)  # bounds beyond a narrow type overflow there
     if len(values) and least <= values.min() and values.max() <= greatest and not whole:
@@ -323,7 +324,7 @@ def _wrong_lists(lists: Any, least: float, greatest: float) -> npt.NDArray[np.bo
 
 
 def _nameless(lists: Any) -> tuple[npt.NDArray[np.bool_]] | None:
-    """Return which lists of text lack one of their texts; None if there is no such list."""
+    """Return which lists of text contain a null; None if there is no such list."""
     if lists is None or not pa.types.is_list(lists.type) or not lists.flatten().null_count:
         return None
     lengths = numbers(lists.value_lengths().fill_null(0))
@@ -351,7 +352,7 @@ def _note(raw: Raw, wrong: npt.NDArray[np.bool_], column: str, words: str, array
 
 
 def _unit_of_moments(array: Any, rows: npt.NDArray[np.bool_]) -> tuple[str, int] | None:
-    """Return the unit in which all arrivals seem to count from 1970, and its number per second."""
+    """Return the unit in which all arrivals seem to count since 1970, and its number per second."""
     values = numbers(array)[rows].astype(np.float64)
     for unit, per_second in _UNITS.items():
         if _EPOCH[0] <= values.min() / per_second and values.max() / per_second <= _EPOCH[1]:
@@ -362,7 +363,7 @@ def _unit_of_moments(array: Any, rows: npt.NDArray[np.bool_]) -> tuple[str, int]
 def _in_another_unit(
     raw: Raw, rows: npt.NDArray[np.int64], array: Any, words: str, unit: tuple[str, int]
 ) -> TraceError:
-    """Return one error for a whole column: the number of rows, the first one, and the unit."""
+    """Return one error for a whole column, with the number of rows, the first one, and the unit."""
     first = rows[:3]
     records = first if raw.records is None else raw.records(first)
     column = raw.names.get("arrival_s", "arrival_s")
@@ -443,13 +444,14 @@ def _chosen(
         rows = np.flatnonzero(keep)
         arrival = arrival[rows]
     if len(arrival) == 0:
-        # a counter such as zero_duration names no option, so the message adds one
+        # a counter such as zero_duration does not name an option, so the message does
         counts = ", ".join(
             f"{name} {count}: {DROPPED[name]}" if name in DROPPED else f"{name} {count}"
             for name, count in raw.notes.items()
         )
         raise TraceError(
-            f"{raw.path}: no job is left after the filters ({counts}); relax them or mend the rows",
+            f"{raw.path}: no job is left after the filters ({counts}); relax them or correct the "
+            "rows",
             path=raw.path,
         )
     if (arrival[1:] < arrival[:-1]).any():
@@ -533,12 +535,12 @@ def _suffixed(ids: Any) -> tuple[Any, int]:
     starts = np.flatnonzero(np.r_[True, ordered[1:] != ordered[:-1]])
     first = np.repeat(starts, np.diff(np.r_[starts, len(ordered)]))
     rank = np.empty(len(codes), dtype=np.int64)
-    rank[order] = np.arange(len(codes)) - first  # 0 for the first job of its name
+    rank[order] = np.arange(len(codes)) - first  # 0 for the first job with its id
     again = rank > 0
     suffix = pa.array(rank + 1).cast(pa.string())
     names = pc.if_else(pa.array(again), pc.binary_join_element_wise(ids, suffix, "#"), ids)
     if len(names.unique()) < len(names):
-        names = _one_by_one(ids)  # the file already contains one of the new names
+        names = _one_by_one(ids)  # the file already contains one of the new ids
     return names, int(again.sum())
 
 

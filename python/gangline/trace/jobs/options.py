@@ -1,4 +1,4 @@
-"""The options of readers, which choose the rows to keep, drop or change."""
+"""Defines the options of readers, which choose the rows to keep, drop or change."""
 
 from __future__ import annotations
 
@@ -28,31 +28,31 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     Parameters
     ----------
     limit : int, optional
-        Keep this number of jobs, the first in the order of arrival.
+        Keep only the first N jobs in the order of arrival.
     window : (float, float), optional
         Keep arrivals in [from_s, to_s) of the file's clock. The clock then starts at the first kept
         job.
     rescale : float
-        Multiplies arrivals; 0.5 doubles the load.
+        Factor by which arrivals are multiplied; 0.5 doubles the load.
     min_duration_s : float
-        Shorter durations are raised to this value, including zero and negative ones; 0 drops the
-        latter instead.
+        Shorter durations are raised to this value, including zero and negative ones; 0 drops jobs
+        with a duration of zero or less instead.
     max_gpus : int, optional
         Drop larger gangs.
     status : tuple of str, optional
         Keep only these trace statuses.
     models : str, optional
-        A throughput table; each job without a model gets one that is measured at its gang size,
-        and iterations that take its duration on the reference type.
+        Path of a throughput table. Each job without a model gets one that was measured at its gang
+        size, and the number of iterations that take its duration on the reference type.
     models_seed : int
         The seed of that draw.
     models_reference : str
         GPU type of the table on which durations do not change.
     cpu_jobs : "drop" or "error", optional
-        The treatment of jobs without GPUs; dropped ones are counted. Default: "drop" where the
-        format has such jobs, elsewhere "error".
+        The treatment of jobs without GPUs; dropped jobs are counted. The default is "drop" if the
+        format has such jobs, otherwise "error".
     zone : str, optional
-        Zone of local times, such as "America/Los_Angeles"; None takes differences of
+        Zone of local times, such as "America/Los_Angeles"; with None, times are differences of
         local clock times. Formats without local times refuse it.
     on_bad_row : "error" or "drop"
         The treatment of rows that cannot be read; dropped rows are counted.
@@ -97,7 +97,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         for name in ("models_seed", "models_reference"):
             value = getattr(self, name)
             if self.models is None and value != getattr(_DEFAULT, name):
-                message = "changes nothing here; take it with `models`, or leave it out"
+                message = "has no effect without `models`; add `models`, or leave it out"
                 raise TraceError(f"options: {name}: {message}", column=name, value=value)
         for status in self.status or ():
             if status not in STATUSES:
@@ -127,7 +127,7 @@ def make(values: Mapping[str, object], special: type[msgspec.Struct] | None = No
     Raises
     ------
     TraceError
-        If a name is unknown or a value of the wrong type or out of range.
+        If a name is unknown, or a value has the wrong type or is out of range.
     """
     common = [name for name in Options.__struct_fields__ if name != "special"]
     own = () if special is None else special.__struct_fields__
@@ -176,7 +176,7 @@ def _option_value(name: str, value: object) -> object:
 
 
 def convert(values: dict[str, object], kind: type[_T], what: str = "options") -> _T:
-    """Build a struct of options; a wrong one is a TraceError that names it."""
+    """Build a struct of options; a wrong option raises a TraceError that names it."""
     try:
         return msgspec.convert(values, kind)
     except msgspec.ValidationError:

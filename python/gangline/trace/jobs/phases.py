@@ -1,4 +1,4 @@
-"""The text form of phases, for jobs whose rate changes with their progress."""
+"""Reads and writes phases as text, for jobs whose rate changes with their progress."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ EXPECTED = (
     f"progress that begins at 0, rises and stays below 1, and rates and sizes from "
     f"{_RELATIVE[0]:g} to {_RELATIVE[1]:g}"
 )
-"""What an error message calls a value of the column."""
+"""The description of a value of the column in error messages."""
 
 _NUMBER = r"\s*([+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?)\s*"
 _ITEM = re.compile(f"{_NUMBER}:{_NUMBER}(?::{_NUMBER})?", re.ASCII)
@@ -83,7 +83,7 @@ def phases_text(phases: Sequence[Phase]) -> str:
 
 
 def wrong_phases(column: Any) -> npt.NDArray[np.bool_] | None:
-    """Return the malformed rows of a column of text; None for a column of another type."""
+    """Return which rows of a column of text are malformed; None for a column of another type."""
     kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
     if not (pa.types.is_string(kind) or pa.types.is_large_string(kind)):
         return None
@@ -111,7 +111,7 @@ def phase_classes(
 
 
 def factor_ranges(column: Any) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
-    """Return the smallest and the largest factor on the mean rate of each job; 1 without phases.
+    """Return the smallest and largest factors on the mean rate of each job; 1 without phases.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""The internal table of jobs: its columns, their Arrow types and their bounds."""
+"""Defines the internal table of jobs: its columns, their Arrow types and their bounds."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ Real = Literal[
 """Name of a column of 64-bit floats."""
 
 Count = Literal["batch_size", "nice", "servers", "min_gpus", "max_gpus"]
-"""Name of a column of integers, which need not be known of every job."""
+"""Name of a column of integers that may be missing for some jobs."""
 
 Number = Literal["gpus", Real, Count]
 """Name of a column of numbers."""
@@ -50,7 +50,7 @@ Column = Literal[
     "stage_times",
     "phases",
 ]
-"""Name of a column of jobs."""
+"""Name of a column of the table of jobs."""
 
 COLUMNS: Mapping[str, pa.DataType] = {
     "job_id": pa.string(),
@@ -86,11 +86,10 @@ COLUMNS: Mapping[str, pa.DataType] = {
     "stage_times": pa.list_(pa.float64()),
     "phases": LABEL,
 }
-"""Columns in the order of the file; all but arrival_s, gpus and one of duration_s, iterations are
-optional."""
+"""Columns in the order of the file; required are arrival_s, gpus, and duration_s or iterations."""
 
 LIST_SEPARATOR = "|"
-"""Between the items of a list inside one CSV cell."""
+"""The separator between the items of a list in one CSV cell."""
 
 STATUSES = ("finished", "failed", "killed", "running", "unknown")
 
@@ -155,7 +154,7 @@ NICE_MAX = 2**31 - 3  # the limit of Slurm
 SECONDS_MAX = float(2**62 // 10**9)
 DURATION_MAX = 4e9  # the limit of the engine: no job may take longer
 
-# The bounds of one value: (least, greatest, the description in an error message).
+# The bounds of one value: (minimum, maximum, description in an error message).
 BOUNDS: Mapping[str, tuple[float, float, str]] = {
     "arrival_s": (0.0, SECONDS_MAX, f"seconds >= 0, at most {SECONDS_MAX:.0f}"),
     "gpus": (1, GPUS_MAX, f"an integer from 1 to {GPUS_MAX}"),

@@ -36,14 +36,14 @@ _QUANTILES = {"min": 0.0, "p25": 0.25, "p50": 0.5, "p75": 0.75, "p95": 0.95, "ma
 
 
 class ArrowStream(Protocol):
-    """Any object that exports Arrow data, for example of pyarrow, polars, duckdb or pandas."""
+    """Any object that exports Arrow data, for example from pyarrow, polars, duckdb or pandas."""
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
         """Return a capsule of an Arrow C stream."""
 
 
 class Trace:
-    """Jobs that are checked and sorted by arrival; a trace is immutable.
+    """An immutable table of jobs, checked and sorted by arrival.
 
     Make one with `gangline.read_trace`, `Trace.from_arrow` or `gangline.synth`.
 
@@ -54,9 +54,10 @@ class Trace:
     notes : dict of str to int
         Counts of rows and values that were dropped, raised or ignored.
     metadata : dict of str to str
-        Origin, licence, citation, epoch, sha256, reader, options.
+        Origin, licence, citation, epoch, sha256, reader and options, as texts.
     reference : TraceReference
-        The values from which it can be read or drawn again; for a table in memory, only its hash.
+        The values from which the trace can be read or drawn again; for a table in memory, only its
+        hash.
 
     Examples
     --------
@@ -96,7 +97,8 @@ class Trace:
         Raises
         ------
         TraceError
-            If a column is missing or a value is out of range; it names row and column.
+            If a column is missing or a value is out of range; the error names the row and the
+            column.
         """
         return build(*raw_of_arrow(data, options))
 
@@ -150,7 +152,7 @@ class Trace:
 
     @property
     def reference(self) -> TraceReference:
-        """From what it can be read or drawn again; of a table in memory, its hash alone."""
+        """The values to read or draw the trace again; for a table in memory, only its hash."""
         return self._read_from or TraceReference(inputs={"trace": self.sha256})
 
     @reference.setter

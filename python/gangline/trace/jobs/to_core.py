@@ -94,7 +94,7 @@ def to_core(trace: JobTable, cluster: Cluster) -> _core.Jobs:
 
 
 def _labels(trace: JobTable) -> dict[str, Any]:
-    """Return the owners of the jobs: the codes of each column of labels, and their names."""
+    """Return the codes and the names of each column of labels, such as the users of the jobs."""
     found: dict[str, Any] = {}
     for name in _OWNERS:
         found[name], found[f"{name}_labels"] = codes(trace, name)
@@ -102,7 +102,7 @@ def _labels(trace: JobTable) -> dict[str, Any]:
 
 
 def _phases(trace: JobTable, elastic: ElasticJobs | None) -> dict[str, Any]:
-    """Return how the rates of the jobs change with their progress; nothing if none does."""
+    """Return how the rates of the jobs change with their progress; empty if no rate does."""
     found = phase_classes(trace.column("phases")) if "phases" in trace.columns else None
     if found is None:
         return {}
@@ -117,7 +117,7 @@ def _phases(trace: JobTable, elastic: ElasticJobs | None) -> dict[str, Any]:
             None,
             "phases",
             safe(str(trace.column("phases")[row]), 80),
-            "none: the job is elastic, and its model has phases of its own",
+            "none: the job is elastic, and its model has other phases",
         )
     return {"phase_class": of_job, "phases": classes}
 
@@ -141,7 +141,7 @@ def pairs_of(trace: JobTable, cluster: Cluster) -> Pairs | None:
 
 
 def estimated_rates(trace: JobTable, cluster: Cluster) -> int:
-    """Count the jobs whose rate was taken from another gang size."""
+    """Count the jobs whose rate was estimated from another gang size."""
     if cluster.throughput is None or cluster.throughput.missing != "nearest":
         return 0
     classes = rate_classes(trace, cluster, job_keys(trace))
@@ -171,7 +171,7 @@ def _rates(
 ) -> tuple[
     npt.NDArray[np.uint32] | None, npt.NDArray[np.float64] | None, npt.NDArray[np.bool_] | None
 ]:
-    """Return rate classes, their table, and which durations are now known; refuse unknown rates.
+    """Return rate classes, their table, and the durations now known; refuse unknown rates.
 
     Without a table, jobs without a model run one iteration per second.
     """
@@ -241,7 +241,7 @@ def _at_traced_size(
     ref_rate: npt.NDArray[np.float64] | None,
     elastic: ElasticJobs,
 ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
-    """Give elastic jobs the work that they do in their duration with the trace's gang size."""
+    """Return the work that elastic jobs do in their duration with the gang size of the trace."""
     rate = np.ones(len(trace)) if ref_rate is None else ref_rate
     own = trace.numbers("duration_s") * elastic.rate
     return np.where(elastic.rows, own, work), np.where(elastic.rows, elastic.rate, rate)
@@ -279,7 +279,7 @@ def memory_bytes(trace: JobTable, cluster: Cluster) -> npt.NDArray[np.uint64] | 
 
 
 def _allowed(trace: JobTable, cluster: Cluster) -> npt.NDArray[np.uint64] | None:
-    """Return bits: bit t = type t is allowed; a list that names no type of this cluster gives 0."""
+    """Return a bit mask per job: bit t allows type t; 0 if a list names no type of this cluster."""
     if "gpu_types" not in trace.columns:
         return None
     column = trace.column("gpu_types")

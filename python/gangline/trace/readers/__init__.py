@@ -1,1 +1,1 @@
-"""One module per trace format; each offers `read(source, options) -> Raw`."""
+"""Reads trace formats, one module per format; each offers `read(source, options) -> Raw`."""

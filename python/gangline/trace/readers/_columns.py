@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 _NUMBERS = (pa.int64(), pa.float64())
-# How many ignored columns are named, and how many characters of a name; our own choice.
+# The maximum number of ignored columns to name, and of characters per name; our own choice.
 _NAMED, _NAME_CHARACTERS = 8, 40
 
 
@@ -92,7 +92,7 @@ def require(file: TextFile, reader: str, wanted: Mapping[str, object]) -> None:
 
 
 def lists_of(labels: Any, split: Callable[[str], list[str]]) -> Any:
-    """Turn labels into lists, each distinct label once; an empty list becomes null."""
+    """Turn labels into lists, parsing each distinct label once; an empty list becomes null."""
     lists = [split(label) for label in labels.dictionary.to_pylist()]
     codes = pa.array([i if found else None for i, found in enumerate(lists)], type=pa.int32())
     kinds = pa.array(lists, type=pa.list_(pa.string()))
@@ -100,7 +100,7 @@ def lists_of(labels: Any, split: Callable[[str], list[str]]) -> Any:
 
 
 def refuse(raw: Raw, name: str, rows: Any, expected: str) -> None:
-    """Note that these rows have a wrong value in a column."""
+    """Record that these rows have a wrong value in a column."""
     wrong = np.flatnonzero(rows)
     if not len(wrong):
         return

@@ -33,7 +33,8 @@ class Special(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     vc : str
         Field that becomes the virtual cluster: partition, account or user.
     run_time : str
-        Duration of a job that was requeued: of all attempts together (sum), or of the last one.
+        Duration of a job that was requeued: that of all attempts together (sum), or of the last
+        one.
     arrival : str
         The arrival of a job: its submission, or the time at which it became eligible to run.
     """
@@ -44,7 +45,7 @@ class Special(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Gang(msgspec.Struct, kw_only=True):
-    """The facts of one job so far; times in seconds since 1970, NaN where unknown."""
+    """The facts of one job so far; times are in seconds since 1970, or NaN if unknown."""
 
     place: int
     name: str
@@ -77,7 +78,7 @@ class Gang(msgspec.Struct, kw_only=True):
 
 
 def joined(attempts: list[Gang], special: Special, notes: dict[str, int]) -> Gang:
-    """Make one job of its records: attempts after a requeue, and repeated records.
+    """Combine the records of one job: attempts after a requeue, and repeated records.
 
     The times are those of the first start and the last finish, and the gang needs as many GPUs as
     its largest attempt. The other values come from the last attempt.
@@ -115,7 +116,7 @@ def raw_of(
     notes: dict[str, int],
     special: Special | None = None,
 ) -> Raw:
-    """Return the columns of these jobs, and which of them never ran or never ended."""
+    """Return these jobs as columns, with marks for those that never ran or never ended."""
     first = min((gang.arrival for gang in gangs), default=0.0)
     later = np.asarray([gang.eligible > gang.arrival + _LATER_S for gang in gangs], np.bool_)
     if special is not None and special.arrival == "eligible":

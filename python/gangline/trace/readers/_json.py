@@ -28,7 +28,7 @@ class Records:
         self._places: npt.NDArray[np.int64] | None = None
 
     def salvage(self, items: list[Any], kind: type[_T]) -> list[_T]:
-        """Convert the items one by one; note those that do not fit."""
+        """Convert the items one by one; record those that do not fit."""
         good, places, wrong = convert(items, kind)
         for place, where, expected in wrong:
             self.faults.add(np.asarray([place]), where or None, expected)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = ["LogLines", "Wrong", "whole"]
 
-_CELLS = 32  # The memory of a line that became a job, counted in numbers; our own choice.
+_CELLS = 32  # The memory that a job takes, expressed in numbers of 8 bytes; our own choice.
 _DIGITS = 12  # Our own choice: a longer number is neither a time nor a number of GPUs.
 
 
@@ -33,7 +33,7 @@ class Wrong(Exception):  # noqa: N818 - it is caught, and becomes a fault of the
 
 
 def whole(fields: Mapping[str, str], name: str, expected: str) -> int:
-    """Return a whole number of a record; -1 and lower ones are unknown in some logs.
+    """Return a whole number of a record; in some logs, negative numbers mean unknown.
 
     Raises
     ------
@@ -53,8 +53,8 @@ class LogLines:
     Parameters
     ----------
     source : Source
-        The source of the log. Bytes that are not valid UTF-8 are replaced, because names of jobs
-        can have any encoding.
+        The log. Bytes that are not valid UTF-8 are replaced, because names of jobs can have any
+        encoding.
     fields_of : callable
         The function that splits a line into fields, to show a value in a message.
     """
@@ -79,7 +79,7 @@ class LogLines:
                 yield number, text
 
     def refuse(self, number: int, wrong: Wrong) -> None:
-        """Note that a record cannot be used."""
+        """Record that a line cannot be used."""
         rows = np.asarray([number], np.int64)
         self._faults.add(rows, wrong.column, wrong.expected, [wrong.value])
         self._lost += 1

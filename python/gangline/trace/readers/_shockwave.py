@@ -1,8 +1,8 @@
-"""Batch sizes by epoch of jobs that change them while they run, and what an epoch then takes.
+"""Computes batch sizes and rates by epoch, for jobs that change their batch size as they run.
 
-Facts of the public simulator of Shockwave (uw-mad-dash/shockwave at e07dd205, MIT; licence in
-shockwave_LICENSE.txt): sizes of data sets, epochs at which `accordion` and `gns` change the batch
-size, and measured rates on V100.
+The facts come from the public simulator of Shockwave (uw-mad-dash/shockwave at e07dd205, MIT;
+licence in shockwave_LICENSE.txt): sizes of data sets, epochs at which `accordion` and `gns` change
+the batch size, and measured rates on V100.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 __all__ = ["MODES", "Batches", "batches_of", "phases_of"]
 
 MODES = ("static", "accordion", "gns")
-"""Words of the column."""
+"""Words in the column of modes."""
 
 CONSTANT = ("Transformer", "CycleGAN", "A3C")
 """Models that keep their batch size in every mode."""
@@ -66,7 +66,7 @@ _RATES: dict[tuple[str, int], dict[int, float]] = {
     for gpus, rates in by_gpus.items()
 }
 
-# Epochs from which on the batch is 2, 4, 8 and 16 times the first, by model, first batch and GPUs.
+# Epochs from which the batch is 2, 4, 8 and 16 times the first, by model, first batch and GPUs.
 _DOUBLED: dict[tuple[str, int, int], tuple[int, ...]] = {
     ("ResNet-18", 16, 1): (31, 41, 51, 71),
     ("ResNet-18", 32, 1): (21, 31, 51),
@@ -103,7 +103,7 @@ _DOUBLED: dict[tuple[str, int, int], tuple[int, ...]] = {
     ("Recommendation", 4096, 1): (41,),
 }
 
-# Epochs in which gradients change much, as ranges; the first range may depend on the first batch.
+# Ranges of epochs in which gradients change much; the first range may depend on the first batch.
 _CRITICAL: dict[str, tuple[tuple[int, int], ...]] = {
     "ResNet-18": ((0, 10), (150, 160), (250, 260)),
     "ResNet-50": tuple((epoch, epoch + 10) for epoch in range(0, 600, 30)),
@@ -119,7 +119,7 @@ _FIRST_CRITICAL = {
 
 
 class Batches(NamedTuple):
-    """A job as its line has it: model, first batch size, GPUs and steps at that batch size."""
+    """A job as in its line: model, first batch size, GPUs, and steps at that batch size."""
 
     model: str
     batch: int
@@ -128,7 +128,7 @@ class Batches(NamedTuple):
 
     @property
     def is_known(self) -> bool:
-        """Whether its rates at other batch sizes are known."""
+        """Whether the rates of the job at other batch sizes are known."""
         return self.batch in _RATES.get((self.model, self.gpus), ())
 
     def epoch_steps(self, batch: int) -> int:
@@ -137,7 +137,7 @@ class Batches(NamedTuple):
 
     @property
     def epochs(self) -> int:
-        """Epochs, of which the last may be a part."""
+        """The number of epochs, of which the last may be incomplete."""
         return math.ceil(self.steps / self.epoch_steps(self.batch))
 
 
@@ -155,7 +155,7 @@ def batches_of(job: Batches, mode: str) -> list[tuple[int, int]]:
 
 
 def _accordion(job: Batches) -> list[tuple[int, int]]:
-    """From 30 % of the epochs on the largest batch, but in critical epochs the first one."""
+    """Use the largest batch after 30 % of the epochs, but the first one in critical epochs."""
     largest = max(_RATES[job.model, job.gpus])
     free = 3 * job.epochs // 10 + 1  # the first epoch e with 10 e > 3 times the epochs
     changes, epoch = [], 0

@@ -37,7 +37,7 @@ def earliest(times: Any) -> int:
 
 
 def text(epoch_us: int) -> str:
-    """Return an epoch as text."""
+    """Return an instant in microseconds since 1970 as text."""
     return str(np.datetime64(epoch_us, "us")).removesuffix(".000000")
 
 
@@ -54,12 +54,12 @@ class Local:
     zone : str or None
         Name in the tz database; None leaves the times as local clock times.
     path : str
-        For messages.
+        Path of the trace, for messages.
 
     Attributes
     ----------
     repeated : int
-        Times that occur twice, at the end of summer time; the first is taken.
+        Number of times that occur twice, at the end of summer time; the first one is used.
     """
 
     def __init__(self, zone: str | None, path: str) -> None:
@@ -68,7 +68,7 @@ class Local:
         self.repeated = 0
 
     def convert(self, times: Any) -> tuple[Any, npt.NDArray[np.bool_]]:
-        """Return the times in UTC, with null for times that do not exist, and the rows of those."""
+        """Return the times in UTC (null for times that do not exist), and the rows of the nulls."""
         never = np.zeros(len(times), dtype=np.bool_)
         if self.zone is None:
             return times, never
@@ -106,14 +106,14 @@ def to_seconds(
     Parameters
     ----------
     raw : Raw
-        Its columns are replaced; it gets an epoch.
+        The input, whose columns are replaced and whose epoch is set.
     names : tuple of str
         Internal names; absent ones are skipped.
     zone : str or None
         Zone of local times; None leaves them as local clock times.
     repeated : (int, int), optional
-        Microseconds between which local times of the first column occur twice; without a zone
-        they are counted only.
+        Microseconds between which local times of the first column occur twice; without a zone, they
+        are only counted.
     place : str
         The text of the epoch if no zone is given.
     """

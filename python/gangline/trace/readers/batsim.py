@@ -46,7 +46,8 @@ class Special(msgspec.Struct, frozen=True, kw_only=True):
     Parameters
     ----------
     flops : float, optional
-        Operations per second of one resource; needed for profiles that say what is computed.
+        Operations per second of one resource; needed for profiles that state an amount of
+        computation.
     """
 
     flops: float | None = None
@@ -69,15 +70,15 @@ class _Workload(msgspec.Struct):
 
 
 class _Length(NamedTuple):
-    """The seconds of a profile, `fixed + shared / resources`, and whether it ignores transfers."""
+    """A profile's run time, `fixed + shared / resources`, and whether it ignores transfers."""
 
     fixed: float
     shared: float = 0.0
     silent: bool = False
 
 
-class _Wrong(Exception):  # noqa: N818 - never leaves this module
-    """A profile has no known length; its arguments are key path, value and expectation."""
+class _Wrong(Exception):  # noqa: N818 - it never leaves this module
+    """A profile has no known run time; the arguments are key path, value and expectation."""
 
 
 def read(source: Source, options: Options) -> Raw:
@@ -140,7 +141,7 @@ def _columns(jobs: list[_Job]) -> dict[str, Any]:
 
 
 def _durations(raw: Raw, jobs: list[_Job], lengths: _Lengths) -> None:
-    """Look up each profile once; its jobs share the fault if it has no length."""
+    """Look up each profile once; if it has no run time, its jobs share the fault."""
     names = pa.array([str(job.profile) for job in jobs], type=pa.string()).dictionary_encode()
     of_profile = np.asarray(names.indices.to_numpy(zero_copy_only=False))
     fixed, shared, silent, bad = [], [], [], []
@@ -170,7 +171,7 @@ def _durations(raw: Raw, jobs: list[_Job], lengths: _Lengths) -> None:
 
 
 class _Lengths:
-    """Run times of profiles, each computed once."""
+    """The run times of profiles, each computed once."""
 
     def __init__(self, profiles: dict[str, dict[str, Any]], flops: float | None) -> None:
         self._profiles = profiles
@@ -179,11 +180,11 @@ class _Lengths:
         self._open: list[str] = []
 
     def of(self, name: str) -> _Length:
-        """Return the length of a profile; `_Wrong` if it has none."""
+        """Return the run time of a profile; raise `_Wrong` if it has none."""
         if name in self._known:
             return self._known[name]
         if name not in self._profiles:
-            raise _Wrong(f"profiles.{name}", name, "a profile of that name")
+            raise _Wrong(f"profiles.{name}", name, "a profile with that name")
         if name in self._open or len(self._open) >= _DEPTH_MAX:
             expected = f"sequences that end, at most {_DEPTH_MAX} deep"
             raise _Wrong(f"profiles.{name}", name, expected)

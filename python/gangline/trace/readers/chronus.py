@@ -1,4 +1,4 @@
-"""Reads the CSV of the Chronus simulator: the columns of Tiresias, a user, and deadlines.
+"""Reads the CSV of the Chronus simulator: the columns of Tiresias, with users and deadlines.
 
 Times are in seconds, scaled down by the authors. `expect_time_list` contains numbers joined by
 dashes, of which the first is the deadline, counted from the arrival. Jobs of type "best" have no

@@ -37,7 +37,7 @@ class Special(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     Parameters
     ----------
     run_time : str
-        The run time of a job: that of the simulator (simulated), or the stated duration (stated).
+        The run time of a job: as in the simulator (simulated), or the stated duration (stated).
     """
 
     run_time: Literal["simulated", "stated"] = "simulated"
@@ -73,7 +73,7 @@ def read(source: Source, options: Options) -> Raw:
     gpus = numbers.of("max_parallelism")
     work = numbers.of("total_iterations") * numbers.of("time_per_iteration")
     simulated = np.divide(work, gpus, out=np.full(len(jobs), np.nan), where=gpus > 0.0)
-    # a job without GPUs has no run time there; it is dropped
+    # a job without GPUs has no run time in the simulator; it is dropped
     simulated[gpus == 0.0] = 0.0
     stated = numbers.of("duration")
     is_stated = np.isfinite(stated)
@@ -115,7 +115,7 @@ class _Numbers:
         self.bad = np.zeros(len(jobs), np.bool_)
 
     def of(self, field: str) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
-        """Return the values of a field; NaN where it is absent or wrong, which is noted."""
+        """Return the values of a field; NaN if absent or wrong; wrong values are recorded."""
         if field in self._known:
             return self._known[field]
         values = np.full(len(self._jobs), np.nan)

@@ -29,7 +29,7 @@ _WANTED = {
 
 
 def read(source: Source, options: Options) -> Raw:
-    """Read the file; note it if run times look clamped."""
+    """Read the file, and record it if run times look clamped."""
     del options
     raw = read_columns(source, NAME, _WANTED)
     durations = numbers(raw.columns["duration_s"])

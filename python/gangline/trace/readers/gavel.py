@@ -1,7 +1,7 @@
 """Reads traces of the Gavel simulator: tab-separated, without a header line, in three widths.
 
-The traces for each cluster have seven columns, and those of the physical experiments ten. Those of
-its successor Shockwave have twelve, with a duration and the mode in which the batch size of a job
+Most traces have seven columns; those of the physical experiments have ten. The traces of its
+successor Shockwave have twelve, with a duration and the mode in which the batch size of a job
 changes. The first two contain only iterations, so they need a throughput table to run.
 """
 
@@ -52,7 +52,7 @@ _OPTIONAL = {
     "duration": ("duration_s", pa.float64()),
     "mode": ("mode", LABEL),
 }
-_STEPS_MAX = 2.0**53  # up to there steps are exact integers
+_STEPS_MAX = 2.0**53  # up to this limit, steps are exact integers
 _BATCH = r"\(batch size (?P<batch>\d{1,9})\)$"
 
 
@@ -65,7 +65,7 @@ class Special(msgspec.Struct, frozen=True, kw_only=True):
         Throughput table with the speed of each job alone, from which durations and deadlines
         follow.
     reference : str
-        GPU type that durations refer to.
+        GPU type to which durations refer.
     modes : {"read", "ignore"}
         Use of the batch-size modes of a file of twelve columns; with `ignore`, every job keeps its
         first batch size.
@@ -111,7 +111,7 @@ def _batch_sizes(labels: Any) -> Any:
 
 
 def _alone(raw: Raw, special: Special) -> Any:
-    """Return run times without co-runners on the reference type; each (label, GPUs) once."""
+    """Return run times alone on the reference type; each (label, GPUs) is looked up once."""
     from gangline.cluster.tables import read_throughput
 
     table = read_throughput(special.throughput)
@@ -137,7 +137,7 @@ def _alone(raw: Raw, special: Special) -> Any:
 
 
 def _deadlines(raw: Raw) -> None:
-    """Turn objectives, multiples of the exclusive run time, into deadlines if that is known."""
+    """Turn objectives, which are multiples of the run time alone, into deadlines if it is known."""
     slo = numbers(raw.columns.pop("slo"))
     asked = slo >= 0.0
     if not asked.any():

@@ -31,7 +31,7 @@ NAME = "kubernetes"
 GPUS = re.compile(
     r"(nvidia|amd)\.com/gpu(\.shared)?|nvidia\.com/mig-[\w.-]+|gpu\.intel\.com/\w+|habana\.ai/gaudi"
 )
-"""Resources that are GPUs."""
+"""Names of resources that are GPUs."""
 TYPE_LABELS = (
     "nvidia.com/gpu.product",
     "cloud.google.com/gke-accelerator",
@@ -178,7 +178,7 @@ class _Gang(Gang, kw_only=True):
     open_pods: int = 0
 
     def settle(self) -> None:
-        """Take from its pods when the gang ran and whether it still runs; complete its names."""
+        """Derive from the pods when the gang ran and whether it still runs; complete its names."""
         if np.isfinite(self.first_pod):
             self.start = self.first_pod
             self.finish = self.last_pod if np.isfinite(self.last_pod) else self.finish
@@ -326,7 +326,7 @@ class _Reader:
         return gang
 
     def add_pod(self, gang: _Gang, row: int, pod: _Object) -> None:
-        """Take from a pod when its gang ran, and its demand if the gang does not state it."""
+        """Derive from a pod when its gang ran, and the gang's demand if it states none."""
         begin = self._seconds(row, "status.startTime", pod.status.start_time)
         ends = [
             self._seconds(row, "status.containerStatuses", container.state.terminated.finished_at)
@@ -385,7 +385,7 @@ class _Reader:
             gang.status = "finished" if gang.is_settled else "running"
 
     def _add(self, gang: _Gang, row: int, count: int, spec: _PodSpec, meta: _Meta) -> None:
-        """Add the demand of equal pods."""
+        """Add the demand of several equal pods."""
         total: dict[str, float] = {}
         first: dict[str, float] = {}
         for containers, sums in ((spec.containers, total), (spec.init_containers, first)):

@@ -44,7 +44,7 @@ _ORDER = f"""
     provision_time out_dir run_time sub_cwd networks:2 affinity energy cpi gips gbs gflops
     slots:1 ineligible_time
 """
-# Runs of single fields, each with the number of fields per item of the list after the run.
+# Runs of single fields, each with the number of fields per item of the list that follows it.
 _LAYOUT = [
     (tuple(names.split()), int(width or 0))
     for names, width in re.findall(r"([^:]+)(?::(\d))?", _ORDER)
@@ -120,7 +120,7 @@ def _records(lines: LogLines, notes: dict[str, int]) -> Iterator[tuple[int, str]
     first = 0
     for number, line in lines:
         if begun and (_EVENT.match(line) or len(begun) == _LINES):
-            yield first, " ".join(begun)  # the text never ends, and the next record begins here
+            yield first, " ".join(begun)  # the text has no end; the next record begins here
             begun = []
         if not begun:
             first = number
@@ -135,7 +135,7 @@ def _records(lines: LogLines, notes: dict[str, int]) -> Iterator[tuple[int, str]
 
 
 def _fields(line: str) -> tuple[Fields, list[str]]:
-    """Return the fields of a record by name (a list as its length), and its extensions.
+    """Return a record's fields by name (a list as its length), and its extensions.
 
     Raises
     ------
@@ -166,7 +166,7 @@ def _fields(line: str) -> tuple[Fields, list[str]]:
 
 
 def _gang(number: int, fields: Fields) -> Gang:
-    """Return a job without its GPUs."""
+    """Return the job of a record, still without its GPUs."""
     job, index = (whole(fields, name, "a whole number") for name in ("job_id", "index"))
     submitted = whole(fields, "submit_time", _INSTANT)
     start = _seconds(fields, "start_time")

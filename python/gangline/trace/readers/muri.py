@@ -1,4 +1,4 @@
-"""Reads the CSV of the Muri simulator: the columns of Tiresias in milliseconds, stage times."""
+"""Reads the CSV of the Muri simulator: the columns of Tiresias in milliseconds, and stage times."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _OPTIONAL = {
 
 
 def read(source: Source, options: Options) -> Raw:
-    """Read the file; times become seconds, stage times one list per job."""
+    """Read the file; times become seconds, and stage times become one list per job."""
     del options
     raw = read_columns(source, NAME, _WANTED, _OPTIONAL)
     del raw.columns["iteration_time"]

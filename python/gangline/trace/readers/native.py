@@ -40,7 +40,7 @@ def read(source: Source, options: Options) -> Raw:
 
 
 def from_table(table: pa.Table, path: str, names: Sequence[str] = ()) -> Raw:
-    """Take the known columns; count the others, also those among `names`."""
+    """Take the known columns; count the others, and also those in `names`."""
     notes: dict[str, int] = {}
     present = [str(name) for name in names or table.column_names]
     known = [name for name in table.column_names if name in COLUMNS]
@@ -99,7 +99,7 @@ def _plain_status(raw: Raw) -> None:
         return
     kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
     if not (pa.types.is_string(kind) or pa.types.is_large_string(kind)):
-        return  # the cast reports what is wrong with it
+        return  # the cast will report the wrong type
     words = one_chunk(column)
     words = words if pa.types.is_dictionary(words.type) else words.dictionary_encode()
     if set(words.dictionary.to_pylist()) <= set(STATUSES):
@@ -126,12 +126,12 @@ def read_arrow(source: Source) -> pa.Table:
         batches = []
         total = 0
         for batch in _batches(reader, is_file):
-            total += max(batch.nbytes, batch.num_rows)  # a column of nulls takes no bytes
+            total += max(batch.nbytes, batch.num_rows)  # a column of nulls takes no memory
             if total > source.max_bytes:
                 raise source.too_large()
             batches.append(batch)
         table = pa.Table.from_batches(batches, reader.schema)
-        # the buffers come unchanged from the file, so offsets may point anywhere
+        # the buffers come unchanged from the file, so offsets might point anywhere
         table.validate(full=True)
         return table
     except MemoryError:
@@ -142,12 +142,12 @@ def read_arrow(source: Source) -> pa.Table:
         raise TraceError(
             f"{source.name}: damaged Arrow file, fetch or write it again: {short(error)}",
             path=source.name,
-            expected="a whole file",
+            expected="a complete file",
         ) from None
 
 
 def _batches(reader: Any, is_file: bool) -> Iterator[Any]:
-    """Yield one batch after the other, unpacked."""
+    """Yield the batches one by one, decompressed."""
     if not is_file:
         yield from reader
         return

@@ -1,7 +1,7 @@
 """Reads Alibaba's openb trace of 2023: pods of a shared GPU cluster.
 
 Most of the published trace is a packing problem: few arrivals and long run times. A pod that never
-ran has no scheduled time; one that survived ends at the snapshot.
+ran has no scheduled time; a pod that still ran at the snapshot ends there.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from gangline.trace.jobs.options import Options
 
 NAME = "openb"
-_WHOLE_GPU = 1000.0  # in thousandths of a GPU
+_WHOLE_GPU = 1000.0  # thousandths of a GPU
 _MILLI = 1000.0
 _MIB_PER_GIB = 1024.0
 _WANTED = {

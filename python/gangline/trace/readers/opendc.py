@@ -36,7 +36,7 @@ _OLDER = {
     "maxcores": "cpu_count",
     "gpumaxcores": "gpu_count",
 }
-"""Their names in older versions, in lower case."""
+"""The names of these columns in older versions, in lower case."""
 _MORE = ("gpu_count", "deadline", "parents")
 _MS = 1e3
 _US = 1e6
@@ -147,7 +147,7 @@ def _numbers(raw: Raw, tasks: dict[str, Any], name: str) -> npt.NDArray[np.float
         return np.full(len(tasks["id"]), np.nan)
     try:
         if pa.types.is_boolean(array.type):
-            raise pa.ArrowInvalid("true and false are no numbers")
+            raise pa.ArrowInvalid("true and false are not numbers")
         cast = array.cast(pa.float64())
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
         raise TraceError.at(raw.path, None, name, str(array.type), "numbers") from None

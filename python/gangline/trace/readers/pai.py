@@ -72,12 +72,12 @@ class Special(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read(source: Source, options: Options) -> Raw:
-    """Read the table of tasks, and that of jobs if the folder has it."""
+    """Read the table of tasks, and the table of jobs if the folder has one."""
     tasks = _find(source, _TASK_TABLE) if source.is_folder else source
     if tasks is None:
         raise TraceError(
             f"{source.name}: this is a folder; expected a trace file, or a folder with "
-            f"{_TASK_TABLE}.csv (or packed)",
+            f"{_TASK_TABLE}.csv (may be compressed)",
             path=source.name,
             expected="a trace file",
         )
@@ -98,7 +98,7 @@ def read(source: Source, options: Options) -> Raw:
 
 
 def _find(folder: Source, table: str) -> Source | None:
-    """Return a table of a folder, packed or not."""
+    """Return the file of a table in a folder, compressed or not."""
     for suffix in _SUFFIXES:
         path = folder.path / f"{table}{suffix}"
         if path.is_file():
@@ -111,7 +111,7 @@ def _find(folder: Source, table: str) -> Source | None:
 
 
 def _open(source: Source, columns: tuple[str, ...]) -> TextFile:
-    """Open a table, whose columns are in a file next to it, in its first line, or known."""
+    """Open a table. Its columns are in a file next to it, in its first line, or known."""
     stem = (source.member or source.path.name).rpartition("/")[2].partition(".")[0]
     beside = source.path.with_name(f"{stem}.header")
     if beside.is_file():
@@ -134,7 +134,7 @@ def _digest(sources: list[Source]) -> str:
 def _read_jobs(source: Source, options: Options) -> dict[str, Any]:
     raw = take_columns(_open(source, _JOB), NAME, _WANTED_JOB)
     if raw.faults.count and options.on_bad_row == "error":
-        assert raw.locate is not None, "text files know their lines"
+        assert raw.locate is not None, "text files know their line numbers"
         raise raw.faults.error(options.max_errors, raw.locate)
     return raw.columns
 
@@ -186,7 +186,7 @@ def _merge(raw: Raw, jobs: dict[str, Any] | None) -> None:
     merged = {name: grouped.column(name).combine_chunks() for name in grouped.column_names}
     first = numbers(merged["first_min"])
     records = raw.records
-    assert records is not None, "text files number their records"
+    assert records is not None, "text files know their line numbers"
     raw.records = lambda chosen: records(first[chosen])
     raw.bad = None if raw.bad is None else numbers(merged["bad_max"]).astype(np.bool_)
     raw.drops = [("no_times", numbers(merged["untimed_max"]).astype(np.bool_))]

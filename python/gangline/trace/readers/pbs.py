@@ -38,7 +38,7 @@ _REQUEST = "Resource_List."
 _GPUS = ("ngpus", "gpus")  # the names in PBS and in Torque
 _TYPES = ("accelerator_model", "gpu_type", "gpu_model")
 _SIGNAL = 256  # from this exit status on, a signal ended the job, such as that of qdel
-_SLACK_S = 60.0  # The time of prologue, epilogue and the sampling of the walltime; our own choice.
+_SLACK_S = 60.0  # Time for prologue, epilogue and sampling of the walltime; our own choice.
 _NO_PROJECT = "_pbs_project_default"
 
 
@@ -52,7 +52,7 @@ class _Job(msgspec.Struct):
 
     @property
     def is_running(self) -> bool:
-        """Whether it started after all attempts with a known end; logs may be in any order."""
+        """Whether the job started after the last known end; records come in any order."""
         return self.last_start > max((one.start for one in self.attempts), default=-np.inf)
 
 
@@ -76,7 +76,7 @@ def read(source: Source, options: Options) -> Raw:
         kind, name = found[1], found[2]
         if kind not in "QSERDA":
             _count(notes, "other_record")
-        elif "[]" in name:  # a whole array, each of whose tasks has its own records
+        elif "[]" in name:  # the record of a whole array, whose tasks have separate records
             if kind == "E":
                 _count(notes, "array_parent")
         else:
@@ -122,7 +122,7 @@ def _gangs(jobs: Mapping[str, _Job], special: Special, notes: dict[str, int]) ->
 
 
 def _fields(line: str) -> dict[str, str]:
-    """Return the keys and values of a record; of equal keys, the first counts."""
+    """Return the keys and values of a record; of duplicate keys, the first counts."""
     fields: dict[str, str] = {}
     found = _LINE.fullmatch(line)
     for key, value in _PAIR.findall(found[3] if found else ""):
@@ -173,7 +173,7 @@ def _status(fields: Mapping[str, str]) -> str:
 
 
 def _clock(fields: Mapping[str, str], name: str) -> float | None:
-    """Return the seconds of a text [[hours:]minutes:]seconds."""
+    """Parse a text `[[hours:]minutes:]seconds` into seconds."""
     text = fields.get(name, "")
     if not text:
         return None
@@ -216,7 +216,7 @@ def _set_resources(gang: Gang, fields: Mapping[str, str]) -> None:
 
 
 def _chunks(text: str) -> Iterator[dict[str, str]]:
-    """Yield the parts of `(a:ncpus=8:ngpus=4)+(b:ncpus=8)` or `2:ngpus=4`, the first as ""."""
+    """Yield the chunks of texts such as `(a:ncpus=8:ngpus=4)+(b:ncpus=8)` or `2:ngpus=4`."""
     for part in text.replace("(", "").replace(")", "").split("+") if text else ():
         items = [item.partition("=") for item in part.split(":")]
         chunk = {key: value for key, equals, value in items if equals}

@@ -31,7 +31,7 @@ _WANTED = {
 }
 _RELATIVE_ERROR = 1e-6
 
-# Summer time ends once in the months that Philly covers, US Pacific: this hour occurs twice.
+# Summer time (US Pacific) ends once in the months that Philly covers: this hour occurs twice.
 REPEATED_US = (
     int(np.datetime64("2017-11-05T01:00", "us").astype(np.int64)),
     int(np.datetime64("2017-11-05T02:00", "us").astype(np.int64)),

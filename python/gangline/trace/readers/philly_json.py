@@ -1,7 +1,7 @@
 """Reads Microsoft's Philly trace as published: an array of jobs with their attempts.
 
-The file has local times without a zone. An attempt without a start or an end is unknown. A job
-whose last attempt has no end was still running when the snapshot was taken.
+The file has local times without a zone. The length of an attempt without a start or an end is
+unknown. A job whose last attempt has no end was still running when the snapshot was taken.
 """
 
 from __future__ import annotations
@@ -139,7 +139,7 @@ def _times(
 def _lengths(
     raw: Raw, attempts: _Attempts, moments: tuple[Any, Any], zone: str | None, run_time: str
 ) -> None:
-    """Compute durations and gangs, and return which jobs have none and why."""
+    """Compute durations and gang sizes, and return which jobs have none and why."""
     jobs = len(attempts.counts)
     start, end = _seconds(raw, moments, zone)
     begun, ended = ~np.isnan(start), ~np.isnan(end)
@@ -174,12 +174,12 @@ def _lengths(
 def _seconds(
     raw: Raw, moments: tuple[Any, Any], zone: str | None
 ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
-    """Put submissions and attempts on one clock; return the starts and ends of the attempts."""
+    """Convert submissions and attempts to one clock; return the attempts' starts and ends."""
     epoch_us = times.earliest(raw.columns["arrival_s"])
     if zone is not None:
         local = times.Local(zone, raw.path)
         epoch_us = times.earliest(local.convert(raw.columns["arrival_s"])[0])
-        # A time of an attempt that the zone skips is unknown, like one that was not recorded.
+        # A time of an attempt that the zone skips is unknown, as if it had not been recorded.
         moments = (local.convert(moments[0])[0], local.convert(moments[1])[0])
     to_seconds(raw, ("arrival_s",), zone, repeated=REPEATED_US)
     return times.seconds(moments[0], epoch_us), times.seconds(moments[1], epoch_us)

@@ -1,6 +1,6 @@
 """Reads the workloads of Pollux: application, number of replicas and total batch of each job.
 
-Only the profile contains the length of a job, so durations must be given for each application.
+The file does not contain run times, so durations must be given for each application.
 """
 
 from __future__ import annotations
@@ -43,10 +43,10 @@ class Special(msgspec.Struct, frozen=True, kw_only=True):
         Seconds by application; "application/GPUs" and "application/GPUs/total batch" are more
         specific and take precedence.
     profiles : str
-        Folder or archive of Pollux profiles, one folder per application. They give the isolated run
-        time of a job that `durations` does not cover.
+        Folder or archive of Pollux profiles, one folder per application. They give the run time
+        alone of jobs that `durations` does not cover.
     placements : str
-        File of the placements in those folders, for profiles of several GPU types.
+        Name of the placements file in those folders, for profiles of several GPU types.
     """
 
     durations: dict[str, float] = {}
@@ -91,7 +91,7 @@ def _durations(raw: Raw, special: Special) -> Any:
     if missing:
         shown = ", ".join(sorted(missing))
         raise TraceError(
-            f"{raw.path}: no duration for application {shown}; this format has none: give "
+            f"{raw.path}: no duration for application {shown}; this format contains none: give "
             "profiles=FOLDER (--option profiles=FOLDER) or durations={APPLICATION: SECONDS} "
             "(--option durations.APPLICATION=SECONDS)",
             path=raw.path,
@@ -104,7 +104,7 @@ def _durations(raw: Raw, special: Special) -> Any:
 def _kinds(columns: list[Any]) -> tuple[list[Any], Any]:
     """Return the distinct rows in order of appearance, and the index of each row among them.
 
-    A row with an unknown value has no kind (null).
+    The index of a row with an unknown value is null.
     """
     kinds: list[Any] = [()]
     which = pa.array(np.zeros(len(columns[0]), dtype=np.int64))

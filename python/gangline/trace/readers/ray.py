@@ -1,8 +1,8 @@
 """Reads the jobs that Ray's REST interface lists: `GET /api/jobs/` or `ray list jobs`.
 
 The start time of a job is that of its submission, because the list does not say how long it waited.
-The GPUs are those of the entry point. The list does not contain the GPUs of its tasks and actors
-either, unless the metadata of the job do.
+The GPUs are those of the entry point. The list does not contain the GPUs of a job's tasks and
+actors, unless the job's metadata do.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ _STATUS = {
     "RUNNING": "running",
     "PENDING": "unknown",
 }
-# The kinds of errors before the entry point begins.
+# The kinds of errors that occur before the entry point begins.
 _NEVER_BEGAN = (
     "RUNTIME_ENV_SETUP_FAILURE",
     "JOB_SUPERVISOR_ACTOR_START_TIMEOUT",
     "JOB_SUPERVISOR_ACTOR_START_FAILURE",
     "JOB_SUPERVISOR_ACTOR_UNSCHEDULABLE",
 )
-_KEYS = ("num_gpus", "gpus")  # Keys of the metadata that users choose for the GPUs; our own choice.
+_KEYS = ("num_gpus", "gpus")  # Metadata keys that users may use for the GPUs; our own choice.
 _GIB = 2**30
 
 Amount = Annotated[float, msgspec.Meta(ge=0, le=2**53)]
@@ -50,7 +50,7 @@ class Special(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     Parameters
     ----------
     metadata_gpus : str, optional
-        Key of the metadata with the GPUs of a job; the default looks for num_gpus and gpus.
+        Metadata key with the GPUs of a job; by default, num_gpus and gpus are tried.
     """
 
     metadata_gpus: str | None = None
@@ -149,4 +149,4 @@ def _set_gpus(gang: Gang, job: _Job, special: Special) -> None:
         gang.gpus = gpus
     else:
         where = "entrypoint_num_gpus" if key is None else f"metadata.{key}"
-        raise Wrong(where, "a whole number of GPUs, or a part of one", str(amount))
+        raise Wrong(where, "a whole number of GPUs, or a fraction of one", str(amount))

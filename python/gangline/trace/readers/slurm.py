@@ -1,6 +1,6 @@
-"""Reads Slurm's accounting as `sacct --parsable2` or `sacct --json` prints it.
+"""Reads Slurm's accounting records as printed by `sacct --parsable2` or `sacct --json`.
 
-A record is one line of fields, and sacct quotes nothing: free text such as job names may hold
+A record is one line of fields, and sacct quotes nothing: free text such as job names may contain
 separators and line breaks. Steps repeat the GPUs of their job and are left out. The records of one
 job (attempts after a requeue, the same record in two exports, the components of a heterogeneous
 job) become one job.
@@ -42,7 +42,7 @@ _KNOWN = """
     exitcode ncpus alloccpus reqcpus reqmem cluster nodelist
 """
 FIELDS = frozenset(_KNOWN.split())
-"""Some of the fields of sacct, in lower case, by which its header is known."""
+"""Some of the fields of sacct, in lower case, by which its header is recognised."""
 ADVICE = (
     "sacct -a -P -S 2024-01-01 -E now --format="
     "JobID,User,Account,Partition,QOS,State,Submit,Eligible,Start,End,Elapsed,Timelimit,NNodes,"
@@ -58,7 +58,7 @@ _SQUEUE = {
     "tres_alloc": "alloctres",
     "name": "jobname",
 }
-"""The names of the fields of sacct in squeue."""
+"""The names in squeue of some fields of sacct."""
 _TIMES = ("submit", "eligible", "start", "end")
 _NULLS = ("Unknown", "None", "N/A", "INVALID", "(null)")
 _NO_LIMIT = ("unlimited", "partition_limit")
@@ -79,21 +79,22 @@ _SAME_S = 1.0  # the times of the log are whole seconds
 
 
 class Special(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Options of this format alone.
+    """Options of this format.
 
     Parameters
     ----------
     fields : str
         Names of the fields of a file without a header, separated by commas.
     separator : str
-        Between the fields; the default looks at the header.
+        Separator of the fields; by default, it is detected in the header.
     vc : str
         Field that becomes the virtual cluster: partition, account, qos or user.
     types : str
         The GPU types that a job may use: those that it asked for by name (requested), or those that
         it got (allocated).
     run_time : str
-        Duration of a job that was requeued: of all attempts together (sum), or of the last one.
+        Duration of a job that was requeued: that of all attempts together (sum), or of the last
+        one.
     arrival : str
         The arrival of a job: its submission, or the time at which it became eligible to run.
     """
@@ -152,10 +153,10 @@ def read(source: Source, options: Options) -> Raw:
 
 
 def _read_json(source: Source, special: Special, options: Options) -> Raw:
-    """Read what `sacct --json` prints."""
+    """Read the output of `sacct --json`."""
     for name in ("fields", "separator"):
         if getattr(special, name) is not None:
-            message = f"options: {name}: changes nothing here, for the file is JSON; leave it out"
+            message = f"options: {name}: has no effect, because the file is JSON; leave it out"
             raise TraceError(message, column=name, value=getattr(special, name))
     notes: dict[str, int] = {}
     columns, records = sacct_json.jobs(source, notes)
@@ -235,7 +236,7 @@ def _clock(head: bytes, names: list[str], special: Special) -> pa.DataType:
 def _fill(
     raw: Raw, columns: dict[str, Any], special: Special, clock: pa.DataType, options: Options
 ) -> None:
-    """Make the internal columns with one row for each record, then one row for each job."""
+    """Fill the internal columns with one row per record, then join them to one row per job."""
     rows = len(columns["jobid"])
     made: dict[str, Any] = {"job_id": columns["jobid"]}
     stamps = {"arrival_s": "submit", "eligible": "eligible"}
@@ -292,8 +293,8 @@ def _fill(
 def _to_seconds(raw: Raw, names: tuple[str, ...], clock: pa.DataType, options: Options) -> None:
     if clock != TIME and options.zone is not None:
         raise TraceError(
-            "options: zone: changes nothing here, for the times of the file are not local; "
-            "leave it out",
+            "options: zone: has no effect, because the times of the file are not local; leave it "
+            "out",
             column="zone",
             value=options.zone,
         )
@@ -303,7 +304,7 @@ def _to_seconds(raw: Raw, names: tuple[str, ...], clock: pa.DataType, options: O
             near = pc.if_else(pc.less(pc.abs(micros), 9e18), micros, pa.scalar(None, pa.float64()))
             raw.columns[name] = near.cast(pa.int64(), safe=False).cast(ZONED_TIME)
     to_seconds(raw, names, options.zone, place="local time" if clock == TIME else "UTC")
-    # The only time that must be known is the submission.
+    # Only the time of the submission must be known.
     raw.moments = {"arrival_s": raw.moments["arrival_s"]}
 
 
@@ -346,7 +347,7 @@ def _elapsed(
 
 
 def _resources(raw: Raw, columns: Mapping[str, Any], special: Special, rows: int) -> dict[str, Any]:
-    """Return GPUs, types, cores, memory and servers of the allocation, or else of the request."""
+    """Return GPUs, types, cores, memory and servers of the allocation, or else the request."""
     found: dict[str, Any] = {}
     granted = _tres(raw, "AllocTRES", columns.get("alloctres"), rows)
     asked = _tres(raw, "ReqTRES", columns.get("reqtres"), rows)
@@ -378,7 +379,7 @@ def _resources(raw: Raw, columns: Mapping[str, Any], special: Special, rows: int
 
 
 def _tres(raw: Raw, name: str, texts: Any, rows: int) -> dict[str, npt.NDArray[np.float64]]:
-    """Parse the trackable resources, each distinct text once."""
+    """Parse the trackable resources, parsing each distinct text once."""
     keys = ("gpus", "cpus", "host_memory_gb", "servers", "slices")
     if texts is None:
         return {key: np.full(rows, np.nan) for key in keys}
@@ -440,7 +441,8 @@ def _one_row_a_job(
     ids = made["job_id"]
     codes = np.empty(0, np.int64) if surely_distinct(ids) else _codes(ids, made.get("user"))
     if codes.max(initial=-1) + 1 < len(codes):
-        # of records in several exports, the most complete counts: an ended one, then a started one
+        # among records from several exports, the most complete one counts: an ended one if there is
+        # one, then a started one
         started = np.bincount(codes, ~made["absent"])[codes] > 0
         kept = np.flatnonzero(~(made["absent"] & started))
         times = [_ranks(made[name][kept]) for name in ("arrival_s", "observed_start_s")]
@@ -476,7 +478,7 @@ def _joined(
     duration: np.ufunc | None,
     resources: np.ufunc,
 ) -> tuple[dict[str, Any], npt.NDArray[np.bool_] | None]:
-    """Join the rows of equal codes: extremes of the times, and the last row's other values."""
+    """Join rows with equal codes: take the extreme times, and other values from the last row."""
     order = np.lexsort((np.nan_to_num(made["observed_start_s"], nan=np.inf), codes))
     starts = np.flatnonzero(np.r_[True, np.diff(codes[order]) != 0])
     ends = np.r_[starts[1:], len(order)] - 1
@@ -514,7 +516,7 @@ def _take(
 ) -> tuple[dict[str, Any], npt.NDArray[np.bool_] | None]:
     """Keep these rows, and let errors name their records."""
     records = raw.records
-    assert records is not None, "set when the file was read"
+    assert records is not None, "the reader of the file has set it"
     raw.records = lambda places: records(rows[places])
     taken = pa.array(rows)
     chosen = {

@@ -1,7 +1,7 @@
-"""Reads the Standard Workload Format of the Parallel Workloads Archive: 18 numbers a line.
+"""Reads the Standard Workload Format of the Parallel Workloads Archive: 18 numbers per line.
 
-Processors become GPUs. Times may be absolute; the clock starts at the first job kept. Lines of
-partial executions (status 2 to 4) repeat what a summary line says, and are dropped.
+Processors become GPUs. Times may be absolute; the clock starts at the first job that is kept. Lines
+of partial executions (status 2 to 4) repeat the content of a summary line and are dropped.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class Special(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read(source: Source, options: Options) -> Raw:
-    """Read a log; unknown values are -1 there."""
+    """Read a log, in which -1 means unknown."""
     special = cast("Special", options.special)
     if not 0.0 < special.procs_per_gpu < math.inf:
         raise TraceError.at("options", None, "procs_per_gpu", special.procs_per_gpu, "a number > 0")
@@ -110,7 +110,7 @@ def _jobs(raw: Raw, procs_per_gpu: float) -> None:
 
 
 def _without_unknown(labels: Any) -> Any:
-    """Turn the user -1 into no user."""
+    """Replace the user -1 by null."""
     names = labels.dictionary.to_pylist()
     if "-1" not in names:
         return labels
@@ -160,7 +160,7 @@ def _has_spare(text: bytes) -> bool:
         return True
     data = np.frombuffer(text, dtype=np.uint8)
     for at in range(0, len(data), _PIECE):
-        piece = data[at : at + _PIECE + 1]  # the piece also has the first byte of the next one
+        piece = data[at : at + _PIECE + 1]  # the last byte belongs to the next piece
         low = piece <= _SPACE  # a line break counts, too
         pairs = np.flatnonzero(low[1:] & low[:-1])
         if len(pairs) and ((piece[pairs] == _SPACE) | (piece[pairs + 1] == _SPACE)).any():

@@ -1,8 +1,8 @@
 """Reads any table; the option `columns` maps its columns to the native ones.
 
 Each native column is an expression of the table's columns: a name, a number, or two of them joined
-by `*`, `+` or `-`. It may end with `@` and a unit or a date format. The name of the native column
-decides whether a text is read as an instant, a duration, a size, a number or a label.
+by `*`, `+` or `-`. An expression may end with `@` and a unit or a date format. The name of the
+native column decides whether a text is read as an instant, a duration, a size, a number or a label.
 """
 
 from __future__ import annotations
@@ -43,30 +43,30 @@ _SIZES = ("memory_gb", "host_memory_gb")
 _OPERATORS = re.compile(r"[*+-]")
 _PARTS = {"milli": 1e-3}
 _SHOWN = 20  # The maximum number of columns in a message; our own choice.
-_DATE = "an instant: seconds, or a date YYYY-MM-DD HH:MM:SS (another form: NAME@FORM)"
-_SPAN = "a duration: seconds, or one such as 1-02:03:04, 90m or PT1H30M"
-_SIZE = "a size: GiB, or one such as 64G"
+_DATE = "an instant: seconds, or a date YYYY-MM-DD HH:MM:SS (for another format: NAME@FORMAT)"
+_SPAN = "a duration: seconds, or a text such as 1-02:03:04, 90m or PT1H30M"
+_SIZE = "a size: GiB, or a text such as 64G"
 _NUMBER = "a number"
 
 
 class Special(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Options of this format alone.
+    """Options of this format.
 
     Parameters
     ----------
     columns : dict of str to str
         Native name to an expression of the table's names; empty leaves a native column out.
     separator : str
-        Separator of the cells: one character, or comma, semicolon, tab or bar; the default looks at
-        the header.
+        Separator of the cells: one character, or comma, semicolon, tab or bar; by default, it is
+        detected in the header.
     comment : str
         Prefix of lines that are not rows; empty if there are none.
     decimal : str
-        The sign before decimals, `.` or `,`.
+        The decimal separator, `.` or `,`.
     header : bool
         Whether the first line has names; otherwise the columns are named 1, 2, ...
     status_words : dict of str to str
-        The native status of further words, such as {"evicted": "killed"}.
+        Native statuses of additional words, such as {"evicted": "killed"}.
     """
 
     columns: dict[str, str] = {}
@@ -154,7 +154,7 @@ def _separator(special: Special, head: bytes) -> str:
 
 
 def _terms(special: Special, names: list[str], path: str) -> dict[str, _Term]:
-    """Return the recipe of each native column, also of those that the table has by that name."""
+    """Return the recipe of each native column, including columns that already have its name."""
     if not any(names):
         raise TraceError(f"{path}: expected a line with the names of the columns", path=path)
     known = {simple(name): name for name in names}
@@ -202,7 +202,7 @@ def _term(operands: list[tuple[str | float]], operator: str, unit: str, written:
 
 
 def _operand(written: str, known: Mapping[str, str]) -> tuple[str | float] | None:
-    """Return the name of a column or a number in a tuple; None if the text is neither."""
+    """Return the name of a column, or a number in a tuple; None if the text is neither."""
     name = known.get(simple(written))
     if name is not None:
         return (name,)
@@ -221,7 +221,7 @@ def _check_unit(target: str, unit: str) -> None:
         units = SIZES_GIB
     is_form = target in _MOMENTS and "%" in unit
     if unit not in units and not is_form:
-        more = ", or the form of a date such as %d.%m.%Y %H:%M" if target in _MOMENTS else ""
+        more = ", or a date format such as %d.%m.%Y %H:%M" if target in _MOMENTS else ""
         raise TraceError.at(
             "options", None, f"columns.{target}", unit, f"a unit: {', '.join(units)}{more}"
         )
@@ -234,7 +234,7 @@ def _fill(
     options: Options,
     names: list[str],
 ) -> Raw:
-    """Evaluate the terms, and say which columns of the table no term uses."""
+    """Evaluate the terms, and count the columns of the table that no term uses."""
     special = options.special
     raw.cpu_jobs = True
     named = next((name for term in terms.values() for name in term.names), None)
@@ -295,8 +295,7 @@ class _Filler:
             )
         if self._zone is not None and not self._local:
             raise TraceError(
-                "options: zone: changes nothing here, for the table has no local times; "
-                "leave it out",
+                "options: zone: has no effect, because the table has no local times; leave it out",
                 column="zone",
                 value=self._zone,
             )
@@ -462,9 +461,9 @@ class _Filler:
         return lists_of(labels, lambda label: [one for one in label.split(LIST_SEPARATOR) if one])
 
     def _refuse_expression(self, target: str, term: _Term) -> None:
-        expected = "a column that is taken as it is"
+        expected = "a column that is taken unchanged"
         if target == "stage_times":
-            expected = "no mapping: lists of stage times are read from native traces alone"
+            expected = "no mapping: lists of stage times are only read from native traces"
         raise TraceError.at("options", None, f"columns.{target}", term.written, expected)
 
     def _checked(
@@ -514,6 +513,6 @@ def _blank_to_null(cells: Any) -> Any:
 
 
 def _has_zone(cells: Any) -> bool:
-    """Return whether the first text of a column ends in an offset from UTC; then all must."""
+    """Return whether the first text of a column ends in a UTC offset; if so, all texts must."""
     known = cells.drop_null()
     return bool(len(known)) and bool(re.search(r"(Z|[+-]\d\d(:?\d\d)?)$", known[0].as_py()[10:]))

@@ -36,11 +36,11 @@ _WANTED = {
 
 
 def read(source: Source, options: Options) -> Raw:
-    """Read one window; jobs without GPUs still count for the arrivals of the others."""
+    """Read one window; the intervals of jobs without GPUs still count for later arrivals."""
     del options
     raw = read_columns(source, NAME, _WANTED)
     gaps = numbers(raw.columns["arrival_s"])
-    # A missing or wrong gap is an error of its own row, not of the rows after it.
+    # A missing or wrong gap is an error of that row only, not of the rows after it.
     sums = np.cumsum(np.where(np.isnan(gaps), 0.0, gaps))
     raw.columns["arrival_s"] = times.column(np.where(np.isnan(gaps), np.nan, sums))
     limit = numbers(raw.columns["time_limit_s"])

@@ -1,4 +1,4 @@
-"""Synthetic traces that resemble the public ones; a seed gives the same bytes on every platform.
+"""Draws traces that resemble public ones; a seed gives the same bytes on every platform.
 
 Examples
 --------

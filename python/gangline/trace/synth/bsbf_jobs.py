@@ -1,7 +1,7 @@
 """Draws the workload of the SJF-BSBF comparison: jobs of six Pollux applications in eight hours.
 
 Applications are drawn by their frequency in the public workloads, and the sizes of an application
-with equal probability. Durations are isolated times on servers with four T4 GPUs, from the public
+with equal probability. Durations are run times alone on servers with four T4 GPUs, from the public
 profiles.
 """
 
@@ -73,7 +73,7 @@ class BsbfParameters(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def generate(given: BsbfParameters) -> Raw:
-    """Draw the jobs; a smaller number gives a part of the jobs of a larger number."""
+    """Draw the jobs; a smaller number of jobs gives a subset of those of a larger number."""
     from gangline import _core
 
     jobs = given.jobs
@@ -102,7 +102,7 @@ def generate(given: BsbfParameters) -> Raw:
 
 
 def _pick(rows: list[Row], first: Any, second: Any) -> Any:
-    """Return a row for each job: an application by weight, then one of its sizes."""
+    """Draw a row for each job: an application by weight, then one of its sizes."""
     models = list(dict.fromkeys(row.model for row in rows))
     of_model = [[i for i, row in enumerate(rows) if row.model == model] for model in models]
     bounds = np.cumsum([_WEIGHTS[model] for model in models])
@@ -113,7 +113,7 @@ def _pick(rows: list[Row], first: Any, second: Any) -> Any:
 
 
 def _moments(first: Any, second: Any) -> Any:
-    """Return arrivals in whole microseconds, as seconds: an hour by weight, then a time in it."""
+    """Draw arrivals in seconds, rounded to microseconds: an hour by weight, then a time in it."""
     bounds = np.cumsum(_HOURS)
     hour = np.searchsorted(bounds, first * bounds[-1], side="right")
     return np.floor((hour + second) * _HOUR_S * 1e6 + 0.5) / 1e6

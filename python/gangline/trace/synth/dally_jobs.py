@@ -46,10 +46,10 @@ MODELS = {
     "ResNet18": 38,
     "VGG11": 34,
 }
-# The jobs of the public files by GPUs: the batch of 500, and the 411 gangs of the weeks.
+# The jobs of the public files by gang size: the batch of 500, and the 411 gangs of the weeks.
 GPUS = {1: 270, 2: 13, 4: 52, 8: 109, 16: 42, 32: 11, 40: 1, 48: 1, 56: 1}
 GPUS_MULTI = {2: 41, 3: 1, 4: 96, 8: 190, 16: 56, 32: 23, 40: 2, 48: 1, 56: 1}
-# The mean gaps of the public Poisson workloads: busy, middle, quiet.
+# The mean gaps of the public Poisson workloads: busy, medium, quiet.
 GAPS_S = (1872.0, 4354.0, 11526.0)
 
 MEDIAN_S = 15.5 * 3600.0
@@ -153,7 +153,7 @@ def _durations(given: _Parameters, noise: _Floats | None) -> tuple[_Floats, int]
 
 
 def _deck(shares: list[int], given: _Parameters, purpose: str) -> _Ints:
-    """Return an index of `shares` for each job, as often as its share requires, in random order."""
+    """Return an index of `shares` per job: each as often as its share requires, shuffled."""
     from gangline import _core
 
     cards = np.repeat(np.arange(len(shares)), apportion(given.jobs, shares))
@@ -164,7 +164,7 @@ def _deck(shares: list[int], given: _Parameters, purpose: str) -> _Ints:
 
 
 def apportion(jobs: int, shares: list[int]) -> list[int]:
-    """Split a number by shares into whole parts; the largest remainders are rounded up.
+    """Split a number into whole parts by shares; the largest remainders are rounded up.
 
     Examples
     --------
@@ -189,7 +189,7 @@ def _expected(given: _Parameters) -> _Floats:
 
 
 def _switched(expected: _Floats, per_day: float, seed: int) -> _Floats:
-    """Return arrivals in days where each day has one of three rates.
+    """Return arrivals over days that each have one of three rates.
 
     Three days in a row have all three rates, in one of their six orders; their mean is `per_day`.
     """

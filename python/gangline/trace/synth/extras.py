@@ -1,4 +1,4 @@
-"""Draws what all generators can add: users, virtual clusters, noise, and models of a table."""
+"""Draws the extras of all generators: users, virtual clusters, noise, and models of a table."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Extras(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def draw(cls, jobs: int, seed: int, users: int, vcs: int, noise: float) -> Extras:
-        """Draw users and virtual clusters by Zipf 1.2, and log-normal noise."""
+        """Draw users and virtual clusters from a Zipf distribution (1.2), and log-normal noise."""
         from gangline import _core
 
         drawn = _core.synth_extras(
@@ -61,7 +61,7 @@ def labels(codes: Any, names: list[str]) -> Any:
 
 
 def models_of(value: object) -> object:
-    """Return models in the form of the core; a throughput table gives labels and gang sizes."""
+    """Convert models for the core; a throughput table gives labels and gang sizes."""
     from gangline.cluster.tables import ThroughputTable, read_throughput
 
     if isinstance(value, str) and value.endswith(_TABLES):
@@ -92,7 +92,7 @@ def decode(kind: type[_T], name: str, parameters: Mapping[str, object]) -> _T:
     except msgspec.ValidationError:
         found = misfit(dict(parameters), kind)
         if found is None:
-            raise TraceError(f"{name}: expected other values", path=name) from None
+            raise TraceError(f"{name}: the values do not fit together", path=name) from None
         got = "nothing" if found.is_missing else repr(found.value)
         message = f"{name}: {found.key}: expected {found.expected}, got {got}"
         raise TraceError(message, path=name, column=found.key) from None

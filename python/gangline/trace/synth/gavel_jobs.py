@@ -1,8 +1,8 @@
 """Repeats Gavel's workload generator draw by draw.
 
-The public generator defines its streams by Python's `random.Random`, so this one uses it too,
-seeded and asked in the same order. Powers and logarithms are those of the core, which are equal on
-every platform.
+The public generator defines its streams by Python's `random.Random`, so this module uses it too,
+with the same seeds and the same order of draws. Powers and logarithms come from the core, where
+they are equal on every platform.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ LABELS = (
     ("CycleGAN", None),
 )
 """Model labels in the order of the public generator, with their batch sizes."""
-_MULTI_GPU = 19  # the number of labels for gangs, which come first; the others run on one GPU only
+_MULTI_GPU = 19  # the number of labels for gangs, which come first; the rest need one GPU
 _JOBS_MAX = 10_000_000
 _MINUTE_S = 60.0
 
@@ -130,7 +130,7 @@ def _duration_s(stream: Random) -> float:
 
 
 def _label(stream: Random) -> int:
-    """Draw as `Random.choice` does: the bits of the count, again until the number is below it."""
+    """Draw as `Random.choice` does: draw that many bits until the number is below the count."""
     while True:
         index = stream.getrandbits(len(LABELS).bit_length())
         if index < len(LABELS):
@@ -158,7 +158,7 @@ def _deadline_multiples(given: GavelParameters) -> Iterator[float]:
 def _iterations(
     given: GavelParameters, jobs: list[_Job], durations: Any
 ) -> npt.NDArray[np.float64]:
-    """Return the whole iterations in the duration, at the rate of the reference type."""
+    """Return the number of whole iterations in the duration at the reference type's rate."""
     from gangline.cluster.tables import ThroughputTable, read_throughput
 
     table = given.table
@@ -170,8 +170,8 @@ def _iterations(
     if (counts < 1.0).any():
         job = jobs[int(np.flatnonzero(counts < 1.0)[0])]
         raise TraceError(
-            f"{NAME}: {job.label} on {job.gpus} GPUs makes no iteration on {given.reference_type}; "
-            "give a table with a rate for it",
+            f"{NAME}: {job.label} on {job.gpus} GPUs completes no iteration on "
+            f"{given.reference_type}; give a table with a rate for it",
             path=NAME,
             column="table",
         )

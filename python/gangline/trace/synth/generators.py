@@ -1,4 +1,4 @@
-"""The generators by name: their public functions, their addresses and their common parts."""
+"""Defines the generators: their public functions, their addresses and their common parts."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ __all__ = [
 
 _IN_CORE = ("philly", "helios", "pai", "uniform")
 SHAPES = (*_IN_CORE, "gavel", "bsbf", "dally-batch", "dally-poisson", "dally-week", "hadar")
-"""Every generator, as `generate` and addresses name it."""
+"""The name of every generator, for `generate` and for addresses."""
 
 
 def philly(*, jobs: int, seed: int = 0, **parameters: Unpack[ShapeKeywords]) -> Trace:
@@ -65,11 +65,12 @@ def philly(*, jobs: int, seed: int = 0, **parameters: Unpack[ShapeKeywords]) -> 
     jobs : int
         Number of jobs, >= 1.
     seed : int
-        Same seed, same jobs.
+        The same seed gives the same jobs.
     **parameters
         `arrivals` ("diurnal", "poisson" or "batch"), `rate_per_h`, or `load` with `cluster_gpus`,
         `max_gpus`, `max_duration_s`, `users`, `vcs`, `noise`, `models` (names, a mapping of names
-        to gang sizes, a throughput table or its file: drawn among those with the job's size).
+        to gang sizes, or a throughput table or its file; drawn among the models with the job's
+        size).
 
     Notes
     -----
@@ -121,7 +122,7 @@ def uniform(*, jobs: int, seed: int = 0, **parameters: Unpack[UniformKeywords]) 
     jobs, seed : int
         As for `philly`.
     **parameters
-        Those of `philly`; also `mean_duration_s` and `gang_shares`.
+        The parameters of `philly`; also `mean_duration_s` and `gang_shares`.
 
     Examples
     --------
@@ -138,7 +139,7 @@ def gavel(*, jobs: int, seed: int = 0, **parameters: Unpack[GavelKeywords]) -> T
     Parameters
     ----------
     jobs, seed : int
-        A smaller number of jobs gives the first of a larger one.
+        Number of jobs, and the seed. A smaller number gives the first jobs of a larger number.
     **parameters
         `lam` (mean gap in seconds, default 1800; 0 = all at once), `multi` (gangs of 2, 4, 8;
         default true), `priorities` (one job in five weighs 5), `deadlines` (1.2, 2 or 10 times the
@@ -164,12 +165,12 @@ def bsbf(*, jobs: int = 160, seed: int = 0, **parameters: Unpack[BsbfKeywords]) 
     Parameters
     ----------
     jobs : int
-        Number of jobs. The period of eight hours is fixed, so 240 jobs arrive at one and a half
-        times the published rate.
+        Number of jobs. The period of eight hours is fixed, so 240 jobs arrive at 1.5 times the
+        published rate.
     seed : int
-        Same seed, same jobs.
+        The same seed gives the same jobs.
     **parameters
-        `max_gpus` (leaves larger sizes out before drawing), `users`, `vcs`, `noise`.
+        `max_gpus` (larger sizes are never drawn), `users`, `vcs`, `noise`.
 
     Examples
     --------
@@ -185,20 +186,20 @@ def dally_batch(*, jobs: int = 500, seed: int = 0, **parameters: Unpack[DallyKey
     Parameters
     ----------
     jobs : int
-        Number of jobs. 500 are the published counts: 270 single GPUs, 230 gangs of up to 56; 125
+        Number of jobs. 500 gives the published counts: 270 single GPUs, 230 gangs of up to 56; 125
         MobileNetV3, 125 BERT-large, 125 ResNet50, 53 AlexNet, 38 ResNet18, 34 VGG11. Another number
-        keeps the rounded shares, but draws different jobs than a smaller number.
+        keeps the rounded shares, but draws other jobs.
     seed : int
         Same seed, same jobs.
     **parameters
         `median_s` (55,800: 15.5 h), `sigma` (1; standard deviation of the logarithm of durations),
-        `max_duration_s` (1,166,400: 13.5 days; longer ones are cut and counted), `max_gpus` (leaves
-        larger sizes out), `users`, `vcs`, `noise`.
+        `max_duration_s` (1,166,400: 13.5 days; longer ones are cut and counted), `max_gpus` (larger
+        sizes are left out), `users`, `vcs`, `noise`.
 
     Notes
     -----
-    Source: counts, median and maximum of the workloads of arXiv 2401.16492 as its public simulator
-    has them; the log-normal distribution and its sigma are our own choice. Models and sizes are
+    Source: counts, median and maximum come from the workloads of arXiv 2401.16492 in its public
+    simulator; the log-normal distribution and its sigma are our own choice. Models and sizes are
     drawn independently.
 
     Examples
@@ -220,8 +221,8 @@ def dally_poisson(
     jobs, seed : int
         As for `dally_batch`.
     **parameters
-        Those of `dally_batch`; also `mean_gap_s`: 1872, 4354 (the default) and 11526 s were
-        published.
+        The parameters of `dally_batch`; also `mean_gap_s`: 1872, 4354 (the default) and 11526 s
+        were published.
 
     Examples
     --------
@@ -241,13 +242,14 @@ def dally_week(*, jobs: int = 411, seed: int = 0, **parameters: Unpack[DallyWeek
     jobs, seed : int
         As for `dally_batch`; the published number is 411.
     **parameters
-        Those of `dally_batch`; also `days` (10): the number of days in which the jobs are expected.
+        The parameters of `dally_batch`; also `days` (10): the number of days over which the jobs
+        are expected to arrive.
 
     Notes
     -----
-    Three Poisson processes, with rates in the ratio of the published gaps of 1872, 4354 and
-    11526 s, take turns by the day; of three days each has one. The mix of the public file is not
-    known, so this is our own choice.
+    Three Poisson processes, with rates in the ratio of the published gaps of 1872, 4354 and 11526
+    s, alternate by day; each of three consecutive days has a different one. The mix of the public
+    file is not known, so this is our own choice.
 
     Examples
     --------
@@ -271,19 +273,19 @@ def hadar(*, jobs: int = 480, seed: int = 0, **parameters: Unpack[HadarKeywords]
         Same seed, same jobs.
     **parameters
         `arrivals` ("static", the default: all at once; "poisson"), `load` (1; with poisson: the
-        offered load on `hadar-60`, or on `hadar-60-smooth` with `smooth`), `class_shares` (of
-        S, M, L and XL jobs; equal), `gang_shares` (of 1, 2, 4 and 8 GPUs; 0.7, 0.1, 0.15, 0.05),
-        `mixing` (false; true: gangs of 6, 8 and 12 GPUs and no CycleGAN, so that GPUs of one type
-        are scarce), `smooth` (false; true: iterations by the rates of `hadar-60-smooth`), `users`,
+        offered load on `hadar-60`, or on `hadar-60-smooth` with `smooth`), `class_shares` (of S, M,
+        L and XL jobs; equal), `gang_shares` (of 1, 2, 4 and 8 GPUs; 0.7, 0.1, 0.15, 0.05), `mixing`
+        (false; true: gangs of 6, 8 and 12 GPUs and no CycleGAN, so that GPUs of one type are
+        scarce), `smooth` (false; true: iterations at the rates of `hadar-60-smooth`), `users`,
         `vcs`, `noise`.
 
     Notes
     -----
-    Classes by V100-GPU-hours, uniform: S ResNet-18, up to 1; M CycleGAN, 1 to 10, one GPU; L LM or
-    Transformer, 10 to 50; XL ResNet-50, 60 to 100. They follow secondary descriptions of the
-    evaluation in arXiv 2503.10918 that we could not check against the paper; all shares are our own
-    choice. Both a duration (on V100) and iterations are given: clusters without a rate table can
-    run it.
+    The classes have uniform V100-GPU-hours: S (ResNet-18) up to 1; M (CycleGAN, one GPU) 1 to 10; L
+    (LM or Transformer) 10 to 50; XL (ResNet-50) 60 to 100. They follow secondary descriptions of
+    the evaluation in arXiv 2503.10918 that we could not check against the paper; all shares are our
+    own choice. Both a duration (on V100) and iterations are given: clusters without a rate table
+    can run the trace.
 
     Examples
     --------
@@ -329,7 +331,7 @@ def refer(uri: str, **options: object) -> TraceReference:
     shape, parameters = parameters_of(uri)
     _check(shape, parameters)
     made = _reference(f"synth:{shape}", parameters, trace_options.make(options))
-    assert made is not None, "an address holds plain values"
+    assert made is not None, "an address contains only plain values"
     return made
 
 
@@ -337,14 +339,14 @@ def with_seed(uri: str, seed: int) -> str:
     """Return the address with another seed."""
     shape, parameters = parameters_of(uri)
     made = address(f"synth:{shape}", {**parameters, "seed": seed})
-    assert made is not None, "an address holds plain values"
+    assert made is not None, "an address contains only plain values"
     return made
 
 
 def _reference(
     name: str, parameters: dict[str, Any], options: trace_options.Options
 ) -> TraceReference | None:
-    """Return the reference from which a trace can be drawn again; None with a table in memory."""
+    """Return the reference to draw a trace again; None if a parameter is a table in memory."""
     source = address(name, parameters)
     if source is None:
         return None
@@ -375,7 +377,7 @@ def _check(shape: str, parameters: dict[str, Any]) -> None:
         raise TraceError(f"{name}: unknown generator{hint}", path=name, value=shape)
     if "jobs" not in parameters and (shape in _IN_CORE or shape == "gavel"):
         given = f"; given: {', '.join(parameters)}" if parameters else ""
-        message = f"{name}: missing parameter `jobs`: how many to draw{given}"
+        message = f"{name}: missing parameter `jobs`, the number of jobs to draw{given}"
         raise TraceError(message, path=name, column="jobs")
 
 

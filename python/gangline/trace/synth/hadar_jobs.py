@@ -28,7 +28,8 @@ _GPU_TYPES = ("V100", "P100", "K80")  # durations refer to the first type
 _GPUS_PER_TYPE = 20  # the number in the preset hadar-60
 _GANGS = (1, 2, 4, 8)
 _MIXING_GANGS = {6: 0.4, 8: 0.4, 12: 0.2}
-# The digits of the time to the last arrival; our own choice, as solvers differ in later ones.
+# The digits of the time to the last arrival that are kept; our own choice, as solvers differ in
+# later digits.
 _DIGITS = 6
 
 _Floats = npt.NDArray[np.float64]
@@ -36,7 +37,7 @@ _Ints = npt.NDArray[np.int64]
 
 
 class Class(NamedTuple):
-    """A class of jobs: uniform GPU-hours in (above, most], and one of the models at random."""
+    """A class of jobs, with uniform GPU-hours in (above, most] and a random one of its models."""
 
     name: str
     models: tuple[str, ...]
@@ -51,7 +52,7 @@ CLASSES = (
     Class("L", ("LM (batch size 20)", "Transformer (batch size 64)"), 10.0, 50.0),
     Class("XL", ("ResNet-50 (batch size 64)",), 60.0, 100.0),
 )
-"""Classes from short to long; a job's model tells its class."""
+"""Classes from short to long; a job's model identifies its class."""
 
 
 class HadarParameters(msgspec.Struct, frozen=True, kw_only=True):
@@ -79,13 +80,13 @@ class _Mix(NamedTuple):
 
 
 def generate(given: HadarParameters) -> Raw:
-    """Draw the jobs; a smaller number gives the first jobs of a larger one, except for arrivals."""
+    """Draw the jobs; except for arrivals, a smaller number gives the first jobs of a larger one."""
     from gangline import _core
 
     if given.arrivals not in ("static", "poisson"):
         raise TraceError.at(NAME, None, "arrivals", given.arrivals, "static or poisson")
     if given.load is not None and given.arrivals != "poisson":
-        raise TraceError.at(NAME, None, "load", given.load, "arrivals=poisson with it")
+        raise TraceError.at(NAME, None, "load", given.load, "no load, or arrivals=poisson with it")
     if given.jobs < 2 and given.arrivals == "poisson":
         raise TraceError.at(NAME, None, "jobs", given.jobs, "at least 2 with arrivals=poisson")
     mix = _mix(given)
@@ -127,9 +128,9 @@ def _mix(given: HadarParameters) -> _Mix:
         gangs = dict(zip(_GANGS, _shares("gang_shares", shares), strict=True))
         return _Mix(classes, gangs, _rates(given.smooth))
     if given.gang_shares is not None:
-        expected = "nothing with mixing=true, which has gangs of its own"
+        expected = "nothing with mixing=true, which sets the gang sizes itself"
         raise TraceError.at(NAME, None, "gang_shares", given.gang_shares, expected)
-    # Models that were measured on one GPU only cannot be gangs.
+    # Models that were measured only on one GPU cannot be gangs.
     classes = tuple(0.0 if one.single else x for one, x in zip(CLASSES, classes, strict=True))
     if not sum(classes):
         expected = "a share above 0 of a class other than M with mixing=true"
@@ -138,7 +139,7 @@ def _mix(given: HadarParameters) -> _Mix:
 
 
 def _shares(field: str, given: Any) -> tuple[float, ...]:
-    """Return four shares, which may come as text such as `1,0,0,0`; they need not add up to 1."""
+    """Parse four shares, also from text such as `1,0,0,0`; they need not add up to 1."""
     expected = "four numbers >= 0, not all 0, such as 0.7,0.1,0.15,0.05"
     try:
         values = [float(x) for x in (given.split(",") if isinstance(given, str) else given)]
@@ -151,7 +152,7 @@ def _shares(field: str, given: Any) -> tuple[float, ...]:
 
 
 def _rates(smooth: bool) -> dict[tuple[str, str, int], float]:
-    """Return the rates of the presets by GPU type, model and gang size."""
+    """Return the rates in the presets by GPU type, model and gang size."""
     from gangline.cluster.tables import read_throughput
 
     name = "hadar_rates_smooth.csv" if smooth else "hadar_rates.csv"
@@ -179,7 +180,7 @@ def _durations(kind: _Ints, gpus: _Ints, given: HadarParameters, noise: _Floats 
 
 
 def _arrivals(given: HadarParameters, need: _Floats) -> _Floats:
-    """Return arrivals in whole microseconds, as seconds; `need` has GPU-seconds by job and type."""
+    """Draw arrivals in seconds; `need` contains GPU-seconds by job and type."""
     from gangline import _core
 
     if given.arrivals == "static":

@@ -1,4 +1,4 @@
-"""The types of the keyword parameters of the generators, except for `jobs` and `seed`."""
+"""Types the keyword parameters of the generators, except for `jobs` and `seed`."""
 
 from __future__ import annotations
 

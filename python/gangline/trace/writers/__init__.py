@@ -1,7 +1,7 @@
-"""The list of writers, with one module for each format.
+"""Lists the writers, with one module for each format.
 
 Each module has `CARRIES`, the columns it can hold; `content(trace, options)`, the bytes of the
-file, which depend on trace and options alone; and, if it holds some columns in part,
+file, which depend only on the trace and the options; and, if some columns are written only in part,
 `losses(trace)`.
 """
 
@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 __all__ = ["WRITERS", "Writer", "partial_losses", "writer_of"]
 
 WRITERS = {item.name: item.writer for item in FORMATS if item.writer}
-"""Format to module."""
+"""The module of each format."""
 
 
 class Writer(Protocol):
-    """The functions that the module of a format offers."""
+    """The functions that a writer's module offers."""
 
     CARRIES: frozenset[str]
 

@@ -66,18 +66,18 @@ class WriteOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     Parameters
     ----------
     epoch : str
-        Formats with dates: the date and time of arrival 0; default: that of the trace's metadata,
-        else Monday 2024-01-01 00:00:00.
+        Formats with dates: the date and time of arrival 0. The default is that of the trace's
+        metadata, or else Monday 2024-01-01 00:00:00.
     spelling : "new" or "old"
         Batsim: names of profile types.
     segments : str
         Philly JSON: the segments table of a run, whose stretches become the attempts.
     nb_res : int
-        Batsim: GPUs of the platform; default: those of the largest gang.
+        Batsim: GPUs of the platform; the default is the size of the largest gang.
     reference_type : str
         Gavel: the GPU type whose rates turn deadlines into multiples; default "v100".
     table : str
-        Gavel: throughput table for the deadlines; without it they are left out.
+        Gavel: throughput table for the deadlines; without it, deadlines are left out.
     """
 
     epoch: str | None = None
@@ -94,7 +94,7 @@ def whole(values: npt.NDArray[np.float64]) -> npt.NDArray[np.int64]:
 
 
 def whole_durations(trace: Trace, name: str, unit: float = 1.0) -> npt.NDArray[np.int64]:
-    """Return durations in whole units, this many to a second (1000: ms); none of them is 0."""
+    """Return durations as whole numbers of at least 1; a `unit` of 1000 gives milliseconds."""
     need(trace, "duration_s", name)
     return np.maximum(whole(trace.numbers("duration_s") * unit), 1)
 
@@ -159,14 +159,14 @@ def statuses(trace: Trace, words: Mapping[str, Any], rest: Any) -> list[Any]:
 
 
 def status_losses(trace: Trace, words: Mapping[str, Any]) -> list[Loss]:
-    """Return the loss of statuses that the format has no word for."""
+    """Return the loss of statuses for which the format has no word."""
     known = {*words, "unknown"}
     lost = sorted(set(texts(trace, "trace_status", "unknown")) - known)
     return [Loss("trace_status", f"{', '.join(lost)} becomes unknown")] if lost else []
 
 
 def seconds_since(trace: Trace, column: Real) -> npt.NDArray[np.int64]:
-    """Return a time column in whole seconds; where it is unknown, the arrival."""
+    """Return a time column in whole seconds, with arrivals in place of unknown times."""
     arrival = trace.numbers("arrival_s")
     if column not in trace.columns:
         return whole(arrival)
@@ -175,7 +175,7 @@ def seconds_since(trace: Trace, column: Real) -> npt.NDArray[np.int64]:
 
 
 def dates(trace: Trace, seconds: npt.NDArray[np.int64], options: WriteOptions) -> list[str]:
-    """Return `YYYY-MM-DD HH:MM:SS` of seconds after the epoch of the trace."""
+    """Return seconds after the epoch of the trace as `YYYY-MM-DD HH:MM:SS`."""
     times = np.datetime64(_epoch(trace, options), "s") + seconds.astype("timedelta64[s]")
     return [text.replace("T", " ") for text in np.datetime_as_string(times).tolist()]
 

@@ -30,14 +30,14 @@ def losses(trace: Trace) -> list[Loss]:
         sizes = trace.column("batch_size").to_pylist()
         labels = [batch_size_of(label) for label in texts(trace, "model")]
         if any(size not in (None, label) for size, label in zip(sizes, labels, strict=True)):
-            found.append(Loss("batch_size", "only what the label names"))
+            found.append(Loss("batch_size", "only the batch size in the label"))
     return found
 
 
 def content(trace: Trace, options: WriteOptions) -> bytes:
     """Return the file; the unknown command and folder are written as `-`.
 
-    Deadlines need a throughput table: the file holds them as multiples of the time alone.
+    Deadlines need a throughput table, because the file has them as multiples of the run time alone.
     """
     for column in ("model", "iterations"):
         need(trace, column, NAME)
@@ -65,7 +65,7 @@ def content(trace: Trace, options: WriteOptions) -> bytes:
 
 
 def _multiples(trace: Trace, labels: list[str], options: WriteOptions) -> npt.NDArray[np.float64]:
-    """Return the time to the deadline over that alone on the reference type; -1 means none."""
+    """Divide times to deadlines by run times alone on the reference type; -1 means none."""
     none = np.full(len(trace), _NO_DEADLINE)
     if options.table is None or not has(trace, "deadline_s"):
         return none

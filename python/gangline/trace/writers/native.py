@@ -52,7 +52,7 @@ def arrow(trace: Trace) -> bytes:
 
 
 def metadata(trace: Trace) -> dict[str, str]:
-    """Return the metadata of a file: the origin of the trace, and the place of its seal."""
+    """Return the metadata of a file: the origin of the trace, and space for the seal."""
     kept = {key: value for key, value in sorted(trace.metadata.items()) if key != "sha256"}
     if trace.notes:
         kept["notes"] = json.dumps(trace.notes, sort_keys=True)

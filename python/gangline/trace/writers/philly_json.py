@@ -42,7 +42,7 @@ CARRIES = frozenset(
     }
 )
 _STATUS = {"finished": "Pass", "failed": "Failed", "killed": "Killed"}
-_GPUS_PER_MACHINE = 8  # Our own choice if the machines are unknown.
+_GPUS_PER_MACHINE = 8  # Our own choice for unknown machines.
 
 
 def losses(trace: Trace) -> list[Loss]:
@@ -53,7 +53,7 @@ def losses(trace: Trace) -> list[Loss]:
 def content(trace: Trace, options: WriteOptions) -> bytes:
     """Return the file, with one job on each line.
 
-    A job has one attempt on machines `m0`, `m1`, ... With `segments` it has the attempts of a run.
+    A job has one attempt on machines `m0`, `m1`, ... With `segments`, it has the attempts of a run.
     """
     known = {} if options.segments is None else _attempts(options.segments)
     columns = zip(
@@ -76,7 +76,7 @@ def content(trace: Trace, options: WriteOptions) -> bytes:
 
 
 def _single(trace: Trace) -> list[dict[str, Any]]:
-    """Return one attempt per job, with seconds in place of dates."""
+    """Return one attempt per job, with times in seconds that become dates later."""
     durations = whole_durations(trace, NAME)
     begin = seconds_since(trace, "start_s")
     details: dict[tuple[int, int], Any] = {}
@@ -90,7 +90,7 @@ def _single(trace: Trace) -> list[dict[str, Any]]:
 
 
 def _attempts(path: str) -> dict[str, list[dict[str, Any]]]:
-    """Return the attempts of each job of a segments table; seconds in place of dates.
+    """Return each job's attempts from a segments table, with times in seconds.
 
     A stretch that continues the previous one on the same GPUs belongs to the same attempt.
     """

@@ -1,4 +1,4 @@
-"""Writes the workload CSV of the Pollux experiments: applications and batches, no durations."""
+"""Writes the workload CSV of the Pollux experiments: applications and batches only."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Writes the Standard Workload Format: 18 numbers a line; processors are GPUs."""
+"""Writes the Standard Workload Format: 18 numbers per line; processors are GPUs."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def losses(trace: Trace) -> list[Loss]:
 
 
 def content(trace: Trace, _: WriteOptions) -> bytes:
-    """Return the file: a note, then one line for each job; -1 means unknown."""
+    """Return the file: a comment, then one line for each job; -1 means unknown."""
     count = len(trace)
     unknown = np.full(count, _UNKNOWN, np.int64)
     gpus = trace.numbers("gpus").astype(np.int64)
