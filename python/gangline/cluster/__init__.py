@@ -1,1 +1,1 @@
-"""Clusters: their description, checks, presets, networks, sharing, elastic jobs and rates."""
+"""Describes clusters: checks, presets, networks, sharing, elastic jobs and rates."""

@@ -27,7 +27,7 @@ SERVERS_MAX = 1_000_000  # Our own choice: a typing error must not fill the memo
 
 
 def check(cluster: ClusterKeys, path: str | None) -> None:
-    """Check the rules between values; a broken one is a ClusterError with its key path."""
+    """Check the rules between values; a broken rule raises a ClusterError with the key path."""
     if not cluster.gpu_types:
         fail(path, "gpu_types", "at least one GPU type", "none")
     if len(cluster.gpu_types) > 64:
@@ -87,7 +87,7 @@ def _check_failures(cluster: ClusterKeys, path: str | None) -> None:
         if row.server == later_one.server and later_one.down_s < (row.up_s or math.inf):
             until = "on" if row.up_s is None else f"to {row.up_s}"
             expected = (
-                f"a time when server {row.server} is up; table[{i}] has it down from "
+                f"a time when server {row.server} is up; in table[{i}] it is down from "
                 f"{row.down_s} {until}"
             )
             fail(path, f"failures.table[{j}].down_s", expected, later_one.down_s)

@@ -69,9 +69,10 @@ _HEAD_BYTES = 64 * 1024
 
 
 class Cluster(ClusterKeys, frozen=True, kw_only=True):
-    """A GPU cluster, which is immutable and checked when it is made.
+    """An immutable GPU cluster, which is checked when it is created.
 
-    Use `Cluster.from_toml`, `Cluster.preset`, `Cluster.homogeneous` or `Cluster.from_dict`.
+    Create one with `Cluster.from_toml`, `Cluster.preset`, `Cluster.homogeneous` or
+    `Cluster.from_dict`.
 
     Parameters
     ----------
@@ -82,13 +83,13 @@ class Cluster(ClusterKeys, frozen=True, kw_only=True):
     servers : tuple of ServerBlock
         Blocks of servers; servers are numbered from 0 in this order.
     network, failures, throughput, sharing, runtime, elastic, iter_time : optional
-        Locality factors, outages, rate table, interference, noise and costs of starts, models of
-        elastic jobs, iteration times.
+        In this order: locality factors, outages, rate table, interference, noise and costs of
+        starts, models of elastic jobs, iteration times.
     capacity : tuple of CapacityRow, optional
         Number of servers over time; before the first row all servers are up. A server that
         leaves acts like one that fails; those with the highest numbers leave first.
     notes : dict of str to int
-        Assumptions and omissions of the reader of a node list, counted.
+        Counts of the assumptions and omissions made when a node list was read.
 
     Examples
     --------
@@ -107,7 +108,7 @@ class Cluster(ClusterKeys, frozen=True, kw_only=True):
         Parameters
         ----------
         path : str or Path
-            The file; tables it names are looked up relative to it.
+            The file. Paths of tables in it are relative to the file.
 
         Raises
         ------
@@ -189,7 +190,7 @@ class Cluster(ClusterKeys, frozen=True, kw_only=True):
 
     @staticmethod
     def presets() -> list[str]:
-        """Names of the clusters that ship with gangline.
+        """Return the names of the clusters that ship with gangline.
 
         Examples
         --------
@@ -216,7 +217,7 @@ class Cluster(ClusterKeys, frozen=True, kw_only=True):
         servers : int
             Number of servers, >= 1.
         gpus : int
-            GPUs of each, 1 to 64.
+            GPUs of each server, 1 to 64.
         gpu : str
             Name of the GPU type.
         memory_gb : float
@@ -224,7 +225,7 @@ class Cluster(ClusterKeys, frozen=True, kw_only=True):
         servers_per_rack : int, optional
             Servers per rack; by default all servers are in one rack.
         name : str, optional
-            Default: made from the numbers.
+            Name of the cluster; by default, it is derived from the numbers.
 
         Examples
         --------
@@ -244,7 +245,8 @@ class Cluster(ClusterKeys, frozen=True, kw_only=True):
         )
 
     def __hash__(self) -> int:
-        # The other fields may contain mappings. Equal clusters have equal values in these three.
+        # The other fields may contain mappings. Equal clusters have equal values in these three
+        # fields.
         return hash((self.name, self.gpu_types, self.servers))
 
     def to_dict(self) -> ClusterDict:
@@ -286,7 +288,7 @@ def read_cluster(
         A file, which may be compressed (`.gz`, `.xz`, `.zst`) or a member of an archive
         (`archive.tar.gz::member`).
     format : str, optional
-        Forces a format; the default looks at the first line.
+        Name of the format; by default, it is detected from the first line.
     **options
         name, gpu, gpus, memory_gb, servers_per_rack, vc, start, columns, up_only: see
         `gangline.cluster.node_lists.options.FileOptions`.
@@ -299,9 +301,10 @@ def read_cluster(
     Raises
     ------
     ClusterError
-        If the file is of no known kind, or a row is wrong (file, line, column).
+        If the format of the file is unknown, or a row is wrong; the error names the file, the line
+        and the column.
     OSError
-        If it cannot be opened.
+        If the file cannot be opened.
 
     Examples
     --------

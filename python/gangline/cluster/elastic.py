@@ -29,7 +29,7 @@ _ROUNDING = 1e-9  # Our own choice: sizes in bytes are rounded.
 
 
 class ElasticClass(NamedTuple):
-    """The facts that equal elastic jobs share.
+    """The properties that equal elastic jobs share.
 
     Attributes
     ----------
@@ -40,14 +40,14 @@ class ElasticClass(NamedTuple):
     min_gpus, max_gpus : int
         Range of the gang.
     gpus, batch_size : int
-        Gang and samples per GPU of the trace.
+        Gang size and samples per GPU in the trace.
     fits_server : int
-        Whether the gang of the trace fits on one server.
+        Whether a gang of the size in the trace fits on one server.
     phases : tuple of (progress, grad_sqr, grad_var, ...)
-        Gradient noise by phase: a phase begins at its progress, a share of the work, and has one
-        pair for each noise batch.
+        Gradient noise by phase. A phase begins at a progress, which is a share of the work, and has
+        one pair of values for each noise batch.
     noise_batches : tuple of int
-        Total batches at which noise was measured; none if it is the same for all.
+        Total batches at which noise was measured; empty if it is the same for all batches.
     """
 
     fit: tuple[float, ...]
@@ -65,7 +65,7 @@ class ElasticClass(NamedTuple):
 
     @property
     def limits(self) -> tuple[int, ...]:
-        """The whole numbers, in the order that the core expects."""
+        """The integers of the class, in the order that the core expects."""
         return self[1:-2]
 
 
@@ -79,8 +79,8 @@ class ElasticJobs(NamedTuple):
     rows : bool array, shape (jobs,)
         Whether each job is elastic.
     rate : float64 array, shape (jobs,)
-        Iterations of the initial batch per second over the whole work of a job as the trace has it;
-        1 for the others.
+        Iterations of the initial batch per second, as a mean over the whole work, at the gang size
+        and batch in the trace; 1 for other jobs.
     kind : int64 array, shape (jobs,)
         Class of each job; -1 for jobs of no class.
     classes : tuple of ElasticClass
@@ -102,8 +102,8 @@ def elastic_jobs(
 ) -> ElasticJobs | None:
     """Find the jobs of a trace that are elastic on a cluster; None if there are none.
 
-    A job is elastic if the cluster has a model for its label and its batch size and duration are
-    known. `numbers` gives a column of the trace, NaN = unknown, and `name` the id of a job.
+    A job is elastic if the cluster has a model for its label, and its batch size and duration are
+    known. `numbers` returns a column of the trace (NaN = unknown), and `name` the id of a job.
 
     Raises
     ------
@@ -156,7 +156,7 @@ def elastic_jobs(
 def _room(
     cluster: ClusterKeys, keys: JobKeys, memory_gb: npt.NDArray[np.float64]
 ) -> npt.NDArray[np.float64]:
-    """Return the samples per GPU and pass for which every GPU has memory that holds the batch."""
+    """Return the number of samples per GPU and pass that fit the memory of every GPU."""
     import numpy as np
 
     fixed = 0.5 if cluster.sharing is None else cluster.sharing.memory_fixed_fraction
@@ -166,7 +166,7 @@ def _room(
     counts = (memory_gb > 0.0) & (fixed < 1.0)
     spare = sizes[place[counts]] / memory_gb[counts] - fixed
     samples = np.floor(keys.batch_size[counts] * (spare / (1.0 - fixed)) * (1.0 - _ROUNDING))
-    # the trace's batch must fit, or the job can never run
+    # the batch in the trace must fit, or the job can never run
     room[counts] = np.clip(samples, keys.batch_size[counts], _BATCH_MAX)
     return room
 

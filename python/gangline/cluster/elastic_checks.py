@@ -23,7 +23,7 @@ FIT = ("a_c", "b_c", "a_n", "b_n", "a_r", "b_r", "gamma")
 
 
 def load_elastic(cluster: _Keys, path: str | None) -> _Keys:
-    """Fill in the values of preset and profiles, so that the cluster needs no other file."""
+    """Fill in values of preset and profiles, so that the cluster needs no other file."""
     elastic = cluster.elastic
     if elastic is None:
         return cluster
@@ -50,7 +50,7 @@ def load_elastic(cluster: _Keys, path: str | None) -> _Keys:
 
 
 def _preset(name: str) -> dict[str, ElasticModel]:
-    """Read the fits that are part of the library."""
+    """Read the fits that ship with the library."""
     import csv
 
     file = Path(__file__).parent / "presets" / f"{name.replace('-', '_')}.csv"
@@ -83,12 +83,12 @@ def _open(name: str, path: str | None) -> PolluxProfiles:
 def _noise(
     profiles: PolluxProfiles, label: str, model: ElasticModel, kind: str
 ) -> tuple[tuple[tuple[float, ...], ...], tuple[int, ...] | None]:
-    """Return the rows of noise, and their batches; the row of an epoch holds until its end."""
+    """Return the rows of noise and their batches; the row of an epoch is valid until its end."""
     validation = profiles[label].validation
     smallest = model.init_batch if model.init_batch in validation else min(validation)
     batches = tuple(sorted(validation)) if kind == "batches" else (smallest,)
     tables = [validation[batch] for batch in batches]
-    # an epoch ends at the least progress of its rows
+    # an epoch ends at the smallest progress of its rows
     all_ends = zip(*(table.column("progress").to_pylist() for table in tables), strict=False)
     ends = [min(row) for row in all_ends]
     columns = [
@@ -109,7 +109,7 @@ def check_elastic(cluster: ClusterKeys, path: str | None) -> None:
     if elastic is None:
         return
     if cluster.network is not None:
-        expected = "no [network] table: the models say themselves what distance costs"
+        expected = "no [network] table, because the models contain the cost of distance"
         fail(path, "elastic", expected, "both")
     if not elastic.models:
         fail(path, "elastic", "a preset or at least one model", "none")

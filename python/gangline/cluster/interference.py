@@ -1,4 +1,4 @@
-"""Makes one table of a trace's slowdown factors on a cluster before the run, from any source.
+"""Builds one table of a trace's slowdown factors on a cluster before the run, from any source.
 
 Jobs that the source cannot distinguish form one class: by model label, and by batch size or gang
 size if the source has rows for some of these. The core looks up a pair with one index.
@@ -30,9 +30,9 @@ if TYPE_CHECKING:
 __all__ = ["Pairs", "resolve"]
 
 _VALUES_MAX = 2**27  # One GiB of factors; our own choice.
-_ABSENT_MAX = 21  # an error names 20 of them and says whether there are more
-_OTHER = 0  # batch or gang size for which the source has no row of its own
-_NEVER = math.inf  # a mark until the table is complete: these two may not share
+_ABSENT_MAX = 21  # an error names the first 20 and says whether there are more
+_OTHER = 0  # a batch or gang size for which the source has no row
+_NEVER = math.inf  # a mark until the table is complete: the two jobs may not share
 _BY_ROWS = ("table", "gavel")
 
 
@@ -44,14 +44,14 @@ class Pairs(msgspec.Struct, frozen=True, kw_only=True):
     of_job : uint32 array, shape (jobs,)
         Class of each job; None if all jobs belong to one class.
     xi : float64 array, shape (types, classes, classes)
-        Factor >= 1 of the job of the second axis with one of the third; NaN: the two must not
-        share.
+        Factor >= 1 of a job of the second axis's class with a co-runner of the third's; NaN means
+        that the two must not share.
     classes : list of (label, batch size, gang size)
-        The meaning of a class; None = any other value, or any value.
+        The meaning of each class; None = any other value, or any value.
     clamped : int
-        Numbers of the source below 1, which are measuring noise and act as 1.
+        Number of values below 1 in the source, which are measurement noise and count as 1.
     absent : list of (label, label)
-        The first pairs that could meet and have no factor although `missing = "error"`.
+        The first pairs that could share a GPU but lack a factor that `missing = "error"` requires.
     """
 
     of_job: npt.NDArray[np.uint32] | None
@@ -84,12 +84,12 @@ def resolve(
     jobs : JobKeys
         Model label, batch size and gang size of each job.
     allowed : uint64 array, shape (jobs,)
-        Bit t = the job may use type t; None = every job may use all.
+        Bit t means that the job may use type t; None means that every job may use all types.
 
     Returns
     -------
     Pairs
-        None if no source says by how much jobs slow each other down.
+        The table of factors; None if no source says how much jobs slow each other down.
 
     Raises
     ------
@@ -107,7 +107,7 @@ def resolve(
 class _Entries(NamedTuple):
     """The entries of a source for one gang size and GPU type (None = any): row, column, value."""
 
-    one: list[tuple[int, int]]  # label, batch size of the slowed model
+    one: list[tuple[int, int]]  # label and batch size of the model that is slowed down
     other: list[tuple[int, int]]
     xi: list[float]
 
@@ -188,8 +188,8 @@ class _Resolver:
         if values > _VALUES_MAX:
             message = (
                 f"sharing: {len(distinct)} classes of jobs on {len(types)} GPU types make {values} "
-                f"pairs; expected at most {_VALUES_MAX}: leave rows of models, batch or gang "
-                "sizes out"
+                f"pairs; expected at most {_VALUES_MAX}: leave out rows of models, batch sizes or "
+                "gang sizes"
             )
             raise ClusterError(message, key="sharing", value=values)
         every = np.uint64((1 << len(types)) - 1)
@@ -230,7 +230,7 @@ class _Resolver:
         return xi
 
     def _of_gang(self, gang: int, rows: Codes, gpu_type: str) -> Floats:
-        """Return the factors of the classes of one gang size with all; the first entry decides."""
+        """Return the factors of one gang size with all classes; the first entry decides."""
         single = self.sharing.gang_fallback == "single"
         is_gavel = self.sharing.interference == "gavel"
         xi = np.full((len(rows), len(self.label)), np.nan)
@@ -245,7 +245,7 @@ class _Resolver:
                         entry = np.where(np.isnan(entry), fits, entry)
             new = ~decided & ~np.isnan(entry)
             if is_gavel and step != 1:
-                new &= entry > 0.0  # this gang was not measured, so the next group is tried
+                new &= entry > 0.0  # not measured, so the next group of entries is tried
             decided |= new
             otherwise = _NEVER if is_gavel else np.nan
             xi[new] = np.where(entry > 0.0, np.maximum(1.0, entry), otherwise)[new]
@@ -269,7 +269,7 @@ class _Resolver:
         return found
 
     def _absent(self, unknown: npt.NDArray[np.bool_]) -> Iterator[tuple[str, str]]:
-        """Return the pairs of labels that lack a factor on a type on which such jobs could meet."""
+        """Return the pairs of labels without a factor on a type where their jobs could share."""
         classes = len(self.label)
         counts = np.stack([np.bincount(self.of_job[on], minlength=classes) for on in self.on_type])
         meets = (counts[:, :, None] > 0) & (counts[:, None, :] > 0)
@@ -293,9 +293,9 @@ class _Resolver:
                 yield names[one], names[other] + where
 
     def _by_label(self, some: set[int]) -> dict[int, list[tuple[int, Codes]]]:
-        """Return some classes of each label, and how many of its jobs may be on each type.
+        """Return a sample of each label's classes, and how many of its jobs may use each type.
 
-        The labels of the source come first.
+        Labels that the source contains come first.
         """
         classes = len(self.label)
         kinds, of_job = np.unique(self.code * classes + self.of_job, return_inverse=True)
@@ -310,5 +310,5 @@ class _Resolver:
 
 
 def _or_other(values: npt.NDArray[np.uint32], own: set[int]) -> Codes:
-    """Replace the values that have no row of their own."""
+    """Replace the values for which there is no row."""
     return np.where(np.isin(values, list(own)), values, _OTHER).astype(np.int64)

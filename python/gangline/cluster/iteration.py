@@ -1,4 +1,4 @@
-"""Computes from the iteration times of models what smaller batches and distance cost.
+"""Computes the cost of smaller batches and of distance from the iteration times of models.
 
 Without an entry of `[[iter_time]]`, each pass beyond the first costs `sharing.acc_cost`, and the
 network determines the cost of distance.
@@ -44,9 +44,9 @@ def inflations(cluster: Cluster, jobs: JobKeys) -> Inflations | None:
     Returns
     -------
     (of_job, classes, largest) or None
-        Class of each job; of each class the batch size, the gang size and, by GPU type, the seven
-        numbers of a fit, the ratios by number of passes of a table, or None; GPUs of the largest
-        server of each type.
+        The class of each job; the batch size and gang size of each class, with (by GPU type) the
+        seven numbers of a fit, the ratios of a table by number of passes, or None; and the GPUs of
+        the largest server of each type.
 
     Raises
     ------
@@ -86,7 +86,7 @@ def inflations(cluster: Cluster, jobs: JobKeys) -> Inflations | None:
     if values > _VALUES_MAX:
         message = (
             f"iter_time: batch sizes of {len(distinct)} classes of jobs make {values} iteration "
-            f"times; expected at most {_VALUES_MAX}: leave models with large batches out"
+            f"times; expected at most {_VALUES_MAX}: leave out models with large batches"
         )
         raise ClusterError(message, key="iter_time", value=values)
     largest = [
@@ -109,7 +109,7 @@ def locality_fits(cluster: Cluster, labels: Sequence[str]) -> list[list[Fit | No
     Returns
     -------
     list of lists or None
-        The seven numbers of a fit, or None where there is none; None without any fit.
+        The seven numbers of a fit, or None where there is no fit; None if there are no fits at all.
     """
     types = [gpu.name for gpu in cluster.gpu_types]
     entries = _entries(cluster)
@@ -123,7 +123,7 @@ def locality_fits(cluster: Cluster, labels: Sequence[str]) -> list[list[Fit | No
 
 
 def _entries(cluster: Cluster) -> dict[tuple[str | None, str | None], IterTime]:
-    """Return the entries by model and GPU type, None = every type."""
+    """Return the entries by model and GPU type; None means every type."""
     return {(row.model, row.gpu_type): row for row in cluster.iter_time or ()}
 
 
@@ -139,7 +139,7 @@ class _Rates:
         }
 
     def ratios(self, model: str, gpu_type: str, gpus: int, batch: int) -> list[float]:
-        """Return the time of 1, 2, ... passes over that of one; NaN if it was not measured."""
+        """Return the times of 1, 2, ... passes relative to that of one; NaN if not measured."""
         whole = self._known.get((model, gpu_type, gpus, batch), math.nan)
         found = []
         for passes in range(1, batch + 1):
@@ -151,7 +151,7 @@ class _Rates:
 
 
 def _fit(row: IterTime) -> Fit:
-    """Return a_c, b_c, a_n, b_n, a_r, b_r, gamma; alpha-beta has equal costs at every distance."""
+    """Return a_c, b_c, a_n, b_n, a_r, b_r, gamma; alpha-beta costs are equal at every distance."""
     sync_s: tuple[float | None, ...]
     if row.kind == "alpha_beta":
         once = (row.a_m or 0.0) + (row.b_m or 0.0) * (row.bytes or 0.0)

@@ -20,9 +20,9 @@ _KEYS = {
 
 
 def check_iter_time(cluster: ClusterKeys, path: str | None) -> None:
-    """Refuse entries with keys of another kind, with unknown types, or repeated for one model.
+    """Refuse entries with keys of another kind, unknown types, or duplicates for one model.
 
-    A model whose entry determines its locality must have no other source of locality.
+    A model whose entry determines its locality must not have another source of locality.
     """
     types = [gpu.name for gpu in cluster.gpu_types]
     network = cluster.network
@@ -40,13 +40,15 @@ def check_iter_time(cluster: ClusterKeys, path: str | None) -> None:
         for key in sorted({*_KEYS["alpha_beta"], *_KEYS["pollux"]}):
             value = getattr(row, key)
             if key not in needed and value is not None:
-                fail(path, f"{place}.{key}", f"no such key of kind {row.kind!r}", value)
+                fail(
+                    path, f"{place}.{key}", f"nothing, as kind {row.kind!r} has no such key", value
+                )
             if key in needed and value is None:
                 fail(path, f"{place}.{key}", "a number", "nothing")
             if value is not None and not math.isfinite(value):
                 fail(path, f"{place}.{key}", "a finite number", value)
         if row.kind == "pollux" and row.model in placed:
-            expected = "a model that [network] does not name: its fit tells what distance costs"
+            expected = "a model not in [network], because the fit has the cost of distance"
             fail(path, f"{place}.model", expected, row.model)
         if row.kind == "table":
             if not any(entry.model == row.model for entry in _measured(cluster)):

@@ -85,12 +85,12 @@ def known_models(cluster: ClusterKeys) -> list[str]:
 def to_core(
     cluster: ClusterKeys, labels: Sequence[str], core: _core.Cluster | None = None
 ) -> _core.Network | None:
-    """Return the network for the compiled core; None where distance costs nothing.
+    """Return the network for the compiled core; None if distance costs nothing.
 
     Raises
     ------
     NetworkError
-        If a value is out of range or a key is missing; names the key.
+        If a value is out of range or a key is missing; the error names the key.
 
     Examples
     --------
@@ -136,7 +136,7 @@ class LocalityRow(TypedDict):
 
 
 class ClampRow(LocalityRow):
-    """A row of `clamps`: the value of the closed form, and the value that counts."""
+    """A row of `clamps`: the value of the closed form, and the value that is used."""
 
     raw: float
 
@@ -149,17 +149,17 @@ def locality_factors(
     Parameters
     ----------
     cluster : Cluster
-        With a network; without one there are no rows.
+        A cluster; without a network, there are no rows.
     models : sequence of str, optional
-        Model labels; default: all that the network knows.
+        Model labels; by default, all labels that the network knows.
     gpus : sequence of int, optional
-        Gang sizes; default: powers of two that the cluster can hold.
+        Gang sizes; by default, the powers of two that fit in the cluster.
 
     Returns
     -------
     list of dict
-        gpu_type, model, tier, gpus, locality (in (0, 1]). A tier that has no room for a gang of
-        that size has no row, nor has a model without a compute time (`compute = "unscaled"`).
+        gpu_type, model, tier, gpus, locality (in (0, 1]). There is no row for a tier that has no
+        room for the gang, or for a model without a compute time (`compute = "unscaled"`).
 
     Raises
     ------
@@ -208,12 +208,12 @@ def locality_factors(
 
 
 def clamps(cluster: ClusterKeys, gpus: Sequence[int]) -> list[ClampRow]:
-    """Return where the closed form was clamped because it gave a wide tier more than a narrow one.
+    """Return where the closed form rated a wide tier above a narrow one and was clamped.
 
     Returns
     -------
     list of dict
-        model, gpu_type, gpus, tier, raw (closed form), locality (what counts).
+        The keys are model, gpu_type, gpus, tier, raw (closed form) and locality (the value used).
 
     Examples
     --------
@@ -240,7 +240,7 @@ def clamps(cluster: ClusterKeys, gpus: Sequence[int]) -> list[ClampRow]:
 
 
 def shared_bw(cluster: ClusterKeys) -> float | None:
-    """Return the bytes/s of each rack's up-link that jobs share; None if jobs share no up-link.
+    """Return the bytes/s of a rack's up-link that jobs share; None if they share no up-link.
 
     Examples
     --------
@@ -269,7 +269,7 @@ def fair_rates(
     links : int
         Number of links.
     flows : sequence of (float, sequence of int)
-        Demand > 0 in bytes/s, and the links it uses, each once.
+        Demand > 0 in bytes/s, and the links that the flow uses, each once.
 
     Returns
     -------
@@ -310,7 +310,7 @@ def _room(cluster: ClusterKeys, gpu: str) -> tuple[int, int, int]:
 
 
 def _measured(cluster: ClusterKeys) -> list[tuple[int, str, int, int, float, float | None]]:
-    """Return consolidated throughputs, each with its spread counterpart where the table has one."""
+    """Return consolidated throughputs, each with its spread counterpart if the table has one."""
     found = cluster.throughput.rows if cluster.throughput is not None else None
     names = [gpu.name for gpu in cluster.gpu_types]
 

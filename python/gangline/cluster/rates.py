@@ -29,8 +29,8 @@ class JobKeys(msgspec.Struct, frozen=True, kw_only=True):
     Attributes
     ----------
     model, batch_size, gpus : uint32 arrays, shape (jobs,)
-        Code of the model label (at or above `len(labels)` = none), samples per GPU (0 = unknown),
-        gang size.
+        Code of the model label (none if it is `len(labels)` or more), samples per GPU (0 =
+        unknown), and gang size.
     labels : sequence of str
         The model labels.
     """
@@ -51,7 +51,7 @@ class RateClasses(msgspec.Struct):
     table : float64 array, shape (classes, types)
         Iterations per second of the whole gang; 0 = cannot run there.
     estimated : bool array, shape (jobs,)
-        Whether a rate of the job was taken from another gang size (`missing = "nearest"`).
+        Whether a rate of the job was estimated from another gang size (`missing = "nearest"`).
     """
 
     of_job: npt.NDArray[np.uint32]
@@ -60,7 +60,7 @@ class RateClasses(msgspec.Struct):
 
 
 class CopyRates(msgspec.Struct):
-    """Rates of gangs of every size, for policies whose copies have other sizes than the gang.
+    """Rates of gangs of every size, for policies whose copies differ in size from the gang.
 
     Attributes
     ----------
@@ -108,7 +108,7 @@ def _look_up(
     what: tuple[str, int, int],
     throughput: Throughput,
 ) -> tuple[list[float | None], bool]:
-    """Return the rates of a (model, gang size, batch size); true if they are of another size."""
+    """Return a (model, gang size, batch size)'s rates, and whether they are another size's."""
     rates = [known.exact(kind, *what) for kind in types]
     if throughput.missing != "nearest" or any(rate is not None for rate in rates):
         return rates, False
@@ -176,13 +176,13 @@ def refuse_unknown(
     if throughput is None or not throughput.rows:
         advice = "give the cluster a [throughput] table"
     elif throughput.missing == "nearest":
-        advice = "the table knows their models on no gang size; add rows"
+        advice = "the table has their models at no gang size; add rows"
     else:
         advice = 'add rows, or set `missing = "nearest"`'
     raise ClusterError(
-        f"throughput: no rate on {', '.join(types)} for {'; '.join(parts)}{more}: these jobs know "
-        f"iterations and no duration; {advice}",
+        f"throughput: no rate on {', '.join(types)} for {'; '.join(parts)}{more}: these jobs have "
+        f"iterations but no duration; {advice}",
         key="throughput",
         value=parts[0],
-        expected="a rate for every job that knows no duration",
+        expected="a rate for every job without a duration",
     )

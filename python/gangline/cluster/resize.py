@@ -15,14 +15,14 @@ __all__ = ["divide", "resized", "type_of"]
 
 
 def type_of(cluster: Cluster, gpu: str | None, field: str = "gpu") -> str:
-    """Return the GPU type whose servers are varied; a cluster with a single type need not name it.
+    """Return the GPU type whose servers are varied; with a single type, none need be named.
 
     Raises
     ------
     OptionError
         If the cluster has several types and none was named.
     ClusterError
-        If it has no servers of the type.
+        If the cluster has no servers of the type.
     """
     types = list(dict.fromkeys(block.gpu for block in cluster.servers))
     if gpu is None and len(types) > 1:
@@ -48,7 +48,7 @@ def resized(cluster: Cluster, gpu: str, servers: int) -> Cluster:
 
 
 def divide(counts: Sequence[int], servers: int) -> list[int]:
-    """Divide servers among blocks in proportion; each next server goes where the share is least."""
+    """Divide servers among blocks in proportion; each server goes to the block furthest behind."""
     divided = [0] * len(counts)
     queue = [(0.5 / old, i) for i, old in enumerate(counts) if old]
     heapq.heapify(queue)

@@ -26,11 +26,11 @@ __all__ = ["check_runtime", "load_runtime", "models_of", "to_core"]
 _Keys = TypeVar("_Keys", bound=ClusterKeys)
 _KINDS = ("model", "gpus", "gpu_type")
 _COSTS = ("first_start_s", "restart_s", "stop_s", "checkpoint_s")
-_MOST_S = 4e9  # the maximum of a time in the core
+_MOST_S = 4e9  # the longest time that the core accepts
 
 
 def check_runtime(runtime: Runtime | None, types: Sequence[str], path: str | None) -> None:
-    """Check the rules between values; a broken one is a ClusterError with its key path."""
+    """Check the rules between values; a broken rule raises a ClusterError with the key path."""
     if runtime is None:
         return
     for name in ("job_noise", "run_noise", "straggler_noise"):
@@ -52,7 +52,7 @@ def check_runtime(runtime: Runtime | None, types: Sequence[str], path: str | Non
             fail(path, f"{key}.gpu_type", f"one of {', '.join(types)}", row.gpu_type)
         if kind in seen:
             named = ", ".join(f"{name} = {value}" for name, value in kind.items()) or "all jobs"
-            fail(path, key, "a kind of job that no earlier row has", named)
+            fail(path, key, "a kind of job that has no earlier row", named)
         seen.append(kind)
 
 
@@ -71,7 +71,7 @@ def load_runtime(cluster: _Keys, path: str | None) -> _Keys:
 
 
 def _read(place: str) -> list[RuntimeRow]:
-    """Read the rows of a CSV or Parquet file; an empty cell is an omitted key."""
+    """Read the rows of a CSV or Parquet file; an empty cell means that the key is omitted."""
     from gangline.cluster.tables.files import MAX_BYTES, parquet
     from gangline.files.source import Source
 
@@ -109,7 +109,7 @@ def _csv(source: Source) -> pa.Table:
 
 
 def _check_names(names: Sequence[str], place: str) -> None:
-    """Refuse a column that no row has, because a misspelt name would leave out its costs."""
+    """Refuse a column unknown to all rows, because a misspelt name would leave out its costs."""
     known = RuntimeRow.__struct_fields__
     other = [name for name in names if name not in known]
     if other:
@@ -132,7 +132,7 @@ def to_core(
     runtime : Runtime, optional
         The table.
     labels : sequence of str
-        Model labels of the jobs; rows of others are left out.
+        Model labels of the jobs; rows of other models are left out.
     types : sequence of str
         Names of the GPU types.
     """

@@ -1,7 +1,7 @@
-"""The types of the cluster TOML: one typed struct for each table.
+"""Defines the types of the cluster TOML: one typed struct for each table.
 
-This module contains only types and bounds of single values. Rules between values are in
-`checks.py`.
+This module contains only types and bounds of single values; `checks.py` contains the rules between
+values.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ __all__ = [
 ]
 
 GIB = 2**30
-MEMORY_GB_MAX = 1e6  # Our own choice: far more than any GPU has, and its bytes fit 64 bits.
+MEMORY_GB_MAX = 1e6  # Our own choice: far more than any GPU has; its bytes fit in 64 bits.
 Positive = Annotated[float, Meta(gt=0)]
 NotNegative = Annotated[float, Meta(ge=0)]
 Noise = Annotated[float, Meta(ge=0, le=2)]
@@ -67,7 +67,7 @@ class GpuType(_Table, frozen=True):
     Parameters
     ----------
     name : str
-        As traces and server blocks name it.
+        Name of the type in traces and server blocks.
     memory_gb : float, optional
         GiB of one GPU, > 0. A trace whose jobs ask for memory needs it.
     price_per_hour : float
@@ -94,9 +94,9 @@ class ServerBlock(_Table, frozen=True):
     gpus : int
         GPUs of each server, 1 to 64.
     rack : int or str
-        Rack index, or `"fill:N"`: N servers per rack, in racks of their own. Default 0.
+        Rack index (default 0), or `"fill:N"`: N servers per rack, in racks with no other block.
     cpus, memory_gb : optional
-        Cores and GiB of each server; kept for the record.
+        Cores and GiB of each server; they have no effect on a run.
     """
 
     count: Count
@@ -107,7 +107,7 @@ class ServerBlock(_Table, frozen=True):
     memory_gb: Positive | None = None
 
     def place(self) -> str:
-        """Return in words which racks the block is in.
+        """Describe in words which racks the block is in.
 
         Examples
         --------
@@ -120,20 +120,20 @@ class ServerBlock(_Table, frozen=True):
 
 
 class TierLinks(_Table, frozen=True):
-    """Links of one tier; a key that is absent is the preset's.
+    """Links of one tier; an absent key has the value in the preset.
 
     Parameters
     ----------
     algo : str or list of str
-        Collective algorithm: ring, halving, direct or auto; of several the fastest counts.
+        Collective algorithm: ring, halving, direct or auto; among several, the fastest counts.
     alpha_s : float
-        Seconds per step of the algorithm, all hops of the step included.
+        Seconds per step of the algorithm, including all hops of the step.
     port_bw : float
         Bytes/s of one GPU's port.
     server_bw : float
-        Bytes/s of all network cards of one server; tier rack only.
+        Bytes/s of all network cards of one server; only for the tier rack.
     uplink_bw : float
-        Bytes/s of one rack's up-link into the spine; tier network only.
+        Bytes/s of one rack's up-link into the spine; only for the tier network.
     """
 
     algo: str | tuple[str, ...] | None = None
@@ -149,19 +149,19 @@ class ModelTraffic(_Table, frozen=True):
     Parameters
     ----------
     compute_s : float
-        Seconds of compute per iteration, no communication at all.
+        Seconds of compute per iteration, without any communication.
     grad_bytes : float
         Bytes reduced per iteration.
     buckets : int
         All-reduce calls per iteration.
     overlap : float
-        Share of the compute time under which communication can hide; default 2/3.
+        Share of the compute time that can overlap with communication; default 2/3.
     last_bytes : float
-        Bytes of the last bucket, which can hide under nothing; default `grad_bytes / buckets`.
+        Bytes of the last bucket, which nothing can overlap; default `grad_bytes / buckets`.
     layers : list of pairs
         Backward seconds and gradient bytes, last layer first; used with `detail = "layers"`.
     skew : float
-        Bytes of the largest gradient tensor over all bytes; used with `skew = "sizes"`.
+        Bytes of the largest gradient tensor divided by all bytes; used with `skew = "sizes"`.
     """
 
     compute_s: float
@@ -180,13 +180,13 @@ class Network(_Table, frozen=True):
     ----------
     kind : str
         `"none"`, `"alphabeta"` (links and models), `"table"` (pairs of the throughput table) or
-        `"levels"` (factors by hand). By default it follows from the other keys.
+        `"levels"` (explicit factors). By default, it follows from the other keys.
     preset : str
         Links to start from: dally-2024, hgx-h100, pcie-25g or ideal.
     detail : str
         The part of a placement that counts: `"tier"`, `"shape"` (default) or `"layers"`.
     order : str
-        Order in which a channel takes waiting buckets with `detail = "layers"`: lifo or fifo.
+        Order in which a channel serves waiting buckets with `detail = "layers"`: lifo or fifo.
     pipeline : bool
         Whether tiers work at the same time on different buckets; default true.
     compute : str
@@ -194,24 +194,25 @@ class Network(_Table, frozen=True):
     oversubscription : float
         Divisor >= 1 of a preset's up-links.
     contention : str
-        Whether gangs over racks share the up-links of their racks: `"off"` (default), `"maxmin"`
-        (fair shares of what each sends on average) or `"peak"` (of what each sends while it sends).
+        Whether gangs that span racks share the up-links of these racks: `"off"` (default),
+        `"maxmin"` (fair shares of each gang's mean traffic) or `"peak"` (fair shares of each gang's
+        traffic while it sends).
     background : float
-        Part in (0, 1] of every up-link that other traffic leaves free; default 1.
+        Fraction in (0, 1] of every up-link that other traffic leaves free; default 1.
     default_model : str
         Model of jobs whose label is unknown or absent.
     network_extra : float
-        Further factor in (0, 1] of a measured pair over racks.
+        Additional factor in (0, 1] for a measured pair when a gang spans racks.
     on_missing : str
-        The meaning of a missing pair: `"error"`, `"one"`, or the name of a preset that answers.
+        The meaning of a missing pair: `"error"`, `"one"`, or the name of a preset to use instead.
     monotone_n : bool
-        Whether a larger gang of a table must lose at least as much as a smaller one.
+        Whether, in a table, a larger gang must lose at least as much as a smaller one.
     server, rack, network : TierLinks
         Links by tier.
     models : dict
-        Model label to ModelTraffic; adds to or replaces the built-in models.
+        Mapping from model labels to ModelTraffic; it adds to or replaces the built-in models.
     levels : dict
-        Model label to factors (server, rack, network); `*` = every other label.
+        Mapping from model labels to factors (server, rack, network); `*` is every other label.
     """
 
     kind: Literal["none", "alphabeta", "table", "levels"] | None = None
@@ -235,7 +236,7 @@ class Network(_Table, frozen=True):
 
 
 class FailureRow(_Table, frozen=True):
-    """One outage of one server; without `up_s` it stays down."""
+    """One outage of one server; without `up_s`, the server stays down."""
 
     server: Annotated[int, Meta(ge=0, le=2**31 - 1)]
     down_s: NotNegative
@@ -243,7 +244,7 @@ class FailureRow(_Table, frozen=True):
 
 
 class CapacityRow(_Table, frozen=True):
-    """From `at_s` on, only the first `servers` servers of the cluster are present."""
+    """A change of capacity: from `at_s` on, only the first `servers` servers are present."""
 
     at_s: NotNegative
     servers: Annotated[int, Meta(ge=0, le=2**31 - 1)]
@@ -269,7 +270,7 @@ class ThroughputRow(_Table, frozen=True):
 
 
 class Throughput(_Table, frozen=True):
-    """Rates of jobs that know their iterations.
+    """Rates of jobs with a known number of iterations.
 
     Parameters
     ----------
@@ -282,7 +283,7 @@ class Throughput(_Table, frozen=True):
         Inline rows.
     missing : str
         The treatment of a job without a row and without a duration: `"error"` (default), or
-        `"nearest"`: the rate per GPU of the tabled gang size nearest in ratio.
+        `"nearest"`: the rate per GPU of the gang size in the table that is nearest in ratio.
     """
 
     table: str | None = None
@@ -326,35 +327,36 @@ class Sharing(_Table, frozen=True):
     rows : list of tables
         Pairs of the table and gavel kinds.
     table : str
-        A file, relative to the TOML, in place of `rows`: CSV or Parquet with the same columns; of
-        the gavel kind a throughput JSON. Its rows of GPU types that the cluster lacks are left out.
+        A file, relative to the TOML, in place of `rows`: CSV or Parquet with the same columns; for
+        the gavel kind, a throughput JSON. Its rows of GPU types that the cluster lacks are left
+        out.
     missing : str
         The meaning of an absent pair: `"error"` (default), `"constant"` or `"infeasible"`.
     gang_fallback : str
-        The rule for a gang of several GPUs that has neither its own row nor a row without a gang
-        size: use the row of one GPU (`"single"`, default), or do not share (`"infeasible"`).
+        The rule for a gang of several GPUs for which there is no row of its size or of any size:
+        use the row of one GPU (`"single"`, default), or do not share (`"infeasible"`).
     models : list of str
         Models of the matrix kind, in the order of its rows and columns.
     matrix : list of lists of float
-        Slowdown factor of the row's model when it shares with the column's model.
+        Slowdown factor of the row's model while it shares GPUs with the column's model.
     symmetric : bool
         Whether a matrix whose two directions differ is an error; default true.
     util : dict
-        Model label to the part in (0, 1] of a GPU that it keeps busy alone, of the analytic kind:
-        `xi = max(1, u + other u) x (1 + kappa)`.
+        For the analytic kind: mapping from model labels to the fraction in (0, 1] of a GPU that the
+        model keeps busy when alone: `xi = max(1, u + other u) x (1 + kappa)`.
     kappa : float
-        Cost of sharing itself, as a share of the time, >= 0; default 0.05.
+        Cost of sharing in itself, as a fraction of the time, >= 0; default 0.05.
     gang_xi : str
         Slowdown of a gang whose GPUs have different co-runners: the largest slowdown factor among
-        its GPUs (`"max"`, default), or their mean (`"mean"`), to see how much the choice matters.
+        its GPUs (`"max"`, default), or the mean of these factors (`"mean"`).
     memory_fixed_fraction : float
-        Part of a job's memory that does not shrink with its batch, 0 to 1; default 0.5.
+        Fraction of a job's memory that does not shrink with its batch, 0 to 1; default 0.5.
     overhead_interferes : bool
         Whether a job slows its co-runners down while it makes no progress after a start or move;
-        default true. It holds its memory in any case.
+        default true. The job occupies its memory in any case.
     acc_cost : float
-        Time that each pass beyond the first adds to an iteration, as a share of it, >= 0; default
-        0.05.
+        Time that each pass beyond the first adds to an iteration, as a fraction of the iteration,
+        >= 0; default 0.05.
 
     Examples
     --------
@@ -392,10 +394,10 @@ class RuntimeRow(_Table, frozen=True):
     """Costs of the starts, stops and checkpoints of a kind of job, in seconds.
 
     An omitted key matches every value: `model`, `gpus` (number of GPUs that the job gets) and
-    `gpu_type`. Of the rows that match and have a cost, those that name the model take precedence,
-    then those that name `gpus`, then those that name the type. If no row has a cost, that of the
-    run applies: `first_start_s`, `restart_s` or `restart_by_model`, `checkpoint_s`, and 0 for
-    `stop_s`.
+    `gpu_type`. Among the rows that match and have a cost, those that name the model take
+    precedence, then those that name `gpus`, then those that name the type. If no row has a cost,
+    that of the run applies: `first_start_s`, `restart_s` or `restart_by_model`, `checkpoint_s`, and
+    0 for `stop_s`.
     """
 
     model: str | None = None
@@ -408,9 +410,9 @@ class RuntimeRow(_Table, frozen=True):
 
 
 class Runtime(_Table, frozen=True):
-    """The real run time of jobs: noise, and the costs of starts, stops and checkpoints.
+    """Deviations of real run times: noise, and the costs of starts, stops and checkpoints.
 
-    Noise is log-normal with median 1. Policies do not know it.
+    Noise is log-normal with median 1. Policies do not know the noise.
 
     Parameters
     ----------
@@ -418,13 +420,13 @@ class Runtime(_Table, frozen=True):
         Noise of the run time of a whole job relative to the trace: the standard deviation of its
         logarithm, 0 to 2; default 0.
     run_noise : float
-        The same from each start or move to the next.
+        The same for each stretch from one start or move to the next.
     straggler_noise : float
-        The same of each server of a gang beyond the first; the gang waits for the slowest of them,
-        or for the first.
+        The same for each server of a gang beyond the first; the gang is as slow as its slowest
+        server.
     checkpoint_s : float
-        Time that a checkpoint takes, >= 0 and less than the run option `checkpoint_interval_s`,
-        which it needs; default 0.
+        Time that a checkpoint takes, >= 0; default 0. It must be less than the run option
+        `checkpoint_interval_s`, without which it is refused.
     rows : list of tables
         Costs by kind of job; see `RuntimeRow`.
     table : str
@@ -440,7 +442,7 @@ class Runtime(_Table, frozen=True):
 
 
 class ElasticModel(_Table, frozen=True):
-    """The speed of the elastic jobs of one model on any number of GPUs, and at any batch.
+    """The speed of one model's elastic jobs on any number of GPUs and at any batch size.
 
     A step of `a + 1` passes of `m` samples on `k` GPUs takes
     `a x t_pass + (t_pass^gamma + t_net^gamma)^(1/gamma)` seconds, with `t_pass = a_c + b_c x m` and
@@ -455,16 +457,16 @@ class ElasticModel(_Table, frozen=True):
     gamma : float
         Overlap of pass and exchange, 1 (none) to 10.
     init_batch, max_batch : int
-        Smallest and largest total batch, samples; progress is counted in steps at `init_batch`.
+        Smallest and largest total batch in samples; progress is counted in steps at `init_batch`.
     min_pass_batch, max_pass_batch : int
         Minimum and maximum number of samples per GPU and pass.
     max_gpus : int
         Maximum number of GPUs of a job; default 64.
     noise_scale : float
-        Gradient noise scale in samples, the same from start to end; default 4 x `init_batch`.
+        Gradient noise scale in samples, constant over the whole job; default 4 x `init_batch`.
     noise : list of triples
-        In its place (progress, grad_sqr, grad_var): from this share of the work on, squared norm
-        and variance of the gradient at `init_batch`.
+        Triples (progress, grad_sqr, grad_var) in place of `noise_scale`: from this share of the
+        work on, the squared norm and the variance of the gradient at `init_batch`.
     noise_batches : list of int
         Total batches at which the noise was measured, ascending. A row of `noise` then has a pair
         of squared norm and variance for each; between two batches both are interpolated linearly.
@@ -495,13 +497,13 @@ class Elastic(_Table, frozen=True):
     preset : str
         Models to start from: `"pollux-fits"`, fitted to the public measurements of Pollux on T4.
     profiles : str
-        Folder or archive of Pollux profiles, relative to the TOML: gradient noise by epoch, in
-        place of the constants of the preset and for models that have none.
+        Folder or archive of Pollux profiles, relative to the TOML. Their gradient noise by epoch
+        replaces the constants of the preset, and is used for models without noise.
     noise : str
         Noise that is read from the profiles: that of the smallest validated batch for all batches
         (`"smallest"`, default), or that of each validated batch (`"batches"`).
     models : dict
-        Model label to ElasticModel; adds to or replaces those of the preset.
+        Mapping from model labels to ElasticModel; it adds to or replaces those of the preset.
     """
 
     preset: Literal["pollux-fits"] | None = None
@@ -514,29 +516,29 @@ class IterTime(_Table, frozen=True):
     """The time of an iteration of a model in one pass or in several.
 
     A batch of B samples per GPU in s passes takes `(s - 1) x t_pass + (t_pass^p + t_sync^p)^(1/p)`
-    seconds, with `t_pass = a_c + b_c x ceil(B / s)`. The ratio to one pass is what a smaller batch
-    per pass costs. With kind `"pollux"`, the locality factor of jobs with a known batch size is the
-    time on one server divided by the time on several. Rates and durations still come from the trace
-    and the throughput table.
+    seconds, with `t_pass = a_c + b_c x ceil(B / s)`. The ratio to the time of one pass is the cost
+    of a smaller batch per pass. With kind `"pollux"`, the locality factor of jobs with a known
+    batch size is the time on one server divided by the time on several. Rates and durations still
+    come from the trace and the throughput table.
 
     Parameters
     ----------
     model : str
         Label of the jobs.
     gpu_type : str, optional
-        Default: every type; an entry with a type goes first.
+        GPU type; by default, every type. An entry with a type takes precedence.
     kind : str
         `"alpha_beta"`: `t_sync = a_m + b_m x bytes` for gangs, p = `delta`. `"pollux"`: `t_sync` is
         `a_r + b_r x (GPUs - 2)` on one server and `a_n + b_n x (GPUs - 2)` on several, p = `gamma`;
         `gangline trace fit` gives such numbers. One GPU does not synchronise. `"table"`: s passes
-        take s times as long as an iteration of the batch `ceil(B / s)` in the throughput table, by
-        its rows with exactly that batch and gang size; where one is missing, `acc_cost` counts.
+        take s times as long as an iteration of the batch `ceil(B / s)` in the throughput table,
+        from rows with exactly that batch and gang size; if a row is missing, `acc_cost` is used.
     a_c, b_c : float
         Seconds of a pass: constant, and per sample.
     a_m, b_m, bytes : float
-        Seconds of a synchronisation: constant, and per byte; bytes per iteration.
+        Seconds of a synchronisation (constant, and per byte), and bytes per iteration.
     delta : float
-        Overlap of the last pass and the synchronisation: 1 (none) and more.
+        Overlap of the last pass and the synchronisation, 1 (none) or more.
     a_n, b_n, a_r, b_r : float
         Seconds of a synchronisation over several servers, and on one.
     gamma : float
@@ -580,7 +582,7 @@ class ServerBlockDict(TypedDict, total=False):
 
 
 class ClusterDict(TypedDict, total=False):
-    """A cluster as plain values, as `Cluster.to_dict` returns it: the keys of the TOML form."""
+    """A cluster as plain values with the keys of the TOML form, as `Cluster.to_dict` returns it."""
 
     name: Required[str]
     gpu_types: Required[list[GpuTypeDict]]
@@ -597,7 +599,7 @@ class ClusterDict(TypedDict, total=False):
 
 
 class ClusterKeys(_Table, frozen=True, kw_only=True):
-    """The keys of a cluster file and what follows from them; `gangline.Cluster` describes them."""
+    """The keys of a cluster file, and values derived from them; see `gangline.Cluster`."""
 
     name: str = "cluster"
     gpu_types: tuple[GpuType, ...]
@@ -635,7 +637,7 @@ class ClusterKeys(_Table, frozen=True, kw_only=True):
         return counts
 
     def memories_gb(self) -> list[float]:
-        """Return the GiB of one GPU of each type; a type without the key gets the maximum."""
+        """Return the GiB of one GPU of each type, which is the maximum if the key is missing."""
         return [gpu.memory_gb or MEMORY_GB_MAX for gpu in self.gpu_types]
 
     def server_arrays(self) -> dict[str, npt.NDArray[np.uint32]]:

@@ -1,7 +1,7 @@
-"""The pair rule of SJF-BSBF as a function: whether two jobs should share their GPUs.
+"""Implements the pair rule of SJF-BSBF: it decides whether two jobs should share their GPUs.
 
-`pair` says what sharing does to the mean completion time of two jobs, and whether it pays. It is
-the function by which the policy `sjf-bsbf` decides.
+`pair` computes how sharing changes the mean completion time of two jobs, and whether it pays. The
+policy `sjf-bsbf` decides by this function.
 
 Examples
 --------
@@ -27,12 +27,13 @@ class Pair(NamedTuple):
     Attributes
     ----------
     t_con : float
-        Mean completion time of the two in seconds from now, if the new job starts at once.
+        Mean completion time of the two jobs in seconds from now, if the new job starts at once.
     t_seq : float
-        The same if the new job waits until the resident has ended.
+        The same if the new job waits until the resident job has ended.
     threshold : float
-        The number c: sharing pays if and only if resident_s > c x new_s. It depends on the slowdown
-        factors and the inflation alone. Below 0 it means the same as 0: sharing always pays.
+        The number c: sharing pays if and only if resident_s > c x new_s. It depends only on the
+        slowdown factors and the inflation. A value below 0 means the same as 0: sharing always
+        pays.
     share : bool
         Whether sharing pays. If both means are equal, the new job waits.
 
@@ -61,27 +62,27 @@ def pair(
     """Decide whether a job should share the GPUs of a running job or wait for its end.
 
     With fixed gangs, constant slowdown factors and no cost of starting, the mean completion time of
-    the two is smallest either if the new job starts at once or if it waits for the end of the
-    resident; no instant in between is better.
+    the two jobs is smallest either if the new job starts at once or if it waits for the end of the
+    resident job. No instant in between is better.
 
     Parameters
     ----------
     new_s : float
         Seconds that the new job needs alone at full batch (A), finite and above 0.
     resident_s : float
-        Seconds that the resident still needs alone (B), finite and above 0.
+        Seconds that the resident job still needs alone (B), finite and above 0.
     xi_new, xi_resident : float
-        Slowdown factors while both run: time with the other over time alone, finite and above 0.
-        A factor below 1 is measurement noise and counts as 1, as in a run.
+        Slowdown factors while both jobs run: time with the other job divided by time alone, finite
+        and above 0. A factor below 1 is measurement noise and counts as 1, as in a run.
     inflation : float, default 1.0
-        Iteration time of the new job at its sub-batch over that at full batch (g), finite and at
-        least 1. It holds until the new job ends; if it waits it runs at full batch.
+        Iteration time of the new job at its sub-batch divided by that at full batch (g), finite and
+        at least 1. It applies until the new job ends; a job that waits runs at full batch.
 
     Returns
     -------
     Pair
-        Both mean completion times in seconds, the threshold, and whether to share. All are single
-        numbers.
+        Both mean completion times in seconds, the threshold, and whether to share. All of them are
+        scalars.
 
     Raises
     ------
@@ -93,7 +94,7 @@ def pair(
     Source: the two-job theorem of SJF-BSBF (arXiv 2407.13088), derived anew and extended to an
     inflation above 1. The rule assumes that both jobs are on the same GPUs and have no other
     co-runner. The decision compares resident_s with threshold x new_s, which is t_con < t_seq; if
-    they differ by less than 1e-12 of the two times, that is a tie, and a tie does not share. Cost:
+    they differ by less than 1e-12 of the two times, it is a tie, and the jobs do not share. Cost:
     O(1).
 
     Examples
@@ -103,7 +104,7 @@ def pair(
     >>> pair(100.0, 100.0, xi_new=1.6, xi_resident=1.6)
     Pair(t_con=160.0, t_seq=150.0, threshold=1.2000000000000002, share=False)
 
-    A short new job gains by sharing with a long resident even where both lose much:
+    A short new job gains by sharing with a long resident job even if both lose much speed:
 
     >>> pair(10.0, 1000.0, xi_new=3.0, xi_resident=3.0).share
     True

@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 __all__ = ["check_sharing", "load_sharing"]
 
 _Keys = TypeVar("_Keys", bound=ClusterKeys)
-_SHARE_MAX = 2  # the engine supports no more
+_SHARE_MAX = 2  # the engine supports at most two
 _SHOWN = 20  # the maximum number of faults in one message
-_MIRROR = 1e-9  # two directions of a pair that differ by less, relatively, are one measurement
-_OF_KIND = {  # keys that have no meaning with another kind
+_MIRROR = 1e-9  # a smaller relative difference of two directions is rounding
+_OF_KIND = {  # keys that have no meaning for other kinds
     "rows": ("table", "gavel"),
     "table": ("table", "gavel"),
     "gang_fallback": ("table", "gavel"),
@@ -46,7 +46,7 @@ Fault = tuple[str, str, object]  # key, expected value, value found
 
 
 def check_sharing(sharing: Sharing | None, types: Sequence[str], path: str | None) -> None:
-    """Raise one ClusterError that lists the first broken rules."""
+    """Check the table; raise one ClusterError that lists the first broken rules."""
     if sharing is None:
         return
     faults = [*_keys(sharing), *_numbers(sharing)]
@@ -75,7 +75,7 @@ def _words(faults: list[Fault]) -> list[str]:
 
 
 def _keys(sharing: Sharing) -> Iterator[Fault]:
-    """Return the faults of the keys: those without effect, not yet supported, or missing."""
+    """Return the faults of keys that have no effect, are not supported yet, or are missing."""
     kind, default = sharing.interference, Sharing()
     for key, kinds in _OF_KIND.items():
         value = getattr(sharing, key)

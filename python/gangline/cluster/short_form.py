@@ -1,4 +1,4 @@
-"""A cluster in a few characters: `8x8xA100` is 8 servers with 8 A100 each."""
+"""Reads a cluster in a few characters: `8x8xA100` is 8 servers with 8 A100 each."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ _COUNTS = re.compile(r"\s*(\d{1,18})\s*[xX×]\s*(\d{1,18})\s*[xX×]?\s*", re.ASC
 def keys_of_text(text: str) -> dict[str, Any] | None:
     """Return the keys of a cluster that is written as SERVERSxGPUSxTYPE; None for any other text.
 
-    Several blocks are separated by commas. All servers are in one rack, and nothing is said about
-    the memory of the GPUs.
+    Several blocks are separated by commas. All servers are in one rack, and the memory of the GPUs
+    is unknown.
 
     Raises
     ------
     ClusterError
-        If the text begins with a digit but does not have this form. No name of a preset begins with
-        a digit.
+        If the text begins with a digit but does not have this form. The name of a preset never
+        begins with a digit.
 
     Examples
     --------
@@ -51,6 +51,6 @@ def _wrong(text: str, part: str) -> ClusterError:
     hint = "such as 8x8xA100 for 8 servers with 8 A100 each, or 8x8xA100,4x4xV100"
     if counts is not None:
         servers, gpus = counts.groups()
-        hint = f"such as {servers}x{gpus}xA100; any word serves if the GPU type does not matter"
+        hint = f"such as {servers}x{gpus}xA100; use any word if the GPU type does not matter"
     message = f"cluster: expected SERVERSxGPUSxTYPE, {hint}; got `{safe(part.strip(), 80)}`"
     return ClusterError(message, key="cluster", value=safe(text, 200))

@@ -185,7 +185,7 @@ BAD: list[tuple[dict[str, Any], str, str]] = [
     (
         {"failures": {"table": [{"server": 0, "down_s": 60}, {"server": 0, "down_s": 70}]}},
         "failures.table[1].down_s",
-        "a time when server 0 is up; table[0] has it down from 60.0 on, got 70.0",
+        "a time when server 0 is up; in table[0] it is down from 60.0 on, got 70.0",
     ),
     (
         {
@@ -198,7 +198,7 @@ BAD: list[tuple[dict[str, Any], str, str]] = [
             }
         },
         "failures.table[0].down_s",
-        "a time when server 1 is up; table[2] has it down from 20.0 to 50.5, got 50.0",
+        "a time when server 1 is up; in table[2] it is down from 20.0 to 50.5, got 50.0",
     ),
     (
         {"servers": {"count": 1, "gpu": "V100", "gpus": 4}},

@@ -143,14 +143,22 @@ def test_the_pair_rule_weighs_the_cost_of_a_smaller_batch() -> None:
     [
         ([GOLDEN, GOLDEN], "iter_time[1].model", "one entry per model"),
         ([GOLDEN | {"gpu_type": "K"}], "iter_time[0].gpu_type", "one of V"),
-        ([GOLDEN | {"gamma": 2.0}], "iter_time[0].gamma", "no such key of kind 'alpha_beta'"),
+        (
+            [GOLDEN | {"gamma": 2.0}],
+            "iter_time[0].gamma",
+            "nothing, as kind 'alpha_beta' has no such key",
+        ),
         ([{k: v for k, v in FIT.items() if k != "a_n"}], "iter_time[0].a_n", "a number"),
         ([GOLDEN | {"a_c": 0.0, "b_c": 0.0}], "iter_time[0].a_c", "a pass that takes time"),
         ([GOLDEN | {"b_m": float("inf")}], "iter_time[0].b_m", "a finite number"),
         ([GOLDEN | {"delta": 0.5}], "iter_time[0].delta", ">= 1"),
         ([FIT | {"gamma": 11.0}], "iter_time[0].gamma", "<= 10"),
         ([GOLDEN | {"kind": "linear"}], "iter_time[0].kind", "alpha_beta"),
-        ([GOLDEN | {"kind": "table"}], "iter_time[0].a_c", "no such key of kind 'table'"),
+        (
+            [GOLDEN | {"kind": "table"}],
+            "iter_time[0].a_c",
+            "nothing, as kind 'table' has no such key",
+        ),
         ([{"model": "m", "kind": "table"}], "iter_time[0].model", "batch sizes in [throughput]"),
     ],
 )

@@ -1,4 +1,4 @@
-"""Reads capacity over time: GPUs by day and virtual cluster, as the Helios traces publish them."""
+"""Reads capacity over time: the Helios traces' GPUs by day and virtual cluster."""
 
 from __future__ import annotations
 
@@ -22,8 +22,9 @@ def helios_daily(rows: Rows, options: FileOptions) -> dict[str, Any]:
     """Read one row for each day: the GPUs of each virtual cluster, and their total.
 
     The file counts GPUs. Servers with `options.gpus` GPUs each are assumed, and the remainder of a
-    day's count is left out, with a note. A day's capacity applies from its midnight, and that of
-    the first day also before it. The servers that come and go are those with the highest numbers.
+    day's count is left out, with a note. A day's capacity applies from its midnight on; that of the
+    first day also applies before it. The servers that come and go are those with the highest
+    numbers.
     """
     column = options.vc.lower() if options.vc else _TOTAL
     if column not in rows.names:
@@ -34,7 +35,7 @@ def helios_daily(rows: Rows, options: FileOptions) -> dict[str, Any]:
     for line, row in rows:
         day = _day(rows, line, row[_DAY])
         if days and day <= days[-1][0]:
-            raise rows.error(line, _DAY, row[_DAY], "a day after the one before")
+            raise rows.error(line, _DAY, row[_DAY], "a day after the previous one")
         # A column without a name is the row number, which some tools add when they rewrite a table.
         numbers = {
             name: rows.number(line, row, name) for name in rows.names if name not in (_DAY, "")
@@ -65,7 +66,7 @@ def helios_daily(rows: Rows, options: FileOptions) -> dict[str, Any]:
 
 
 def _steps(days: list[tuple[date, int]], start: datetime) -> list[tuple[float, int]]:
-    """Return (seconds since the start, servers) where the number changes; the first is at 0."""
+    """Return (seconds since the start, servers) at each change; the first is at 0."""
     steps = [(0.0, days[0][1])]
     for day, servers in days:
         at_s = (datetime.combine(day, datetime.min.time()) - start).total_seconds()

@@ -1,7 +1,7 @@
 """Reads the servers in exports of schedulers: scontrol, sinfo and slurm.conf, and kubectl.
 
-A snapshot knows which servers were up when it was made. They are all part of the cluster, unless
-`up_only` leaves the others out.
+An export knows which servers were up at the time. All servers are part of the cluster, unless
+`up_only` leaves out those that were down.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 __all__ = ["NODE_NAME", "kubernetes", "node_objects", "nodes", "records", "slurm"]
 
 NODE_NAME = re.compile(rb"(?im)^[ \t]*NodeName=")
-"""Beginnings of a record of scontrol and of a line of slurm.conf."""
+"""The ways in which a record of scontrol or a line of slurm.conf begins."""
 _PAIR = re.compile(r"(\w+)=(\S*)")
 _HOSTS = re.compile(r"[^,\[]*(?:\[[^\]]*\][^,\[]*)*")
 _RANGE = re.compile(r"(\d{1,9})-(\d{1,9})")
@@ -131,7 +131,7 @@ def cluster_of(
         raise rows.error(1, "GPUs", "none", "at least one server with GPUs")
     if sum(servers.values()) > _SERVERS_MAX:
         total = f"{sum(servers.values()):,}"
-        raise rows.error(1, "servers", total, f"at most {_SERVERS_MAX:,} in all")
+        raise rows.error(1, "servers", total, f"at most {_SERVERS_MAX:,} servers in total")
     known = memory_gb or {}
     kinds = [
         {"name": gpu, "memory_gb": known[gpu]}
@@ -253,6 +253,6 @@ def _hosts(rows: Rows, line: int, names: str) -> int:
 
 
 def _plain(text: str) -> float:
-    """Return a number such as `192000`, or `128+` for "at least 128" (sinfo); 0 for other text."""
+    """Parse a number such as `192000`, or `128+` for "at least 128" (sinfo); 0 for other text."""
     found = re.match(r"\d{1,15}(\.\d+)?", text)
     return float(found[0]) if found else 0.0

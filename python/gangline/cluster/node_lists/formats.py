@@ -1,4 +1,4 @@
-"""The known formats of node lists, and how a file is recognised."""
+"""Lists the known formats of node lists, and recognises the format of a file."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ if TYPE_CHECKING:
 
 __all__ = ["FORMATS", "ClusterFormat", "read_keys"]
 
-_MAX_BYTES = 2**30  # Our own choice: a list of a million servers is smaller.
+_MAX_BYTES = 2**30  # Our own choice: even a list of a million servers is smaller.
 
 
 class ClusterFormat(msgspec.Struct, frozen=True, kw_only=True):
-    """One kind of node list.
+    """A format of node lists.
 
     Attributes
     ----------
     name : str
-        The name that `format` takes.
+        The value of `format` that selects it.
     columns : tuple of str
-        Header, in lower case; files without a header have exactly these columns.
+        Names in the header, in lower case; files without a header have exactly these columns.
     reader : callable
         Function from the rows of the file and the options to the keys of a cluster.
     summary : str
@@ -139,7 +139,7 @@ def read_keys(
     """
     chosen = make_options(options)
     if chosen.columns and format not in (None, "nodes"):
-        raise ClusterError(f"columns: changes nothing with format {format}", key="columns")
+        raise ClusterError(f"columns: has no effect with format {format}", key="columns")
     try:
         source = Source(str(path), _MAX_BYTES)
         found = _find(format, source.name) if format else detect(source, chosen)
@@ -158,7 +158,7 @@ def read_keys(
 
 
 def _table(source: Source, found: ClusterFormat, options: FileOptions) -> Rows:
-    """Return the rows of lines of cells, with native names where columns are mapped."""
+    """Return the rows of a table, with native names where columns are mapped."""
     separator = _separator(source.head)
     if not options.columns:
         return cells(source, found.columns, separator)
@@ -190,7 +190,7 @@ def _first(head: bytes, separator: str) -> list[str]:
 
 
 def detect(source: Source, options: FileOptions | None = None) -> ClusterFormat:
-    """Return the format of a file by its beginning.
+    """Detect the format of a file from its beginning.
 
     Raises
     ------

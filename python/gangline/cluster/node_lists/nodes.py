@@ -1,4 +1,4 @@
-"""Readers of node lists, which turn the rows of a file into the keys of a cluster.
+"""Reads node lists: turns the rows of a file into the keys of a cluster.
 
 Servers without GPUs are left out and counted. If a list has no racks, equal servers are grouped in
 the order of their first server, and fill racks of one size.
@@ -54,7 +54,7 @@ def lingjun(rows: Rows, options: FileOptions) -> dict[str, Any]:
 
 
 def openb(rows: Rows, options: FileOptions) -> dict[str, Any]:
-    """Read the nodes of the openb trace: thousandths of cores, MiB, GPUs, model."""
+    """Read the nodes of the openb trace: thousandths of cores, MiB, GPUs and model."""
     servers: list[Server] = []
     for line, row in rows:
         gpus = rows.gpus(line, row, "gpu")
@@ -81,7 +81,7 @@ def pai(rows: Rows, options: FileOptions) -> dict[str, Any]:
 
 
 def philly(rows: Rows, options: FileOptions) -> dict[str, Any]:
-    """Read the machines of the Philly trace: id, GPUs, and the GPU memory, which names the type."""
+    """Read the machines of the Philly trace: id, GPUs, and the memory that names the type."""
     servers: list[Server] = []
     for line, row in rows:
         gpus = rows.gpus(line, row, "number of gpus")

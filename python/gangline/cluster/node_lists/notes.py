@@ -1,4 +1,4 @@
-"""The meanings of the counters in a cluster's notes."""
+"""Explains the counters in a cluster's notes."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ if TYPE_CHECKING:
 __all__ = ["NOTES", "explain"]
 
 NOTES: Mapping[str, str] = {
-    "gpus_assumed": "servers whose GPUs the list does not state (`gpus`)",
-    "gpus_left_out": "GPUs of a day beyond whole servers, at most",
-    "gpus_per_server_assumed": "GPUs in each server; the list counts GPUs only (`gpus`)",
+    "gpus_assumed": "servers whose number of GPUs is missing in the list (`gpus`)",
+    "gpus_left_out": "maximum number of GPUs left over on a day after filling whole servers",
+    "gpus_per_server_assumed": "GPUs assumed per server; the list only counts GPUs (`gpus`)",
     "gpus_of_other_types": "GPUs that are not of the most frequent type of their server; left out",
-    "memory_assumed": "GPU types whose memory is not known; 16 GiB are assumed (`memory_gb`)",
+    "memory_assumed": "GPU types whose memory is unknown; 16 GiB is assumed (`memory_gb`)",
     "pods": "groups of racks behind one switch",
-    "racks_assumed": "racks that the list does not state (`servers_per_rack`)",
-    "servers_away": "servers that were not up; they count, unless `up_only` leaves them out",
+    "racks_assumed": "racks that are assumed, because the list has none (`servers_per_rack`)",
+    "servers_away": "servers that were not up; they are included unless `up_only` is set",
     "servers_without_gpus": "servers that were left out",
-    "total_differs": "days whose total is not the sum of the virtual clusters; it is used",
+    "total_differs": "days whose total is not the sum of the virtual clusters; the total is used",
 }
-"""Notes on a cluster, where its file does not say."""
+"""The counters of assumptions about a cluster, with their meanings."""
 
 
 def explain(name: str) -> str:

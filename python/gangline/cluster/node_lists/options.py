@@ -1,4 +1,4 @@
-"""Options of a reader of node lists."""
+"""Defines the options of the readers of node lists."""
 
 from __future__ import annotations
 
@@ -18,27 +18,27 @@ NODE_COLUMNS = ("name", "gpu", "gpus", "count", "cpus", "memory_gb")
 
 
 class FileOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The assumptions of a reader where its file says nothing.
+    """The assumptions of a reader about facts that its file does not contain.
 
     Parameters
     ----------
     name : str
-        Name of the cluster; default: the format's.
+        Name of the cluster; by default, the name of the format.
     gpu : str
-        Name of the GPU type, if the file names none.
+        Name of the GPU type if the file does not name one.
     gpus : int
-        GPUs per server, if the file gives none; default 8.
+        GPUs per server if the file does not state them; default 8.
     memory_gb : float
-        GiB of one GPU, for types that are not known.
+        GiB of one GPU, for unknown types.
     servers_per_rack : int
         Servers per rack if the file has no racks; default 32.
     vc : str
         `helios-daily`: one virtual cluster instead of all.
     start : str
-        `helios-daily`: the date or time at which the run begins; default: the first date.
+        `helios-daily`: the date or time at which the run begins; by default, the first date.
     columns : dict of str to str
-        For a table with other names: native name (name, gpu, gpus, count, cpus, memory_gb) to its
-        name; also as text NATIVE=THEIRS,...
+        For a table with other column names: a mapping from native names (name, gpu, gpus, count,
+        cpus, memory_gb) to the names in the table; also as text NATIVE=THEIRS,...
     up_only : bool
         For exports of schedulers: leave out servers that were not up.
     """
@@ -55,7 +55,7 @@ class FileOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
 
 def make_options(values: dict[str, Any]) -> FileOptions:
-    """Build and check the options of a reader; a wrong one is a ClusterError that names it."""
+    """Build and check the options of a reader; a ClusterError names a wrong option."""
     try:
         if isinstance(columns := values.get("columns"), str):
             values = {**values, "columns": mapping_of(columns)}

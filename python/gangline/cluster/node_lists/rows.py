@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Rows", "blocks_of", "cells", "gpu_types", "grouped", "simple"]
 
-# GiB of one GPU, by the names of public node lists. The values of the masked types G2, G3 and MISC
+# GiB of one GPU, by the names of public node lists. The values for the masked types G2, G3 and MISC
 # are our own choice.
 MEMORY_GB = {
     "K80": 12.0,
@@ -38,7 +38,7 @@ MEMORY_GB = {
 _UNKNOWN_GB = 16.0
 GPUS_MAX = 64  # the maximum for one server, as the engine has one bit for each GPU
 _IN_NAME = re.compile(r"(\d{1,4})\s*GI?B?$", re.IGNORECASE)
-Server = tuple[str, int, float | None, float | None]  # GPU type, GPUs, cores, GiB of the host
+Server = tuple[str, int, float | None, float | None]  # GPU type, GPUs, cores and GiB of a host
 
 
 def simple(name: str) -> str:
@@ -70,7 +70,7 @@ class Rows:
         return count
 
     def number(self, line: int, row: Mapping[str, str], name: str, least: int = 0) -> int:
-        """Return an integer cell; `96.0` counts as one."""
+        """Return an integer cell; `96.0` counts as an integer."""
         text = row[name]
         whole = text[:-2] if text.endswith(".0") else text
         if not (whole.isascii() and whole.isdigit()) or len(whole) > 15 or int(whole) < least:
@@ -90,7 +90,7 @@ class Rows:
 
 
 def cells(source: Source, columns: Sequence[str], separator: str = ",") -> Rows:
-    """Parse the file; if it has no header line, its columns are `columns`, in this order.
+    """Parse the file; if it has no header line, `columns` are its columns, in this order.
 
     A space as the separator stands for any number of spaces.
 
@@ -136,7 +136,7 @@ def cells(source: Source, columns: Sequence[str], separator: str = ",") -> Rows:
 
 
 def grouped(servers: Sequence[Server], servers_per_rack: int) -> list[dict[str, Any]]:
-    """Return blocks of equal servers in the order of their first one, in racks of a fixed size."""
+    """Return blocks of equal servers, ordered by their first server, in racks of a fixed size."""
     counts: dict[Server, int] = {}
     for server in servers:
         counts[server] = counts.get(server, 0) + 1

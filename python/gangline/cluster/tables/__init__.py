@@ -1,4 +1,4 @@
-"""Tables of measured rates: throughput of whole gangs, pairs on one GPU, elastic profiles.
+"""Reads tables of measured rates: throughput of whole gangs, pairs on one GPU, elastic profiles.
 
 Examples
 --------

@@ -43,14 +43,15 @@ def read_throughput(
         Parquet or CSV (native), or Gavel's JSON; also `.gz`, `.xz`, `.zst`, and a member
         `archive.tar.xz::member`.
     format : str, optional
-        "native" or "gavel"; the default looks at the first byte.
+        "native" or "gavel"; by default, the first byte decides.
 
     Raises
     ------
     ClusterError
-        If the file is damaged or a value is out of range; it names line and column or key path.
+        If the file is damaged or a value is out of range; the error names the line and the column,
+        or the key path.
     OSError
-        If it cannot be opened.
+        If the file cannot be opened.
 
     Examples
     --------
@@ -103,7 +104,7 @@ def parquet(source: Source, key: str) -> pa.Table:
     """Return a Parquet file after checking that every cell can be read; errors name it `key`."""
     try:
         table, _ = read_parquet(source)
-        table.validate(full=True)  # text in a damaged page need not be UTF-8
+        table.validate(full=True)  # text in a damaged page might not be UTF-8
     except (TraceError, pa.ArrowException) as error:
         fail(source.name, key, "a Parquet file", str(error))
     return table

@@ -1,8 +1,8 @@
-"""Fits iteration times: seven numbers for each application replace its measured placements.
+"""Fits iteration times: seven numbers replace the measured placements of an application.
 
-The form is that of Pollux (arXiv 2008.12260): a pass takes `a_c + b_c x samples`, a synchronisation
-nothing on one GPU, `a_r + b_r x (GPUs - 2)` on one server, `a_n + b_n x (GPUs - 2)` on several; the
-two overlap by a p-norm with `gamma`.
+The form is that of Pollux (arXiv 2008.12260): a pass takes `a_c + b_c x samples`. A synchronisation
+takes no time on one GPU, `a_r + b_r x (GPUs - 2)` on one server and `a_n + b_n x (GPUs - 2)` on
+several; the two overlap by a p-norm with `gamma`.
 """
 
 from __future__ import annotations
@@ -25,29 +25,29 @@ __all__ = ["StepFit", "fit_pollux"]
 
 _LEAST = 1e-8
 _GAMMA_MAX = 10.0
-# starts for gamma, because the sum of squares has more than one minimum
+# initial values of gamma, because the sum of squares has more than one minimum
 _STARTS = (1.2, 2.0, 4.0, 8.0)
 _ROUNDS = 200
 
 
 class StepFit(NamedTuple):
-    """The iteration times of one application on one GPU type; all but `gamma` are in seconds.
+    """The fitted iteration times of one application on one GPU type, in seconds except for `gamma`.
 
     Attributes
     ----------
     a_c, b_c : float
         Constant time of a pass, and time per sample.
     a_n, b_n : float
-        Constant time of a synchronisation over several servers, and time per GPU above two. 0 if
+        Constant time of a synchronisation over several servers, and time per GPU beyond two; 0 if
         none was measured.
     a_r, b_r : float
         The same inside one server.
     gamma : float
         Overlap of a synchronisation with the pass before it, 1 (none) to 10.
     points : int
-        Measured placements times batch sizes.
+        Number of measured combinations of a placement and a batch size.
     error_median, error_p90, error_max : float
-        Quantiles of ``abs(fitted / measured - 1)`` of the time of an iteration.
+        Quantiles of ``abs(fitted / measured - 1)`` for the time of an iteration.
 
     Examples
     --------
@@ -79,7 +79,7 @@ class StepFit(NamedTuple):
         gpus, servers : int
             The placement of the gang: numbers of GPUs and of servers.
         samples : int
-            Per GPU and pass.
+            Samples per GPU and pass.
         extra_passes : int
             Passes beyond the first, which add to the batch and do not synchronise.
         """
@@ -104,13 +104,13 @@ def fit_pollux(profile: PolluxProfile) -> StepFit:
     Parameters
     ----------
     profile : PolluxProfile
-        The profile, whose `placements` are used: time of an iteration and of its synchronisation.
+        The profile, of which `placements` are used: the times of iterations and synchronisations.
 
     Returns
     -------
     StepFit
-        The parameters with the least squared error of the logarithms of iterations and passes, and
-        how far they are off. A synchronisation that was measured on no placement is 0.
+        The parameters with the smallest squared error of the logarithms of iteration and pass
+        times, and the size of this error. A synchronisation that was not measured is 0.
 
     Raises
     ------
@@ -119,8 +119,8 @@ def fit_pollux(profile: PolluxProfile) -> StepFit:
 
     Notes
     -----
-    The method is damped least squares from several starts. On one machine, the same profile always
-    gives the same numbers. Cost: O(points) per step, some hundred steps.
+    The method is damped least squares from several initial values. On one machine, the same profile
+    always gives the same numbers. The cost is O(points) per step, for a few hundred steps.
 
     Examples
     --------
@@ -188,7 +188,7 @@ def _times(parameters: Floats, at: _Points) -> tuple[Floats, Floats]:
 
 
 def _first_guess(at: _Points, steps: Floats, passes: Floats) -> Floats:
-    """Return initial values of the six times: lines through the passes and the remainders."""
+    """Return initial values of the six times, from lines through the passes and the remainders."""
     import numpy as np
 
     def line(x: Floats, y: Floats) -> tuple[float, float]:

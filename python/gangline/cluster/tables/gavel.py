@@ -1,7 +1,7 @@
 """Reads Gavel's throughput JSON: types, labels with gang sizes, and pairs that share GPUs.
 
-Shape: `{type: {"('label', gpus)": {"null": rate, "('other', gpus)": [rate, rate of other]}}}`.
-Rates are iterations per second of whole gangs; 0 = cannot run. A type with the suffix
+The file has the shape `{type: {"('label', gpus)": {"null": rate, "('other', gpus)": [rate, rate of
+other]}}}`. Rates are iterations per second of whole gangs; 0 = cannot run. A type with the suffix
 `_unconsolidated` holds the rates of the base type with the gang spread over servers.
 """
 
@@ -34,7 +34,7 @@ def parse(data: bytes, path: str) -> tuple[list[dict[str, Any]], list[dict[str, 
     Raises
     ------
     ClusterError
-        If the text is not JSON of this shape; it names the line and the key path.
+        If the text is not JSON of this shape; the error names the line and the key path.
     """
     document = _decode(data, path)
     rates: list[dict[str, Any]] = []

@@ -33,7 +33,8 @@ INTERFERENCE = pa.schema(
     ]
 )
 """Columns of an interference table: the slowdown factor `xi` of `model` with the co-runner
-`co_model`. A blank key column means all. `xi` null = the two cannot share, or are not known."""
+`co_model`. A blank in a key column means all values. A null `xi` means that the two cannot share,
+or that the factor is unknown."""
 _REQUIRED = ("model", "co_model", "xi")
 
 
@@ -48,7 +49,7 @@ def read_interference(path: str | PathLike[str]) -> pa.Table:
     Raises
     ------
     ClusterError
-        If a column is missing, a slowdown factor is infinite, or two rows have one key.
+        If a column is missing, a slowdown factor is infinite, or two rows have the same key.
     OSError
         If the file cannot be opened.
 
@@ -74,10 +75,10 @@ def read_interference(path: str | PathLike[str]) -> pa.Table:
 def interference_of(table: ThroughputTable) -> pa.Table:
     """Return the slowdown factors of the pairs of a throughput table, for gangs on one server.
 
-    Pairs of gangs of unlike sizes do not share all their GPUs and are left out.
+    Pairs of gangs of different sizes do not share all their GPUs and are left out.
 
-    `xi` = rate alone / rate with the other, null where either of the two does not run. Values
-    below 1 are measuring noise and are kept unchanged.
+    `xi` is the rate alone divided by the rate with the other job; null if either of the two cannot
+    run. Values below 1 are measurement noise and are kept unchanged.
 
     Examples
     --------

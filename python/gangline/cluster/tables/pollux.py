@@ -1,9 +1,9 @@
-"""Reads the profiles of elastic jobs that the Pollux experiments publish, a folder for each.
+"""Reads the profiles of elastic jobs from the Pollux experiments, one folder per application.
 
-`placements.csv` (placement, local_bsz, step_time, sync_time), `scalability.csv` (num_nodes,
-num_replicas, local_bsz, step_time, sync_time), `validation-<total batch>.csv` (progress,
-iteration, metric, grad_sqr, grad_var). Times are seconds. A placement is text, one digit per
-server: "31" is a server with three GPUs and one with a single GPU.
+A folder contains `placements.csv` (placement, local_bsz, step_time, sync_time), `scalability.csv`
+(num_nodes, num_replicas, local_bsz, step_time, sync_time) and `validation-<total batch>.csv`
+(progress, iteration, metric, grad_sqr, grad_var). Times are in seconds. A placement is a text with
+one digit per server: "31" is a server with three GPUs and one with a single GPU.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ __all__ = ["PolluxProfile", "PolluxProfiles", "Step", "read_pollux"]
 
 MAX_BYTES = 2**30
 PLACEMENTS = "placements.csv"
-# Limits of single applications that their tables do not show, as the public experiments set them.
+# Limits of some applications that are not in their tables, as set in the public experiments.
 LOCAL_MAX = {"yolov3": 8}
 _TIMES = {"local_bsz": pa.int64(), "step_time": pa.float64(), "sync_time": pa.float64()}
 _PLACEMENTS = {"placement": pa.string(), **_TIMES}
@@ -47,7 +47,7 @@ _VALIDATION_NAME = re.compile(r"validation-(\d{1,9})\.csv")
 
 
 class Step(NamedTuple):
-    """The time of one iteration and of the synchronisation in it, in seconds."""
+    """The time of one iteration and of its synchronisation, in seconds."""
 
     step_s: float
     sync_s: float
@@ -62,13 +62,14 @@ class PolluxProfile:
     Attributes
     ----------
     application : str
-        Its name.
+        Name of the application.
     placements : dict
-        Placement ("44") to {samples per GPU and pass: Step}.
+        Mapping from placements ("44") to {samples per GPU and pass: Step}.
     scalability : dict
-        (servers, GPUs) to {samples per GPU and pass: Step}.
+        Mapping from (servers, GPUs) to {samples per GPU and pass: Step}.
     validation : dict
-        Total batch to a table of progress, iteration, metric, grad_sqr, grad_var; a row per epoch.
+        Mapping from total batches to tables of progress, iteration, metric, grad_sqr and grad_var,
+        with one row per epoch.
 
     Examples
     --------
@@ -107,7 +108,7 @@ class PolluxProfile:
         return min(locals_), LOCAL_MAX.get(self.application, max(locals_))
 
     def step(self, placement: str, local: int) -> Step:
-        """Return the time of one pass: linear between measured points, and never beyond them.
+        """Return the time of one pass: linear between measured points, and only in their range.
 
         A measured placement is interpolated only in `local`. Other placements are interpolated by
         (servers, GPUs): linearly in GPUs at a measured number of servers, and between two measured
@@ -116,7 +117,7 @@ class PolluxProfile:
         Raises
         ------
         TraceError
-            If the point lies outside what is measured.
+            If the point lies outside the measured range.
         """
         shape = "".join(sorted(placement))
         if not shape.isdigit() or "0" in shape:
@@ -126,7 +127,7 @@ class PolluxProfile:
         return self._on_surface(len(shape), sum(map(int, shape)), local)
 
     def iterations(self, total_batch: int) -> float:
-        """Return the iterations to the last epoch with a validated total batch."""
+        """Return the iterations up to the last epoch of a validated total batch."""
         if total_batch not in self.validation:
             known = ", ".join(map(str, self.validation))
             raise self._error("batch_size", total_batch, f"a validated total batch: {known}")
@@ -145,7 +146,7 @@ class PolluxProfile:
         return local, extra
 
     def alone_s(self, gpus: int, total_batch: int, *, gpus_per_server: int = 4) -> float:
-        """Return the seconds of a whole training, alone and on the fewest possible servers."""
+        """Return the seconds of a complete training, alone and on the fewest possible servers."""
         local, extra = self.passes(gpus, total_batch)
         full, rest = divmod(gpus, gpus_per_server)
         placement = (str(rest) if rest else "") + str(gpus_per_server) * full
@@ -209,12 +210,12 @@ class PolluxProfile:
 
 
 class PolluxProfiles:
-    r"""Profiles by application; made by `gangline.tables.read_pollux`.
+    r"""Profiles by application, as `gangline.tables.read_pollux` returns them.
 
     Attributes
     ----------
     path : str
-        The folder or archive that they were read from.
+        The folder or archive from which the profiles were read.
 
     Examples
     --------
@@ -271,14 +272,14 @@ def read_pollux(path: str | PathLike[str], *, placements: str = PLACEMENTS) -> P
     path : path
         The folder or archive.
     placements : str
-        File of the placements in each folder, for folders with several GPU types. With
+        Name of the placements file in each folder, for folders with several GPU types. With
         `placements-TYPE.csv`, a `scalability-TYPE.csv` is read as well if it exists.
 
     Returns
     -------
     PolluxProfiles
         Each profile is read on first access. A damaged or incomplete profile then raises a
-        TraceError that names file, line and column.
+        TraceError that names the file, the line and the column.
 
     Raises
     ------
@@ -315,7 +316,7 @@ def read_pollux(path: str | PathLike[str], *, placements: str = PLACEMENTS) -> P
 
 
 class _Member(Source):
-    """A file of an archive that is already unpacked."""
+    """A file from an archive that is already unpacked."""
 
     def __init__(self, name: str, data: bytes) -> None:
         self.name = name
@@ -330,7 +331,7 @@ def _folder(root: Path) -> dict[str, Source]:
 
 def _archive(root: Path) -> dict[str, Source]:
     """Unpack the archive once: it has no index, so each look-up would unpack all of it."""
-    root.stat()  # a missing path raises the system's own error
+    root.stat()  # a missing path raises the error of the operating system
     source = Source(root, MAX_BYTES)
     if not is_tar(source.head):
         raise TraceError(f"{root}: expected a folder or a tar archive", path=str(root))

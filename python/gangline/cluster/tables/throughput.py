@@ -1,4 +1,4 @@
-"""Throughput tables: iterations per second of whole gangs by type, model, batch and gang size."""
+"""Defines throughput tables: rates of whole gangs by GPU type, model, batch and gang size."""
 
 from __future__ import annotations
 
@@ -52,18 +52,18 @@ _Key = tuple[str, str, int, str]  # GPU type, model, batch size (0 = any), place
 
 
 class ThroughputTable:
-    """Measured rates, which are immutable and checked when they are made.
+    """An immutable table of measured rates, which is checked when it is created.
 
     Attributes
     ----------
     rates : pyarrow.Table
         gpu_type, model, batch_size (per GPU; null = any), gpus, placement ("server" or "spread"),
-        iters_per_s (of the whole gang; 0 = cannot run). Each combination once.
+        iters_per_s (of the whole gang; 0 = cannot run). Each combination occurs once.
     pairs : pyarrow.Table
         Two jobs on the same GPUs: gpu_type, placement, model, gpus, co_model, co_gpus,
         iters_per_s, co_iters_per_s; 0 = cannot share. Empty unless the file has pairs.
     notes : dict of str to int
-        Oddities of the table, counted.
+        Counts of irregularities in the table.
     provenance : dict of str to str
         Path, format and sha256 of the file.
 
@@ -92,17 +92,18 @@ class ThroughputTable:
 
     @classmethod
     def from_arrow(cls, data: object, *, path: str = "table") -> ThroughputTable:
-        """Take the native columns from any Arrow producer.
+        """Build a table from the native columns of any Arrow producer.
 
         Parameters
         ----------
         data : object with `__arrow_c_stream__`
-            gpu_type, model, gpus, iters_per_s; optional batch_size, placement. Others are ignored.
+            gpu_type, model, gpus, iters_per_s; optional batch_size, placement. Other columns are
+            ignored.
 
         Raises
         ------
         ClusterError
-            If a column is missing, a value is out of range, or a combination is duplicate.
+            If a column is missing, a value is out of range, or a combination occurs more than once.
         """
         table = data if isinstance(data, pa.Table) else pa.table(data)
         missing = [name for name in REQUIRED if name not in table.column_names]
@@ -119,7 +120,7 @@ class ThroughputTable:
 
     @classmethod
     def from_rows(cls, rows: Iterable[ThroughputRow]) -> ThroughputTable:
-        """Take the rows of a cluster's `[throughput]` table."""
+        """Build a table from the rows of a cluster's `[throughput]` table."""
         names = RATES.names
         listed = list(rows)
         columns = {name: [getattr(row, name) for row in listed] for name in names}
@@ -128,14 +129,15 @@ class ThroughputTable:
     def to_rows(self) -> tuple[ThroughputRow, ...]:
         """Return the rates as rows of a cluster's `[throughput]` table.
 
-        If the label itself contains a batch size, the column is blank, because the label fixes the
-        batch size even if the job has another.
+        If the label itself contains a batch size, the column is blank, because the label determines
+        the batch size even if the job states a different one.
         """
         rows = []
         for row in self.rates.to_pylist():
             if row["batch_size"] is not None and batch_size_of(row["model"]) is not None:
                 row["batch_size"] = None
-            # msgspec recognises a default by identity, so an equal word of a table would be written
+            # msgspec recognises a default by identity, so an equal text from a table would be
+            # written
             row["placement"] = sys.intern(row["placement"])
             rows.append(ThroughputRow(**row))
         return tuple(rows)
@@ -171,11 +173,11 @@ class ThroughputTable:
         placement: str = "server",
         nearest: bool = False,
     ) -> float | None:
-        """Return the iterations per second of the whole gang; None where the table has no rate.
+        """Return the iterations per second of the whole gang; None if the table has no rate.
 
         The row with the batch size takes precedence over the row without one. Without a batch size,
         the only row of the combination is used. With `nearest`, a missing gang size uses the rate
-        per GPU of the size nearest in ratio, and the smaller one on ties.
+        per GPU of the size nearest in ratio, and of the smaller size on ties.
         """
         by_size = self._sizes(gpu_type, model, batch_size, placement)
         if by_size is None:
@@ -209,7 +211,7 @@ class ThroughputTable:
         *,
         batch_size: int | None = None,
     ) -> float:
-        """Like `find`, but an unknown entry raises a ClusterError that names it."""
+        """Return the same rate as `find`, but raise a ClusterError that names an unknown entry."""
         found = self.find(gpu_type, model, gpus, batch_size=batch_size, placement=placement)
         if found is None:
             raise self._unknown(gpu_type, model, gpus, placement)
@@ -230,12 +232,12 @@ class ThroughputTable:
         Parameters
         ----------
         gpu_types : sequence of str, length K
-            The columns of the answer.
+            GPU types, which are the columns of the result.
         models, gpus, batch_sizes : sequences of length N
-            The jobs; an unknown model or batch size is None.
+            The jobs' values; an unknown model or batch size is None.
         missing : str
-            The treatment of an absent combination: an error, "nan", or "nearest" (see `find`; what
-            even that does not know is an error).
+            The treatment of an absent combination: "error", "nan", or "nearest" (see `find`), which
+            still raises an error for an unknown model.
 
         Returns
         -------
@@ -305,13 +307,12 @@ class ThroughputTable:
     def for_types(self, names: Sequence[str], *, path: str | None = None) -> ThroughputTable:
         """Return the entries of these GPU types, under these names.
 
-        A type of the table belongs to the equal name, or else to the only name that is equal apart
-        from case.
+        A type in the table matches the same name, or else the only name that differs just in case.
 
         Raises
         ------
         ClusterError
-            If the table knows none of them.
+            If the table has none of these types.
         """
         spelling = {kind: match_type(kind, names) for kind in self.gpu_types}
         rates = _renamed(self.rates, spelling)
@@ -429,13 +430,13 @@ def _check(rates: pa.Table, path: str | None) -> None:
 
 
 def _scaled(by_size: Mapping[int, float], gpus: int) -> float:
-    """Return the rate per GPU of the size nearest in ratio, times the requested GPUs."""
+    """Return the rate per GPU of the size nearest in ratio, multiplied by the requested GPUs."""
     size = min(by_size, key=lambda known: (max(gpus, known) / min(gpus, known), known))
     return by_size[size] * gpus / size
 
 
 def match_type(kind: str, names: Sequence[str]) -> str | None:
-    """Return the name for a GPU type of a table: the equal name, or one with another case."""
+    """Return the name that matches a table's GPU type; it may differ in case."""
     if kind in names:
         return kind
     near = [name for name in names if name.casefold() == kind.casefold()]
