@@ -1,1 +1,1 @@
-"""Runs: their arguments, their results, the folders of results, and comparisons."""
+"""Handles runs: their arguments, results, result folders, and comparisons."""

@@ -34,20 +34,20 @@ __all__ = [
 ]
 
 Window: TypeAlias = tuple[float, float]
-"""Seconds on the clock of the trace: from the first on, and before the second."""
+"""The first instant in the window and the first one after it, in seconds on the trace's clock."""
 
 MARGIN = 0.1
-"""Ours: part of the time in which jobs arrive that a suggested window leaves out at each end."""
+"""Fraction of the time of arrivals that a suggested window omits at each end; our own choice."""
 _FIELD = "count_arrivals"
 _NANOS = 1e9
 _UNITS = ((86400, "d"), (3600, "h"), (60, "min"))
 _STEPS_S = (86400, 3600, 60, 1)
-# A suggested window has steps of at most this part of the time of arrivals; our own choice.
+# A suggested window is rounded to at most this fraction of the time of arrivals; our own choice.
 _FINE = 50.0
 
 
 def parse(text: str) -> Window:
-    """Parse a window in the form that people type.
+    """Parse a window in the form that users type.
 
     Raises
     ------
@@ -72,7 +72,7 @@ def check(window: Window) -> None:
 
 
 def counted(arrival_s: npt.NDArray[np.float64], window: Window | None) -> npt.NDArray[np.bool_]:
-    """Mark the jobs that arrive in the window, exact to the nanosecond; without a window, mark all.
+    """Mark the jobs that arrive in the window, exactly to the nanosecond; all jobs without one.
 
     Examples
     --------
@@ -105,12 +105,12 @@ def require_jobs(arrival_s: npt.NDArray[np.float64], window: Window) -> None:
 
 
 def of_spec(spec: SpecDict | Mapping[str, Any]) -> Window | None:
-    """Return the window in the content of a `spec.json`."""
+    """Return the window from the content of a `spec.json`."""
     return of_options(spec.get("options"))
 
 
 def of_options(options: Mapping[str, Any] | None) -> Window | None:
-    """Return the window among run options."""
+    """Return the window from run options."""
     given = (options or {}).get(_FIELD)
     return None if given is None else (float(given[0]), float(given[1]))
 
@@ -138,17 +138,17 @@ def typed(window: Window) -> str:
 
 
 def sentence(window: Window | None, jobs: Sequence[float]) -> str:
-    """Return a sentence on which jobs are counted, from their number in each run; "" if all."""
+    """Return a sentence on the jobs that are counted, given their number in each run; "" if all."""
     if window is None or not jobs:
         return ""
     return (
-        f"Measures of jobs and the offered load are of {named(window, jobs)}; makespan and "
-        "measures of the GPUs are of the whole run."
+        f"Measures of jobs and the offered load are of {named(window, jobs)}; the makespan and "
+        "measures of GPUs cover the whole run."
     )
 
 
 def named(window: Window, jobs: Sequence[float]) -> str:
-    """Return which jobs are counted in words, from their number in each run.
+    """Describe the jobs that are counted, given their number in each run.
 
     Examples
     --------
@@ -160,15 +160,15 @@ def named(window: Window, jobs: Sequence[float]) -> str:
     low, high = int(min(jobs)), int(max(jobs))
     if low == high == 1:
         return f"the 1 job that arrives between {said(window)}"
-    count = f"{low:,} jobs" if low == high else f"{low:,} to {high:,} jobs of a draw"
+    count = f"{low:,} jobs" if low == high else f"{low:,} to {high:,} jobs per draw"
     return f"the {count} that arrive between {said(window)}"
 
 
 def middle(first_s: float, last_s: float) -> Window | None:
     """Return a window without the first and the last tenth of the time in which jobs arrive.
 
-    The window is rounded inwards, to whole days, hours, minutes or seconds. The result is None if a
-    second is more than 2 % of that time.
+    The window is rounded inwards, to whole days, hours, minutes or seconds. The result is None if
+    one second is more than 2 % of that time.
 
     Examples
     --------
@@ -196,6 +196,6 @@ def _parts(seconds: float) -> list[tuple[str, str]]:
 
 
 def _wrong(got: object) -> OptionError:
-    expected = "FROM,TO with 0 <= FROM < TO, in seconds or with units as 2d,9d"
+    expected = "FROM,TO with 0 <= FROM < TO, in seconds or with units, as in 2d,9d"
     message = f"run option {_FIELD}: expected {expected}, got {got!r}"
     return OptionError(message, field=_FIELD, value=got)

@@ -17,11 +17,11 @@ __all__ = ["Total", "bar"]
 
 
 class _Drawing:
-    """A bar on stderr if that is a terminal, or a line in a notebook; otherwise nothing."""
+    """A bar on stderr if it is a terminal, a line in a notebook, and otherwise nothing."""
 
     def __init__(self) -> None:
         self.show: Callable[[str, str, float, float], None] | None = None
-        """Function that draws a description, a count in words, the progress, and its total."""
+        """A function that draws a description, a count in words, the progress and its total."""
         self._bar: Any = None
 
     def begin(self, label: str) -> None:
@@ -53,7 +53,7 @@ class _Drawing:
 
 
 class Total:
-    """One bar over several runs; pass it as their `progress`, and call `end_run` after each.
+    """One bar for several runs; pass it as their `progress`, and call `end_run` after each run.
 
     Parameters
     ----------

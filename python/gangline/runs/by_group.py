@@ -28,7 +28,7 @@ GROUPS: tuple[Column, ...] = ("user", "vc", "account", "partition", "qos", "mode
 
 @dataclass(frozen=True)
 class Waited:
-    """The waits of some jobs of a run; a wait is all time without GPUs.
+    """The waits of some jobs of a run; the wait of a job is all its time without GPUs.
 
     Attributes
     ----------
@@ -37,9 +37,9 @@ class Waited:
     jobs : int
         Number of its jobs that finished.
     gpu_hours : float
-        The sum of GPUs times the time for which they were held.
+        The sum of the GPUs of each job multiplied by the time for which it held them.
     wait_mean_s, wait_p50_s, wait_p99_s : float
-        Waits of these jobs.
+        Mean, median and 99th percentile of the waits of these jobs.
     jct_mean_s : float
         Their mean JCT.
     """
@@ -64,7 +64,7 @@ class Groups:
     Attributes
     ----------
     column : str
-        The column; "" if there are no groups.
+        Name of the column; "" if there are no groups.
     names : list of str
         The names of the groups.
     codes : int64 array
@@ -77,7 +77,7 @@ class Groups:
 
     @classmethod
     def of(cls, trace: Trace, column: str | None) -> Groups:
-        """Return the groups by a column; without one there are none.
+        """Return the groups by a column; without a column, there are no groups.
 
         Raises
         ------
@@ -98,7 +98,7 @@ class Groups:
         return cls(column, [str(name) for name in labels.dictionary.to_pylist()], codes)
 
     def split(self, among: npt.NDArray[np.bool_]) -> Iterator[tuple[str, Ints]]:
-        """Yield the name of each group and the positions of its jobs among the given ones."""
+        """Yield the name of each group and the positions of its jobs among the given jobs."""
         import numpy as np
 
         places = np.flatnonzero(among & (self.codes >= 0))
@@ -111,7 +111,7 @@ class Groups:
 
 
 def waited(result: Result, groups: Groups) -> list[Waited]:
-    """Return the waits of all jobs of a run, then those of each group by decreasing GPU time.
+    """Return the waits of all jobs of a run, then of each group, ordered by decreasing GPU time.
 
     Only finished jobs that the run counts are included.
 

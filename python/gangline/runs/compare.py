@@ -41,32 +41,33 @@ def compare(
     Parameters
     ----------
     cluster, trace : as for `gangline.simulate`
-        Read and converted once.
+        The cluster and the trace, which are read and converted once.
     policies : iterable of policies
         Names, configurations or gangline.Policy objects, without duplicates; their labels must
         differ.
     seeds : iterable of int
-        Each policy runs once with each.
+        Seeds; each policy runs once with each seed.
     trace_seeds : iterable of int
         Seeds with which the trace is drawn anew; the trace must come from a generator. Each draw is
-        run with all `seeds`. With five or more, means have intervals: see `Comparison.statistics`.
+        run with all `seeds`. With five or more draws, means have intervals: see
+        `Comparison.statistics`.
     workers : int
-        Maximum number of concurrent runs. The results do not change, but wall times are longer. A
-        policy in Python then runs in processes. So its class must be in a module, or in a program
-        that does its work under `if __name__ == "__main__":`.
+        Maximum number of concurrent runs. The results do not change, but wall times are longer.
+        With more than one, policies in Python run in processes, so their classes must be in a
+        module, or in a program that does its work under `if __name__ == "__main__":`.
     params : mapping, optional
         Parameters by policy name, for policies given by name.
     estimates : str or iterable of str
-        Estimates in place of durations, as for `gangline.simulate`; of several, each
-        policy that reads durations runs with each.
+        Estimates in place of durations, as for `gangline.simulate`. With several, each policy that
+        reads durations runs with each of them.
     progress : bool or callable
         As for `gangline.simulate`.
     each : callable, optional
         Called with each result as soon as it is ready.
     keep : bool
-        Keep the tables of each run; False keeps summaries only, which saves memory.
+        Whether to keep the tables of each run; False keeps only summaries, which saves memory.
     **options
-        As for `gangline.simulate`, except the seed and the estimates.
+        Options of `gangline.simulate`, except the seed and the estimates.
 
     Returns
     -------
@@ -76,9 +77,9 @@ def compare(
     Raises
     ------
     PolicyError
-        If there is no policy or no seed, one is duplicate, `params` names a policy that is not
-        compared, a policy in Python cannot be sent to a process, or the world lacks what policies
-        cannot run without.
+        If there is no policy or no seed, if one of them is a duplicate, if `params` names a policy
+        that is not compared, if a policy in Python cannot be sent to a process, or if the cluster
+        or the trace lacks facts that a policy needs.
     TraceError, ClusterError, InfeasibleJobError, PlanError
         As for `gangline.simulate`. Errors that can be detected before the first run are raised
         before it.
@@ -154,7 +155,7 @@ def _check(
     params: Mapping[str, Mapping[str, Any]],
     options: Mapping[str, Any],
 ) -> tuple[list[PolicyLike], list[int]]:
-    """Refuse an empty comparison or unused parameters; return two lists."""
+    """Refuse an empty comparison or unused parameters; return the policies and the seeds."""
     from gangline.runs.inputs import distinct
 
     if isinstance(policies, str):
@@ -178,7 +179,7 @@ def _check(
     for name in params:
         if name not in names:
             known = ", ".join(names) or "none"
-            message = f"params: `{name}` is not among the policies given by name: {known}"
+            message = f"params: `{name}` is not among the policies that are given by name: {known}"
             raise PolicyError(message, field="params", value=name)
     return chosen, drawn
 

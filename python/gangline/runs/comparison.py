@@ -52,10 +52,10 @@ __all__ = [
 
 _JSON = "comparison.json"
 KIND = "comparison"
-"""Kind of file, in the seal of comparison.json."""
+"""The kind of file in the seal of comparison.json."""
 # Our own choice: below this share of a job's time or of mean JCTs, policies hardly differ.
 _HARDLY = 0.05
-# Our own choice: a policy with at most this part of the stops is named as the calmer one.
+# Our own choice: a policy with at most this fraction of the stops is named as the calmer one.
 _CALM = 0.5
 _NEAR = 1.25  # Our own choice: the calmer policy must take at most this many times as long.
 
@@ -68,9 +68,9 @@ class Comparison:
     cluster, trace : Cluster, Trace
         The cluster and the trace of all runs.
     rows : list of dict
-        policy, seed, and every summary key; one per run.
+        Policy, seed, and every summary key of each run.
     results : list of Result
-        The runs, unless only summaries were kept.
+        The results of the runs, unless only summaries were kept.
 
     Examples
     --------
@@ -90,13 +90,13 @@ class Comparison:
         self.rows: list[RunRow] = []
         self.results: list[Result] = []
         self._log_hashes: list[str] = []
-        self._loads: dict[int | None, OfferedLoad] = {}  # keyed by the seed of the trace
+        self._loads: dict[int | None, OfferedLoad] = {}  # by the seed of the trace
         self._window: arrival_window.Window | None = None
         self._contenders: dict[str, ChosenPolicy] = {}
-        self._policies: dict[str, PolicyEntry] = {}  # their descriptions in the specs of the runs
+        self._policies: dict[str, PolicyEntry] = {}  # as described in the specs of the runs
 
     def add(self, result: Result, *, keep: bool = True, trace_seed: int | None = None) -> None:
-        """Append a run; `trace_seed` is the seed that drew its trace, if several were drawn."""
+        """Append a run; `trace_seed` is the seed of its trace, if there are several draws."""
         drawn = {} if trace_seed is None else {"trace_seed": trace_seed}
         row = {"policy": result.policy, "seed": result.seed, **drawn, **result.summary}
         self.rows.append(cast("RunRow", row))
@@ -126,12 +126,12 @@ class Comparison:
 
     @property
     def plot(self) -> ComparisonPlots:
-        """The figures of its runs, such as `comparison.plot.bars("jct_mean_s")`."""
+        """The figures of the runs, such as `comparison.plot.bars("jct_mean_s")`."""
         return ComparisonPlots(self)
 
     @property
     def table(self) -> pa.Table:
-        """One row for each run: policy, seed, and every summary key."""
+        """A table with one row for each run: policy, seed, and every summary key."""
         names = list(dict.fromkeys(key for row in self.rows for key in row))
         return pa.table({name: [row.get(name) for row in self.rows] for name in names})
 
@@ -140,10 +140,10 @@ class Comparison:
         return means(self.rows)
 
     def verdict(self) -> tuple[list[str], list[list[str]], list[list[bool]]]:
-        """Return titles, cells as text, and whether each cell is the best of its column.
+        """Return the titles, the cells as text, and whether each cell is the best of its column.
 
-        Values within 1 % of the best, or shown as the same text, are marked as well. A column in
-        which all values tie has no mark.
+        Values within 1 % of the best value, or shown as the same text, are marked as well. A column
+        in which all values tie has no mark.
         """
         means: Sequence[Row] = self.means()
         titles = ["policy", *(measure.short for measure in formatting.MEASURES)]
@@ -167,23 +167,23 @@ class Comparison:
         Parameters
         ----------
         key : str
-            Of the summary.
+            Key of the summary.
         direction : int
-            -1 if less is better, 1 if more is.
+            -1 if less is better, 1 if more is better.
         """
         return statistics.tied(self.rows, key, direction)
 
     def statistics(
         self, key: SummaryKey = "jct_mean_s", *, baseline: str | None = None
     ) -> list[Standing]:
-        """Return for each policy the mean over seeds, the difference to a baseline, and the rank.
+        """Return the mean over seeds, the difference from a baseline, and the rank of each policy.
 
         Parameters
         ----------
         key : str
-            Of the summary.
+            Key of the summary.
         baseline : str, optional
-            Label of a policy; default: the first.
+            Label of a policy; by default, the first policy.
 
         Returns
         -------
@@ -216,13 +216,13 @@ class Comparison:
     def sentences(self, *, baseline: str | None = None) -> list[str]:
         """Return sentences that recommend a policy and explain the comparison.
 
-        Examples are the assumptions of the best policy, that jobs hardly waited, or that the seeds
-        change nothing.
+        For example, they name the assumptions of the best policy, or note that jobs hardly waited
+        or that the seeds change nothing.
 
         Parameters
         ----------
         baseline : str, optional
-            Label of a policy; default: the first.
+            Label of a policy; by default, the first policy.
         """
         means, tied = self.means(), self.tied()
         first, later = load_said(self.offered_loads, means)
@@ -242,7 +242,7 @@ class Comparison:
         return seeds_said(self.rows, self._log_hashes)
 
     def to_dict(self) -> dict[str, Json]:
-        """Return everything except the tables of the runs, as plain values."""
+        """Return everything except the tables of the runs as plain values."""
         data: dict[str, Any] = {
             "trace": {
                 "path": self.trace.path,
@@ -268,7 +268,7 @@ class Comparison:
         Raises
         ------
         FileExistsError
-            If one of them would replace anything except an earlier file of its kind.
+            If one of them would replace anything except an earlier result of the same kind.
         OSError
             If something cannot be written.
         """
@@ -323,7 +323,7 @@ def means(rows: Sequence[Mapping[str, Any]]) -> list[MeanRow]:
     Parameters
     ----------
     rows : sequence of dict
-        policy, seed, and summary keys; one per run.
+        Policy, seed, and summary keys of each run.
     """
     averaged = []
     for label in dict.fromkeys(row["policy"] for row in rows):
@@ -342,16 +342,16 @@ def means(rows: Sequence[Mapping[str, Any]]) -> list[MeanRow]:
 def leaders(rows: Sequence[Row], means: Sequence[Row], measure: formatting.Measure) -> list[bool]:
     """Mark the best policies of a column.
 
-    With five seeds or more these are the best and all that do not differ from it significantly.
-    With fewer seeds they are the best and all that are within 1 % of it or shown by the same text.
-    If all tie there is no best.
+    With five seeds or more, these are the best policy and all that do not differ significantly from
+    it. With fewer seeds, they are the best policy and all that are within 1 % of it or shown as the
+    same text. If all policies tie, there is no best one.
 
     Parameters
     ----------
     rows : sequence of dict
-        One per run, with policy and seed.
+        One row per run, with policy and seed.
     means : sequence of dict
-        One per policy, as `means` returns them.
+        One row per policy, as `means` returns them.
     measure : Measure
         The column.
     """
@@ -370,9 +370,9 @@ def seeds_said(rows: Sequence[Mapping[str, Any]], log_hashes: Sequence[str]) -> 
     Parameters
     ----------
     rows : sequence of dict
-        One per run, with policy and seed.
+        One row per run, with policy and seed.
     log_hashes : sequence of str
-        Results of the same runs.
+        Hashes of the results of the same runs.
     """
     logs: dict[str, set[str]] = {}
     for row, log in zip(rows, log_hashes, strict=True):
@@ -390,9 +390,9 @@ Name = Callable[[str], str]
 
 
 def ranking(means: Sequence[Row], tied: Sequence[str] = ()) -> tuple[list[Row], list[Row]]:
-    """Return the policies that tie for the best mean JCT, and the other policies, best first.
+    """Return the policies that tie for the best mean JCT, and the others, best first.
 
-    If all tie, there are no others. Policies under which no job finished are left out.
+    If all policies tie, there are no others. Policies under which no job finished are left out.
     """
     known = [row for row in means if _is_number(row.get("jct_mean_s"))]
     known.sort(key=lambda row: float(row["jct_mean_s"]))
@@ -427,14 +427,14 @@ def headline(
     name : callable
         Formats the label of a policy.
     tied : sequence of str
-        Labels of the policies that tie for the best; default: those within 1 %.
+        Labels of the policies that tie for the best; by default, those within 1 %.
     baseline : str, optional
-        Label of a policy; default: the first.
+        Label of a policy; by default, the first policy.
 
     Returns
     -------
     str
-        Empty if there are no two policies under which a job finished.
+        The sentence; empty if jobs finished under fewer than two policies.
 
     Examples
     --------
@@ -461,7 +461,7 @@ def headline(
     if not others:
         if tied and not is_alike:
             return (
-                f"The seeds do not tell {names} apart: their mean times to finish are {took} to "
+                f"The seeds do not distinguish {names}: their mean times to finish are {took} to "
                 f"{_took(best[-1])}{_calmest(best, name)}."
             )
         within = "" if is_alike else ", within 1 %"
@@ -473,7 +473,7 @@ def headline(
     said = f"{names} {cuts} the mean time to finish by {_less(best[0], next_best[0])} against "
     said += formatting.listed([name(row["policy"]) for row in next_best])
     if len(next_best) < len(others) or len(level) < len(best):
-        others_said = "of the others" if level == best else "that the seeds tell apart from it"
+        others_said = "of the others" if level == best else "that the seeds distinguish from it"
         said += f", the best {others_said}" + (" and the baseline" if base in next_best else "")
     said += f" ({took} against {_took(next_best[0])})"
     if base is not None and base not in next_best:
@@ -483,7 +483,7 @@ def headline(
         return f"{said}, {_at(best[0])}{_calmer(best[0], others, next_best, name)}."
     if len(level) < len(best):
         rest = [f"{name(row['policy'])} ({_took(row)})" for row in best[1:]]
-        said += f"; they do not tell {formatting.listed(rest)} apart from it"
+        said += f"; they do not distinguish it from {formatting.listed(rest)}"
     return f"{said}{_calmest(best, name)}."
 
 
@@ -505,7 +505,7 @@ def assumptions(
     name : callable
         Formats the label of a policy.
     tied : sequence of str
-        Labels of the policies that tie for the best; default: those within 1 %.
+        Labels of the policies that tie for the best; by default, those within 1 %.
 
     Examples
     --------
@@ -566,19 +566,19 @@ def _is_exact(policy: Mapping[str, Any]) -> bool:
 
 
 def _calmest(rows: Sequence[Row], name: Name) -> str:
-    """Return the tied policies that never stop running jobs, if others do."""
+    """Name the tied policies that never stop running jobs, if other tied policies do."""
     calm = [row for row in rows if not _stops(row)]
     return f"; of these, {_calm(calm, name)}" if 0 < len(calm) < len(rows) else ""
 
 
 def _calm(rows: Sequence[Row], name: Name) -> str:
-    """Return a sentence that these policies never stop running jobs."""
+    """Return a sentence which says that these policies never stop running jobs."""
     verbs = "preempts and moves" if len(rows) == 1 else "preempt and move"
     return f"{formatting.listed([name(row['policy']) for row in rows])} {verbs} no job"
 
 
 def _calmer(best: Row, others: Sequence[Row], next_best: Sequence[Row], name: Name) -> str:
-    """Return a sentence on a nearly equal policy with fewer preemptions, or on the next policy."""
+    """Return a sentence about a nearly equal policy with fewer preemptions, or the next policy."""
     near = [
         row
         for row in others
@@ -600,7 +600,7 @@ def _calmer(best: Row, others: Sequence[Row], next_best: Sequence[Row], name: Na
 
 
 def _less(best: Row, other: Row) -> str:
-    """Return in words how much shorter a time is than another."""
+    """Say how much shorter one time is than another."""
     return formatting.percent(1.0 - best["jct_mean_s"] / other["jct_mean_s"])
 
 
@@ -614,7 +614,7 @@ def _at(row: Row) -> str:
 
 
 def _done(row: Row) -> str:
-    """Return how often a policy stopped and moved running jobs."""
+    """Say how often a policy stopped and moved running jobs."""
     done = [
         f"{formatting.count(float(row[key]))} {word}" + ("" if row[key] == 1.0 else "s")
         for key, word in (("preemptions", "preemption"), ("migrations", "move"))
@@ -633,7 +633,7 @@ def load_said(loads: Sequence[OfferedLoad], means: Sequence[Row]) -> tuple[str, 
     Parameters
     ----------
     loads : sequence of OfferedLoad
-        One per draw of the trace.
+        One load per draw of the trace.
     means : sequence of dict
         One row per policy, as `means` returns them.
     """
@@ -652,7 +652,7 @@ def waiting(means: Sequence[Row], loads: Sequence[OfferedLoad] = ()) -> str:
     means : sequence of dict
         One row per policy, as `means` returns them.
     loads : sequence of OfferedLoad
-        One per draw of the trace; the note explains a load above 1.
+        One load per draw of the trace; the note explains a load above 1.
     """
     known = [row for row in means if row.get("jct_mean_s") and _is_number(row.get("wait_mean_s"))]
     if not known:
@@ -673,7 +673,7 @@ def waiting(means: Sequence[Row], loads: Sequence[OfferedLoad] = ()) -> str:
     if any(load.exceeds and load.window is None for load in loads):
         said += (
             f". The offered load is {shown(loads)} nevertheless, because it compares all work with "
-            "the time from the first to the last arrival, and jobs run on after that"
+            "the time from the first to the last arrival, and jobs still run after that"
         )
     return f"{said}."
 
@@ -690,7 +690,7 @@ def run_name(policy: str, seed: int, trace_seed: int | None = None) -> str:
 
 
 def check_out(folder: Path, names: Iterable[str]) -> None:
-    """Raise an OSError now if runs of these names could not be saved in a folder later."""
+    """Raise an OSError in advance if runs with these names could not be saved in a folder."""
     check_free(folder / _JSON, KIND)
     for name in names:
         check(folder / name)

@@ -1,4 +1,4 @@
-"""Checks the runs of elastic policies, and writes the sentences on them."""
+"""Checks the runs of elastic policies, and writes notes about them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ __all__ = ["check_ranges", "notice"]
 
 
 def check_ranges(trace: Trace, cluster: ClusterKeys, policy: str) -> None:
-    """Refuse a job that asks for a range of GPUs but has no model of its speed on them.
+    """Refuse a job that asks for a range of GPUs but has no model of its speed.
 
     Raises
     ------
@@ -48,14 +48,14 @@ def check_ranges(trace: Trace, cluster: ClusterKeys, policy: str) -> None:
             gpus = plural(int(gang[row]), "GPU")
             message = (
                 f"{policy}: job {safe(job)} has {gpus} with {limits}, but {said}. "
-                "Without it nothing says how fast the job is on another number of GPUs; to keep "
-                f"its gang, leave out {' and '.join(given)}"
+                "Without it, the job's speed on another number of GPUs is unknown; to keep its "
+                f"gang, leave out {' and '.join(given)}"
             )
             raise PolicyError(message, policy=policy, field="elastic", value=job, lacks=(missing,))
 
 
 def _lacking(trace: Trace, cluster: ClusterKeys, row: int) -> tuple[str, str] | None:
-    """Return the missing property that keeps a job from being elastic, and its name, or None."""
+    """Return the missing property that keeps a job from being elastic, with its name, or None."""
     label = trace.column("model")[row].as_py() if "model" in trace.columns else None
     if label is None:
         return "model", "no model: give the trace a column `model` (`--models` draws one)"
@@ -77,12 +77,12 @@ def _lacking(trace: Trace, cluster: ClusterKeys, row: int) -> tuple[str, str] | 
 def notice(
     trace: Trace, cluster: Cluster, policies: Sequence[str], others: Sequence[str]
 ) -> str | None:
-    """Return a note on elastic policies next to others; None if no job is elastic."""
+    """Return a note if elastic and other policies are compared; None if no job is elastic."""
     found = elastic_of(trace, cluster) if policies and others else None
     if found is None:
         return None
     return (
         f"{', '.join(policies)}: {int(found.rows.sum()):,} of {len(trace):,} jobs are elastic and "
-        f"may get other gangs and batches; under {', '.join(others)} they have those of the trace, "
-        "so compare completion times, not utilisation"
+        f"may get other gangs and batches; under {', '.join(others)} they have the gangs and "
+        "batches of the trace, so compare completion times, not utilisation"
     )

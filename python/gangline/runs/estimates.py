@@ -62,7 +62,7 @@ def check(estimates: str, default_s: float) -> None:
 
 
 def label(chosen: ChosenPolicy, estimates: str) -> str:
-    """Return the label of a policy in tables, with its estimates if it gets any."""
+    """Return the label of a policy in tables, with its estimates if there are any."""
     if estimates == EXACT or not chosen.reads_durations:
         return chosen.label
     head, bracket, rest = chosen.label.partition("(")
@@ -70,7 +70,7 @@ def label(chosen: ChosenPolicy, estimates: str) -> str:
 
 
 def absent(estimates: str, trace: Trace) -> str:
-    """Return which labels of a history a trace lacks; "" if it lacks none."""
+    """Say which labels of a history a trace lacks; "" if it lacks none."""
     found = _HISTORY.fullmatch(estimates)
     if found is None:
         return ""
@@ -80,12 +80,12 @@ def absent(estimates: str, trace: Trace) -> str:
         return ""
     return (
         f"no column {' and no column '.join(lacking)}: under estimates={estimates} all jobs count "
-        f"as those of one {' and one '.join(lacking)}"
+        f"as jobs of one {' and one '.join(lacking)}"
     )
 
 
 def given_to(policy: Mapping[str, Any]) -> str:
-    """Return the estimates of a policy in a spec; "" if it has none."""
+    """Return the estimates of a policy in a spec; "" if there are none."""
     if estimates := policy.get("estimates"):
         return str(estimates)
     error = (policy.get("params") or {}).get("estimate_error")
@@ -114,12 +114,12 @@ def used_by(chosen: ChosenPolicy, given: Sequence[str]) -> Sequence[str]:
 def to_core(
     estimates: str, default_s: float, trace: Trace
 ) -> float | History | npt.NDArray[np.float64] | None:
-    """Return the noise, the history or the seconds per job, as the core reads them.
+    """Return the noise, the history or the seconds of each job in the core's form.
 
     Parameters
     ----------
     estimates : str
-        The option, checked.
+        The checked option.
     default_s : float
         Seconds for a job without an estimate.
     trace : Trace

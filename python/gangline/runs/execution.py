@@ -57,7 +57,7 @@ class Run(NamedTuple):
 
     spec: RunSpec
     policy: PolicyLike | None = None
-    """In place of that of the spec: the object of a policy in Python."""
+    """The object of a policy in Python, in place of the policy in the spec."""
     keys: object = None
     """The caller's key for the run."""
 
@@ -67,7 +67,7 @@ class Outcome(NamedTuple):
 
     run: Run
     result: Result | None = None
-    """None if the run failed, or if its result was in the store or came there in a process."""
+    """None if the run failed, or if only the store has its result."""
     error: Exception | None = None
 
     def get(self, load: Callable[[str], Result] | None = None) -> Result:
@@ -75,7 +75,7 @@ class Outcome(NamedTuple):
         if self.error is not None:
             raise self.error
         if self.result is None:
-            assert load is not None, "without a store every result is here"
+            assert load is not None, "without a store, every outcome has its result"
             return load(self.run.spec.digest)
         return self.result
 
@@ -91,29 +91,29 @@ def carry_out(
     progress: bool | Progress | Total = False,
     in_order: bool = False,
 ) -> Iterator[Outcome]:
-    """Carry out runs and yield the outcome of each, when it finishes or in order.
+    """Carry out runs and yield each outcome, as the runs finish or in their order.
 
     Policies of the registry run in threads, and policies in Python in processes. A policy in Python
-    holds the GIL, concurrent runs would share the state of one object, and one that ends its
+    holds the GIL, concurrent runs would share the state of its object, and a policy that ends its
     process would end all runs. Without a store, a single worker runs everything in this process.
 
     Parameters
     ----------
     runs : iterable of Run
-        Taken one by one as workers become free.
+        The runs, which are taken one by one as workers become free.
     worlds : Worlds
         Holds the traces that are in memory.
     store : Store, optional
-        Runs that are already in it are not repeated. Other runs are saved there by the worker that
-        carries them out.
+        A store of results. Runs that are already in it are not repeated. Each worker saves the runs
+        that it carries out there.
     executor, address : str
         As for `gangline.sweep`; a Dask cluster needs a store.
     workers : int
-        Runs at once.
+        Maximum number of concurrent runs.
     progress : bool or callable
-        As for `gangline.simulate`; with several workers no progress is shown.
+        As for `gangline.simulate`; with several workers, no progress is shown.
     in_order : bool
-        Yield in the order of the runs.
+        Whether to yield in the order of the runs.
 
     Raises
     ------
@@ -164,7 +164,7 @@ def _do_apart(apart: Apart, run: Run, store: Store | None, report: Progress | No
     name = run.spec.policy.name
     try:
         sent = pickle.dumps((store, run._replace(keys=None)))
-    except Exception as error:  # noqa: BLE001 - whatever its objects raise
+    except Exception as error:  # noqa: BLE001 - its objects may raise anything
         return Outcome(run, error=_unsent(name, error))
     try:
         return apart.do(_do_sent, name, sent, report=report)._replace(run=run)
@@ -180,8 +180,8 @@ def _unsent(name: str, error: Exception) -> PolicyError:
     return PolicyError(message, policy=name, field="workers")
 
 
-_HERE: list[Worlds] = []  # the worlds of a process that was started for runs
-_WORLDS_MAX = 4  # Pairs in memory at once in a process of a Dask cluster; our own choice.
+_HERE: list[Worlds] = []  # the worlds in a process that was started for runs
+_WORLDS_MAX = 4  # Pairs that a process of a Dask cluster keeps in memory; our own choice.
 
 
 def _begin(worlds: Worlds) -> None:
@@ -191,7 +191,7 @@ def _begin(worlds: Worlds) -> None:
 def _do_sent(name: str, sent: bytes) -> Outcome:
     try:
         store, run = pickle.loads(sent)  # noqa: S301 - from our own parent
-    except Exception as error:  # noqa: BLE001 - its module is not here, or raises anything
+    except Exception as error:  # noqa: BLE001 - its module may be missing, or raise anything
         raise _unsent(name, error) from None
     return _do_there(store, run)
 
@@ -223,10 +223,10 @@ class Worlds:
     Parameters
     ----------
     most : int, optional
-        Maximum number of pairs to keep, the most recently used; default: all. Runs on one pair
-        should come together.
+        Maximum number of pairs to keep, the most recently used ones; by default, all. Runs on the
+        same pair should follow each other.
     traces : int, optional
-        Maximum number of traces to keep; default: that of the pairs.
+        Maximum number of traces to keep; by default, the same as `most`.
     """
 
     def __init__(self, most: int | None = None, traces: int | None = None) -> None:
@@ -245,13 +245,13 @@ class Worlds:
         self._held = state["_held"]
 
     def hold(self, trace: Trace, reference: TraceReference | None = None) -> TraceReference:
-        """Keep a trace that is in memory, and return the reference by which specs name it."""
+        """Keep a trace that is in memory, and return the reference that specs use for it."""
         reference = reference or trace.reference
         self._held[_key(reference.identity)] = trace
         return reference
 
     def trace(self, reference: TraceReference) -> Trace:
-        """Return a trace, read if it is not in memory."""
+        """Return a trace, which is read if it is not in memory."""
         from gangline.trace.read import read_again
 
         key = _key(reference.identity)
@@ -267,7 +267,7 @@ class Worlds:
         params: Mapping[str, object] | None = None,
         **options: Unpack[RunOptions],
     ) -> Run:
-        """Return the run that `gangline.simulate` makes of these arguments; the trace is kept."""
+        """Return the run that `gangline.simulate` makes of its arguments; keep the trace."""
         from gangline.policies.protocol import Policy
         from gangline.runs.inputs import as_cluster
         from gangline.runs.spec import RunSpec
@@ -312,12 +312,12 @@ def _key(value: object) -> bytes:
 
 
 class _Shared(Generic[T]):
-    """Values by key, each made once; threads that need the same value wait for it.
+    """Values by key, each created once; threads that need the same value wait for it.
 
     Parameters
     ----------
     most : int, optional
-        Maximum number of values to keep, the most recently requested; default: all.
+        Maximum number of values to keep, the most recently requested ones; by default, all.
     """
 
     def __init__(self, most: int | None) -> None:
@@ -399,7 +399,7 @@ class World:
     def result(
         self, run: Run, chosen: ChosenPolicy, output: _core.RunOutput, wall_s: float, again: Again
     ) -> Result:
-        """Return the result of a run; `again` repeats it to record why jobs wait."""
+        """Return the result of a run; `again` repeats the run to record why jobs wait."""
         from gangline.runs.result import Result
 
         options = run.spec.build_options()
@@ -423,7 +423,7 @@ class World:
         return self.watch(run._replace(spec=run.spec.with_segments()), jobs, progress)
 
     def _facts(self, chosen: ChosenPolicy, options: CheckedOptions) -> Facts:
-        """Return the facts about a run that are known before it and are not in its spec."""
+        """Return the facts about a run that are known in advance but are not in its spec."""
         from gangline.cluster.runtime import models_of
         from gangline.runs import estimates
 
@@ -487,8 +487,8 @@ class World:
             require_jobs(self.trace.numbers("arrival_s"), options.count_arrivals)
         if chosen.params.get("estimate_error") and options.estimates != estimates.EXACT:
             message = (
-                f"estimates={options.estimates!r}: the policy {chosen.label} has an "
-                "`estimate_error` of its own; set one of the two"
+                f"estimates={options.estimates!r}: the policy {chosen.label} also has an "
+                "`estimate_error`; set only one of the two"
             )
             raise OptionError(message, field="estimates", value=options.estimates)
         core_options = options.to_core(
@@ -517,12 +517,12 @@ class World:
         return links
 
     def naming_jobs(self) -> _NamingJobs:
-        """Give errors of the core the ids of their jobs."""
+        """Add the ids of jobs to errors of the core."""
         return _NamingJobs(self.trace)
 
 
 class _NamingJobs:
-    """A context manager without a generator, because step-by-step runs enter it at each step."""
+    """A context manager without a generator, because stepwise runs enter it at each step."""
 
     __slots__ = ("_trace",)
 
@@ -546,7 +546,7 @@ def is_elastic(policy: str) -> bool:
 
 
 def name_job(error: GanglineError, trace: Trace) -> None:
-    """Give an error of the core the ids of its jobs; the core knows only their indices."""
+    """Add the ids of the jobs to an error of the core, which knows only their indices."""
     facts = vars(error)
     identifiers = trace.column("job_id")
     listed = facts.get("jobs")

@@ -36,7 +36,7 @@ __all__ = [
 ]
 
 EXECUTORS = ("local", "dask")
-_AHEAD = 2  # the tasks for each worker that are handed out before the first one is done
+_AHEAD = 2  # the number of tasks per worker that are handed out before the first one is done
 _COUNT_EVERY_S = 5.0  # the seconds between two checks of the number of workers of a Dask cluster
 _TRIES = 2  # a run that kills its process twice has failed
 _LOOK_S = 0.1  # the seconds between two checks of whether a run in a process is still needed
@@ -74,7 +74,7 @@ def check_workers(workers: int | None) -> int:
 
 
 def check_executor(executor: str, address: str | None) -> None:
-    """Refuse an unknown executor, or an address for an executor that takes none."""
+    """Refuse an unknown executor, or an address for an executor that has none."""
     if executor not in EXECUTORS:
         message = f"executor: expected one of {', '.join(EXECUTORS)}, got {executor!r}"
         raise OptionError(message, field="executor", value=executor)
@@ -83,12 +83,12 @@ def check_executor(executor: str, address: str | None) -> None:
         raise OptionError(message, field="address", value=address)
 
 
-class ProcessDied(PolicyError):  # noqa: N818 - says what happened, as the names in failed.json do
-    """The process of a run ended, and so did another process that repeated the run."""
+class ProcessDied(PolicyError):  # noqa: N818 - the name says what happened, as the names in failed.json do
+    """The process of a run died, and so did another process that repeated the run."""
 
 
-class _Stopped(Exception):  # noqa: N818 - no error: the caller wants no more
-    """Ends the active runs when one run failed, or at Ctrl-C."""
+class _Stopped(Exception):  # noqa: N818 - it is not an error: the caller wants no more results
+    """Ends the active runs after one run failed, or at Ctrl-C."""
 
 
 def in_threads(
@@ -106,11 +106,11 @@ def in_threads(
         Function of the task and of the callback to which its run reports progress. The callback can
         stop the run.
     tasks : iterable
-        Taken as workers become free, so there may be any number.
+        The tasks, which are taken as workers become free, so there may be any number of them.
     workers : int
         Number of threads. With 1, the calling thread does the work and `report` is None.
     in_order : bool
-        Yield in the order of the tasks; threads work ahead by a few.
+        Whether to yield in the order of the tasks; threads work ahead by a few tasks.
     """
     from concurrent.futures import ThreadPoolExecutor
 
@@ -149,7 +149,7 @@ def _handed_out(
     *,
     in_order: bool = False,
 ) -> Iterator[tuple[T, Future[R]]]:
-    """Yield each task with its future when it is done; at most `room()` tasks are out at a time.
+    """Yield each task with its future when it is done; at most `room()` tasks are pending.
 
     The only wait is on the queue of finished futures, because an interrupt there does no harm.
     """
@@ -158,7 +158,7 @@ def _handed_out(
     ahead = iter(tasks)
     under_way: dict[Future[R], T] = {}
     done: SimpleQueue[Future[R]] = SimpleQueue()
-    early: set[Future[R]] = set()  # tasks that were done before an earlier task
+    early: set[Future[R]] = set()  # tasks that finished before an earlier task
     while True:
         for task in islice(ahead, max(0, room() - len(under_way))):
             with uninterrupted():
@@ -175,7 +175,7 @@ def _handed_out(
 
 
 class Apart:
-    """Carries out the work of threads in processes: one for each thread, started on first use.
+    """Carries out the work of threads in processes: one process per thread, started on first use.
 
     A process that dies for any reason ends only its own task, which is tried once more. The context
     manager ends the processes on exit, at once if the caller needs no more results.
@@ -183,7 +183,7 @@ class Apart:
     Parameters
     ----------
     begin, given
-        Each process calls `begin(*given)` first.
+        Function that each process calls first, and its arguments.
     """
 
     def __init__(self, begin: Callable[..., object], *given: Any) -> None:
@@ -202,7 +202,7 @@ class Apart:
             process.join()
 
     def do(self, work: Callable[..., R], *given: object, report: Report | None) -> R:
-        """Return `work(*given)`, all of which must be picklable; `report` can stop the work.
+        """Return `work(*given)`, where everything must be picklable; `report` can stop the work.
 
         Raises
         ------
@@ -262,7 +262,7 @@ class _Process:
     def _answer(self, report: Report | None) -> Any:
         while not self._line.poll(_LOOK_S):
             if not self._process.is_alive() and not self._line.poll():
-                raise EOFError  # a child of that process still holds the other end
+                raise EOFError  # a child of that process still has the other end open
             if report is not None:
                 report(0.0, 0, 0)  # this raises an exception if no more results are needed
         return self._line.recv()
@@ -282,8 +282,7 @@ class _Process:
 def _deaf_children() -> Iterator[None]:
     """Start processes that ignore Ctrl-C from their first instruction on.
 
-    The terminal sends the interrupt to the children as well, but the parent is the one that ends
-    them.
+    The terminal sends the interrupt to the children as well, but the parent must end them.
     """
     import signal
 
@@ -315,7 +314,7 @@ def _serve(line: Connection) -> None:
         os._exit(1)
 
     threading.Thread(target=watch, daemon=True).start()
-    line.send(None)  # the process is up
+    line.send(None)  # the process has started
     while True:
         try:
             work, given = line.recv()
@@ -323,7 +322,7 @@ def _serve(line: Connection) -> None:
             return
         try:
             line.send((work(*given), None))
-        except BaseException as error:  # noqa: BLE001 - the parent raises it
+        except BaseException as error:  # noqa: BLE001 - the parent raises the exception
             line.send((None, error))
 
 
@@ -339,8 +338,8 @@ def in_dask(
     Parameters
     ----------
     address : str, optional
-        Scheduler of a cluster that runs already; it sees the same files under the same names. By
-        default a cluster of worker processes is started here, and ended afterwards.
+        Scheduler of a running cluster whose workers see the same files under the same names. By
+        default, a cluster of worker processes is started here and ended afterwards.
 
     Raises
     ------
@@ -364,7 +363,7 @@ def in_dask(
         try:
             parse_host_port(host)
         except ValueError:
-            message = f"address: expected one such as tcp://HOST:8786, got {address!r}"
+            message = f"address: expected an address such as tcp://HOST:8786, got {address!r}"
             raise OptionError(message, field="address", value=address) from None
     quiet = _quiet("distributed", "distributed.client", "distributed.nanny")
     try:
@@ -380,16 +379,16 @@ def in_dask(
                 except KilledWorker:
                     yield lost(task, ProcessDied("the Dask workers that ran it died"))
     except (CancelledError, CommClosedError):
-        where = address or "that was started here"
+        where = address or "that this run started"
         message = (
-            f"the connection to the Dask scheduler {where} was lost; what is finished is kept: "
-            "run the same sweep again when it is back"
+            f"the connection to the Dask scheduler {where} was lost; finished runs are kept: run "
+            "the same sweep again when the scheduler is back"
         )
         raise ConnectionError(message) from None
 
 
 class _Room:
-    """The number of tasks to hand out to a cluster, whose workers may join and leave."""
+    """The number of tasks to hand out to a cluster whose workers may join and leave."""
 
     def __init__(self, client: Any) -> None:
         self._client = client
@@ -403,7 +402,7 @@ class _Room:
 
 
 def _cluster(address: str | None, workers: int) -> AbstractContextManager[Any]:
-    """Return the cluster at an address, or one that ends with its context."""
+    """Yield the cluster at an address, or a new one that ends with the context."""
     from distributed import LocalCluster
 
     if address is not None:

@@ -1,4 +1,4 @@
-"""Checks the inputs of a run: clusters, policies and options in the forms that users give."""
+"""Checks the inputs of a run: clusters, policies and options in all forms that users may give."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def as_cluster(value: ClusterLike) -> Cluster:
 
 
 def _from_file(path: Path) -> Cluster:
-    """Read a cluster file; an error about a folder names a cluster file in it, if there is one."""
+    """Read a cluster file; the error for a folder names a cluster file in it, if there is one."""
     from gangline.cluster.description import Cluster
 
     try:
@@ -109,7 +109,7 @@ def _from_file(path: Path) -> Cluster:
 
 
 def take_tables(options: CompareOptions) -> ClusterOptions:
-    """Remove from the options of a run those that override tables of the cluster."""
+    """Remove the options that override tables of the cluster from the options of a run."""
     return {"sharing": options.pop("sharing", None), "runtime": options.pop("runtime", None)}
 
 
@@ -143,7 +143,7 @@ def distinct(field: str, values: Iterable[T]) -> list[T]:
 
 
 def check_trace_seeds(given: Iterable[int]) -> list[int]:
-    """Refuse seeds of traces that are not integers, or that are duplicate."""
+    """Refuse trace seeds that are duplicates or not integers."""
     seeds = distinct("trace_seeds", given)
     for seed in seeds:
         if type(seed) is not int or not 0 <= seed < 2**63:

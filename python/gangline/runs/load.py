@@ -33,8 +33,8 @@ def load_result(folder: str | PathLike[str]) -> Result:
     OSError
         If the folder does not exist.
     ResultError
-        If the folder is not a complete result. A table that cannot be read or was not saved raises
-        it on first access.
+        If the folder is not a complete result. If a table cannot be read or was not saved, the
+        error is raised on first access to it.
 
     Examples
     --------
@@ -58,7 +58,7 @@ def load_result(folder: str | PathLike[str]) -> Result:
 
     kept = folder / result_folder.TRACE
     trace = partial(_read_jobs, kept, files[kept.name]) if kept.name in files else None
-    # JSON has no number for the mean of no values; only these keys can lack a number
+    # JSON has no number for the mean of no values; only these keys can be without a number
     known = {key: math.nan if value is None else value for key, value in summary.items()}
     return Result(
         cast("RunSummary", known),
@@ -78,19 +78,19 @@ def _read_table(
 
     if stamp is None:
         message = (
-            f"{path.parent}: the sweep saved the summary of this run alone, without {path.name}; "
+            f"{path.parent}: the sweep saved only the summary of this run, without {path.name}; "
             f"run the sweep with --save jobs, or gangline run {path.parent} --out DIR"
         )
         raise ResultError(message, path=str(path))
     try:
         table = _parquet(path)
-        table.validate(full=True)  # text in a damaged page need not be UTF-8
+        table.validate(full=True)  # text in a damaged page might not be UTF-8
         wrong = result_tables.wrong(table, path.stem, jobs, cluster)
         if result_folder.stamp(path) != stamp:
             message = f"{path}: was replaced since the result was loaded; load it again"
             raise ResultError(message, path=str(path))
     except FileNotFoundError:
-        message = f"{path.parent}: not a whole result: it holds no {path.name}; run it again"
+        message = f"{path.parent}: incomplete result: {path.name} is missing; run it again"
         raise ResultError(message, path=str(path)) from None
     except (pa.ArrowException, OSError, ValueError) as error:  # ValueError: names that are not text
         if isinstance(error, ResultError | PermissionError | MemoryError):
@@ -110,13 +110,13 @@ def _parquet(path: Path) -> pa.Table:
 
     try:
         return pq.read_table(arrow_name(path), partitioning=None)
-    except UnicodeEncodeError:  # Arrow opens only names that are UTF-8
+    except UnicodeEncodeError:  # Arrow only opens files with names in UTF-8
         with path.open("rb") as file:
             return pq.read_table(file, use_threads=False, pre_buffer=False)
 
 
 def _read_jobs(path: Path, stamp: tuple[int, int, int]) -> Trace:
-    """Read the jobs of its trace that a result kept."""
+    """Read the jobs of the trace that are saved with a result."""
     from gangline.trace.read import read_trace
 
     trace = read_trace(path, format="native")

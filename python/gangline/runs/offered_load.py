@@ -1,7 +1,7 @@
 """Computes the offered load: the work of a trace relative to what its cluster can do.
 
-The functions work on whole columns, without loops over jobs. The definition, with what it leaves
-out, is in docs/concepts/metrics.md.
+The functions work on whole columns, without loops over jobs. The definition, and what it omits, is
+in docs/concepts/metrics.md.
 """
 
 from __future__ import annotations
@@ -43,11 +43,12 @@ __all__ = [
 ]
 
 _LARGEST = 10
-# Our own choice. In a trace of many similar jobs, the ten largest have 10 / jobs of the work.
+# Our own choice. In a trace of many similar jobs, the ten largest jobs have a share of 10 / jobs of
+# the work.
 _LARGEST_SHARE, _LARGEST_EXCESS = 0.25, 3.0
 _ALIKE = (
-    "so all policies that start jobs as soon as they fit, on as many GPUs as they ask for, look "
-    "the same, except in placement"
+    "so policies that start jobs as soon as they fit, on the number of GPUs that they ask for, "
+    "only differ in placement"
 )
 _TYPES = " and in the GPU types that they choose"
 # Larger loads are close to 1: waits are long and depend on the draw. Our own choice.
@@ -56,7 +57,7 @@ _NEAR, _OVER = 0.9, 1.005
 _DUE = 1.0 + 1e-6
 _STEPS = 100  # Our own choice: the early load is at most 1 % too low, and its LP is solved quickly.
 _WINDOWS = ("window", "middle")
-# This share of jobs must run for at most the time that a window leaves out; our own choice.
+# This share of jobs must be shorter than the time that a window leaves out; our own choice.
 _MOST_JOBS = 0.9
 
 
@@ -67,8 +68,8 @@ class OfferedLoad:
     Attributes
     ----------
     load : float or None
-        Work that arrives, divided by the work that the GPUs can do in the same time. None if there
-        is no such number: `in_words` says why.
+        Work that arrives, divided by the work that the GPUs can do in the same time. None if the
+        load is undefined; `in_words` says why.
     by_type : dict of str to float
         Load of each GPU type of the cluster if the jobs are divided among the types as evenly as
         their rates allow. Empty if `load` is None.
@@ -79,26 +80,28 @@ class OfferedLoad:
     capacity_gpu_s : float
         GPU-seconds of the cluster in that time.
     largest_share : float
-        Share of the work that the largest jobs hold; 0 without jobs.
+        Share of the largest jobs in the work; 0 without jobs.
     largest_jobs : int
         Number of those jobs, at most 10.
     jobs : int
-        Jobs that count.
+        Number of jobs that count.
     left_out : int
-        Jobs that fit no GPU type of the cluster and do not count.
+        Number of jobs that do not count because no GPU type of the cluster fits them.
     peak_share : float or None
-        Largest share of the GPUs that the jobs would hold if each started at its arrival. Up to 1,
-        no job has to wait for lack of GPUs. None if this cannot be concluded: if some job cannot
-        use every GPU type, or if free GPUs of several types together could be too few of each.
+        Largest share of the GPUs that the jobs would hold if each started at its arrival. If it is
+        at most 1, no job has to wait for lack of GPUs. None if this cannot be concluded: if some
+        job cannot use every GPU type, or if free GPUs of several types together could be too few of
+        each.
     early_load : float or None
-        The part of the load that falls due in that time: as `load`, but each job counts with the
-        GPU-seconds that it would use until the end of that time if it started at its arrival. At
-        most 1 % too low with several GPU types. None where jobs may share GPUs or are elastic.
+        The part of the load that is due in that time. It is computed like `load`, but each job
+        counts with the GPU-seconds that it would use until the end of that time if it started at
+        its arrival. With several GPU types, it is at most 1 % too low. None where jobs may share
+        GPUs or are elastic.
     window : pair of float or None
         The window to which this load belongs; None for the load of all jobs.
     middle : pair of float or None
         Arrivals that may be counted to come closer to a steady state; see `steady_window`. A saved
-        result keeps it only where it is suggested.
+        result has it only if it is suggested.
 
     Examples
     --------
@@ -131,10 +134,10 @@ class OfferedLoad:
 
     @property
     def leaves_backlog(self) -> bool | None:
-        """Return whether jobs have waited and are unfinished at the last arrival, under any policy.
+        """Return whether every policy leaves a backlog of unfinished jobs at the last arrival.
 
-        This is false if long jobs do the work above a load of 1 after the last arrival. None if it
-        is unknown.
+        This is false if only long jobs, which do their work after the last arrival, raise the load
+        above 1. None means unknown.
         """
         if self.is_over and self.early_load is None:
             return None
@@ -152,7 +155,7 @@ class OfferedLoad:
 
     @property
     def is_uneven(self) -> bool:
-        """Return whether the largest jobs hold far more than their part of the work."""
+        """Return whether the largest jobs have much more than an even share of the work."""
         fair = self.largest_jobs / self.jobs if self.jobs else 1.0
         return self.largest_share >= max(_LARGEST_SHARE, _LARGEST_EXCESS * fair)
 
@@ -160,15 +163,15 @@ class OfferedLoad:
     def steady_window(self) -> Window | None:
         """A window for `count_arrivals` if means depend on where the trace stops, otherwise None.
 
-        The first and the last tenth of the time in which jobs arrive are left out. None unless the
-        load is from 0.9 to below 1 and nine of ten jobs take at most such a tenth: at a load of 1
-        or more there is no steady state.
+        The first and the last tenth of the time in which jobs arrive are left out. The window is
+        None unless the load is from 0.9 to below 1, and nine of ten jobs take at most a tenth of
+        this time. At a load of 1 or more, there is no steady state.
         """
         is_near = self.load is not None and _NEAR <= self.load < 1.0
         return self.middle if is_near and not self.is_light else None
 
     def to_dict(self) -> dict[str, Json]:
-        """Return the fields as plain values; windows only if there are some."""
+        """Return the fields as plain values, without windows that are None."""
         fields = {**vars(self), "by_type": dict(self.by_type), "middle": self.steady_window}
         return {
             name: value
@@ -207,11 +210,11 @@ class OfferedLoad:
         if self.arrival_span_s == 0.0:
             return "There is no offered load: all jobs arrive at one instant."
         if self.load is None:
-            only = f"some jobs{that} can only use GPUs that are away"
+            only = f"some jobs{that} can only use GPUs that are unavailable"
             return f"The offered load has no bound: {only} {between}."
         if self.is_light:
             assert self.peak_share is not None
-            late = ", as much of the work is done after the last arrival" if self.exceeds else ""
+            late = ", as much work is done after the last arrival" if self.exceeds else ""
             late = late if self.window is None else f" for the jobs{that}"
             return (
                 f"The offered load is {self.text()}{late}. The jobs never ask for more than "
@@ -233,7 +236,7 @@ class OfferedLoad:
         share = formatting.percent(self.load)
         said = f"{jobs} ask for {share} of what these GPUs can do {between}"
         if self.load >= _NEAR:
-            said += ": so close to the limit, waits are long and differ much between draws"
+            said += ": this close to the limit, waits are long and differ much between draws"
         return f"{said}.{suggestion(self.steady_window)}"
 
     def _types(self) -> str:
@@ -241,7 +244,7 @@ class OfferedLoad:
         if len(set(loads)) < 2:
             return ""
         each = [f"{name} {load}" for name, load in zip(self.by_type, loads, strict=True)]
-        return f"At the best division among the GPU types the loads are {formatting.listed(each)}."
+        return f"Divided best among the GPU types, the loads are {formatting.listed(each)}."
 
     def _largest(self) -> str:
         if not self.is_uneven or self.is_light:
@@ -254,7 +257,7 @@ class OfferedLoad:
 
 
 def suggestion(window: Window | None) -> str:
-    """Return a sentence on which arrivals to count; empty if no window is known."""
+    """Return a sentence that suggests which arrivals to count; empty if there is no window."""
     if window is None:
         return ""
     return (
@@ -275,13 +278,13 @@ def steady_window(loads: Sequence[OfferedLoad]) -> Window | None:
 
 
 def known(spec: Mapping[str, Any]) -> OfferedLoad | None:
-    """Return the load in the content of a `spec.json`; earlier versions wrote none."""
+    """Return the load from the content of a `spec.json`; earlier versions did not write it."""
     fields = spec.get("offered_load")
     return None if fields is None else OfferedLoad.from_dict(fields)
 
 
 def shown(loads: Sequence[OfferedLoad]) -> str:
-    """Return the load of one trace, or mean and range of several, for a table.
+    """Return the load of one trace, or the mean and range of several, for a table.
 
     Examples
     --------
@@ -326,14 +329,14 @@ def in_words(loads: Sequence[OfferedLoad]) -> str:
 
 
 def overload(loads: Sequence[OfferedLoad], where: Callable[[int], str]) -> str:
-    """Return in how many draws the load is above 1, and what that means; empty if in none.
+    """Say in how many draws the load is above 1, and what this means; empty if in none.
 
     Parameters
     ----------
     loads : sequence of OfferedLoad
-        One per draw.
+        One load per draw.
     where : callable
-        Formats a number of them: "3 of them".
+        Function that formats a number of draws: "3 of them".
     """
     left = [load.leaves_backlog for load in loads if load.is_over]
     late = left.count(False)
@@ -365,16 +368,16 @@ def offered_load(
     Parameters
     ----------
     cluster, trace : as for `gangline.simulate`
-        The cluster that the work is offered to, and the jobs.
+        The cluster to which the work is offered, and the jobs.
     window : pair of float, optional
-        Seconds, from and to: only the jobs that arrive from the first instant on and before the
-        second count, and the capacity is that of the same time. Default: all jobs, from the first
-        to the last arrival.
+        Two instants in seconds. Only jobs that arrive from the first instant on and before the
+        second count, and the capacity is that of the same time. By default, all jobs count, from
+        the first to the last arrival.
 
     Returns
     -------
     OfferedLoad
-        The load, that of each GPU type, and the share of the largest jobs.
+        The load in total and of each GPU type, and the share of the largest jobs.
 
     Raises
     ------
@@ -387,10 +390,10 @@ def offered_load(
 
     Notes
     -----
-    With one GPU type the load is the sum of GPUs x duration over GPUs x time. With several it is
-    the least number by which all capacities must be multiplied so that the work fits. Restarts,
-    locality, sharing and GPUs that no gang fits on are not part of it, so a load below 1 does not
-    promise that a policy keeps up.
+    With one GPU type, the load is the sum of GPUs x duration of the jobs, divided by GPUs x time of
+    the cluster. With several types, it is the smallest number by which all capacities must be
+    multiplied so that the work fits. It ignores restarts, locality, sharing and GPUs that no gang
+    can use, so a load below 1 does not guarantee that a policy keeps up.
 
     Examples
     --------
@@ -482,11 +485,11 @@ def _measure(
 def _early_load(
     cluster: Cluster, gpus: F64, seconds: F64, left_s: F64, begin: float, end: float
 ) -> float | None:
-    """Return the load of what jobs do until the end of a time if each starts at its arrival.
+    """Return the load of the work that jobs do until an instant if each starts at its arrival.
 
-    A job that has not waited has used each type for a part of what it would use if it ran only
-    there, and these parts add up to at least 1. So no schedule without a backlog needs less than
-    the most even division of these GPU-seconds.
+    A job that has not waited has used each type for a fraction of the time that it would need on
+    this type alone, and these fractions add up to at least 1. So every schedule without a backlog
+    needs at least the most even division of these GPU-seconds.
     """
     import numpy as np
 
@@ -498,15 +501,15 @@ def _early_load(
     need = gpus[:, None] * seconds
     work = need.min(axis=1, initial=np.inf)
     cut = (seconds == left_s).any(axis=1) & (work > 0.0)
-    # Jobs that would end on some types only have many ratios, so the ratios are rounded down to a
-    # few, which cannot increase the load.
+    # Jobs that would end on only some types have many different ratios. The ratios are rounded down
+    # to a few, which cannot increase the load.
     need[cut] = work[cut, None] * np.floor(need[cut] / work[cut, None] * _STEPS) / _STEPS
     loads = _core.lp_even_loads(need, work, _capacity(cluster, begin, end, is_drawn=False))
     return None if loads is None else float(loads.max())
 
 
 def _middle(begin: float, end: float, alone_s: F64) -> Window | None:
-    """Return the middle of the arrivals, if most jobs take less time than its margins."""
+    """Return the middle window of the arrivals, if most jobs are shorter than its margins."""
     import numpy as np
 
     window = arrival_window.middle(begin, end)
@@ -517,7 +520,7 @@ def _middle(begin: float, end: float, alone_s: F64) -> Window | None:
 def _seconds(
     cluster: Cluster, trace: Trace, core_cluster: _core.Cluster, core_jobs: _core.Jobs
 ) -> F64:
-    """Return the run time of each job alone on each type; inf where the whole gang cannot run."""
+    """Return the run time of each job alone on each type; inf where the gang cannot run."""
     import numpy as np
 
     from gangline.trace.jobs.to_core import GIB, memory_bytes
@@ -540,7 +543,7 @@ def _seconds(
 
 
 def _capacity(cluster: Cluster, begin: float, end: float, *, is_drawn: bool = True) -> F64:
-    """Return the GPU-seconds of each type between two instants, without drawn failures if asked."""
+    """Return each type's GPU-seconds between two instants, optionally without drawn failures."""
     import numpy as np
 
     servers = cluster.server_arrays()
@@ -562,7 +565,7 @@ def _capacity(cluster: Cluster, begin: float, end: float, *, is_drawn: bool = Tr
 
 
 def _absences(cluster: Cluster) -> tuple[npt.NDArray[np.int64], F64, F64]:
-    """Return server, begin and end of every absence that is known before the run."""
+    """Return the server, the begin and the end of every absence that is known before the run."""
     import numpy as np
 
     rows = np.asarray(cluster.outages(), dtype=np.float64).reshape(-1, 3)
@@ -570,7 +573,7 @@ def _absences(cluster: Cluster) -> tuple[npt.NDArray[np.int64], F64, F64]:
 
 
 def _peak_share(cluster: Cluster, arrival: F64, gpus: F64, seconds: F64) -> float | None:
-    """Return the largest share of the GPUs held or away if each job starts at its arrival."""
+    """Return the largest share of GPUs that are held or away if each job starts at its arrival."""
     import numpy as np
 
     counts = np.asarray(list(cluster.gpus_by_type().values()))
@@ -586,7 +589,7 @@ def _peak_share(cluster: Cluster, arrival: F64, gpus: F64, seconds: F64) -> floa
     in_vain = np.minimum(gpus[:, None] - 1.0, counts[exists]).sum(axis=1) - (gpus - 1.0)
     beside = np.concatenate([in_vain, np.full(len(lost), in_vain.max())])
     beside = np.concatenate([beside, np.zeros(len(beside))])
-    order = np.lexsort((change, time))  # at one instant, GPUs are returned first
+    order = np.lexsort((change, time))  # at each instant, GPUs are returned before others are taken
     held = np.cumsum(change[order])
     if held.max() <= cluster.gpus_total < (held + beside[order]).max():
         return None

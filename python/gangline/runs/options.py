@@ -39,7 +39,7 @@ _HOUR_S = 3600.0
 
 
 Timeline = Literal["auto", "change", "off"]
-"""Modes of the timeline, besides a fixed interval."""
+"""Modes of the timeline other than a fixed interval."""
 
 
 class SharingOptions(TypedDict, total=False):
@@ -76,14 +76,14 @@ class RuntimeOptions(TypedDict, total=False):
 
 
 class ClusterOptions(TypedDict, total=False):
-    """The tables of the cluster of which a run may override single keys."""
+    """The cluster tables in which a run may override single keys."""
 
     sharing: SharingOptions | None
     runtime: RuntimeOptions | None
 
 
 class PlanOptions(TypedDict, total=False):
-    """The options of the runs of `gangline.plan_capacity`, as keywords."""
+    """The keyword options of the runs of `gangline.plan_capacity`."""
 
     restart_s: float | None
     first_start_s: float | None
@@ -96,7 +96,7 @@ class PlanOptions(TypedDict, total=False):
 
 
 class CompareOptions(PlanOptions, ClusterOptions, total=False):
-    """The options of the runs of `gangline.compare`, as keywords."""
+    """The keyword options of the runs of `gangline.compare`."""
 
     on_infeasible: Literal["error", "drop"]
     segments: bool
@@ -106,7 +106,7 @@ class CompareOptions(PlanOptions, ClusterOptions, total=False):
 
 
 class RunOptions(CompareOptions, total=False):
-    """The options of `gangline.simulate`, as keywords.
+    """The keyword options of `gangline.simulate`.
 
     Examples
     --------
@@ -122,7 +122,7 @@ class RunOptions(CompareOptions, total=False):
 
 
 class CheckedOptions(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The options of a run except cluster, jobs and policy, with their defaults."""
+    """The options of a run, with their defaults, except the cluster, the jobs and the policy."""
 
     seed: int = 0
     restart_s: float | None = None
@@ -178,7 +178,7 @@ class CheckedOptions(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
         told: float | History | npt.NDArray[np.float64] | None = None,
         watch: Sequence[int] = (),
     ) -> _core.RunOptions:
-        """Return the options in the form of the core, with the values that cluster and jobs add.
+        """Return the options in the form of the core, with values from the cluster and the jobs.
 
         Parameters
         ----------
@@ -191,11 +191,11 @@ class CheckedOptions(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
         core, links : optional
             The cluster and its network in the form of the core, if they already exist.
         inflations, locality_fits : optional
-            Inputs that `gangline.cluster.iteration` makes from the cluster and the jobs.
+            Inputs that `gangline.cluster.iteration` computes from the cluster and the jobs.
         told : optional
-            Value that `gangline.runs.estimates` makes from the option `estimates` and the jobs.
+            Value that `gangline.runs.estimates` computes from the option `estimates` and the jobs.
         watch : sequence of int
-            Rows of the trace: jobs of which the run records why they wait.
+            Rows of the trace: the run records why these jobs wait.
         """
         from gangline import _core
 
@@ -207,7 +207,7 @@ class CheckedOptions(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
         core = core or cluster.to_core()
         return _core.RunOptions(
             core,
-            **own,  # each option is an argument there, so a missing or unknown one is a TypeError
+            **own,  # options are arguments of the core: a missing or unknown one is a TypeError
             max_share=sharing.max_share,
             interference=pairs,
             gang_xi=sharing.gang_xi,
@@ -234,7 +234,7 @@ def _bad(name: str, value: object, expected: str) -> None:
 def _by_model(
     table: dict[str, float] | None, labels: Sequence[str], rest: float
 ) -> npt.NDArray[np.float64] | None:
-    """Return one restart time for each label; a label that is not listed takes that of the run."""
+    """Return one restart time for each label; unlisted labels get the restart time of the run."""
     import numpy as np
 
     if not table:
@@ -243,7 +243,7 @@ def _by_model(
 
 
 def _mean_times_s(cluster: Cluster) -> tuple[float, float] | None:
-    """Return the mean times between failures and to repair, if failures are drawn."""
+    """Return the mean time between failures and to repair, if failures are drawn."""
     failures = cluster.failures
     if failures is None or failures.mtbf_hours is None or failures.mttr_hours is None:
         return None
@@ -251,7 +251,7 @@ def _mean_times_s(cluster: Cluster) -> tuple[float, float] | None:
 
 
 def resolved_sharing(sharing: Sharing, pairs: Pairs | None) -> dict[str, Any]:
-    """Return the sharing options of a run, including defaults; pairs appear as their digest."""
+    """Return the sharing options of a run, including defaults, with the pairs' digest."""
     keys = ["interference", "xi", "gang_xi", "memory_fixed_fraction", "acc_cost"]
     if sharing.max_share is not None:
         keys.insert(0, "max_share")

@@ -1,4 +1,4 @@
-"""Draws figures of runs by matplotlib (extra `plot`), for `gangline.plot`.
+"""Draws figures of runs with matplotlib (extra `plot`), for `gangline.plot`.
 
 The functions rely only on the attributes of results, so that a result itself can offer them as
 `result.plot`.
@@ -56,11 +56,11 @@ _IN_FULL = {"GPU util.": "GPU utilization", "preempt.": "preemptions"}
 
 @runtime_checkable
 class Drawn(Protocol):
-    """The figures of a `Result`."""
+    """The attributes of a `Result` that its figures need."""
 
     @property
     def summary(self) -> RunSummary:
-        """The numbers of the run."""
+        """The summary of the run."""
 
     @property
     def policy(self) -> str:
@@ -72,12 +72,12 @@ class Drawn(Protocol):
 
     @property
     def timeline(self) -> pa.Table:
-        """The timeline."""
+        """The timeline table."""
 
 
 @runtime_checkable
 class Compared(Protocol):
-    """The figures of a `Comparison`."""
+    """The attributes of a `Comparison` that its figures need."""
 
     @property
     def results(self) -> Sequence[Drawn]:
@@ -89,7 +89,7 @@ class Compared(Protocol):
 
     @property
     def labels(self) -> list[str]:
-        """The policies."""
+        """The labels of the policies."""
 
 
 Runs: TypeAlias = "Compared | Drawn | Iterable[Drawn]"
@@ -98,8 +98,8 @@ Runs: TypeAlias = "Compared | Drawn | Iterable[Drawn]"
 class Plots:
     """Draws one result or comparison; needs the extra `plot`.
 
-    Each method returns a matplotlib figure and raises what the function of the same name in
-    `gangline.plot` raises.
+    Each method returns a matplotlib figure, and raises the same errors as the function of the same
+    name in `gangline.plot`.
 
     Examples
     --------
@@ -149,12 +149,12 @@ def cdf(runs: Runs, column: str = "jct_s") -> Figure:
     Parameters
     ----------
     runs : Comparison, Result, or iterable of Result
-        Runs of one policy with several seeds are one line. The jobs are those that the summary
-        measures: all, unless `count_arrivals` says which.
+        Runs of one policy with several seeds share one line. The jobs are those that the summary
+        measures: all jobs, or those that `count_arrivals` selects.
     column : str
         A column of numbers: jct_s, queue_s, wait_s, run_s, slowdown, ftf, ... Columns in seconds
-        get a logarithmic axis, on which times under one second are drawn at one second; so do
-        slowdown and ftf, which are ratios.
+        have a logarithmic axis, on which times under one second are drawn at one second. The ratios
+        slowdown and ftf also have a logarithmic axis.
 
     Returns
     -------
@@ -197,7 +197,7 @@ def cdf(runs: Runs, column: str = "jct_s") -> Figure:
 
 
 def timeline(runs: Runs, column: str = "gpus_busy") -> Figure:
-    """Draw a column of the timelines against the days since the first row, a line for each policy.
+    """Draw a column of the timelines over the days since the first row, with a line per policy.
 
     Parameters
     ----------
@@ -244,7 +244,7 @@ def bars(comparison: Compared, key: str = "jct_mean_s") -> Figure:
     Parameters
     ----------
     comparison : Comparison
-        With five seeds or more, each bar has its bootstrap 95 % interval.
+        The runs. With five seeds or more, each bar has its bootstrap 95 % interval.
     key : str
         A key of the summary: jct_mean_s, makespan_s, gpu_utilization, ...
 
@@ -277,19 +277,19 @@ def bars(comparison: Compared, key: str = "jct_mean_s") -> Figure:
         axes.bar(number, mean, width=0.7, yerr=error, capsize=3, color=style_of(number)[0])
     axes.set_xticks(range(len(comparison.labels)), comparison.labels, rotation=30, ha="right")
     if not any(_key(row, key) for row in comparison.rows):
-        axes.set_ylim(0.0, 1.0)  # otherwise the axis would be around 0
+        axes.set_ylim(0.0, 1.0)  # otherwise matplotlib would centre the axis at 0
     axes.set_ylabel(f"{title_of(key, with_unit=not unit)}{f', {unit}' * bool(unit)}")
     axes.spines[["top", "right"]].set_visible(False)
     return figure
 
 
 def decision_times(runs: Iterable[Drawn], *, against: str = "jobs") -> Figure:
-    """Draw the median to the 99th percentile of decision times against the size of the runs.
+    """Draw the range from the median to the 99th percentile of decision times by size of the run.
 
     Parameters
     ----------
     runs : iterable of Result
-        Runs of several sizes; those of one policy are one line.
+        Runs of several sizes; those of one policy form a line.
     against : str
         The key of the summary on the horizontal axis.
 
@@ -346,7 +346,7 @@ def new_figure() -> tuple[Figure, Axes]:
 
 
 def _png(figure: Figure) -> tuple[bytes, dict[str, int]]:
-    """Return the image for a notebook at half its pixel size, which is sharp on dense screens."""
+    """Return the image for a notebook at half its pixel size, so that it is sharp everywhere."""
     drawn = BytesIO()
     figure.savefig(drawn, format="png", dpi=200)
     wide, high = (round(100 * inches) for inches in figure.get_size_inches())
@@ -354,7 +354,7 @@ def _png(figure: Figure) -> tuple[bytes, dict[str, int]]:
 
 
 def line(axes: Axes, number: int, label: str, x: Any, y: Any, **more: Any) -> None:
-    """Draw a line in the style of its position."""
+    """Draw a line in the style for its position."""
     colour, gaps = style_of(number)
     dashes: Any = (0, tuple(gap / 2.0 for gap in gaps)) if gaps else "solid"
     axes.plot(
@@ -429,7 +429,7 @@ def _key(row: Mapping[str, Any], key: str) -> float:
 
 
 def title_of(name: str, *, with_unit: bool = True) -> str:
-    """Return the title of a column or key: that of tables, or its own name with the unit."""
+    """Return the title of a column or key: as in tables, or the name with the unit."""
     for measure in formatting.MEASURES:
         if measure.key == name:
             return _IN_FULL.get(measure.short, measure.short)

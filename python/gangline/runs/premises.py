@@ -1,8 +1,8 @@
-"""Checks the premises of policies, and finds those that a world lacks.
+"""Checks the premises of policies, and finds those that a cluster and a trace lack.
 
 The registry declares with each policy which facts of a cluster and a trace its mechanisms rest on.
 This module looks up the facts without knowing any policy: `lacks` says what is missing, and
-`require` raises an error where no run is possible.
+`require` raises an error if no run is possible.
 
 Examples
 --------
@@ -34,10 +34,10 @@ __all__ = ["Lack", "lacks", "merged", "premises", "reminder", "require"]
 
 
 class Lack(NamedTuple):
-    """A fact that a world lacks, and what that means for some policies."""
+    """A fact that a cluster and a trace lack, and the consequence for some policies."""
 
     fact: str
-    """Its name in the declarations of policies, such as `network`."""
+    """The name in the declarations of policies, such as `network`."""
     what: str
     """The missing fact, such as "no network"."""
     mechanism: str
@@ -56,10 +56,10 @@ class Lack(NamedTuple):
 
 class _Fact(NamedTuple):
     lacks: Callable[[Cluster, Trace | None], str]
-    """Says what is missing; "" if nothing is, or if this is unknown without the jobs."""
+    """A function that says what is missing; "" means nothing, or unknown without the jobs."""
     remedy: str
     is_of_jobs: bool = False
-    """Whether the jobs that offend can be left out of a run."""
+    """Whether jobs that break the premise can be left out of a run."""
 
 
 def lacks(
@@ -69,18 +69,18 @@ def lacks(
     *,
     drops: bool = False,
 ) -> list[Lack]:
-    """Return the premises that a world lacks for some policies, one entry for each mechanism.
+    """Return the premises that a cluster and a trace lack for some policies, one per mechanism.
 
     Parameters
     ----------
     cluster : Cluster
         The cluster of the runs.
     trace : Trace, optional
-        Its jobs; without it, only the cluster is checked.
+        The jobs of the runs; without them, only the cluster is checked.
     policies : iterable of ChosenPolicy
         The policies of the runs; a policy in Python declares nothing.
     drops : bool
-        Whether the run leaves jobs out that can never run.
+        Whether the run leaves out jobs that can never run.
     """
     known: dict[str, str] = {}
     found: list[Lack] = []
@@ -116,7 +116,8 @@ def require(given: Iterable[Lack]) -> None:
     Raises
     ------
     PolicyError
-        If there are such policies. The message names them, what the world lacks, and how to add it.
+        If there are such policies. The message names the policies, the missing facts, and how to
+        add them.
     """
     fails = [lack for lack in given if not lack.mechanism]
     if not fails:
@@ -130,13 +131,13 @@ def require(given: Iterable[Lack]) -> None:
 
 
 def reminder(given: Sequence[Lack]) -> str:
-    """Return the sentences on mechanisms without effect; "" if there are none."""
+    """Return sentences about mechanisms without effect; "" if there are none."""
     told = [lack.sentence() for lack in given if lack.mechanism]
     if not told:
         return ""
     each = " ".join(f"{line[0].upper()}{line[1:]}." for line in told)
     what = "that mechanism" if len(told) == 1 else "these mechanisms"
-    return f"{each} So the numbers say little about {what}."
+    return f"{each} Therefore, the numbers say little about {what}."
 
 
 @cache
@@ -147,7 +148,7 @@ def _declared() -> dict[str, list[dict[str, Any]]]:
 
 
 def premises(chosen: ChosenPolicy) -> list[dict[str, Any]]:
-    """Return the premises of a policy with these parameters: fact and mechanism of each."""
+    """Return the premises of a policy with these parameters: the fact and the mechanism of each."""
     if not isinstance(chosen.policy, str):
         return []
     return [
@@ -218,7 +219,7 @@ def _elastic_jobs(cluster: Cluster, trace: Trace | None) -> str:
         columns = ("model", "batch_size", "duration_s")
         absent = [name for name in columns if name not in trace.columns]
         why[:0] = [f"the trace has no {' and no '.join(absent)}"] if absent else []
-        why = why or ["none has a model of the [elastic] table, a batch size and a duration"]
+        why = why or ["no job has a model of the [elastic] table, a batch size and a duration"]
     return f"no job is elastic ({'; '.join(why)})" if why else ""
 
 
@@ -240,7 +241,7 @@ def _one_gpu_jobs(_: Cluster, trace: Trace | None) -> str:
     large = 0 if trace is None else int((trace.numbers("gpus") > 1).sum())
     if not large:
         return ""
-    return f"{large:,} jobs ask for several GPUs, and it takes jobs with one GPU only"
+    return f"{large:,} jobs ask for several GPUs, and it only accepts jobs with one GPU"
 
 
 _FACTS = {
@@ -252,26 +253,25 @@ _FACTS = {
     ),
     "factors_by_pair": _Fact(
         _factors_by_pair,
-        "a [sharing] table with a row per pair of models tells them apart, as on the presets "
+        "a [sharing] table with a row per pair of models distinguishes them, as in the presets "
         "mixed-64 and hadar-60-pairs",
     ),
-    "network": _Fact(_network, "a [network] table in the cluster file says what distance costs"),
+    "network": _Fact(_network, "give the cluster a [network] table with the cost of distance"),
     "rates_by_type": _Fact(
         _rates_by_type,
-        "a [throughput] table, or a `speed` of each type, gives a cluster of several types their "
-        "rates",
+        "a [throughput] table, or a `speed` of each type, gives the types of a cluster their rates",
     ),
     "elastic_jobs": _Fact(
         _elastic_jobs,
         "an [elastic] table with the models of the trace, and a batch size per job, make jobs "
-        "elastic, as on the preset pollux-64-elastic",
+        "elastic, as in the preset pollux-64-elastic",
     ),
     "prices": _Fact(_prices, "set `price_per_hour` in [[gpu_types]]"),
-    "deadlines": _Fact(_deadlines, "a column `deadline_s` of the trace gives them"),
+    "deadlines": _Fact(_deadlines, "give the trace a column `deadline_s`"),
     "one_gpu_jobs": _Fact(
         _one_gpu_jobs,
         'leave them out with `--on-infeasible drop`, in Python `on_infeasible="drop"`',
         is_of_jobs=True,
     ),
 }
-"""The facts by their names in the registry."""
+"""The facts, by their names in the registry."""

@@ -1,4 +1,4 @@
-"""The result of a run: a summary, three tables, and the spec that repeats it."""
+"""Defines the result of a run: a summary, three tables, and the spec that repeats the run."""
 
 from __future__ import annotations
 
@@ -41,14 +41,14 @@ class Result:
     Attributes
     ----------
     summary : RunSummary
-        Averages, percentiles and totals; seconds unless the name says otherwise.
+        Averages, percentiles and totals, in seconds unless the name says otherwise.
     spec : dict
         Everything needed to repeat the run, and its measured cost under `measured`.
     again : callable or None
         Repeats the run and records why some jobs wait, for `explain` and for reports. None if the
         result came from another process.
     own : Policy or None
-        The policy object, if one was passed; otherwise, and for a loaded result, None.
+        The policy object, if one was passed; None otherwise, and for a loaded result.
 
     Examples
     --------
@@ -98,7 +98,7 @@ class Result:
     ) -> Result:
         """Make the result from the columns of a run; tables are built on access, without copies.
 
-        `facts` are the facts besides the spec that are known before the run, by the keys of
+        `facts` are facts that are known before the run but are not in its spec, by the keys of
         `Result.spec`.
         """
         report = output.solver()
@@ -186,7 +186,7 @@ class Result:
     def segments(self) -> pa.Table:
         """One row for each stretch of a job at one rate and each server; needs `segments=True`."""
         if self._segments is None:
-            raise GanglineError("this run kept no segments; run it again with `segments=True`")
+            raise GanglineError("this run has no segments; run it again with `segments=True`")
         return self._segments()
 
     @property
@@ -200,15 +200,15 @@ class Result:
         return self._segments is not None
 
     def explain(self, job: str | int, *, progress: bool | Progress = False) -> Explanation:
-        """Return why a job waited, which jobs took its GPUs, and what it lost.
+        """Explain why a job waited, which jobs took its GPUs, and how much time it lost.
 
-        The run is repeated once while this job is watched; its result is the same. If it cannot be
-        repeated, the segments still show what was free, but not the reasons of the policy.
+        The run is repeated once, with the same result, to watch this job. If it cannot be repeated,
+        the segments still show which GPUs were free, but not the reasons of the policy.
 
         Parameters
         ----------
         job : str or int
-            Its `job_id`.
+            The `job_id` of the job.
         progress : bool or callable
             As for `gangline.simulate`.
 
@@ -220,7 +220,7 @@ class Result:
         Raises
         ------
         ResultError
-            If the run has no such job, or if it cannot be repeated and kept no segments.
+            If the run has no such job, or if it cannot be repeated and has no segments.
 
         Examples
         --------
@@ -237,12 +237,12 @@ class Result:
 
     @property
     def trace(self) -> Trace:
-        """The jobs of the run: the kept ones, or those that are read or drawn again.
+        """The jobs of the run, which are kept in memory, or read or drawn again.
 
         Raises
         ------
         TraceError
-            If a file is gone or has changed since, or the trace was a table in memory.
+            If a file is missing or has changed, or the trace was a table in memory.
         """
         if self._trace is not None:
             return self._trace()
@@ -252,22 +252,22 @@ class Result:
         return read_again(RunSpec.from_dict(self.spec).trace)
 
     def save(self, folder: str | PathLike[str], *, explain: bool = False) -> Path:
-        """Write spec.json, summary.json and the tables; a new folder appears whole or not at all.
+        """Write spec.json, summary.json and the tables; a new folder appears complete or not.
 
         Parameters
         ----------
         folder : path
-            An earlier result there is replaced, together with its report; other files stay. Any
-            other folder with content is an error.
+            The folder. An earlier result in it is replaced, together with its report; other files
+            stay. Any other folder with content is an error.
         explain : bool
-            Also write the jobs of the trace, so that `explain` can repeat the run without the
-            trace.
+            Whether to also write the jobs of the trace, so that `explain` can repeat the run
+            without the trace.
 
         Raises
         ------
         FileExistsError
-            If the folder contains anything except an earlier result, or one of its files was
-            changed after it was saved.
+            If the folder contains anything except an earlier result, or if a file of that result
+            was changed after it was saved.
         OSError
             If something cannot be written.
         """
@@ -282,7 +282,7 @@ class Result:
         return folder
 
     def add_to(self, home: Path, name: str, *, durable: bool, has_tables: bool) -> None:
-        """Write the result as a new folder of that name; do nothing if the folder exists."""
+        """Write the result to a new folder of this name; do nothing if the folder exists."""
         files = self._files(has_tables=has_tables)
         result_folder.add(home, name, self.spec, files, durable=durable)
 

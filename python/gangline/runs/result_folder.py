@@ -1,8 +1,8 @@
 """Writes, replaces and checks the folder of a saved result.
 
-`spec.json` is sealed and lists size and checksum of every other file. So a folder that mixes two
-runs or lacks a part is not a result, and a file that gangline did not write is never replaced. A
-sweep may save only the summary.
+`spec.json` is sealed and lists the size and the checksum of every other file. Therefore, a folder
+that mixes two runs or lacks a part is not accepted as a result, and a file that gangline did not
+write is never replaced. A sweep may save only the summary.
 """
 
 from __future__ import annotations
@@ -45,12 +45,12 @@ __all__ = ["KIND", "NO_RESULT", "SPEC", "TRACE", "add", "check", "read", "stamp"
 FORMAT = 2  # the version of the folder's format
 SPEC = "spec.json"
 NO_RESULT = (errno.ENOTDIR, errno.EISDIR, errno.ELOOP)
-"""Errors of reading a result where something else is in its place."""
-REPORT = "report.html"  # the file of the command `report`, which belongs to its run
+"""The errors that occur when something else is in the place of a result."""
+REPORT = "report.html"  # the file that the command `report` writes
 TRACE = "trace.parquet"  # the jobs, if a result keeps them for later explanations
 _OTHERS = ("summary.json", "jobs.parquet", "timeline.parquet", "segments.parquet", TRACE)
 KIND = "result"
-"""Kind of file, in the seal of spec.json."""
+"""The kind of file in the seal of spec.json."""
 
 
 class _File(msgspec.Struct):
@@ -93,14 +93,14 @@ class Spec(msgspec.Struct):
 
 
 def check(folder: Path) -> None:
-    """Raise now if a result could not be saved there later.
+    """Raise an error in advance if a result could not be saved in the folder.
 
     Raises
     ------
     FileExistsError
         If the folder contains anything except an earlier result.
     OSError
-        If it is a file, or nothing can be written there.
+        If the path is a file, or nothing can be written there.
     """
     folder = landing(folder)
     if folder.is_dir():
@@ -114,7 +114,7 @@ def check(folder: Path) -> None:
 def write(
     folder: Path, spec: Mapping[str, Any], files: Mapping[str, Callable[[Path], None]]
 ) -> None:
-    """Write a result; a new folder appears whole or not at all.
+    """Write a result; a new folder appears complete or not at all.
 
     In an existing folder, the files of an earlier result are replaced and all other files stay. If
     the process dies while it replaces them, the remaining files belong to one run, and the next
@@ -127,7 +127,7 @@ def write(
     spec : mapping
         The content of spec.json.
     files : mapping of str to callable
-        Functions that write each of the other files to a path.
+        For each of the other files, a function that writes it to a path.
     """
     folder = landing(folder)
     check(folder)
@@ -147,7 +147,7 @@ def write(
             old, new = _earlier(folder), (SPEC, *files)
             try:
                 _replace(folder, part, old, new)
-            except KeyboardInterrupt:  # the replacement is completed first, which is quick
+            except KeyboardInterrupt:  # a begun replacement is completed first
                 _replace(folder, part, old, new)
                 raise
 
@@ -160,7 +160,7 @@ def add(
     *,
     durable: bool,
 ) -> None:
-    """Write a result as the new folder `home / name`, unless another process was faster.
+    """Write a result to the new folder `home / name`, unless another process was faster.
 
     Parameters
     ----------
@@ -169,7 +169,7 @@ def add(
     spec, files : mapping
         As for `write`.
     durable : bool
-        Whether all bytes must be on the disk before the folder gets its name.
+        Whether all bytes must be on disk before the folder gets its name.
 
     Raises
     ------
@@ -218,21 +218,21 @@ def _earlier(folder: Path) -> list[str]:
     Raises
     ------
     FileExistsError
-        If gangline did not write them, or they were changed since.
+        If gangline did not write them, or if they were changed afterwards.
     """
     if all(path.name.startswith(PREFIX) for path in folder.iterdir()):
         return []
     spec = folder / SPEC
     if not spec.is_file() or not is_sealed(spec, KIND):
-        _keep(folder, "holds something that is not a result; choose another folder")
+        _keep(folder, "contains something that is not a result; choose another folder")
     known = json.loads(spec.read_text(encoding="utf-8"))
     if known["format"] != FORMAT:
-        _keep(folder, "holds a result of another version; choose another folder")
+        _keep(folder, "contains a result of another version; choose another folder")
     there = [name for name in _OTHERS if (folder / name).exists() or (folder / name).is_symlink()]
     for name in there:
         path = folder / name
         if name not in known["files"] or not path.is_file() or state(path) != known["files"][name]:
-            words = f"`{name}` in it was changed, or is not of gangline; choose another folder"
+            words = f"`{name}` in it was changed, or is not gangline's; choose another folder"
             _keep(folder, words)
     report = folder / REPORT
     return [*there, REPORT] if report.is_file() and is_sealed(report, "report") else there
@@ -254,11 +254,11 @@ def read(folder: Path) -> tuple[dict[str, Any], dict[str, Any], dict[str, Stamp]
     Returns
     -------
     spec, summary : dict
-        The values that `write` got.
+        The values that were passed to `write`.
     files : dict of str to stamp
         The files other than spec.json.
     cluster : Cluster
-        The seal of the spec.
+        The cluster of the spec.
     """
     with locked(folder, shared=True):
         return _read(folder)
@@ -275,7 +275,7 @@ def _read(folder: Path) -> tuple[dict[str, Any], dict[str, Any], dict[str, Stamp
     for name in (_OTHERS[0], *files):
         path = folder / name
         if name not in _OTHERS or name not in files or not _is_file(path):
-            message = f"{folder}: not a whole result: it holds no {name}; run it again"
+            message = f"{folder}: incomplete result: {name} is missing; run it again"
             raise ResultError(message, path=str(path))
         if state(path) != files[name]:
             message = f"{path}: damaged, changed, or of another run; run it again"
@@ -288,7 +288,7 @@ def _read(folder: Path) -> tuple[dict[str, Any], dict[str, Any], dict[str, Stamp
 
 
 def _is_file(path: Path) -> bool:
-    """Return whether it is a file; raise an error if this is unknown, as without permission."""
+    """Return whether a path is a file; raise an error if this is unknown, as without permission."""
     try:
         return stat.S_ISREG(path.stat().st_mode)
     except OSError as error:
@@ -312,11 +312,11 @@ class _Counts(msgspec.Struct):
 
 
 def _checked(path: Path, spec: dict[str, Any]) -> Cluster:
-    """Return the cluster of a spec, with checks that types alone do not cover."""
+    """Return the cluster of a spec, after checks that types alone do not cover."""
     from gangline.cluster.description import Cluster
 
     try:
-        # Other parts of a cluster may contain null, which stands for NaN and is not allowed there.
+        # Null stands for NaN in other parts of a cluster, but is not allowed in these.
         kept = {key: spec["cluster"].get(key) for key in ("name", "gpu_types", "servers")}
         cluster = Cluster.from_dict(
             {key: value for key, value in kept.items() if value is not None}
@@ -334,7 +334,7 @@ def _checked(path: Path, spec: dict[str, Any]) -> Cluster:
 
 
 def wrong(path: Path, key: str, expected: str, value: object) -> NoReturn:
-    """Raise the ResultError of one bad value of a file."""
+    """Raise the ResultError for a wrong value in a file."""
     raise ResultError(f"{path}: {key}: expected {expected}, got {value}", path=str(path), key=key)
 
 
@@ -346,7 +346,7 @@ def _content(folder: Path, name: str) -> tuple[bytes, dict[str, Any]]:
     except FileNotFoundError:
         if not folder.exists():
             raise
-        message = f"{folder}: not a result: it holds no {name}"
+        message = f"{folder}: not a result: it has no {name}"
         raise ResultError(message, path=str(folder)) from None
     return content, decode(path, content)
 
@@ -357,5 +357,5 @@ def _convert(path: Path, data: dict[str, Any], kind: type[Any]) -> None:
     except msgspec.ValidationError:
         made = wrong_shape(data, kind, str(path))
         raise ResultError(str(made), path=str(path), key=made.key) from None
-    except UnicodeEncodeError:  # half of a character where a number is expected
-        raise ResultError(f"{path}: expected text of whole characters", path=str(path)) from None
+    except UnicodeEncodeError:  # an unpaired surrogate in place of a number
+        raise ResultError(f"{path}: unpaired surrogates in text", path=str(path)) from None

@@ -22,14 +22,14 @@ TIER = ("server", "rack", "network")
 RUN_TIME = ("lost_s", "checkpoint_s")
 END = ("finished", "preempted", "moved", "failed", "retimed", "stopped")
 _LABEL = pa.dictionary(pa.int32(), pa.string())
-# Our own choice: it bounds the writer's buffers, and larger groups are no faster.
+# Our own choice: this bounds the writer's buffers, and larger groups are no faster.
 _ROWS_PER_GROUP = 1 << 17
 
 
 def jobs(columns: dict[str, npt.NDArray[Any]], trace: Trace) -> pa.Table:
     """Return the jobs table."""
     run, status = columns["run_s"], columns["status"]
-    # a job that can run only as copies of another size has no isolated time
+    # a job that can only run as copies of another size has no run time alone
     unknown = bool((status != 0).any() or np.isnan(columns["slowdown"]).any())
 
     def maybe(values: npt.NDArray[np.float64]) -> Any:
@@ -81,7 +81,7 @@ def timeline(columns: dict[str, npt.NDArray[Any]], types: list[str]) -> pa.Table
 
 
 def segments(columns: dict[str, Any], trace: Trace) -> pa.Table:
-    """Return the segments table: one row for each stretch of a part at one rate and each server."""
+    """Return the segments table: one row per server for each stretch of a part at one rate."""
     import pyarrow.compute as pc
 
     identifiers = trace.column("job_id")
@@ -122,7 +122,7 @@ def co_runners(columns: dict[str, Any]) -> tuple[npt.NDArray[np.int32], npt.NDAr
 
 _WORD = pa.dictionary(pa.int8(), pa.string())
 _MOST_S = 1e10  # this is beyond the clock, which ends at 2**63 ns
-_ANY = (-math.inf, math.inf)  # this also allows NaN
+_ANY = (-math.inf, math.inf)  # written so that NaN also passes
 
 
 class _Column(NamedTuple):
@@ -132,7 +132,7 @@ class _Column(NamedTuple):
     ----------
     type : Arrow type
     least, most : float
-        Bounds of its values; without bounds, NaN is allowed too.
+        Bounds of the values; without bounds, NaN is also allowed.
     words : tuple of str
         The allowed words of a text column.
     nulls : bool
@@ -198,7 +198,7 @@ _SAVED: dict[str, dict[str, _Column]] = {
 
 
 def wrong(table: pa.Table, name: str, jobs: int, cluster: Cluster) -> tuple[str, str] | None:
-    """Return the first column of a saved table that no run could write, and its fault.
+    """Return the first column of a saved table that no run could have written, and its fault.
 
     Parameters
     ----------
@@ -254,10 +254,10 @@ def _wrong_column(table: pa.Table, key: str, column: _Column) -> str | None:
 
 
 def write(table: pa.Table, path: Path) -> None:
-    """Write Parquet fast, with dictionaries only for labels and columns of one value."""
+    """Write Parquet fast, with dictionaries only for labels and columns of a single value."""
     import pyarrow.parquet as pq
 
-    with path.open("wb") as file:  # Arrow opens only names that are UTF-8
+    with path.open("wb") as file:  # Arrow only opens files with names in UTF-8
         pq.write_table(
             table,
             file,

@@ -39,30 +39,30 @@ def simulate(
     cluster : Cluster, mapping, or str
         A cluster, the keys of its TOML form, a TOML file, a node list or the name of a preset.
     trace : Trace, Arrow table, or str
-        Jobs; a path or a `synth:` address is read.
+        The jobs, or a path or a `synth:` address from which they are read.
     policy : policy configuration, Policy, or str
         The policy; a name takes its parameters from `params`.
     params : mapping, optional
-        Parameters of a policy given by name.
+        Parameters of a policy that is given by name.
     progress : bool or callable
-        True draws a bar on stderr if that is a terminal, in a notebook one line below the cell; a
+        True draws a bar on stderr if it is a terminal, and a line below the cell in a notebook. A
         callable gets (simulated seconds, jobs done, jobs) at most ten times a second.
     **options
         The keys of `gangline.RunOptions`: seed (0), restart_s and first_start_s (seconds without
         progress; 0), restart_by_model (label to seconds; labels that no job has are counted in the
         notes of the spec), checkpoint_interval_s (seconds of progress; default none: a preempted
-        job keeps all), on_infeasible ("error" or "drop"), segments (False; True keeps that table),
-        timeline ("auto", "change", "off" or a sampling time in seconds), check_invariants (False),
-        skip_rounds (True), until_s and max_events (where to stop; default never), count_arrivals
-        (two times such as (172800, 777600), or "2d,9d": all jobs are run, and the summary's
-        measures of jobs are of those that arrive from the first time on and before the second;
-        default all), sharing and runtime (keys that override those of these tables of the
-        cluster).
+        job keeps all its progress), on_infeasible ("error" or "drop"), segments (False; True keeps
+        that table), timeline ("auto", "change", "off" or a sampling time in seconds),
+        check_invariants (False), skip_rounds (True), until_s and max_events (where to stop; default
+        never), count_arrivals (two times such as (172800, 777600), or "2d,9d": all jobs are run,
+        and the summary's measures of jobs cover those that arrive from the first time on and before
+        the second; default all), sharing and runtime (keys that override those in the cluster's
+        tables of these names).
 
     Returns
     -------
     Result
-        Summary and tables.
+        The summary and the tables.
 
     Raises
     ------
@@ -106,25 +106,25 @@ def run(
     spec : RunSpec, mapping, or path
         A spec, the content of a `spec.json`, that file, or the folder of a result.
     trace : Trace, Arrow table, or str, optional
-        The jobs, if the spec's file has moved or was a table in memory; by default those that the
-        spec names. It must be the same file or table: its SHA-256 is compared. A file is read with
+        The jobs, if the spec's file has moved or was a table in memory; by default, those that the
+        spec names. It must be the same file or table; the SHA-256 is compared. A file is read with
         the options of the spec.
     policy : Policy, optional
-        The object, if a policy in Python cannot be imported by the spec's `module:Class`.
+        The policy object, if a policy in Python cannot be imported as the spec's `module:Class`.
     progress : bool or callable
         As for `simulate`.
 
     Returns
     -------
     Result
-        The result. Its tables have the same bytes as those of every run of this spec with the same
-        versions; only `measured` differs.
+        The result. Every run of this spec with the same versions writes tables with the same bytes;
+        only `measured` differs.
 
     Raises
     ------
     TraceError
-        If the trace is gone or has changed since the spec was written, or if `trace` is a different
-        one.
+        If the trace is missing or has changed since the spec was written, or if `trace` is a
+        different trace.
     ResultError
         If `spec` is not a spec.
     GanglineError, OSError
@@ -154,7 +154,7 @@ def run(
 
 
 def _same(reference: TraceReference, given: TraceLike) -> Trace:
-    """Return the jobs that a caller already has, if a reference describes the same jobs."""
+    """Return the jobs that the caller already has, if a reference describes the same jobs."""
     from os import PathLike
 
     from gangline.trace.read import as_trace, check_inputs, read_again
@@ -179,7 +179,8 @@ def watch_again(
     spec : mapping
         The content of the result's `spec.json`.
     trace : callable, optional
-        Function that reads the jobs that the result kept; by default those that the spec names.
+        Function that reads the jobs that are saved with the result; by default, those that the spec
+        names.
     jobs : sequence of int
         Rows of the trace.
     progress : bool or callable

@@ -31,7 +31,7 @@ _TIME_MAX_S = 2.0**63 / 1e9  # the engine counts nanoseconds in 64 bits
 
 
 class Simulation:
-    """A run that stops at each decision, at which it can be read, planned, changed and forked.
+    """A run that stops at each decision, where it can be inspected, planned, changed and forked.
 
     Without a policy, `apply` supplies the plan of every decision. With a policy, `decide` lets it
     decide until `apply` is called. From then on the run accepts only plans, because the policy has
@@ -42,14 +42,14 @@ class Simulation:
     cluster, trace
         As for `gangline.simulate`.
     policy : policy, optional
-        The policy that `decide` asks. Your own object is copied with `copy.deepcopy`.
+        The policy that `decide` asks. A policy object is copied with `copy.deepcopy`.
     params : mapping, optional
         Parameters of a policy given by name.
     round_s : float, optional
         Without a policy: a decision is due only at 0, round_s, 2 round_s, ... By default it is due
         at every arrival, completion, failure and repair, and when a timer fires.
     mixes_types, forks : bool
-        Without a policy: as the attributes of `gangline.Policy`.
+        Without a policy: like the attributes of `gangline.Policy`.
     **options
         As for `gangline.simulate`.
 
@@ -93,7 +93,7 @@ class Simulation:
         if policy is None:
             planned = PolicyReference(name=PLANS)
             run = run._replace(spec=msgspec.structs.replace(run.spec, policy=planned))
-        self._run: Run = copy.deepcopy(run)  # the object of the policy keeps its present state
+        self._run: Run = copy.deepcopy(run)  # the caller's policy object keeps its present state
         self._taken_over = policy is None
         world, chosen, core = self._parts(self._run)
         self._object = copy.deepcopy(chosen.own)
@@ -116,7 +116,7 @@ class Simulation:
 
     def _set(self, core: _core.Simulation) -> None:
         self._core = core
-        # it is found by hashes, which is too slow for each step
+        # the spec contains hashes, which are too slow to compute at each step
         self._world = self._worlds.world(self._run.spec)
         self._view = View(core.view, self._world.trace.column("job_id"))
 
@@ -160,19 +160,20 @@ class Simulation:
         Returns
         -------
         str
-            "decision" if one is due; "time" if the run has reached `until_s`; "done" if it is over.
+            "decision" if one is due; "time" if the run has reached `until_s`; "done" if the run is
+            over.
 
         Raises
         ------
         StalledError
-            If jobs wait and nothing will ever start them; not if `until_s` is given.
+            If jobs wait and nothing will ever start them; it is not raised if `until_s` is given.
         """
         return self._core.advance(None if until_s is None else _ns(until_s, "until_s"))
 
     def decide(self) -> None:
         """Let the policy decide."""
         if self._taken_over:
-            message = "this run takes plans and has no policy that decides: use `apply`"
+            message = "this run accepts plans and has no policy that decides: use `apply`"
             raise PolicyError(message, policy=PLANS)
         with self._world.naming_jobs():
             self._core.decide()
@@ -204,8 +205,8 @@ class Simulation:
     ) -> None:
         """Add jobs that arrive, servers that fail and capacity that changes after now.
 
-        The run is then the one in which all this was known from the start, with the same bytes. It
-        is repeated up to now, which costs as much as the run so far. Jobs that have not arrived can
+        The run then has the same bytes as one in which all this was known from the start. It is
+        repeated up to now, which costs as much as the run so far. Jobs that have not arrived can
         get other numbers.
 
         Parameters
@@ -224,7 +225,7 @@ class Simulation:
         TraceError, ClusterError
             If the jobs, or the cluster with the new rows, are wrong.
         PolicyError
-            If the policy would have decided differently before now with knowledge of the jobs.
+            If the policy would have decided differently before now if it had known the jobs.
         """
         from gangline.cluster.description import Cluster
         from gangline.runs.spec import keys_of
@@ -253,8 +254,8 @@ class Simulation:
                 made = before[2].again(core[0], core[1], core[4], own, names)
             if made.trail != before[2].trail:
                 message = (
-                    f"{chosen.label}: would have decided otherwise before now had it known what "
-                    "is injected; give it to the run at the start"
+                    f"{chosen.label}: would have decided differently before now if it had known "
+                    "the injected events; pass them to the run at the start"
                 )
                 raise PolicyError(message, policy=chosen.label)
         except BaseException:
@@ -270,7 +271,7 @@ class Simulation:
                 raise OptionError(message, field=field, value=time_s)
 
     def _with(self, jobs: TraceLike) -> Any:
-        """Return the trace with more jobs."""
+        """Return the trace with additional jobs."""
         import pyarrow as pa
 
         from gangline.trace.jobs.table import Trace
@@ -282,7 +283,7 @@ class Simulation:
         return Trace.from_arrow(pa.concat_tables(tables, promote_options="permissive"))
 
     def fork(self) -> Simulation:
-        """Return an independent copy of this run at its present point.
+        """Return an independent copy of this run in its present state.
 
         A policy object is copied with `copy.deepcopy`. A policy of the registry repeats the run
         when the fork first lets it decide, or asks for the result.
@@ -295,8 +296,8 @@ class Simulation:
     def result(self) -> Result:
         """Return the result of the run up to now; the run can continue afterwards.
 
-        If the run is over and its policy made all decisions, it has the same bytes as the result of
-        `gangline.simulate`.
+        If the run is over and its policy made all decisions, the result has the same bytes as that
+        of `gangline.simulate`.
         """
         world, chosen, _ = self._parts(self._run)
         run, again = self._run, _refuse
@@ -315,7 +316,7 @@ class Simulation:
 
 
 def _refuse(*_: object) -> Any:
-    raise ResultError("plans came from outside, and no policy can say why jobs waited")
+    raise ResultError("the plans came from outside, so no policy can say why jobs waited")
 
 
 def _ns(time_s: float, field: str) -> int:

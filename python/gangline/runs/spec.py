@@ -1,4 +1,4 @@
-"""Describes a run as a value: everything that its result depends on, in one canonical form."""
+"""Describes a run as a value: everything on which its result depends, in one canonical form."""
 
 from __future__ import annotations
 
@@ -44,11 +44,11 @@ class RunSpec(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     Parameters
     ----------
     trace : TraceReference
-        File or generator, options of the reader, and SHA-256 of what was read.
+        File or generator, options of the reader, and SHA-256 of the inputs.
     cluster : dict
-        The keys of the TOML form, tables included.
+        The keys of the TOML form, including its tables.
     policy : PolicyReference
-        Name and all parameters.
+        Name and all parameters of the policy.
     seed : int
         Seed of the run.
     options : dict
@@ -56,8 +56,8 @@ class RunSpec(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     gangline : str
         Version of gangline.
     versions : dict of str to str
-        Versions of Python, numpy, pyarrow and highspy; for a policy in Python also its
-        `module:Class` with a hash of the code, where that is in a file.
+        Versions of Python, numpy, pyarrow and highspy; for a policy in Python, also its
+        `module:Class` with a hash of the code if that is in a file.
 
     Examples
     --------
@@ -88,9 +88,9 @@ class RunSpec(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         params: Mapping[str, object] | None = None,
         **options: Unpack[RunOptions],
     ) -> RunSpec:
-        """Return the spec of the run that `gangline.simulate` would make of the same arguments.
+        """Return the spec of the run that `gangline.simulate` carries out for these arguments.
 
-        The trace is hashed or its address parsed; it is read only if it is a table in memory.
+        The trace is hashed, or its address is parsed; it is only read if it is a table in memory.
         """
         from gangline.runs.inputs import as_cluster, make_options, override, take_tables
         from gangline.trace.read import as_trace, refer
@@ -111,9 +111,9 @@ class RunSpec(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         policy: PolicyReference,
         options: CheckedOptions,
     ) -> RunSpec:
-        """Return the spec of parts that are already checked, with the present versions.
+        """Return the spec for parts that are already checked, with the present versions.
 
-        `cluster` is what `keys_of` returns; specs may share it.
+        `cluster` is the result of `keys_of`, which specs may share.
         """
         from gangline import _core
 
@@ -131,12 +131,13 @@ class RunSpec(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
     @classmethod
     def from_dict(cls, data: Mapping[str, object], *, path: str | None = None) -> RunSpec:
-        """Return the spec in the content of a `spec.json`, without what the run added.
+        """Return the spec from the content of a `spec.json`, without the keys that the run added.
 
         Raises
         ------
         ResultError
-            If a key is missing or has the wrong kind, as in a result of an earlier version.
+            If a key is missing or its value has the wrong type, as in a result of an earlier
+            version.
         """
         wrong = flaw({key: value for key, value in data.items() if key != "trace"})
         if wrong is not None:
@@ -146,26 +147,26 @@ class RunSpec(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         except msgspec.ValidationError:
             made = wrong_shape(dict(data), cls, path)
             raise ResultError(str(made), path=path, key=made.key) from None
-        except UnicodeEncodeError:  # only names of files may contain halves of characters
-            message = f"{path or 'spec'}: trace: expected text of whole characters, got half of one"
+        except UnicodeEncodeError:  # only names of files may contain unpaired surrogates
+            message = f"{path or 'spec'}: trace: expected text, got an unpaired surrogate"
             raise ResultError(message, path=path, key="trace") from None
 
     @classmethod
     def load(cls, path: str | PathLike[str]) -> RunSpec:
-        """Read a `spec.json`, or that of a result folder.
+        """Read a `spec.json`, or the one in a result folder.
 
         Raises
         ------
         OSError
-            If it is not there.
+            If the file does not exist.
         ResultError
-            If it does not contain a spec.
+            If the file does not contain a spec.
         """
         data, file = read_spec(path)
         return cls.from_dict(data, path=str(file))
 
     def to_dict(self) -> dict[str, Json]:
-        """Return the keys as plain values, as `spec.json` holds them."""
+        """Return the keys as plain values, as in `spec.json`."""
         return msgspec.to_builtins(self)  # type: ignore[no-any-return]
 
     def to_json(self) -> str:
@@ -174,7 +175,7 @@ class RunSpec(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
     @cached_property
     def digest(self) -> str:
-        """32 hexadecimal digits, which are equal if and only if the specs describe the same run.
+        """The 32 hexadecimal digits that are equal if and only if the specs describe the same run.
 
         Only the content of a file matters: its location does not change the digest.
         """
@@ -187,7 +188,7 @@ class RunSpec(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         return self
 
     def versions_then_and_now(self) -> dict[str, tuple[str, str]]:
-        """Return both versions of each component whose version differs from the spec, by name."""
+        """Return both versions of each component whose version differs from the spec's, by name."""
         from gangline import _core
 
         now = {"gangline": _core.__version__, **versions()}
@@ -197,15 +198,15 @@ class RunSpec(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         }
 
     def now(self, trace: TraceReference, policy: PolicyLike | None = None) -> RunSpec:
-        """Return the same run with the present versions, on a trace of the same jobs.
+        """Return the spec of the same run with the present versions, on a trace of the same jobs.
 
-        A spec that a person wrote may leave out what a run fills in.
+        A spec that was written by hand may omit values that are filled in here.
         """
         chosen = self.policy.resolve(policy).reference
         return self.of(keys_of(self.build_cluster()), trace, chosen, self.build_options())
 
     def with_segments(self) -> RunSpec:
-        """Return the same run with its segments kept."""
+        """Return the spec of the same run with the option `segments`."""
         return msgspec.structs.replace(self, options={**self.options, "segments": True})
 
     def build_cluster(self) -> Cluster:
@@ -220,23 +221,23 @@ class RunSpec(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
 
 def read_spec(path: str | PathLike[str]) -> tuple[dict[str, Any], Path]:
-    """Return the content of a `spec.json`, or of that of a result folder, and the file.
+    """Return the content of a `spec.json`, or of the one in a result folder, and its path.
 
     Raises
     ------
     OSError
-        If it is not there.
+        If the file does not exist.
     ResultError
-        If the file does not contain a JSON object, or its seal is broken. The user's own spec needs
-        no seal, but that of a result folder does.
+        If the file does not contain a JSON object, or its seal is broken. A spec that a user wrote
+        needs no seal, but the spec of a result folder does.
     """
     path = Path(path)
     file = path / SPEC if path.is_dir() else path
     content = file.read_bytes()
-    expected = "expected a spec.json, as every result folder has one, got no JSON"
+    expected = "expected JSON, as in the spec.json of a result folder"
     data = decode(file, content, expected)
     if file != path or "seal" in data:
-        advice = f"to run it as a spec of your own, remove its key `seal` and name the file {file}"
+        advice = f"to run it as an edited spec, remove its key `seal` and name the file {file}"
         check_seal(file, content, data, KIND, advice)
     return data, file
 
@@ -247,7 +248,7 @@ def keys_of(cluster: Cluster) -> dict[str, Any]:
 
 
 def cluster_of(spec: Mapping[str, Any]) -> Cluster:
-    """Return the cluster in the content of a `spec.json`."""
+    """Return the cluster from the content of a `spec.json`."""
     from gangline.cluster.description import Cluster
 
     return Cluster.from_dict(_with_nan(spec["cluster"]))
@@ -271,7 +272,7 @@ def _versions() -> tuple[tuple[str, str], ...]:
 
 
 def versions() -> dict[str, str]:
-    """Return the versions of the libraries that results depend on, besides gangline."""
+    """Return the versions of the libraries, besides gangline, on which results depend."""
     return dict(_versions())
 
 
@@ -283,7 +284,7 @@ def _canonical(data: object) -> str:
 
 
 def _with_nan(value: Any) -> Any:
-    """Return the cluster of a spec with NaN in place of null, which JSON has for it."""
+    """Return the cluster of a spec with NaN in place of null, because JSON has no NaN."""
     if isinstance(value, dict):
         return {key: _with_nan(item) for key, item in value.items()}
     if isinstance(value, list):

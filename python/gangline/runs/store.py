@@ -1,4 +1,4 @@
-"""A folder of many results: one for each digest, either whole or absent."""
+"""Manages a folder of many results: one for each digest, either complete or absent."""
 
 from __future__ import annotations
 
@@ -26,10 +26,12 @@ __all__ = ["SAVED", "Store"]
 SAVED = ("summary", "jobs", "segments")
 """The levels of saving a run; each includes the levels before it."""
 
-# Our own choice: after a power failure, repeating a shorter run costs less than flushing all.
+# Our own choice: repeating a shorter run after a power failure costs less than flushing the results
+# of all.
 _FLUSH_FROM_S = 0.1
 _STALE_S = 3600.0  # Our own choice: no result takes an hour to write.
-# The attempts to write a result whose temporary folder another process removes; our own choice.
+# The number of attempts to write a result if other processes remove its temporary folder; our own
+# choice.
 _TRIES = 5
 
 T = TypeVar("T")
@@ -55,7 +57,8 @@ class Store:
     folder : Path
         Created if necessary; results are in `runs/<digest>/`, as `gangline run --out` writes them.
     save : str
-        With "summary", results are saved without their tables. Else with all that they have.
+        With "summary", results are saved without their tables; otherwise, they are saved
+        completely.
     """
 
     def __init__(self, folder: Path, save: str = "jobs") -> None:
@@ -64,7 +67,7 @@ class Store:
         self._has_tables = save != "summary"
 
     def prepare(self) -> None:
-        """Create the folder, and remove what killed processes left there more than an hour ago."""
+        """Create the folder; remove remains of killed processes that are over an hour old."""
         self.runs.mkdir(parents=True, exist_ok=True)
         newest = Path(tempfile.mkdtemp(prefix=PREFIX, dir=self.runs))
         now = newest.stat().st_mtime  # machines that share the folder may differ in their clocks
@@ -79,7 +82,7 @@ class Store:
         return self.runs / digest
 
     def has(self, digest: str) -> bool:
-        """Return whether the result exists and is whole, with its tables if these are saved.
+        """Return whether a complete result exists, with its tables if these are saved.
 
         A damaged result is removed.
 
@@ -87,7 +90,7 @@ class Store:
         ------
         OSError
             If the result cannot be read at present, for example without permission or free file
-            descriptors. This says nothing about the result, which stays.
+            descriptors. The result stays, because it may be sound.
         """
         folder = self.place(digest)
         try:
@@ -107,18 +110,18 @@ class Store:
         return False
 
     def add(self, digest: str, result: Result) -> None:
-        """Save a result; if another process was faster, its result stays, which has the same bytes.
+        """Save a result; if another process was faster, its result, which is equal, stays.
 
         Raises
         ------
         ResultError
-            If the temporary folder in which it is written is removed again and again.
+            If the temporary folder of the result is removed again and again.
         """
         is_long = result.summary["wall_s"] >= _FLUSH_FROM_S
         for _ in range(_TRIES):
             if self.has(digest):
                 return
-            if self.place(digest).exists():  # it was saved without its tables
+            if self.place(digest).exists():  # the result was saved without its tables
                 self._remove(self.place(digest))
             with contextlib.suppress(FileNotFoundError):
                 result.add_to(self.runs, digest, durable=is_long, has_tables=self._has_tables)
@@ -148,8 +151,8 @@ class Store:
             return None
 
     def _remove(self, folder: Path) -> None:
-        # it is written under another name first, so the folder of the digest is always whole or
-        # absent
+        # the result is written under another name first, so the folder of the digest is always
+        # complete or absent
         with contextlib.suppress(FileNotFoundError):
             aside = Path(tempfile.mkdtemp(prefix=PREFIX, dir=self.runs))
             folder.rename(aside / "damaged")

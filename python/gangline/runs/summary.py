@@ -1,4 +1,4 @@
-"""The types of the numbers in the summary of a run, and of its spec.
+"""Types the summary of a run and its spec.
 
 docs/reference/columns.md explains the keys.
 """
@@ -24,7 +24,7 @@ __all__ = [
 
 
 class _Always(TypedDict):
-    """The keys that every run has."""
+    """The keys that every summary has."""
 
     jobs: int
     finished: int
@@ -62,7 +62,7 @@ class _Always(TypedDict):
 
 
 class RunSummary(_Always, total=False):
-    """Averages, percentiles and totals of a run; seconds unless the name says otherwise.
+    """Averages, percentiles and totals of a run, in seconds unless the name says otherwise.
 
     A value is NaN if there is nothing to average. Some keys exist only in some runs, for example a
     cost if GPU types have a price. If a key is a variable, a type checker requires a mapping:
@@ -94,9 +94,9 @@ class RunSummary(_Always, total=False):
 
 
 class RunRow(RunSummary, total=False):
-    """A row of a run: policy, seed, and every summary key.
+    """The row of a run in a table: policy, seed, and every summary key.
 
-    `trace_seed` is the seed that drew the trace, if several were drawn.
+    `trace_seed` is the seed that drew the trace, if there are several draws.
     """
 
     policy: Required[str]
@@ -105,7 +105,7 @@ class RunRow(RunSummary, total=False):
 
 
 class MeanRow(RunSummary, total=False):
-    """A row of a policy: the mean of each summary key over the runs of all seeds.
+    """The row of a policy in a table: the mean of each summary key over the runs of all seeds.
 
     A key without a number in some run is left out.
     """

@@ -1,6 +1,6 @@
-"""Computes counterfactuals: what one change of a run would have done to a job.
+"""Computes counterfactuals: the effect that one change of a run would have had on a job.
 
-Each alternative is a run of the whole world, so it also shows what the change does to other jobs.
+Each alternative is a run of all jobs, so it also shows the effect of the change on other jobs.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Change(TypedDict, total=False):
     servers : int
         Number of servers to add; negative: to remove.
     gpu : str
-        The GPU type of those servers; needed where the cluster has several.
+        The GPU type of those servers; needed if the cluster has several types.
     gpus : int
         The GPUs that the job asks for. Its GPU-hours stay the same, unless the throughput table of
         the cluster has a rate for its model at that size.
@@ -63,7 +63,7 @@ class Change(TypedDict, total=False):
 
 @dataclass(frozen=True)
 class Alternative:
-    """The times of the job in one world.
+    """The times of the job in one alternative run.
 
     Attributes
     ----------
@@ -76,9 +76,9 @@ class Alternative:
     others : int
         Number of other jobs that finished both in this run and in the original one.
     others_jct_mean_s : float
-        Their mean JCT in this run.
+        Mean JCT of the other jobs in this run.
     others_before_s : float
-        Their mean JCT in the original run.
+        Mean JCT of the other jobs in the original run.
     error : str
         Reason why there is no run; empty if there is one.
     """
@@ -111,7 +111,7 @@ class WhatIf:
     rows : list of Alternative
         The original run, then one run for each change, in order.
     notes : list of str
-        Assumptions.
+        Assumptions of the alternatives.
 
     Examples
     --------
@@ -240,26 +240,26 @@ def what_if(
     workers: int | None = None,
     progress: bool | Progress = False,
 ) -> WhatIf:
-    """Return what would have happened to a job if one thing had been different.
+    """Compute what would have happened to a job if one thing had been different.
 
-    Each change is a run of the whole world, so it also shows what happened to the other jobs.
+    Each change is a run of all jobs, so the result also shows the effect on the other jobs.
 
     Parameters
     ----------
     result : Result
         The original run.
     job : str or int
-        Its `job_id`.
+        The `job_id` of the job.
     *changes : mapping
-        Each is one run, with the keys of `Change`: `policy`; `servers` to add, and `gpu`, their GPU
-        type if the cluster has several; `gpus` that the job asks for, with the same GPU-hours;
-        `later_s`, the seconds by which it is submitted later. A mapping with several keys is one
-        run with all of these changes.
+        Each mapping is one run, with keys of `Change`: `policy`; `servers` to add, and `gpu`, their
+        GPU type if the cluster has several; `gpus` that the job asks for, with the same GPU-hours;
+        `later_s`, the seconds by which the job is submitted later. A mapping with several keys is
+        one run with all of these changes.
     workers : int, optional
-        Maximum number of concurrent runs; default: one per core, and one where the policy is an
+        Maximum number of concurrent runs; by default, one per core, or one if the policy is an
         object.
     progress : bool or callable
-        As for `gangline.simulate`; with several workers none is shown.
+        As for `gangline.simulate`; with several workers, none is shown.
 
     Returns
     -------
@@ -272,9 +272,9 @@ def what_if(
     ResultError
         If the run has no such job.
     TraceError
-        If the trace is gone or has changed since, and the result kept no jobs.
+        If the trace is missing or has changed, and the jobs are not saved with the result.
     OptionError, ClusterError, PolicyError
-        If a change is wrong. A change whose run fails becomes a row that says so.
+        If a change is wrong. A change whose run fails becomes a row with the error.
 
     Examples
     --------
@@ -374,7 +374,7 @@ def _resized(cluster: Cluster, change: Change) -> Cluster:
     have = sum(block.count for block in cluster.servers if block.gpu == gpu)
     least = 0 if any(block.gpu != gpu for block in cluster.servers) else 1
     if have + change["servers"] < least:
-        expected = f"at most {have - least} servers fewer, as the cluster has {have} of {gpu}"
+        expected = f"at most {have - least} fewer servers, as the cluster has {have} of {gpu}"
         raise _wrong("servers", change["servers"], expected)
     return resized(cluster, gpu, have + change["servers"])
 
@@ -395,7 +395,7 @@ def _with_job(trace: Trace, place: int, change: Change) -> Trace | None:
     if "later_s" in change:
         arrival = trace.numbers("arrival_s")[place]
         if not 0.0 <= arrival + change["later_s"] < math.inf:
-            expected = f"at least {-arrival:g}, as it arrived {arrival:g} s after time 0"
+            expected = f"at least {-arrival:g}, as the job arrived {arrival:g} s after time 0"
             raise _wrong("later_s", change["later_s"], expected)
         values["arrival_s"] = arrival + change["later_s"]
     if not values:
@@ -411,7 +411,7 @@ def _with_job(trace: Trace, place: int, change: Change) -> Trace | None:
 
 
 class _Columns:
-    """The numbers of a run that are compared."""
+    """The columns and totals of a run that are compared."""
 
     def __init__(self, result: Result, row: int) -> None:
         jobs = result.jobs
@@ -423,7 +423,7 @@ class _Columns:
         del self._jct[jobs["job_id"][row].as_py()]
 
     def alternative(self, change: str, before: _Columns) -> Alternative:
-        """Return the times of the job in this run, and those of jobs that finished in both runs."""
+        """Return the job's times in this run, and mean JCTs of jobs that finished in both runs."""
         others = [
             (jct, before._jct[name])
             for name, jct in self._jct.items()
@@ -446,7 +446,7 @@ class _Columns:
 def _notes(
     changes: Sequence[Change], trace: Trace, place: int, rows: Sequence[Alternative]
 ) -> list[str]:
-    """Return the assumptions of the table, and what it does not show."""
+    """Return the assumptions of the table and the limits of its meaning."""
     notes = []
     if any("gpus" in change for change in changes):
         notes.append(
@@ -456,6 +456,6 @@ def _notes(
     fewest, base = min(row.others for row in rows if not row.error), rows[0].others
     if fewest < base:
         notes.append(
-            f"Mean JCTs are of jobs that finished in both runs: at least {fewest:,} of {base:,}."
+            f"Mean JCTs cover jobs that finished in both runs: at least {fewest:,} of {base:,}."
         )
     return notes

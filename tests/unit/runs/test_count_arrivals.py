@@ -334,7 +334,7 @@ def test_run_repeat_and_audit(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     assert main(["run", out, "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["summary"]["jobs"] == jobs
     assert main(["run", out, "--count-arrivals", TEXT]) == 2
-    assert "--count-arrivals: the run of" in capsys.readouterr().err
+    assert "--count-arrivals: the spec" in capsys.readouterr().err
     assert main(["audit", out]) == 0
     capsys.readouterr()
     assert main(["run", *words, "--policy", "fifo", "--count-arrivals", "90d,91d"]) == 2
@@ -389,7 +389,7 @@ def test_draws_of_a_trace_count_each_their_own() -> None:
     assert [row["jobs"] for row in table.rows] == found
     low, high = min(found), max(found)
     assert low < high
-    assert f"of the {low} to {high} jobs of a draw that arrive" in table.sentences()[0]
+    assert f"of the {low} to {high} jobs per draw that arrive" in table.sentences()[0]
 
 
 def test_a_sweep_takes_it_among_its_options(

@@ -226,7 +226,7 @@ def test_srtf_with_one_estimate_for_all_is_fifo_skip() -> None:
     [
         ("exact", ""),
         ("limit", ""),
-        ("user:mean", "no column user: under estimates=user:mean all jobs count as those of one"),
+        ("user:mean", "no column user: under estimates=user:mean all jobs count as jobs of one"),
         ("user+model:last", "no column user and no column model: under estimates=user+model:last"),
     ],
 )

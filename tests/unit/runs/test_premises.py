@@ -138,7 +138,7 @@ def test_idle_mechanisms_are_in_terminal_reading_and_page(
         assert said.count(near) == said.count("close together") == 1
         types = "each job gains nothing under hadar and gavel-las; a [throughput] table"
         assert said.count(types) == said.lower().count("one gpu type") == 1
-        assert said.count("So the numbers say little about these mechanisms.") == 1
+        assert said.count("Therefore, the numbers say little about these mechanisms.") == 1
     assert main(["compare", "--policies", "fifo,srtf", *arguments[3:], "--trace", PHILLY]) == 0
     done = capsys.readouterr()
     assert "gains nothing" not in done.err

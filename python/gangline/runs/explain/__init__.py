@@ -1,4 +1,4 @@
-"""The explanation of a job's waiting, of the jobs that took its GPUs, and of its losses."""
+"""Explains the waiting of a job, which jobs took its GPUs, and its losses."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The explanation of a job's waiting as values, text and HTML."""
+"""Presents the explanation of a job's waiting as values, text and HTML."""
 
 from __future__ import annotations
 
@@ -34,23 +34,24 @@ class Explanation(Facts):
     runs : list of RunPart
         Times with GPUs, in order.
     lost : dict of str to float
-        Columns of its row in the jobs table: overhead_s, comm_s, share_s, preemptions, migrations.
+        Columns of the job's row in the jobs table: overhead_s, comm_s, share_s, preemptions,
+        migrations.
     placement : str
         The placement rule, if the policy has such a parameter.
     rule : str
-        A line on the policy; empty for a policy written in Python.
+        A line about the policy; empty for a policy written in Python.
     round_s : float
         Length of a round; NaN for a policy without rounds.
     is_shared : bool
         Whether jobs may share GPUs in this run.
     note : str
-        The explanation why the reasons of the policy are unknown; empty if they are known.
+        An explanation of why the reasons of the policy are unknown; empty if they are known.
     reasons : dict of str to Reason
-        The sentence for each `cause` of an interval, with placeholders for what it names.
+        The sentence for each `cause` of an interval, with placeholders for jobs and numbers.
     """
 
     def to_dict(self) -> dict[str, Json]:
-        """Return plain values; instants in seconds, as in the tables, None for never."""
+        """Return plain values, with instants in seconds as in the tables, and None for never."""
         data = {**vars(self), "wait_s": self.wait_s, "run_s": self.run_s, "text": str(self)}
         del data["reasons"]
         data["runs"] = [asdict(run) for run in self.runs]

@@ -1,4 +1,4 @@
-"""Makes the explanation of a job from a result and the job's name."""
+"""Builds the explanation of a job from a result and the name of the job."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Tables(Protocol):
 
     @property
     def timeline(self) -> pa.Table:
-        """The timeline."""
+        """The timeline table."""
 
     @property
     def segments(self) -> pa.Table:
@@ -86,7 +86,7 @@ class Again(Protocol):
 def explain(
     result: Tables, job: str | int, again: Again | None, *, progress: bool | Progress = False
 ) -> Explanation:
-    """Return why a job waited; see `Result.explain`."""
+    """Explain why a job waited; see `Result.explain`."""
     row = row_of(result.jobs, str(job))
     facts = _facts(result, row)
     if facts["status"] == "dropped":
@@ -98,7 +98,7 @@ def explain(
 def explain_rows(
     again: Again, log_hash: str, rows: Sequence[int], *, progress: bool | Progress = False
 ) -> list[Explanation] | None:
-    """Return why some jobs of a run waited, from one repetition of it.
+    """Explain why some jobs of a run waited, from one repetition of the run.
 
     Parameters
     ----------
@@ -114,7 +114,8 @@ def explain_rows(
     Returns
     -------
     list of Explanation or None
-        None if the run cannot be repeated or the repetition gives another result.
+        The explanations; None if the run cannot be repeated, or if its repetition gives another
+        result.
     """
     try:
         tables, watched = again(rows, progress)
@@ -149,7 +150,7 @@ def _repeated(
     again: Again | None,
     progress: bool | Progress,
 ) -> tuple[Tables, Watched | None, str]:
-    """Return the tables and records of the repeated run, or the run's own tables and the reason."""
+    """Return the tables and records of the repeated run, or the original tables and the reason."""
     reason = "this result came from another process: save and load it"
     if again is not None:
         try:
@@ -162,12 +163,12 @@ def _repeated(
             if tables.log_hash == result.log_hash:
                 return tables, watched, ""
             reason = (
-                f"it gave another result than that of gangline {result.spec['gangline']}, or its "
+                f"its result differs from that of gangline {result.spec['gangline']}, or its "
                 "policy is not the same every time"
             )
     if not result.has_segments:
         raise ResultError(
-            f"the run cannot be repeated: {reason}. It kept no segments either; run it again with "
+            f"the run cannot be repeated: {reason}. It has no segments either; run it again with "
             "--explain (`segments=True`, `save(explain=True)`)"
         )
     return result, None, f"the run could not be repeated: {reason}"
@@ -181,9 +182,7 @@ def _rule(policy: Mapping[str, Any]) -> str:
     made = None if policy.get("python") else registry.get(policy["name"])
     does = ((made and made.__doc__) or "").split("\n")[0].rstrip(".")
     estimates = given_to(policy)
-    return (
-        f"{does}. It was given estimates of durations: {estimates}" if does and estimates else does
-    )
+    return f"{does}. It read estimates of durations: {estimates}" if does and estimates else does
 
 
 def row_of(jobs: pa.Table, job: str) -> int:
@@ -192,12 +191,12 @@ def row_of(jobs: pa.Table, job: str) -> int:
 
     try:
         row = pc.index(jobs["job_id"], job).as_py()
-    except UnicodeEncodeError:  # half a character, which no id contains
+    except UnicodeEncodeError:  # an unpaired surrogate, which no id contains
         row = -1
     if row < 0:
         names = jobs["job_id"].to_pylist()
         near = difflib.get_close_matches(job, names[:100_000], n=3)
-        hint = f"; close to it: {', '.join(near)}" if near else f"; the first is `{names[0]}`"
+        hint = f"; similar: {', '.join(near)}" if near else f"; the first is `{names[0]}`"
         raise ResultError(f"no job `{job}` among the {len(names):,} of this run{hint}", key="job")
     return int(row)
 
@@ -224,14 +223,14 @@ class _Story:
         self._said = None if watched is None else self._asked_for(watched.said[row])
 
     def tell(self, made: dict[str, Any], note: str) -> Explanation:
-        """Return the explanation; `made` has the facts that are already known."""
+        """Return the explanation; `made` contains the facts that are already known."""
         table, timeline = self._tables.segments, self._tables.timeline
         start, end = (table[name].to_numpy() for name in ("start_s", "end_s"))
         last_s = float(np.max(end, initial=0.0))
         if timeline.num_rows:
             last_s = max(last_s, timeline["t_s"][-1].as_py())
         is_over = made["status"] == "finished"
-        # rows that ended before its arrival or began after its finish are irrelevant
+        # rows that ended before the job's arrival or began after its finish are irrelevant
         is_near = (end >= made["arrival_s"]) & (start <= (made["finish_s"] if is_over else last_s))
         table = table if is_near.all() else table.filter(is_near)
         self._segments = Segments(table, self._tables.jobs)
@@ -247,7 +246,7 @@ class _Story:
         )
 
     def _asked_for(self, reasons: Records) -> Records:
-        """Return the causes, with the GPU requests of the other jobs that held no GPUs."""
+        """Return the causes, with the GPU requests of other jobs that waited."""
         at = np.flatnonzero((reasons["job"] >= 0) & (reasons["gpus"] < 0))
         reasons = reasons.copy()
         reasons["gpus"][at] = self._gpus.take(reasons["job"][at]).to_numpy()
@@ -262,7 +261,7 @@ class _Story:
         ]
         bounds = np.asarray([start_s, end_s])
         free = free_of_segments(self._segments.table, self._cluster, bounds, outages)
-        assert free is not None, "a wait has a beginning"
+        assert free is not None, "there is at least one wait"
         return free
 
     def _waits(self, waits: list[Wait]) -> list[WaitPart]:
@@ -291,7 +290,7 @@ class _Story:
         if not len(rows):
             return np.empty(0, _PASSING)
         gpus = gpus_of(segments.mask[rows])
-        # a job on shared GPUs frees nothing, so these would not have been free without it
+        # a job on shared GPUs frees none of them, so they would not have been free without it
         own = np.where(segments.is_alone[rows], gpus, 0)
         # the GPUs that later jobs got at an instant, for each choice of types of the gang
         choices = [self._types] if self._mixes else [[kind] for kind in self._types]

@@ -1,4 +1,4 @@
-"""The facts about the life of a job, as values."""
+"""Defines the facts about the life of a job, as values."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ class Passing(NamedTuple):
     time_s : float
         The time of the start.
     gpus : int
-        GPUs that it got.
+        Number of GPUs that the job got.
     outranks : bool
-        Whether enough GPUs would have been free at that instant, by count, without the jobs that
-        arrived later and got GPUs then. GPUs that they share with others do not count.
+        Whether enough GPUs would have been free at that instant, by number, if no job that arrived
+        later had got GPUs. GPUs that these jobs share with others do not count.
     """
 
     job_id: str
@@ -42,11 +42,11 @@ class WaitPart(NamedTuple):
     ----------
     start_s, end_s : float
     stretches : sequence of Stretch
-        The same interval, divided where the reason changes.
+        The parts of the interval, which is divided where the reason changes.
     passed_by : sequence of Passing
         Jobs that arrived later and got GPUs first.
     holders, later_holders : int
-        The number of jobs that held GPUs when it began, and the number of these that arrived later.
+        The number of jobs that held GPUs when the wait began, and how many of them arrived later.
     """
 
     start_s: float
@@ -73,7 +73,8 @@ class RunPart:
     end : str
         The end reason, as in the segments table.
     taken_by : dict of str to int
-        Jobs that got some of the GPUs at the instant at which it lost them, and the number of GPUs.
+        Jobs that got some of the GPUs at the instant at which the job lost them, and their number
+        of GPUs.
     copies : int
         Number of copies that trained.
     """

@@ -1,4 +1,4 @@
-"""Computes the free GPUs over the time of a run, and the servers that they were on.
+"""Computes the free GPUs over the time of a run, and the servers with these GPUs.
 
 The module uses only the segments, so it works for every run with segments, of any policy.
 """
@@ -63,7 +63,7 @@ class Free:
         Parameters
         ----------
         gang : int
-            GPUs that are needed at once.
+            Number of GPUs that are needed at the same time.
         types : sequence of int
             Indices of the usable GPU types.
         mixes_types : bool
@@ -87,13 +87,13 @@ class Free:
 
 
 class ForGang(NamedTuple):
-    """The GPUs that are free for one gang from each instant on.
+    """The GPUs that are free for one gang, from each instant on.
 
     Attributes
     ----------
     time_s : float array
     gpus : int array
-        Free GPUs of the type that suits it best.
+        Free GPUs of the type that suits the gang best.
     together : int array
         Free GPUs on the fewest servers that can hold the gang.
     state : int array
@@ -107,7 +107,7 @@ class ForGang(NamedTuple):
 
 
 def _together(at_least: npt.NDArray[np.int32], gang: int) -> Ints:
-    """Return the free GPUs on the fewest servers that a gang needs, which are the emptiest."""
+    """Return the free GPUs on the fewest servers that can hold a gang: the emptiest ones."""
     servers = -(-gang // len(at_least))
     return np.asarray(np.minimum(at_least, servers).sum(axis=0), np.int64)
 
@@ -143,7 +143,7 @@ def jobs_of_rows(segments: pa.Table, jobs: pa.Table) -> Ints:
     of_name = np.asarray(row.fill_null(-1).to_numpy(zero_copy_only=False), np.int64)
     found = np.asarray(of_name[column.indices.to_numpy()], np.int64)
     if (found < 0).any():
-        raise ResultError("segments and jobs do not belong together; run it again")
+        raise ResultError("the segments and the jobs are not of the same run; run it again")
     return found
 
 
@@ -164,7 +164,7 @@ def free_of_segments(
     arrival: Floats,
     outages: Sequence[tuple[int, float, float]],
 ) -> Free | None:
-    """Return the free GPUs of a run over time; None if nothing ever happened.
+    """Return the free GPUs of a run over time; None if there was no event.
 
     Parameters
     ----------
@@ -173,14 +173,15 @@ def free_of_segments(
     cluster : Cluster
         The cluster of the run.
     arrival : float array
-        Arrivals of jobs, which are instants of the answer in addition to those at which GPUs are
-        taken or returned.
+        Arrivals of jobs. The result has these instants in addition to those at which GPUs are taken
+        or returned.
     outages : rows of (server, down_s, up_s)
         Intervals in which servers were down.
 
     Notes
     -----
-    O(rows log rows + instants x GPUs of a server). Two jobs on one GPU use it once.
+    The cost is O(rows log rows + instants x GPUs of a server). A GPU that two jobs share counts
+    once.
     """
     arrays = cluster.server_arrays()
     gpus, kind = arrays["gpus"].astype(np.int64), arrays["type"].astype(np.int64)
@@ -229,7 +230,7 @@ def free_of_segments(
 
 
 def instants(*columns: Floats) -> tuple[Floats, list[Ints]]:
-    """Return the distinct values of some columns, sorted, and the number of each of their values.
+    """Return the sorted distinct values of some columns, and the index of each value in them.
 
     Columns that are already sorted, such as the starts of segments, take little time.
     """
@@ -247,7 +248,7 @@ def _least(count: int) -> type[np.integer[Any]]:
 
 
 def _held(segments: pa.Table) -> tuple[Ints, Floats, Floats, Ints]:
-    """Return spans in which GPUs of a server were busy: server, begin, end, number of GPUs."""
+    """Return the spans in which GPUs of a server were busy: server, begin, end, number of GPUs."""
     server = np.asarray(segments["server"].to_numpy(), np.int64)
     start, end = _column(segments, "start_s"), _column(segments, "end_s")
     mask = np.ascontiguousarray(segments["gpu_mask"].to_numpy(), np.uint64)

@@ -1,4 +1,4 @@
-"""Finds the life of a job in the segments of a run: when and where it ran, when it waited."""
+"""Finds the life of a job in the segments of a run: when and where it ran, and when it waited."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ class Run(NamedTuple):
     Attributes
     ----------
     start_s, end_s : float
-        Start and end of the interval in which it held these GPUs.
+        Start and end of the interval in which the job held these GPUs.
     places : tuple of (server, mask)
-        The GPUs.
+        The GPUs that the job held.
     tier : str
         "server", "rack" or "network".
     end : str
@@ -58,7 +58,7 @@ class Wait(NamedTuple):
 
 
 class Life(NamedTuple):
-    """Intervals in which a job ran or waited, in order."""
+    """The intervals in which a job ran or waited, in order."""
 
     runs: list[Run]
     waits: list[Wait]
@@ -141,7 +141,7 @@ class Segments:
         """
         rows = np.flatnonzero(self.job == job)
         # spans of length 0 mark the arrival of a job, and the end of the run if the job is not over
-        arrival_s = self.arrival[job]  # in a stopped run it may lie after the end
+        arrival_s = self.arrival[job]  # in a stopped run, the arrival may lie after the end
         bounds = np.append(arrival_s, [] if is_over else max(last_s, arrival_s))
         start, end = (np.append(edge[rows], bounds) for edge in (self.start, self.end))
         _, low, high = _gaps(np.zeros(len(start), np.int64), start, end)
@@ -230,7 +230,7 @@ class Segments:
         ----------
         job : int
         end_s : float array
-            The instants at which it lost them, sorted.
+            The sorted instants at which the job lost them.
         """
         lost = np.flatnonzero(self.job == job)
         lost = lost[np.argsort(self.end[lost], kind="stable")]
@@ -245,8 +245,8 @@ class Segments:
     def preempted(self) -> tuple[Ints, Ints, Floats]:
         """Return the jobs that the policy stopped, those that got their GPUs then, and when.
 
-        One entry per pair of jobs and instant, sorted by time. GPUs that stayed free at that
-        instant have no taker.
+        There is one entry per pair of jobs and instant, sorted by time. GPUs that stayed free at
+        that instant have no entry.
         """
         import pyarrow.compute as pc
 
@@ -254,13 +254,13 @@ class Segments:
         which, taker, _ = self._taken(lost)
         times, (at,) = instants(self.end[lost[which]])
         jobs = len(self.arrival)
-        # gangs on several servers can meet several times
+        # gangs on several servers can have several servers in common
         key = np.sort((at * jobs + self.job[lost[which]]) * jobs + taker)
         key = key[np.append(True, key[1:] != key[:-1])[: len(key)]]
         return key // jobs % jobs, key % jobs, times[key // jobs // jobs]
 
     def _taken(self, lost: Ints) -> tuple[Ints, Ints, Ints]:
-        """Return which jobs got GPUs of some rows when these ended: index in `lost`, job, GPUs."""
+        """Return which jobs got GPUs of rows when these ended: index in `lost`, job, GPUs."""
         times, rows, places = self._by_place
         at = np.searchsorted(times, self.end[lost])
         here = np.flatnonzero(np.append(times, np.inf)[at] == self.end[lost])
@@ -273,9 +273,9 @@ class Segments:
 
     @cached_property
     def _had(self) -> npt.NDArray[np.uint64]:
-        """Return the GPUs of each row that its job already held, which it does not take."""
+        """Return the GPUs of each row that its job held before, which it does not take."""
         had = np.zeros(len(self.mask), np.uint64)
-        if "xi" not in self.table.column_names:  # no other job was on these GPUs
+        if "xi" not in self.table.column_names:  # no other job held these GPUs
             return had
         order = np.lexsort((self.start, self.server, self.job))
         row, before = order[1:], order[:-1]
@@ -286,7 +286,7 @@ class Segments:
 
 
 def _spans(job: Ints, start_s: Floats, end_s: Floats) -> tuple[Ints, Floats, Floats, Ints]:
-    """Join overlapping or adjacent spans of each job: job, begin, end; and each span's number."""
+    """Join overlapping or adjacent spans of each job; return job, begin, end, and span numbers."""
     times, ranks = instants(start_s, end_s)
     first, last = (rank + job * len(times) for rank in ranks)
     order = np.argsort(first, kind="stable")
@@ -301,14 +301,14 @@ def _spans(job: Ints, start_s: Floats, end_s: Floats) -> tuple[Ints, Floats, Flo
 
 
 def _gaps(job: Ints, start_s: Floats, end_s: Floats) -> tuple[Ints, Floats, Floats]:
-    """Return the times between the first and the last span of a job in which no span is open."""
+    """Return the gaps between the spans of a job."""
     owner, begin_s, end_s, _ = _spans(job, start_s, end_s)
     gap = np.flatnonzero(owner[1:] == owner[:-1])
     return owner[gap], end_s[gap], begin_s[gap + 1]
 
 
 def ranges(low: Ints, high: Ints) -> Ints:
-    """Return the numbers of some ranges, one range after another."""
+    """Return the integers of some ranges, one range after another."""
     count = high - low
     return np.asarray(np.repeat(high - np.cumsum(count), count) + np.arange(count.sum()), np.int64)
 

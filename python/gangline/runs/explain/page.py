@@ -19,10 +19,10 @@ _RUN, _WAIT = "#0072b2", "#d9d9d9"
 
 
 def html(said: Facts) -> str:
-    """Return the explanation as HTML that needs nothing else."""
+    """Return the explanation as self-contained HTML."""
     parts = [f"<p><bdi>{escaped(words.headline(said))}</bdi></p>"]
     if said.note:
-        note = f"The policy's own reasons are not known: {said.note}."
+        note = f"The reasons of the policy are not known: {said.note}."
         parts.append(f"<p><bdi>{escaped(note)}</bdi></p>")
     if said.waits or said.runs:
         parts.append(_bar(said))
@@ -35,7 +35,7 @@ def html(said: Facts) -> str:
         parts.append(f"<p><bdi>{escaped(passing)}</bdi></p>")
     if said.runs:
         life = table([""], [[line] for line in words.events(said)])
-        parts.append(more("its life, from its arrival on", life))
+        parts.append(more("the life of the job from its arrival on", life))
     if lost := words.losses(said):
         parts.append(f"<p>{escaped(lost)}</p>")
     return "".join(parts)
@@ -52,7 +52,7 @@ def _bar(said: Facts) -> str:
         f"+{duration(low - begin)} on</title></rect>"
         for low, high, colour, what in sorted(spans)
     )
-    label = f"{duration(end - begin)} from its arrival on; blue: with GPUs, grey: waiting"
+    label = f"{duration(end - begin)} from the job's arrival on; blue: with GPUs, grey: waiting"
     return (
         f'<svg role="img" aria-label="{escaped(label)}" viewBox="0 0 {_WIDTH} {_HEIGHT}" '
         f'style="width:100%;max-width:{_WIDTH}px;height:{_HEIGHT}px">{bars}</svg>'

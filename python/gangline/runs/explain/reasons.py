@@ -1,8 +1,8 @@
-"""The reasons of waiting: those of policies, and those that follow from the tables alone.
+"""Defines the reasons for waiting: those of policies, and those that follow from the tables.
 
 A policy declares its reasons next to its code (`Reason` in rust/engine/src/watch.rs). The three
-reasons here follow from the tables and the clock of a run. The states need no policy either, so
-reports and audits, which read tables of any scheduler, use only states.
+reasons here follow from the tables and the clock of a run. The states need no policy either.
+Reports and audits, which read the tables of any scheduler, therefore use only states.
 """
 
 from __future__ import annotations
@@ -28,22 +28,22 @@ __all__ = [
 
 
 class Reason(NamedTuple):
-    """A reason, as it was declared.
+    """A reason for waiting, as declared by its policy.
 
     Attributes
     ----------
     name : str
         The value in the column `cause`.
     sentence : str
-        The sentence, with placeholders for what causes name: {policy}, {others}, {some}, {until},
-        {number}, {free}, {meanwhile}, {rule}, {when}.
+        The sentence, with placeholders for the facts that a cause names: {policy}, {others},
+        {some}, {until}, {number}, {free}, {meanwhile}, {rule}, {when}.
     otherwise : str
-        The sentence for causes that lack the job, instant or number in the first sentence, or for
-        times when too few GPUs were free; empty if it is the same.
+        The sentence for causes that lack the job, instant or number of the first sentence, or for
+        times when too few GPUs were free; empty if the first sentence always applies.
     number : str
         The unit of the number of a cause: "gpus", "copies", "percent", "tier", "words" or "".
     ends_when_free : bool
-        Whether the job no longer waits for it once enough GPUs are free.
+        Whether the reason ends as soon as enough GPUs are free.
     """
 
     name: str
@@ -53,11 +53,11 @@ class Reason(NamedTuple):
     ends_when_free: bool = False
 
     def names(self, place: str) -> bool:
-        """Return whether the sentence has a placeholder of that name."""
+        """Return whether the sentence has a placeholder with this name."""
         return f"{{{place}}}" in self.sentence
 
     def naming(self, labels: Mapping[str, str]) -> Reason:
-        """Return the reason with names for things of the job, such as `{"queue": "research"}`.
+        """Return the reason with names of the job's queue and the like: `{"queue": "research"}`.
 
         Examples
         --------
@@ -73,7 +73,7 @@ class Reason(NamedTuple):
 
 
 SILENT = Reason("", "{free}{left}", ends_when_free=True)
-"""The policy does not say more than the tables do."""
+"""The policy says no more than the tables do."""
 NOT_ASKED = Reason("not asked", "the policy had not been asked: it decides {when}{meanwhile}")
 """The policy has made no decision since the job began to wait."""
 ROUND = Reason("round", "enough GPUs had come free, and {policy} gives them out {when}")
@@ -82,18 +82,18 @@ OF_TABLES = {reason.name: reason for reason in (SILENT, NOT_ASKED, ROUND)}
 
 
 class State(NamedTuple):
-    """The facts in the tables of a run about an instant at which a job waits.
+    """The state of the free GPUs at an instant at which a job waits, according to the tables.
 
     Attributes
     ----------
     name : str
-        Its value in the field `state` of an explanation.
+        The value in the field `state` of an explanation.
     title : str
-        Title of its column in a report.
+        Title of the column of a report.
     sentence : str
         The sentence, in the past tense.
     meaning : str
-        Its definition, for guides and legends.
+        The definition, for guides and legends.
     """
 
     name: str
@@ -122,16 +122,17 @@ APART = State(
 TOGETHER = State(
     "together",
     "Free GPUs together",
-    "enough GPUs were free together, and the policy left them",
-    "enough GPUs were free on as few servers as a gang of its size needs, and the policy left them",
+    "enough GPUs were free together, and the policy left them idle",
+    "enough GPUs were free on as few servers as a gang of its size needs, and the policy left them "
+    "idle",
 )
 STATES = (TOO_FEW, APART, TOGETHER)
-"""Exactly one of these states holds at each moment."""
+"""The states, of which exactly one holds at each instant."""
 HEAD_OF_LINE = State(
     "head-of-line",
     "Head-of-line blocked",
     "enough GPUs were free for it, but not for the job that had come first",
-    "head-of-line blocking: the job that had come first asked for more GPUs than were free, the "
-    "waiting job for no more",
+    "head-of-line blocking: the job that had come first asked for more GPUs than were free, and "
+    "the waiting job did not",
 )
-"""A case of `APART` or `TOGETHER`, which reports tell apart from these."""
+"""A special case of `APART` or `TOGETHER`, which reports count separately."""

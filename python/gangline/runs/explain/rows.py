@@ -17,7 +17,7 @@ T = TypeVar("T")
 
 
 class Rows(Sequence[T]):
-    """Records in columns, because a job may have waited for 100,000 reasons, few of them shown.
+    """Records in columns, because a job may have 100,000 intervals of which few are shown.
 
     Parameters
     ----------

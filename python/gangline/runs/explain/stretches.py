@@ -1,4 +1,4 @@
-"""Finds the reasons of a job's waiting for each interval: its policy's, and the free GPUs."""
+"""Finds the reason for each interval of a job's waiting: the policy's, and the free GPUs."""
 
 from __future__ import annotations
 
@@ -53,27 +53,27 @@ class Stretch(NamedTuple):
     state : str
         "too few", "apart" or "together": the name of one of `reasons.STATES`.
     cause : str, optional
-        The policy's reason in one word. None if it says no more than the tables, or if the run
-        could not be repeated.
+        The policy's reason in one word. None if the policy says no more than the tables, or if the
+        run could not be repeated.
     decided_s : float
         Instant of the decision.
     job_id : str, optional
         The other job, if the cause names one.
     gpus : int, optional
-        GPUs that that job held at the decision, or its demand if it waited, or those of the job's
-        queue.
+        GPUs that the other job held at the decision, or its demand if it waited, or the GPUs of the
+        waiting job's queue.
     tier : str, optional
-        The widest placement that it accepted.
+        The widest tier that the job accepted.
     until_s : float
-        The end of the cause, if it names an instant; otherwise infinite.
+        The end of the cause, if the cause names an instant; otherwise infinite.
     copies : int, optional
-        Number of copies of that job.
+        Number of copies of the other job.
     percent : int, optional
         Utility of the job in percent of the price.
     words : str, optional
         Reason of a policy written in Python, with `{job}` and `{until}` for these two.
     gpus_free_min, gpus_free_max : int
-        Free GPUs of the usable type with most of them.
+        Minimum and maximum number of free GPUs of the usable type with the most of them.
     gpus_together_max : int
         Maximum number of free GPUs on the fewest servers that can hold the gang.
     gpus_down_max : int
@@ -99,12 +99,12 @@ class Stretch(NamedTuple):
 
     @property
     def length_s(self) -> float:
-        """The length."""
+        """The length of the stretch in seconds."""
         return self.end_s - self.start_s
 
 
 def stretch_of(reasons: Mapping[str, Reason], job_id: str | None, *record: Any) -> Stretch:
-    """Return the interval of a record of `_STRETCH`; `reasons` has the reasons by name."""
+    """Return the stretch of a record of type `_STRETCH`; `reasons` contains the reasons by name."""
     decided_s, cause, _, gpus, number, until_s, words, start_s, end_s, state, *free = record
     counted = reasons[cause].number
     return Stretch(
@@ -152,7 +152,7 @@ def stretches(
     round_s: float,
     down: Down,
 ) -> Records:
-    """Cut some waits where the reason or the state of the free GPUs changes.
+    """Divide some waits where the reason or the state of the free GPUs changes.
 
     Parameters
     ----------
@@ -167,7 +167,7 @@ def stretches(
     round_s : float
         Length of a round; NaN for a policy without rounds.
     down : Down
-        Intervals in which servers were away.
+        Intervals in which servers were unavailable.
     """
     told = _told(begin_s, end_s, said)
     decided_s = told["decided_s"]
@@ -191,7 +191,7 @@ def stretches(
 
 
 def _told(begin_s: Floats, end_s: Floats, said: Records | None) -> Records:
-    """Return the causes in some waits, including the time before the policy's first answer."""
+    """Return the causes during some waits, including the time before the policy's first answer."""
     if said is None:
         return _plain(begin_s, "", np.full(len(begin_s), math.inf))
     low, high = (np.searchsorted(said["decided_s"], edge, "left") for edge in (begin_s, end_s))
@@ -203,14 +203,14 @@ def _told(begin_s: Floats, end_s: Floats, said: Records | None) -> Records:
 
 
 def _plain(time_s: Floats, cause: str, until_s: Floats) -> Records:
-    """Return the reasons that name no job."""
+    """Return the reasons that do not name a job."""
     rows = np.full(len(time_s), np.array((0.0, cause, -1, -1, -1, 0.0, ""), REASON))
     rows["decided_s"], rows["until_s"] = time_s, until_s
     return rows
 
 
 def _mark_rounds(rows: Records, free: ForGang, reasons: Mapping[str, Reason]) -> None:
-    """Mark where enough GPUs have become free, or are closer together, since the decision."""
+    """Mark stretches where, since the decision, enough GPUs became free or closer together."""
     ending = [reason for reason in reasons.values() if reason.ends_when_free]
     of_places = [one.name for one in ending if one.names("free") and one.name not in OF_TABLES]
     then = free.state[_first(free.time_s, rows["decided_s"])]
@@ -228,11 +228,11 @@ def _first(time_s: Floats, start_s: Floats) -> Ints:
 
 
 def _within(time_s: Floats, start_s: Floats, end_s: Floats) -> tuple[Ints, Ints]:
-    """Return the first instant that counts in each span, and the first after it."""
+    """Return the first instant that counts in each span, and the first one after the span."""
     return _first(time_s, start_s), np.searchsorted(time_s, end_s, "left")
 
 
 def _over(most: np.ufunc, values: Ints, first: Ints, last: Ints) -> Ints:
-    """Return the minimum or the maximum of the values of each span."""
+    """Return the minimum or the maximum of the values in each span."""
     edges = np.column_stack([first, last]).ravel()
     return np.asarray(most.reduceat(np.append(values, values[-1:]), edges)[::2], np.int64)

@@ -1,4 +1,4 @@
-"""The records of the jobs that a run watched."""
+"""Holds the records of the jobs that a run watched."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ if TYPE_CHECKING:
 
 __all__ = ["REASON", "Watched", "policy_labels", "policy_types"]
 
-_NAMELESS = "default"  # the partition or queue of a job without one
+_NAMELESS = "default"  # the name for a missing partition or queue
 
 REASON = np.dtype(
     [
         ("decided_s", "f8"),  # the instant of the decision
         ("cause", "U13"),  # empty if the policy says no more than the tables
         ("job", "i8"),  # the row of the other job, or -1
-        # the GPUs of that job or those that the reason counts; -1 if there are none
+        # the GPUs of that job, or the number that the reason counts; -1 if there are none
         ("gpus", "i8"),
         ("number", "i8"),  # the number that the reason counts, or -1
         ("until_s", "f8"),
-        ("words", "O"),  # the words of a policy in Python
+        ("words", "O"),  # the text of a policy in Python
     ]
 )
-"""Why a job waits from a decision on."""
+"""The reason for which a job waits from a decision on."""
 
 
 class Watched(NamedTuple):
@@ -45,19 +45,19 @@ class Watched(NamedTuple):
     said : dict of int to array of `REASON`
         The reasons of the policy by row of the trace, sorted by time.
     types : dict of int to list of int
-        The GPU types by row of the trace that the job can use and that its policy allows.
+        The GPU types that the job can use and its policy allows, by row of the trace.
     fewest : dict of int to int
         The minimum number of GPUs that the job may get, by row of the trace.
     mixes_types : bool
         Whether a gang may have GPUs of several types.
     outages : list of (server, down_s, up_s)
-        Intervals in which servers were away.
+        Intervals in which servers were unavailable.
     round_s : float
         Length of a round; NaN for a policy without rounds.
     reasons : dict of str to Reason
         The reasons of the policy and those of the tables, by name.
     labels : dict of int to dict of str to str
-        The names by which the policy sorts a job, by row of the trace: see `policy_labels`.
+        The names by which the policy groups a job, by row of the trace: see `policy_labels`.
     """
 
     said: dict[int, npt.NDArray[np.void]]
@@ -98,7 +98,7 @@ class Watched(NamedTuple):
 
 
 def policy_types(chosen: ChosenPolicy, trace: Trace, row: int) -> set[str] | None:
-    """Return the GPU types that a policy lets a job use, by its partition or queue; None for all.
+    """Return the GPU types that a policy allows a job, given its partition or queue; None for all.
 
     Examples
     --------
@@ -128,7 +128,7 @@ def policy_types(chosen: ChosenPolicy, trace: Trace, row: int) -> set[str] | Non
 
 
 def policy_labels(chosen: ChosenPolicy, trace: Trace, row: int) -> dict[str, str]:
-    """Return the queue of a job, or its QOS, user and account, if the policy sorts jobs by them.
+    """Return a job's queue, or its QOS, user and account, if the policy groups jobs by them.
 
     Examples
     --------
@@ -148,7 +148,7 @@ def policy_labels(chosen: ChosenPolicy, trace: Trace, row: int) -> dict[str, str
             by = {"QOS": "qos", "user": "user", "account": "account"}
         case "kai":
             by = {"queue": str(params.get("queue_by", "vc"))}
-        case "kueue" if params.get("queues"):  # without queues all jobs are in one
+        case "kueue" if params.get("queues"):  # without queues, all jobs are in the same one
             by = {"queue": str(params.get("queue_by", "vc"))}
         case "yarn-cs" if params.get("queue_by", "none") != "none":
             by = {"queue": str(params["queue_by"])}

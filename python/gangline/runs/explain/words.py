@@ -27,18 +27,18 @@ BAR = 64
 """Characters of the timeline."""
 _SHOWN = 3  # the maximum number of names, or of reasons of one kind
 _EVENTS = 14
-_MINUTE_S, _EPOCH_S = 60.0, 1e8  # Later instants are on the clock of a calendar; our own choice.
-_SOME = 0.1  # the share of a character of the timeline
+_MINUTE_S, _EPOCH_S = 60.0, 1e8  # Later instants are shown as dates; our own choice.
+_SOME = 0.1  # the share of a character's time from which it counts
 
 _TOO_FEW, _APART, _TOGETHER = map(STATES.index, (TOO_FEW, APART, TOGETHER))
 _TIERS = ("one server", "servers of one rack", "servers anywhere")
 
 
 def text(said: Facts) -> str:
-    """Return the whole explanation as lines."""
+    """Return the complete explanation as lines of text."""
     lines = [headline(said)]
     if said.note:
-        lines += ["", f"The policy's own reasons are not known: {said.note}."]
+        lines += ["", f"The reasons of the policy are not known: {said.note}."]
     if said.waits:
         lines += ["", f"Why it waited for {duration(said.wait_s)}:"]
         lines += [f"  {duration(length_s)}: {words}" for length_s, words in reasons(said)]
@@ -47,7 +47,7 @@ def text(said: Facts) -> str:
     if said.runs or said.waits:
         bar, life = timeline(said), duration(_end(said) - said.arrival_s)
         both = ", + both" if "+" in bar else ""
-        lines += ["", f"Its life, {life} (. waiting, # with GPUs{both}):", f"  {bar}"]
+        lines += ["", f"The life of the job, {life} (. waiting, # with GPUs{both}):", f"  {bar}"]
         lines += [f"  {line}" for line in events(said)]
     lost = losses(said)
     return "\n".join(map(safe, [*lines, *(["", lost] if lost else [])]))
@@ -72,7 +72,7 @@ def headline(said: Facts) -> str:
         )
     if not said.waits and not said.runs:
         return f"{job}. It was to arrive at {_instant(said.arrival_s)}, after the end of the run."
-    start = f"{start} and was not done when the run ended. Under {said.policy} it"
+    start = f"{start} and was not finished when the run ended. Under {said.policy} it"
     if not said.runs:
         return f"{start} had waited for {waited} and had got no GPUs."
     if not said.waits:
@@ -81,7 +81,7 @@ def headline(said: Facts) -> str:
 
 
 def reasons(said: Facts) -> list[tuple[float, str]]:
-    """Return the reasons of the wait with their times, longest first; they sum to the wait."""
+    """Return the reasons for the wait with their times, which add up to it, longest first."""
     if not said.waits:
         return []
     every = Rows.join([wait.stretches for wait in said.waits])
@@ -95,14 +95,14 @@ def reasons(said: Facts) -> list[tuple[float, str]]:
 
 
 def _groups(rows: Records, reasons: list[Reason]) -> npt.NDArray[np.intp]:
-    """Return the number of each stretch's sentence, in order of appearance."""
+    """Return the index of each stretch's sentence, in order of appearance."""
     cause = rows["cause"]
 
     def told(*places: str) -> npt.NDArray[np.bool_]:
         names = [one.name for one in reasons if all(one.names(place) for place in places)]
         return np.isin(cause, names)
 
-    # the other facts that make two reasons different sentences
+    # the other facts by which the sentences of two reasons differ
     kind = np.where(told("free"), rows["state"], 0)
     kind += np.where(np.isin(cause, _named(reasons, "tier")), rows["number"], 0)
     kind += np.where(told("some"), rows["job"] >= 0, 0)
@@ -163,7 +163,7 @@ def _reason(said: Facts, same: Rows[Stretch]) -> str:
 
 
 def _lacks(reason: Reason, rows: Records) -> bool:
-    """Return whether stretches of a group lack the facts that the sentence needs."""
+    """Return whether stretches of a group lack facts that the sentence needs."""
     first = rows[0]
     return (
         (reason.names("free") and first["state"] == _TOO_FEW)
@@ -186,7 +186,7 @@ def _number(reason: Reason, rows: Records) -> str:
 
 
 def _own_words(said: Facts, same: Rows[Stretch]) -> str:
-    """Return the text of a policy in Python, with the job that it named longest."""
+    """Return the text of a policy in Python, with the job that it named for the longest time."""
     jobs, which = np.unique(same.columns["job"], return_inverse=True)
     longest = np.argmax(np.bincount(which, _lengths(same.columns)))
     named = same[np.flatnonzero(which == longest)]
@@ -210,13 +210,13 @@ def _free(said: Facts, rows: Records, state: int) -> str:
     free, together = _span(least, most), rows["gpus_together_max"].max()
     if state == _TOO_FEW:
         words = _of_use(rows) + (f"; it needs {said.gpus_min}" if most > 0 else "")
-        return f"{words}, and there was no room beside running jobs" if said.is_shared else words
+        return f"{words}, and no room to share GPUs with running jobs" if said.is_shared else words
     if state == _APART:
         return (
             f"{free} GPUs were free, but on too many servers: at most {together} on as few as can "
             f"hold {said.gpus_min}"
         )
-    return f"{free} GPUs were free, at most {together} of them on as few servers as can be"
+    return f"{free} GPUs were free, at most {together} of them on the fewest possible servers"
 
 
 def _when(said: Facts) -> str:
@@ -226,7 +226,7 @@ def _when(said: Facts) -> str:
 
 
 def _others(same: Rows[Stretch]) -> tuple[list[str], int]:
-    """Return the jobs that are named longest, with their GPUs, and the number of other jobs."""
+    """Return the jobs named for the longest time, with their GPUs, and the number of others."""
     rows = same.columns
     if rows["job"].max() < 0:
         return ["other jobs"], 0
@@ -244,7 +244,7 @@ def _others(same: Rows[Stretch]) -> tuple[list[str], int]:
 
 
 def _until(said: Facts, rows: Records) -> str:
-    """Return the first few of the instants that are named."""
+    """Return the first few of the named instants."""
     every = np.unique(rows["until_s"]).tolist()
     if not math.isfinite(every[-1]):
         return "the end of the run"
@@ -276,7 +276,7 @@ def _clock(said: Facts, time_s: float) -> str:
 
 
 def _instant(time_s: float) -> str:
-    """Return an instant on the clock of the tables, and in units that people read."""
+    """Return an instant on the clock of the tables, and in readable units."""
     seconds = f"{time_s:.0f} s"
     return f"{seconds} ({duration(time_s)})" if _MINUTE_S <= time_s < _EPOCH_S else seconds
 
@@ -286,7 +286,7 @@ def _job(name: str | None, gpus: int) -> str:
 
 
 def passing(said: Facts) -> list[str]:
-    """Return which other jobs held GPUs, and which later arrivals got GPUs first."""
+    """Say which other jobs held GPUs, and which later arrivals got GPUs first."""
     longest = max(said.waits, key=lambda wait: wait.end_s - wait.start_s)
     held = f"  {plural(longest.holders, 'job') if longest.holders else 'No job'} held GPUs"
     if longest.later_holders == longest.holders > 0:
@@ -297,9 +297,9 @@ def passing(said: Facts) -> list[str]:
     lines = [f"{held} when {when} began at {_clock(said, longest.start_s)}."]
     every = Rows.join([wait.passed_by for wait in said.waits])
     if not every:
-        return [*lines, "  No job that arrived later got GPUs meanwhile."]
+        return [*lines, "  No job that arrived later got GPUs during this time."]
     jobs = len(np.unique(every.columns["job"]))
-    lines.append(f"  {plural(jobs, 'job')} that arrived later got GPUs meanwhile.")
+    lines.append(f"  {plural(jobs, 'job')} that arrived later got GPUs during this time.")
     outranking = every[np.flatnonzero(every.columns["outranks"])]
     if not outranking:
         them = "it" if jobs == 1 else "them"
@@ -340,7 +340,7 @@ def _end(said: Facts) -> float:
 
 
 def events(said: Facts) -> list[str]:
-    """Return the events of the job in order, without the middle of a long list."""
+    """Return the events of the job in order; the middle of a long list is left out."""
     following = [*said.runs, None][1:]
     lines = [
         (run.start_s, 1, _ran(said, run, after))
@@ -397,7 +397,7 @@ def _some(names: list[str]) -> str:
 
 
 def losses(said: Facts) -> str:
-    """Return the time that it lost while it held GPUs."""
+    """Say how much time the job lost while it held GPUs."""
     lost = said.lost
     parts = []
     if lost.get("overhead_s"):
