@@ -1,4 +1,4 @@
-"""Policies: a frozen dataclass for each, and the base class for policies in Python.
+"""Provides a frozen dataclass for each policy, and the base class for policies in Python.
 
 Examples
 --------

@@ -1,4 +1,4 @@
-"""Turns the policy that a user gives into the one of a run and into its form in a spec."""
+"""Converts the policy that a user gives into the policy of a run and its form in a spec."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ __all__ = [
 
 
 PLANS = "plans"
-"""Stands for a policy where plans came from outside: `gangline.Simulation`."""
+"""The name in place of a policy for plans from outside, by `gangline.Simulation`."""
 
 
 class PolicyReference(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, dict=True):
@@ -58,8 +58,8 @@ class PolicyReference(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
         if not self.python:
             if self.name == PLANS:
                 message = (
-                    "this run was driven by plans from outside, which its spec does not hold: it "
-                    "cannot be repeated from the spec; drive a new run in the same way"
+                    "this run was driven by plans from outside, which its spec does not contain, "
+                    "so it cannot be repeated from the spec; drive a new run in the same way"
                 )
                 raise PolicyError(message, policy=PLANS)
             if self.name not in registry and self.name not in presets:
@@ -70,7 +70,7 @@ class PolicyReference(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
 
     @cached_property
     def text(self) -> str:
-        """The whole reference as one line; different references have different lines."""
+        """The complete reference as one line; different references have different lines."""
         return f"{self.python or self.name} {self.alias} {sorted(self.params.items())}"
 
     @cached_property
@@ -89,21 +89,21 @@ class PolicyReference(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
 
 
 class ChosenPolicy(NamedTuple):
-    """A policy in the form that a run takes."""
+    """A policy in the form that a run uses."""
 
     policy: str | Policy
-    """Its name in the registry, or the object of a policy in Python."""
+    """The name in the registry, or the object of a policy in Python."""
     label: str
     params: dict[str, Json]
 
     @property
     def own(self) -> Policy | None:
-        """The object, for a policy in Python."""
+        """The object of a policy in Python; None for other policies."""
         return None if isinstance(self.policy, str) else self.policy
 
     @property
     def durations(self) -> str:
-        """Whether it reads durations with its parameters: "no", "their distribution" or "yes"."""
+        """Whether it reads durations with these parameters: "no", "their distribution", "yes"."""
         if not isinstance(self.policy, str):
             return "yes" if self.policy.knowledge == "remaining" else "no"
         entry = declarations().get(self.policy)
@@ -151,7 +151,7 @@ def declarations() -> dict[str, dict[str, Any]]:
 
 
 def of_spec(policy: Mapping[str, Any]) -> ChosenPolicy:
-    """Return the policy in the content of a `spec.json`, without creating it."""
+    """Return the reference to the policy in the content of a `spec.json`, without creating it."""
     from gangline.policies.registry import presets
 
     name = policy["name"]
@@ -180,7 +180,7 @@ def resolve_policy(policy: PolicyLike, params: Mapping[str, Any] | None = None) 
         policy = make(policy, params)
     elif params:
         raise PolicyError(
-            "`params` is only allowed with a policy name; set the parameters on the object",
+            "`params` is only allowed with a policy name; set the parameters of the object",
             field="params",
         )
     if isinstance(policy, PolicyBase):
@@ -190,7 +190,7 @@ def resolve_policy(policy: PolicyLike, params: Mapping[str, Any] | None = None) 
         return ChosenPolicy(policy, policy.label(), to_builtins(policy.params()))
     kind = type(policy).__name__
     if isinstance(policy, type):
-        kind = f"the class {policy.__name__}; pass an object of it: {policy.__name__}()"
+        kind = f"the class {policy.__name__}; pass an instance: {policy.__name__}()"
     raise PolicyError(
         f"expected a policy name, a configuration or a gangline.Policy object, got {kind}",
         value=kind,

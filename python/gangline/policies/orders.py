@@ -1,8 +1,8 @@
 """Defines orders of jobs: `gl.orders.fifo(view)`, `gl.orders.srtf(view)` and others.
 
 An order yields the waiting jobs one after the other, on demand. The core keeps it from decision to
-decision. So the cost of a decision depends on what has changed and on the jobs read, not on the
-length of the queue. Orders with equal parameters share their state.
+decision. Therefore, the cost of a decision depends on the changes and on the number of jobs read,
+not on the length of the queue. Orders with equal parameters share their state.
 
 Examples
 --------
@@ -88,12 +88,12 @@ class Order:
         return self._core.first(*self._key)
 
     def skip_like(self, job: int) -> None:
-        """Skip the further waiting jobs that differ from a job only in length.
+        """Skip later waiting jobs that differ from a job only in their duration.
 
-        Such jobs have the same gang, GPU types, model, batch and memory. If a job finds no place,
-        similar jobs find none in the same decision, because the number of free GPUs only falls. The
-        one exception is the placement rule `skew`: a gang wider than every rack might fit in less
-        space.
+        Such jobs have the same gang, GPU types, model, batch and memory. If a job cannot be placed,
+        similar jobs cannot either in the same decision, because the number of free GPUs only falls.
+        The one exception is the placement rule `skew`: a gang wider than every rack might fit in
+        less space.
         """
         if self._walk is not None:
             self._walk.skip_like(job)
@@ -103,35 +103,35 @@ class Order:
         return self._core.running_in(*self._key)
 
     def behind(self, job: int) -> npt.NDArray[np.int64]:
-        """Return the running jobs that come after a job, the last first."""
+        """Return the running jobs that come after a job, in reverse order."""
         return self._core.behind(*self._key, job)
 
     def is_before(self, job: int, other: int) -> bool:
-        """Return whether a job comes before another, each waiting or running."""
+        """Return whether one job comes before another; each may wait or run."""
         return self._core.is_before(*self._key, job, other)
 
     def admit(self) -> list[tuple[int, int | None]]:
         """Return the jobs whose GPUs change if the first jobs in the order are to run.
 
         Jobs are considered in order. A job is admitted if enough GPUs of one of its types are left,
-        counted without regard to their servers. The type that it runs on is tried first, then its
-        other types, fastest first.
+        on any servers. The type on which it runs is tried first, then its other types, fastest
+        first.
 
         Returns
         -------
         list of (job, GPU type or None)
-            In order, the running jobs that are not admitted where they run, and the waiting jobs
-            that are admitted, each with the type that admits it.
+            In order, the running jobs that are not admitted on their present type, and the waiting
+            jobs that are admitted, each with its new type.
         """
         return self._core.admit(*self._key)
 
     def repack(self, plan: Plan, rule: str = "consolidate", **params: object) -> None:
         """Preempt, move and start jobs so that the first jobs in the order run.
 
-        This is the preemptive pass of `srtf`, `srsf` and `las`. Running jobs that `admit` does not
-        leave where they are give up their GPUs, and the jobs that it admits get theirs by a
-        placement rule. Then, in order, a job that ran takes its old GPUs back if all of them are
-        still free, and a waiting one any GPUs that the rule finds for it.
+        This is the preemptive pass of `srtf`, `srsf` and `las`. Running jobs that `admit` returns
+        give up their GPUs, and a placement rule places the jobs that it admits. Then, in order, a
+        job that ran takes its old GPUs back if all of them are still free, and a waiting job takes
+        any GPUs that the rule finds for it.
 
         Parameters
         ----------
@@ -140,7 +140,7 @@ class Order:
         rule : str
             Placement rule, as for `Plan.place`.
         **params
-            Its parameters.
+            Parameters of the rule.
         """
         waiting = self.admit()
         ran = [job for job, _ in waiting if plan.release(job)]
@@ -192,7 +192,7 @@ def fifo(view: View) -> Order:
 
 
 def sjf(view: View, *, estimate_error: float = 0.0) -> Order:
-    """Return the order of total duration, alone on the fastest GPU type.
+    """Return the order of total duration when alone on the fastest GPU type.
 
     Parameters
     ----------
@@ -222,7 +222,7 @@ def sjf(view: View, *, estimate_error: float = 0.0) -> Order:
 
 
 def ssf(view: View, *, estimate_error: float = 0.0) -> Order:
-    """Return the order of total service: duration times GPUs; parameters as for `sjf`.
+    """Return the order of total service: duration multiplied by GPUs; parameters as for `sjf`.
 
     Examples
     --------
@@ -245,7 +245,7 @@ def ssf(view: View, *, estimate_error: float = 0.0) -> Order:
 
 
 def srtf(view: View, *, estimate_error: float = 0.0) -> Order:
-    """Return the order of the time that is left; parameters as for `sjf`.
+    """Return the order of remaining time; parameters as for `sjf`.
 
     Examples
     --------
@@ -268,7 +268,7 @@ def srtf(view: View, *, estimate_error: float = 0.0) -> Order:
 
 
 def srsf(view: View, *, estimate_error: float = 0.0) -> Order:
-    """Return the order of the service that is left: time times GPUs; parameters as for `sjf`.
+    """Return the order of remaining service: time multiplied by GPUs; parameters as for `sjf`.
 
     Examples
     --------
@@ -300,14 +300,14 @@ def las(
     view : View
         The view of this decision.
     limits : sequence of float
-        GPU-seconds at which a job moves to the next lower queue. Inside a queue, jobs are ordered
-        by their first start, and jobs that have not started are last. Without limits, jobs are
+        GPU-seconds at which a job moves to the next lower queue. Within a queue, jobs are ordered
+        by their first start, and jobs that have not started come last. Without limits, jobs are
         ordered by the service itself.
     by_gpus : bool
-        Count GPU-seconds; False counts seconds.
+        Whether service counts GPU-seconds; False counts seconds.
     lead : float
         Without limits: GPU-seconds per GPU that are subtracted from the service of a running job,
-        so that equal jobs do not take turns.
+        so that equal jobs do not alternate.
 
     Examples
     --------
@@ -328,7 +328,7 @@ def las(
 
 
 def edf(view: View) -> Order:
-    """Return the order of deadlines; jobs without one come last.
+    """Return the order of deadlines; jobs without a deadline come last.
 
     Examples
     --------

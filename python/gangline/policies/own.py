@@ -1,6 +1,6 @@
-"""Finds policies in Python by name: `module:Class`, or a name that an installed package gives.
+"""Finds policies in Python by name: `module:Class`, or a name from an installed package.
 
-A package gives its policies names in its `pyproject.toml`::
+A package names its policies in its `pyproject.toml`::
 
     [project.entry-points."gangline.policies"]
     quota = "mypackage.policies:Quota"
@@ -48,12 +48,12 @@ def load(name: str) -> type[Policy]:
     Parameters
     ----------
     name : str
-        `module:Class`, `file.py:Class` of a file in the working folder, or an installed name.
+        `module:Class`, `file.py:Class` for a file in the working folder, or an installed name.
 
     Raises
     ------
     PolicyError
-        If it cannot be imported, or is no subclass of `gangline.Policy`.
+        If the class cannot be imported, or is not a subclass of `gangline.Policy`.
     """
     where = name if ":" in name else installed()[name].value
     module, _, attribute = where.partition(":")
@@ -64,7 +64,7 @@ def load(name: str) -> type[Policy]:
             how = f"give it from the folder {folder} as {module}:{attribute}"
     try:
         if "/" in where:
-            raise ImportError("a file elsewhere is no module")
+            raise ImportError("a file in another folder is not a module")
         there = importlib.import_module(module)
     except (ImportError, ValueError) as error:
         missing = getattr(error, "name", None) or module
@@ -74,9 +74,7 @@ def load(name: str) -> type[Policy]:
     found = getattr(there, attribute, None)
     if found is None:
         known = [key for key, one in vars(there).items() if _is_policy(one)]
-        hint = (
-            did_you_mean(attribute, known) if known else "; it has no subclass of gangline.Policy"
-        )
+        hint = did_you_mean(attribute, known) if known else "; it has no gangline.Policy subclass"
         message = f"{name}: cannot be imported: {module} has no `{attribute}`{hint}"
         raise PolicyError(message, policy=name)
     if not _is_policy(found):
@@ -91,7 +89,7 @@ def _is_policy(value: object) -> TypeGuard[type[Policy]]:
 
 
 def parameters(kind: type[Policy]) -> dict[str, Any]:
-    """Return the parameters of a class with their defaults; `...` means that there is none."""
+    """Return the parameters of a class with their defaults; `...` means no default."""
     if kind.__init__ is object.__init__:
         return {}
     named = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
@@ -112,7 +110,7 @@ def _default(kind: type[Policy], key: str, default: Any) -> Any:
 
 
 def make_own(name: str, params: Mapping[str, Any] | None = None) -> Policy:
-    """Make a policy in Python from its name and its parameters.
+    """Create a policy in Python from its name and its parameters.
 
     Parameters are checked by name and, in a dataclass, by type.
 
@@ -141,8 +139,8 @@ def make_own(name: str, params: Mapping[str, Any] | None = None) -> Policy:
     try:
         return kind(**given)
     except TypeError as error:
-        how = "params() must return what __init__ takes"
-        message = f"{name}: cannot be made from its parameters: {error}; {how}"
+        how = "params() must return the arguments of __init__"
+        message = f"{name}: cannot be created from its parameters: {error}; {how}"
         raise PolicyError(message, policy=name) from None
 
 
@@ -157,7 +155,7 @@ def _hints(kind: type) -> dict[str, Any]:
 
 
 def _fit(policy: str, key: str, value: Any, hint: Any) -> Any:
-    """Return a value in the type of its field, for example a whole number as a float."""
+    """Convert a value to the type of its field, for example a whole number to a float."""
     try:
         return msgspec.convert(value, hint)
     except msgspec.ValidationError:

@@ -14,7 +14,7 @@ __all__ = ["OnDemand", "PolicyBase"]
 
 @dataclass(frozen=True, kw_only=True)
 class PolicyBase:
-    """A policy's name and its parameters: plain values, checked when the object is made.
+    """A policy's name and its parameters, which are plain values checked on creation.
 
     Raises
     ------
@@ -31,11 +31,11 @@ class PolicyBase:
 
     name: ClassVar[str] = ""
     always_shown: ClassVar[tuple[str, ...]] = ()
-    """Parameters that every table names, even where they have their default."""
+    """Parameters that every table shows, even if they have their default values."""
     presets: ClassVar[Mapping[str, Mapping[str, Json]]] = {}
     """Names of presets of this policy, each with the parameters that it sets."""
     alias: ClassVar[str] = ""
-    """Name in tables of a configuration that was asked for by another name of the policy."""
+    """Name in tables of a configuration that was requested by another name."""
 
     def __post_init__(self) -> None:
         if self.name:
@@ -44,7 +44,7 @@ class PolicyBase:
             check_policy(self.name, self.params())
 
     def params(self) -> dict[str, Json]:
-        """Return every parameter by name, as plain values.
+        """Return every parameter by name, as a plain value.
 
         Examples
         --------
@@ -92,7 +92,7 @@ class PolicyBase:
         return f"{self.name}({shown})" if shown else self.name
 
     def known_as(self, alias: str) -> Self:
-        """Return the same configuration, shown by another name in tables.
+        """Return the same configuration with another name in tables.
 
         Examples
         --------
@@ -111,7 +111,7 @@ class PolicyBase:
 
 
 def _short(value: object) -> object:
-    """Return a value in the form for labels; a table is shown by its name."""
+    """Return a value as text for labels; a table is represented by its name."""
     if isinstance(value, list) and value and all(isinstance(row, Mapping) for row in value):
         return f"[{', '.join(str(row.get('name')) for row in value)}]"
     return value

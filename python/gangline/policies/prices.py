@@ -42,22 +42,22 @@ __all__ = ["Offer", "Prices"]
 
 
 class Offer(NamedTuple):
-    """GPUs for a job, with their cost and utility at the prices.
+    """An offer of GPUs to a job, with their cost and utility at the current prices.
 
     Attributes
     ----------
     gpus : dict of int
         Number of GPUs by server, in the form that `Plan.start` takes.
     utility : float
-        Utility of the completion time of the job if it runs there until its end.
+        Utility of the job's completion time if it runs on these GPUs until its end.
     cost : float
         Cost of the GPUs.
     payoff : float
-        Utility less cost.
+        Utility minus cost.
     rate : float
-        Iterations per second of the job there, alone.
+        Iterations per second of the job alone on these GPUs.
     stays : bool
-        Whether the job runs there now and keeps the GPUs because no others are faster.
+        Whether the job already runs on these GPUs and keeps them because no others are faster.
     """
 
     gpus: dict[int, int]
@@ -71,17 +71,17 @@ class Offer(NamedTuple):
 class Prices:
     """The prices of `hadar` at one decision, and an allocation that is built at these prices.
 
-    At first all GPUs of servers that are up are free, including those of running jobs, as at a
+    At first, all GPUs of servers that are up are free, including those of running jobs, as at a
     round boundary of `hadar`. `take` and `give` allocate and return GPUs. The price of a GPU rises
     with the allocated share of its server. The formulas are on the page of `hadar`.
 
     The core keeps the active jobs and the epoch of the prices from decision to decision, once for
     equal parameters. The epoch depends on the decisions at which prices were requested. The prices
     equal those of `hadar` for a policy that requests them when `hadar` computes them: at round
-    boundaries with active jobs, unless its plan does not change. `why` may not request prices.
+    boundaries with active jobs, unless its plan stays the same. `why` may not request prices.
 
-    A fork of a `gl.Simulation` begins a new epoch. In a run without a policy, its view does so too,
-    after a decision at which it was not read.
+    A fork of a `gl.Simulation` begins a new epoch. In a run without a policy, the view also begins
+    a new epoch after a decision at which prices were not read.
 
     Parameters
     ----------
@@ -94,20 +94,21 @@ class Prices:
         of `normalised`. `ftf` raises a PolicyError: its value is fixed at the arrival of a job,
         which can be before prices are first requested.
     cost_horizon : str
-        Rounds that a job pays for: `round` (one) or `remaining` (all that it has left).
+        Rounds for which a job pays: `round` (one) or `remaining` (all that it has left).
     umin_factor : float
         Factor of the lowest price.
     horizon_s : float, optional
-        Latest completion considered, in seconds from the oldest arrival; by default it is estimated
-        from the work of the active jobs.
+        Latest completion that is considered, in seconds from the oldest arrival; by default, it is
+        estimated from the work of the active jobs.
     spread_surcharge : float
-        Surcharge on the cost of a gang on several servers, as a share of it.
+        Surcharge for a gang on several servers, as a share of its cost.
     mix_types : bool
-        Whether a gang may lie on several GPU types; its policy must declare `mixes_types = True`.
+        Whether a gang may use several GPU types; the policy must declare `mixes_types = True`.
     pick : str
-        Server for a gang that fits on one: `cheapest` or `best_fit` (fewest free GPUs).
+        Choice of the server for a gang that fits on one server: `cheapest` or `best_fit` (fewest
+        free GPUs).
     objective : str
-        Best offer of a job: `max_payoff` or `min_cost`.
+        Criterion for the best offer to a job: `max_payoff` or `min_cost`.
     rack_aware : bool
         Whether placements inside one rack are considered as well.
     stay : bool
@@ -175,12 +176,12 @@ class Prices:
 
     @property
     def lowest(self) -> float:
-        """The price of a GPU of an empty server (U_min); 0 without active jobs."""
+        """The price of a GPU on an empty server (U_min); 0 without active jobs."""
         return self._core.bounds()[0]
 
     @property
     def highest(self) -> npt.NDArray[np.float64]:
-        """U_max by GPU type: the price of a GPU of a full server if it is above U_min."""
+        """U_max by GPU type: the price of a GPU on a full server if it is above U_min."""
         return self._core.bounds()[1]
 
     @property
@@ -209,20 +210,20 @@ class Prices:
         return self._core.density(_number(job, "job"))
 
     def offer(self, job: int, by: Literal["objective", "utility"] = "objective") -> Offer | None:
-        """Return the best offer for a job among the free GPUs; it takes none of them.
+        """Return the best offer to a job among the free GPUs, without allocating them.
 
         Parameters
         ----------
         job : int
             Index of a job that waits, or runs as one gang.
         by : str
-            `objective`, as the parameter `objective` says, or `utility`: the largest utility at any
-            cost, as `hadar` chooses when it backfills.
+            `objective` applies the parameter `objective`. `utility` takes the largest utility at
+            any cost, as `hadar` does when it backfills.
 
         Returns
         -------
         Offer or None
-            None if no gang of the job fits on the free GPUs. The payoff may be negative.
+            The offer; None if no gang of the job fits on the free GPUs. The payoff may be negative.
         """
         if by not in ("objective", "utility"):
             message = f"offer: by: expected objective or utility, got {by!r}"

@@ -70,7 +70,7 @@ __all__ = [
 
 
 Label: TypeAlias = Literal["gpu_type", "model", "user", "vc", "account", "partition", "qos"]
-"""What the numbers in some columns of views stand for."""
+"""The kinds of labels that are numbers in the columns of views."""
 
 
 class PlacementParams(TypedDict, total=False):
@@ -94,7 +94,7 @@ class Steady:
 
 
 STEADY: Final = Steady()
-"""Returned with a plan, as `(plan, STEADY)`: the plan would repeat until the next event."""
+"""A mark to return with a plan, as `(plan, STEADY)`: the plan would repeat until the next event."""
 
 
 class Batch(NamedTuple):
@@ -122,12 +122,13 @@ class Reason(NamedTuple):
     Attributes
     ----------
     words : str
-        Completes "It waited for 5 min: ...". `{job}` in it stands for another job, and `{until}`
-        for an instant. Reasons that differ only in these should have the same words.
+        The words that complete "It waited for 5 min: ...". In them, `{job}` stands for another job,
+        and `{until}` for an instant. Reasons that differ only in these two should have the same
+        words.
     job : int, optional
-        Index of the job that `{job}` stands for.
+        Index of the job for which `{job}` stands.
     until_s : float, optional
-        The simulated time that `{until}` stands for.
+        The simulated time for which `{until}` stands.
 
     Examples
     --------
@@ -231,16 +232,16 @@ class View:
         return self._core.labels(of)
 
     def rate_on(self, job: int, masks: Mapping[int, int], *, alone: bool = False) -> float:
-        """Return the iterations/s that a job would make on GPUs, 0 if it cannot run there.
+        """Return the iterations/s of a job on some GPUs; 0 if it cannot run there.
 
         Parameters
         ----------
         job : int
             Index of the job.
         masks : mapping
-            Server to slots as bits.
+            Mapping from servers to slots as bits.
         alone : bool
-            Ignore the present residents of these GPUs.
+            Whether to ignore the present residents of these GPUs.
         """
         pairs = _places(None, masks)[0]
         return self._core.rate_on(_number(job, "job"), pairs, alone)
@@ -253,7 +254,7 @@ class View:
     def lp_inputs(self) -> dict[str, npt.NDArray[np.float64]]:
         """Return the active jobs as arguments of `gl.lp.solve`, with the waiting jobs first.
 
-        They include the remaining steps if the policy declares `knowledge = "remaining"`.
+        The arguments include the remaining steps if the policy declares `knowledge = "remaining"`.
 
         Examples
         --------
@@ -291,12 +292,12 @@ class View:
         return inputs
 
     def gpus_of(self, job: int, part: int | None = None) -> dict[int, int]:
-        """Return the GPUs that a running job, or one part of it, holds: server to slot mask."""
+        """Return the GPUs of a running job, or of one part, by server as slot masks."""
         pairs = self._core.gpus_of(int(job), part)
         return {int(server): int(mask) for server, mask in pairs}
 
     def best_batch(self, job: int, gpus: int, *, apart: bool = False) -> Batch | None:
-        """Return the batch with which an elastic job progresses fastest on a number of GPUs.
+        """Return the batch with which an elastic job progresses fastest on a given number of GPUs.
 
         Parameters
         ----------
@@ -310,7 +311,7 @@ class View:
         Returns
         -------
         Batch or None
-            None for a job that is not elastic, or cannot run on that many GPUs.
+            The batch; None if the job is not elastic or cannot run on that many GPUs.
         """
         count = _number(gpus, "gpus")
         found = self._core.best_batch(_number(job, "job"), count, bool(apart))
@@ -353,7 +354,7 @@ class Changes:
 
     @property
     def preempted(self) -> npt.NDArray[np.int64]:
-        """Jobs that lost all GPUs by the last plan."""
+        """Jobs that lost all GPUs through the last plan."""
         return self._core.preempted
 
     @property
@@ -363,12 +364,12 @@ class Changes:
 
     @property
     def retimed(self) -> npt.NDArray[np.int64]:
-        """Jobs that may run faster or slower.
+        """Jobs whose rate may have changed.
 
-        The reasons are: the last plan changed their terms, a co-runner arrived, left or began to
-        make progress, their share of an up-link changed, or an elastic job entered its next phase.
-        Where GPUs or up-links are shared, the jobs include those that were started or moved. A job
-        can occur twice or can have ended since.
+        The reasons are: the last plan changed their batch, quota or overhead, a co-runner arrived,
+        left or began to make progress, their share of an up-link changed, or an elastic job entered
+        its next phase. If GPUs or up-links are shared, jobs that were started or moved are
+        included. A job can occur twice, and it can have ended in the meantime.
         """
         return self._core.retimed
 
@@ -428,9 +429,10 @@ class Plan:
     `sub_batch` and `accum` a plan also names its batch: that many samples on each GPU in each of
     accum + 1 passes.
 
-    GPUs are given as a mapping from server to a number of GPUs, which takes the lowest free slots,
-    or to slots through `masks`. A job, server, count, mask or tag that is not a whole number raises
-    a TypeError at once. A negative or too large one raises a PolicyError.
+    GPUs are given as a mapping from server to a number of GPUs, which takes the lowest free slots.
+    Alternatively, `masks` maps servers to slots. A job, server, count, mask or tag that is not a
+    whole number raises a TypeError at once. A number that is negative or too large raises a
+    PolicyError.
 
     Parameters
     ----------
@@ -470,11 +472,11 @@ class Plan:
         accum: int | None = None,
         **params: Unpack[PlacementParams],
     ) -> bool:
-        """Start a waiting job, or move a running one, where a placement rule puts it.
+        """Start a waiting job, or move a running job, on GPUs that a placement rule chooses.
 
-        The rule chooses as it does for the policies of the registry: of the GPUs that are free
-        after the actions of this plan so far, on the first of the job's types that has room. For a
-        running job its own GPUs count as free.
+        The rule works as for the policies of the registry. It chooses among the GPUs that are free
+        after the actions of this plan so far, on the first of the job's types that has room. The
+        GPUs of a running job count as free for it.
 
         Parameters
         ----------
@@ -484,9 +486,9 @@ class Plan:
             `consolidate`, `yarn`, `whole_servers`, `spread`, `random`, `random_server`, `count`,
             `skew` or `best_speed`.
         types : int or sequence of int, optional
-            GPU types that it may take of those that it may use; all by default.
+            GPU types to consider among those that the job may use; all by default.
         gpus : int, optional
-            Number of GPUs of an elastic job, in its range; the gang of the trace by default.
+            Number of GPUs of an elastic job, in its range; by default, the gang size in the trace.
         sub_batch, overhead_s, quota, accum
             As for `start`.
         **params
@@ -505,16 +507,16 @@ class Plan:
     def unplaceable(
         self, rule: Rule = "consolidate", **params: Unpack[PlacementParams]
     ) -> list[int]:
-        """Return the jobs of the trace that a rule could never place; for `Policy.start`.
+        """Return the jobs of the trace that a rule could never place, for `Policy.start`.
 
         Rules such as `yarn` refuse some gangs even on the empty cluster.
         """
         return self._look().unplaceable(self.actions, rule, params or None)
 
     def release(self, job: int) -> bool:
-        """Release the GPUs of a running job for others. Return whether the job is running.
+        """Release the GPUs of a running job for other jobs. Return whether the job is running.
 
-        `place` can then give it other GPUs, and `restore` returns the old ones. If neither is
+        `place` can then give the job other GPUs, and `restore` returns the old ones. If neither is
         called, the job is preempted.
         """
         pairs = self._look().gpus_of(job)
@@ -523,7 +525,7 @@ class Plan:
         return bool(pairs)
 
     def restore(self, job: int) -> bool:
-        """Return a released job's GPUs to it if all are still free; return whether it has them."""
+        """Return a released job's GPUs to it if all are still free. Return whether it has them."""
         return self._look().restore(self.actions, job)
 
     @property
@@ -555,22 +557,22 @@ class Plan:
         Parameters
         ----------
         job, resident : int
-            The waiting job, and one that holds GPUs after the actions so far.
+            The waiting job, and a job that holds GPUs after the actions so far.
         sub_batch : int
             Samples per GPU and pass of the waiting job; 0 for its full batch.
 
         Returns
         -------
         tuple or None
-            Mean completion time of the two from now in seconds if the job starts there and if it
-            waits for the resident to end, and whether sharing pays; ties do not. None if the two
-            must not share, or a GPU has too little memory for both.
+            The mean completion time of the two jobs, in seconds from now, if the job starts there
+            and if it waits for the resident to end; and whether sharing pays, which is false for
+            ties. None if the two must not share, or if a GPU has too little memory for both.
         """
         return self._look().pair(self.actions, job, resident, sub_batch)
 
     def _look(self) -> PolicyView:
         if self._view is None:
-            message = "this plan knows no free GPUs; make it with `gl.Plan(view)`"
+            message = "this plan does not know the free GPUs; create it with `gl.Plan(view)`"
             raise PolicyError(message, field="view")
         return self._view._core
 
@@ -593,24 +595,24 @@ class Plan:
         job : int
             Index of the job.
         gpus, masks : mapping, one of the two
-            Server to a number of GPUs, or to slots as bits.
+            Mapping from servers to a number of GPUs, or to slots as bits.
         sub_batch : int, optional
-            Samples per GPU and pass; the job's own batch by default.
+            Samples per GPU and pass; the batch of the job by default.
         overhead_s : float, optional
             Seconds without progress instead of the run's `restart_s` or `first_start_s`.
         quota : float, optional
             Iterations after which the job keeps its GPUs without progress, see `keep`.
         part : int, default 0
-            Number of the part; others than 0 need a policy that declares `forks`.
+            Number of the part; numbers other than 0 need a policy that declares `forks`.
         accum : int, optional
-            Passes of an elastic job beyond the first, with `sub_batch`. Without it the job has the
-            total batch of the trace.
+            Passes of an elastic job beyond the first, with `sub_batch`. Without it, the job has the
+            total batch in the trace.
         """
         terms = _terms(sub_batch, overhead_s, quota, part, accum)
         self.actions.append(("start", _number(job, "job"), *_places(gpus, masks), *terms))
 
     def preempt(self, job: int, *, part: int = 0) -> None:
-        """Stop a running job, or a part of it; it keeps all the work done so far."""
+        """Stop a running job, or a part of it; it keeps all work done so far."""
         self.actions.append(("preempt", _number(job, "job"), _number(part, "part", _PARTS)))
 
     def move(
@@ -627,7 +629,7 @@ class Plan:
     ) -> None:
         """Move a running job to other GPUs; moving it to the GPUs it already holds costs nothing.
 
-        The fields are those of `start`; the sub-batch does not change unless given.
+        The parameters are those of `start`; the sub-batch does not change unless it is given.
         """
         terms = _terms(sub_batch, overhead_s, quota, part, accum)
         self.actions.append(("move", _number(job, "job"), *_places(gpus, masks), *terms))
@@ -649,13 +651,13 @@ class Plan:
         job : int
             Index of the job.
         sub_batch : int, optional
-            Samples per GPU and pass from now on; free of cost.
+            Samples per GPU and pass from now on; the change costs nothing.
         overhead_s : float, optional
             Seconds for which the job pauses in place; its work so far is then safe from failures.
         quota : float, optional
             The job does at most this number of further iterations. Then it keeps its GPUs without
-            progress until it gets another quota, moves or stops. Reaching the quota wakes no
-            policy, so use `wake_at` or work in rounds. `math.inf` removes a quota.
+            progress until it gets another quota, moves or stops. Reaching the quota does not wake
+            the policy, so use `wake_at` or decide in rounds. `math.inf` removes a quota.
         part : int, default 0
             Number of the part.
         accum : int, optional
@@ -665,7 +667,7 @@ class Plan:
         self.actions.append(("keep", _number(job, "job"), *terms))
 
     def set_sub_batch(self, job: int, sub_batch: int) -> None:
-        """Change the batch per pass of a running job: `keep` with a sub-batch."""
+        """Change the batch per pass of a running job, like `keep` with a sub-batch."""
         self.keep(job, sub_batch=sub_batch)
 
     def limit(self, job: int, iterations: float) -> None:
@@ -715,7 +717,7 @@ def _places(
         message = "give GPUs either as counts (`gpus`) or as slot masks (`masks`)"
         raise PolicyError(message, field="gpus")
     chosen = gpus if gpus is not None else masks
-    assert chosen is not None, "one of the two is there"
+    assert chosen is not None, "one of the two is not None"
     most = 2**64 if masks is not None else 2**32
     what = "a slot mask" if masks is not None else "a number of GPUs"
     places = [
@@ -777,7 +779,7 @@ def read_reason(answer: object, jobs: int) -> tuple[str, int | None, float | Non
     elif job is not None and not (hasattr(job, "__index__") and 0 <= job < jobs):
         problem = f"expected the index of a job, 0 to {jobs - 1}"
     elif until_s is not None and not _is_instant(until_s):
-        problem = "expected until_s in seconds, from 0 on"
+        problem = "expected until_s in seconds, at least 0"
     if problem is not None or not isinstance(words, str):
         message = f"`why` returned {safe(repr(answer), 200)}; {problem}"
         raise PolicyError(message, field="why", value=type(answer).__name__)
@@ -805,20 +807,21 @@ class Policy(ABC):
     Attributes
     ----------
     name : str
-        Shown in results; the default is the class name.
+        Name that results show; the default is the class name.
     wake_on : tuple of str
         The events at which the policy decides: arrival, completion, capacity, timer, round.
     round_s : float, optional
-        Period of a round policy. The policy decides at 0, round_s, 2 round_s, ... and at the events
-        of `wake_on`, where `()` means only at rounds.
+        Period of a round-based policy. The policy decides at 0, round_s, 2 round_s, ... and at the
+        events in `wake_on`; an empty `wake_on` means only at rounds.
     knowledge : str
         "online", or "remaining" for policies that may read how much work is left.
     max_share : int
         Maximum number of jobs on one GPU.
     mixes_types : bool
-        Whether its gangs may lie on several GPU types.
+        Whether the gangs of this policy may use several GPU types.
     forks : bool
-        Whether its jobs may hold several parts at once, each a whole gang on one server.
+        Whether the jobs of this policy may hold several parts at once, each a whole gang on one
+        server.
 
     Examples
     --------
@@ -850,20 +853,22 @@ class Policy(ABC):
         Returns
         -------
         iterable of int, optional
-            Jobs that this policy can never start: `gl.Plan(view).unplaceable(rule)` returns those
-            of a placement rule. The run refuses or drops them, as `on_infeasible` says.
+            Jobs that this policy can never start; `gl.Plan(view).unplaceable(rule)` returns those
+            that a placement rule cannot place. The run refuses or drops them, depending on
+            `on_infeasible`.
         """
         return None
 
     @abstractmethod
     def decide(self, view: View, changes: Changes) -> Plan | tuple[Plan, Steady]:
-        """Answer one decision with a plan, or with (plan, STEADY)."""
+        """Make one decision: return a plan, or (plan, STEADY)."""
 
     def why(self, view: View, job: int) -> str | Reason | None:  # noqa: ARG002 - for subclasses
         """Return why a job still waits after the decision just made; optional.
 
         Only `Result.explain` and `gangline explain` call this method, for one job, after each
-        decision. It must not change anything: the run is the same with and without it.
+        decision. The method must not change anything, so that the run is the same with and without
+        it.
 
         Parameters
         ----------
@@ -875,7 +880,7 @@ class Policy(ABC):
         Returns
         -------
         str, Reason or None
-            None if the free GPUs explain the wait.
+            The reason; None if the free GPUs explain the wait.
 
         Examples
         --------
@@ -899,7 +904,7 @@ class Policy(ABC):
         return None
 
     def label(self) -> str:
-        """Return the name for tables; a dataclass adds the parameters that were set."""
+        """Return the name in tables; a dataclass adds the parameters that were set."""
         name = self.name or type(self).__name__
         if not dataclasses.is_dataclass(self):
             return name
@@ -911,9 +916,10 @@ class Policy(ABC):
         return f"{name}({', '.join(shown)})" if shown else name
 
     def params(self) -> dict[str, Json]:
-        """Return the parameters that results record: those of `__init__`.
+        """Return the parameters that results record, which are those of `__init__`.
 
-        The default takes the fields of a dataclass; any other class with parameters overrides it.
+        The default implementation returns the fields of a dataclass; any other class with
+        parameters must override it.
         """
         if not dataclasses.is_dataclass(self):
             return {}
@@ -934,7 +940,7 @@ def _is_period(value: object) -> bool:
 
 
 def _check_records(policy: Policy) -> None:
-    """Refuse values before the run that could not be recorded after it."""
+    """Refuse values that could not be recorded after the run."""
     label: object = policy.label()
     if not isinstance(label, str) or not label:
         got = "an empty one" if label == "" else type(label).__name__

@@ -52,12 +52,12 @@ def find(name: str) -> type[PolicyBase]:
 
 
 def make(name: str, settings: Mapping[str, object] | None = None) -> PolicyBase:
-    """Build a policy from its name, or the name of a preset, and some parameters.
+    """Build a policy from its name, or from the name of a preset, and some parameters.
 
     Raises
     ------
     PolicyError
-        If the name or a parameter is unknown, or a value has the wrong kind.
+        If the name or a parameter is unknown, or a value has the wrong type.
 
     Examples
     --------
@@ -119,7 +119,7 @@ def read_settings(path: Path) -> dict[str, Any]:
 
 
 def _fit(policy: str, key: str, default: object, value: Any) -> object:
-    """Convert a value to the type of its default: int to float, list to tuple."""
+    """Convert a value to the type of its default, for example an int to a float."""
     if isinstance(default, bool):
         good = isinstance(value, bool)
     elif isinstance(default, int):
@@ -151,7 +151,7 @@ def _fit(policy: str, key: str, default: object, value: Any) -> object:
 
 
 def _fit_named(what: str, policy: str, key: str, default: object, value: Any) -> object:
-    """Return numbers by name, or the default; `what` is the word for them in messages."""
+    """Return numbers by name, or the default; `what` describes them in messages."""
     if value is None or value == default:
         return default
     good = isinstance(value, Mapping) and all(
@@ -169,7 +169,7 @@ def _fit_named(what: str, policy: str, key: str, default: object, value: Any) ->
 
 
 def _fit_named_values(policy: str, key: str, default: object, value: Any) -> object:  # noqa: ARG001
-    """Return values by name, which the core checks one by one; no value means the default."""
+    """Return values by name, which the core checks one by one; an empty mapping is the default."""
     return _plain(value) if value else None
 
 
@@ -183,14 +183,14 @@ def _fit_names(policy: str, key: str, default: object, value: Any) -> object:
 
 
 def _fit_tables(policy: str, key: str, default: object, value: Any) -> object:  # noqa: ARG001
-    """Return a list of tables, which the core checks key by key; no table means the default."""
+    """Return a list of tables, which the core checks key by key; an empty list is the default."""
     if isinstance(value, list | tuple):
         value = tuple(_plain(row) for row in value)
     return value or None
 
 
 def _plain(value: Any) -> Any:
-    """Return the same form for equal values: no empty keys, whole numbers as int, and lists."""
+    """Return the same form for equal values: no empty keys, ints for whole numbers, and lists."""
     if isinstance(value, Mapping):
         return {key: _plain(item) for key, item in value.items() if item is not None}
     if isinstance(value, list | tuple):
@@ -199,7 +199,7 @@ def _plain(value: Any) -> Any:
 
 
 def _fit_maybe(policy: str, key: str, default: object, value: Any) -> object:
-    """Convert a number to float; None, or the word in a setting, means the default."""
+    """Convert a number to float; None, or its word in a setting, means the default."""
     return default if value in (None, "none") else _fit(policy, key, 0.0, value)
 
 
@@ -211,7 +211,7 @@ _FITS: dict[str, Callable[[str, str, object, Any], object]] = {
     "names": _fit_names,
     "tables": _fit_tables,
 }
-"""Conversions of values to settings, for fields whose default does not show it."""
+"""Conversions of values, for fields whose default does not determine the type."""
 
 _WORDS = {
     "bool": "true or false",

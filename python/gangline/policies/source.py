@@ -1,8 +1,8 @@
 """Finds the code of a policy in Python: the files that must be equal for equal runs.
 
 A run names a policy in Python by `module:Class`, which says nothing about the content of the
-module. So the spec of a run also has a hash of its code. Folders that others repeat (papers and
-rows of the bench) list its files with their SHA-256.
+module. Therefore, the spec of a run also has a hash of the code. Folders that others repeat (papers
+and rows of the bench) list the files of the policy with their SHA-256.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Source", "code_of", "digest_of", "importing", "load_policy", "source_of"]
 
-# The number of modules whose imports are cached; our own choice, as a test makes many runs.
+# The number of modules whose imports are cached; our own choice, for tests with many runs.
 _TEXTS = 64
 
 
@@ -38,8 +38,8 @@ class Source(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     Attributes
     ----------
     files : dict of str to str
-        Name to SHA-256: the file of a single module, and the modules next to it that it imports; or
-        the one file of a class in a package.
+        Mapping from names to SHA-256: the file of a single module and the modules next to it that
+        it imports, or the single file of a class in a package.
     requirement : str
         The requirement for pip, such as `mypackage==1.2`; empty for a single module.
     """
@@ -64,7 +64,7 @@ def source_of(kind: type[Policy]) -> tuple[Source, list[Path]]:
     """
     path = _file_of(kind.__module__)
     if kind.__module__ == "__main__" or path is None:
-        message = f"{kind.__name__}: its class must be in a file that others can import"
+        message = f"{kind.__name__}: the class must be in a file that others can import"
         raise PolicyError(message, policy=kind.__name__)
     return _source(kind.__module__, path)
 
@@ -72,7 +72,7 @@ def source_of(kind: type[Policy]) -> tuple[Source, list[Path]]:
 def code_of(python: str) -> dict[str, str]:
     """Return the `module:Class` of an imported policy and a hash of its code, for a spec.
 
-    The result is empty for a policy of the registry and for a class typed into a session.
+    Both are empty for a policy of the registry and for a class that was typed into a session.
     """
     module = python.partition(":")[0]
     path = _file_of(module) if python else None
@@ -108,7 +108,7 @@ def digest_of(path: Path) -> str:
 
 @contextmanager
 def importing(folder: Path) -> Iterator[None]:
-    """Import modules first from a folder, in this process and those started in the block."""
+    """In the block, import modules first from a folder, also in processes started there."""
     names = {path.stem for path in folder.glob("*.py")}
     aside = {name: sys.modules.pop(name) for name in names & sys.modules.keys()}
     sys.path.insert(0, str(folder.absolute()))
@@ -129,7 +129,7 @@ def load_policy(
     Raises
     ------
     PolicyError
-        If a file does not exist or differs from the named one.
+        If a file does not exist or differs from the recorded one.
     """
     from gangline.policies.choice import resolve_policy
     from gangline.policies.own import load
@@ -155,9 +155,9 @@ def load_policy(
 
 def _check_file(path: Path, sha256: str, where: Path) -> None:
     if not path.is_file():
-        raise PolicyError(f"{where}: {path.name} is not next to it", value=path.name)
+        raise PolicyError(f"{where}: {path.name} is missing next to it", value=path.name)
     if digest_of(path) != sha256:
-        message = f"{where}: {path.name} is not the file that was run: its sha256 is another"
+        message = f"{where}: {path.name} is not the file that was run: its sha256 differs"
         raise PolicyError(message, value=path.name)
 
 

@@ -1,4 +1,4 @@
-"""The tables of jobs and servers that a policy sees, with a property for each column.
+"""Defines the tables of jobs and servers that a policy sees, with a property for each column.
 
 An array is filled on its first access at a decision, and stays the same until the next decision. It
 is read-only: copy it before changing it.
@@ -122,7 +122,7 @@ _ResidentInts: TypeAlias = Literal[
 
 
 class _Table:
-    """The columns of one kind of row."""
+    """A table of rows of one kind."""
 
     __slots__ = ("_core",)
     _name: ClassVar[str] = ""
@@ -162,52 +162,52 @@ class Jobs(_Table):
 
     @property
     def gpus(self) -> _Ints:
-        """The number of GPUs of its gang (int64)."""
+        """The number of GPUs of the job's gang (int64)."""
         return self._ints("gpus")
 
     @property
     def batch_size(self) -> _Ints:
-        """The samples per GPU and step; 0 if they are not known (int64)."""
+        """The samples per GPU and step; 0 if unknown (int64)."""
         return self._ints("batch_size")
 
     @property
     def model(self) -> _Ints:
-        """The number of its model, -1 for none; `View.labels` has the names (int64)."""
+        """The number of the job's model, -1 for none; `View.labels` has the names (int64)."""
         return self._ints("model")
 
     @property
     def user(self) -> _Ints:
-        """The number of its user, -1 for none (int64)."""
+        """The number of the job's user, -1 for none (int64)."""
         return self._ints("user")
 
     @property
     def vc(self) -> _Ints:
-        """The number of its virtual cluster, -1 for none (int64)."""
+        """The number of the job's virtual cluster, -1 for none (int64)."""
         return self._ints("vc")
 
     @property
     def account(self) -> _Ints:
-        """The number of its account, -1 for none (int64)."""
+        """The number of the job's account, -1 for none (int64)."""
         return self._ints("account")
 
     @property
     def partition(self) -> _Ints:
-        """The number of its partition, -1 for none (int64)."""
+        """The number of the job's partition, -1 for none (int64)."""
         return self._ints("partition")
 
     @property
     def qos(self) -> _Ints:
-        """The number of its quality of service, -1 for none (int64)."""
+        """The number of the job's quality of service, -1 for none (int64)."""
         return self._ints("qos")
 
     @property
     def nice(self) -> _Ints:
-        """The amount by which its user lowers its priority, 0 by default (int64)."""
+        """The amount by which the user lowers the job's priority, 0 by default (int64)."""
         return self._ints("nice")
 
     @property
     def gpu_types(self) -> _Ints:
-        """The GPU types that it may use, as bits: bit 0 is type 0 (int64)."""
+        """The GPU types that the job may use, as bits: bit 0 is type 0 (int64)."""
         return self._ints("gpu_types")
 
     @property
@@ -227,7 +227,7 @@ class Jobs(_Table):
 
     @property
     def attained_gpu_s(self) -> _Floats:
-        """The GPU-seconds that it has held so far, without overhead (float64)."""
+        """The GPU-seconds that the job has held so far, without overhead (float64)."""
         return self._floats("attained_gpu_s")
 
     @property
@@ -242,12 +242,12 @@ class Jobs(_Table):
 
     @property
     def time_limit_s(self) -> _Floats:
-        """The time limit that its user requested, in seconds; infinite without one (float64)."""
+        """The time limit that the user requested, in seconds; infinite without one (float64)."""
         return self._floats("time_limit_s")
 
     @property
     def memory_gb(self) -> _Floats:
-        """The memory per GPU at full batch in GiB; 0 if it is not known (float64)."""
+        """The memory per GPU at full batch in GiB; 0 if unknown (float64)."""
         return self._floats("memory_gb")
 
     @property
@@ -257,7 +257,7 @@ class Jobs(_Table):
 
     @property
     def remaining_s(self) -> _Floats:
-        """The seconds left alone on its fastest type, for `knowledge = "remaining"` (float64)."""
+        """The seconds left alone on the fastest type, for `knowledge = "remaining"` (float64)."""
         return self._floats("remaining_s")
 
     @property
@@ -267,7 +267,7 @@ class Jobs(_Table):
 
     @property
     def rates(self) -> _Floats:
-        """The iterations/s alone and consolidated, by job and GPU type; 0 = unusable (float64)."""
+        """The iterations/s alone, consolidated, by job and GPU type; 0 = unusable (float64)."""
         return self._floats("rates")
 
 
@@ -312,12 +312,12 @@ class RunningJobs(Jobs):
 
     @property
     def gpu_type(self) -> _Ints:
-        """The GPU type that it runs on (int64)."""
+        """The GPU type on which the job runs (int64)."""
         return self._ints("gpu_type")
 
     @property
     def start_s(self) -> _Floats:
-        """The instant of its last start or move in seconds (float64)."""
+        """The instant of the job's last start or move in seconds (float64)."""
         return self._floats("start_s")
 
     @property
@@ -353,22 +353,22 @@ class Servers(_Table):
 
     @property
     def gpus(self) -> _Ints:
-        """The number of its GPUs (int64)."""
+        """The number of GPUs (int64)."""
         return self._ints("gpus")
 
     @property
     def gpus_free(self) -> _Ints:
-        """The number of free GPUs; 0 while it is down (int64)."""
+        """The number of free GPUs; 0 while the server is down (int64)."""
         return self._ints("gpus_free")
 
     @property
     def rack(self) -> _Ints:
-        """The number of its rack (int64)."""
+        """The number of the server's rack (int64)."""
         return self._ints("rack")
 
     @property
     def gpu_type(self) -> _Ints:
-        """The number of its GPU type (int64)."""
+        """The number of the server's GPU type (int64)."""
         return self._ints("gpu_type")
 
     @property
@@ -378,7 +378,7 @@ class Servers(_Table):
 
     @property
     def up(self) -> _Bools:
-        """Return whether it is up (bool)."""
+        """Return whether the server is up (bool)."""
         return self("up")
 
 
@@ -412,17 +412,17 @@ class Parts(_Table):
 
     @property
     def server(self) -> _Ints:
-        """The number of its first server (int64)."""
+        """The number of the part's first server (int64)."""
         return self._ints("server")
 
     @property
     def gpus(self) -> _Ints:
-        """The number of its GPUs (int64)."""
+        """The number of GPUs of the part (int64)."""
         return self._ints("gpus")
 
     @property
     def gpu_type(self) -> _Ints:
-        """The number of its GPU type (int64)."""
+        """The number of the part's GPU type (int64)."""
         return self._ints("gpu_type")
 
     @property
@@ -447,7 +447,7 @@ class Parts(_Table):
 
     @property
     def progress_start_s(self) -> _Floats:
-        """The end of its overhead in seconds (float64)."""
+        """The end of the part's overhead in seconds (float64)."""
         return self._floats("progress_start_s")
 
 

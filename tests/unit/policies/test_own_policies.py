@@ -113,7 +113,7 @@ def test_what_a_file_lacks_is_named(package: Path) -> None:
     (package / "bare.py").write_text("from gangline import Policy\nx = 1\n")
     for name, words in (
         ("needy:Few", "(No module named 'nowhere'); needy needs it"),
-        ("bare:Few", "bare has no `Few`; it has no subclass of gangline.Policy"),
+        ("bare:Few", "bare has no `Few`; it has no gangline.Policy subclass"),
         ("bare:x", "expected a subclass of gangline.Policy"),
         ("fewpolicies", "a policy of fewpolicies.py is named `fewpolicies:CLASS`"),
     ):

@@ -150,7 +150,7 @@ class Suited(gl.Policy):
 
 
 def test_a_class_instead_of_an_object_is_named() -> None:
-    with refused(gl.PolicyError, value="the class Suited; pass an object of it: Suited()"):
+    with refused(gl.PolicyError, value="the class Suited; pass an instance: Suited()"):
         gl.simulate(LAB, table(), Suited)  # type: ignore[arg-type]
 
 
