@@ -1,1 +1,1 @@
-"""Analyses of results: audits, explanations, reports."""
+"""Analyses results: audits, explanations, reports."""

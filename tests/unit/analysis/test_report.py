@@ -585,8 +585,8 @@ def spoil_spec(folder: Path, **changes: Any) -> None:
 
 
 DAMAGE: dict[str, tuple[Any, str]] = {
-    "no summary": (lambda f: (f / "summary.json").unlink(), "it holds no summary.json"),
-    "no jobs": (lambda f: (f / "jobs.parquet").unlink(), "it holds no jobs.parquet; run it again"),
+    "no summary": (lambda f: (f / "summary.json").unlink(), "summary.json is missing"),
+    "no jobs": (lambda f: (f / "jobs.parquet").unlink(), "jobs.parquet is missing; run it again"),
     "jobs cut short": (
         lambda f: (f / "jobs.parquet").write_bytes((f / "jobs.parquet").read_bytes()[:300]),
         "jobs.parquet: damaged",
@@ -621,7 +621,7 @@ def test_folders_without_results_are_named(
     (tmp_path / "file").write_text("x")
     (tmp_path / "empty").mkdir()
     for name, expected in (
-        ("absent", "No such file"), ("file", "expected a folder"), ("empty", "holds no result"),
+        ("absent", "No such file"), ("file", "expected a folder"), ("empty", "contains no result"),
     ):  # fmt: skip
         assert main(["report", str(tmp_path / name)]) == 2
         assert expected in capsys.readouterr().err
@@ -634,7 +634,7 @@ def test_a_missing_run_of_a_comparison_is_named(
     hashed = gl.load_result(tmp_path / "o" / "fifo-s0").log_hash
     for policy, log_hash, words in (
         ("sjf", hashed, "the run of sjf with seed 0 is missing"),
-        ("fifo", "0" * 16, "the run of fifo with seed 0 is of another comparison"),
+        ("fifo", "0" * 16, "the run of fifo with seed 0 belongs to another comparison"),
     ):
         rows = {"runs": [{"policy": policy, "seed": 0, "log_hash": log_hash}]}
         put_sealed(tmp_path / "o" / "comparison.json", "comparison", rows)

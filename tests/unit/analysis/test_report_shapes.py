@@ -101,7 +101,7 @@ def test_the_page_tells_of_mixed_gangs_and_copies() -> None:
     assert copying.copied_jobs > 0
     assert 1 < copying.copies_most <= 15
     page = gl.report.render([gl.report.digest(run) for run in runs])
-    assert "Gangs over several GPU types, and copies" in page
+    assert "Gangs on several GPU types, and copies" in page
     for name in ("hadar", "gavel-las", "hadare"):  # each table of models names its policy
         assert f"<summary>Under <bdi><strong>{name}</strong></bdi></summary>" in page
     assert " + K80" in page

@@ -77,7 +77,7 @@ def test_a_page_says_that_reasons_are_not_known() -> None:
     run = digest([(0, 1, 100), (10, 1, 20)], "srtf")
     page = render([dataclasses.replace(run, again=None)])
     assert "because too few GPUs were free" in page
-    assert "The run was not repeated: what the policy had in mind is not known." in page
+    assert "The run was not repeated, so the reasons of the policy are not known." in page
     assert "The run was not repeated" not in render([run])
 
 

@@ -1,4 +1,4 @@
-"""Jobs that may change their size: how many GPUs they may hold, and how fast they can be there."""
+"""Computes how many GPUs elastic jobs may hold, and how fast they can be on them."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
 
 __all__ = ["bound", "fastest", "sizes"]
 
-_ROUNDING = 1e-8  # below this, a share of a batch counts as whole: as in the engine
+_ROUNDING = 1e-8  # a batch that is off by less than this share counts as whole, as in the engine
 
 
 def sizes(gang: Ints, elastic: ElasticJobs | None) -> tuple[Ints, Ints]:
-    """Return the fewest and the most GPUs of each job."""
+    """Return the minimum and maximum number of GPUs of each job."""
     if elastic is None:
         return gang, gang
     least = np.asarray([each.min_gpus for each in elastic.classes])[elastic.kind]
@@ -30,7 +30,7 @@ def sizes(gang: Ints, elastic: ElasticJobs | None) -> tuple[Ints, Ints]:
 
 
 def fastest(elastic: ElasticJobs, most_gpus: int) -> Floats:
-    """Return iterations per second of each job on what suits it best, at speed 1."""
+    """Return the iterations per second of each job on the gang that suits it best, at speed 1."""
     best = np.zeros(len(elastic.classes))
     for kind, each in enumerate(elastic.classes):
         gpus = np.arange(each.min_gpus, min(each.max_gpus, most_gpus) + 1)
@@ -41,7 +41,7 @@ def fastest(elastic: ElasticJobs, most_gpus: int) -> Floats:
 
 
 def bound(each: ElasticClass, gpus: Ints, apart: Bools, samples: Floats) -> Floats:
-    """Return iterations per second that no number of passes exceeds, at speed 1.
+    """Return an upper bound on iterations per second for any number of passes, at speed 1.
 
     Parameters
     ----------
@@ -50,7 +50,7 @@ def bound(each: ElasticClass, gpus: Ints, apart: Bools, samples: Floats) -> Floa
     gpus : int array
         GPUs of each stretch.
     apart : bool array
-        Whether they are on several servers.
+        Whether these GPUs are on several servers.
     samples : float array
         Samples per GPU and pass in addition to those of the whole batch of the trace; NaN =
         unknown.
@@ -68,7 +68,7 @@ def bound(each: ElasticClass, gpus: Ints, apart: Bools, samples: Floats) -> Floa
 
 
 def _samples(each: ElasticClass, gpus: float) -> float:
-    """Return the samples per GPU and pass where the total batch is that of the trace."""
+    """Return the samples per GPU and pass at which the total batch is that of the trace."""
     share = each.gpus * each.batch_size / gpus
     passes = max(np.ceil(share / each.max_pass_batch - _ROUNDING), 1.0)
     if gpus <= 1.0 and share > each.init_batch:
@@ -77,11 +77,11 @@ def _samples(each: ElasticClass, gpus: float) -> float:
 
 
 def _rates(each: ElasticClass, gpus: float, is_apart: bool, samples: Floats) -> Floats:
-    """Return the most for each number of samples per GPU and pass.
+    """Return the highest rate for each number of samples per GPU and pass.
 
     With A passes, a step takes q + (A - 1) p seconds and is worth g = (var + sqr) / (var / S + sqr)
-    steps of the initial batch, S = A u. g over the time of a step is largest at A = sqrt(var (q -
-    p) / (sqr u p)), and falls on both sides.
+    steps of the initial batch, where S = A u. The quotient of g and the time of a step is largest
+    at A = sqrt(var (q - p) / (sqr u p)), and falls on both sides.
     """
     a_c, b_c, a_n, b_n, a_r, b_r, gamma = each.fit
     more = max(gpus - 2.0, 0.0)
@@ -90,11 +90,12 @@ def _rates(each: ElasticClass, gpus: float, is_apart: bool, samples: Floats) -> 
     step = (one_pass**gamma + exchange**gamma) ** (1.0 / gamma)
     unit = gpus * samples / each.init_batch
     best = np.zeros(len(samples))
-    # noise between two batches has a scale between theirs
+    # the noise scale between two batches lies between their noise scales
     pairs = [pair for row in each.phases for pair in zip(row[1::2], row[2::2], strict=True)]
     for sqr, var in pairs:
         if var == 0.0 or sqr == 0.0:
-            # without variance more passes gain nothing, and without a gradient each gains the same
+            # without variance, more passes gain nothing; without a gradient, each pass gains the
+            # same
             gain = unit / one_pass if var > 0.0 else np.zeros(len(samples))
             best = np.maximum(best, np.maximum(gain, (unit if var > 0.0 else 1.0) / step))
             continue

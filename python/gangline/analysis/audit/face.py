@@ -1,4 +1,4 @@
-"""The public face: `audit` and what it returns. Light to import; the work loads when asked for."""
+"""Defines `audit` and its result; the modules that do the work are imported on first use."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Audit", "audit"]
 
-MAX_IDLE_S = 3600.0  # ours: ten rounds of 360 s, the longest that published round policies use
-TOLERANCE_S = 1e-6  # ours: a thousand ns, far below any schedule's own times, above float noise
+MAX_IDLE_S = 3600.0  # our own choice: ten rounds of 360 s, the longest published round
+TOLERANCE_S = 1e-6  # our own choice: far below the times of any schedule, above float noise
 
 
 class Audit:
@@ -35,17 +35,17 @@ class Audit:
     checked : tuple of str
         Rules that were checked.
     skipped : dict of str to str
-        Rules that were not checked, each with the missing columns.
+        Rules that were not checked, each with its missing columns.
     unmet : dict of str to str
         Required rules that were not checked.
     idle : dict or None
-        GPUs that were free while enough of them were free together for a waiting gang:
-        `gpu_seconds`, and as a `fraction` of all GPU time. Also the longest wait of a gang while
-        this held for every waiting gang: `longest_s`, `job_id`, `time_s`.
+        GPU time that was free while enough GPUs were free together for a waiting gang, as
+        `gpu_seconds` and as a `fraction` of all GPU time; and the longest wait of a gang during
+        which every waiting gang had enough GPUs: `longest_s`, `job_id`, `time_s`.
     notes : tuple of str
         Assumptions about the tables, and likely meanings of findings.
     rows : dict of str to int
-        Rows of each table that was read.
+        Number of rows of each table that was read.
 
     Examples
     --------
@@ -71,7 +71,7 @@ class Audit:
 
     @property
     def ok(self) -> bool:
-        """Return whether no rule is broken, and every required rule was looked at."""
+        """Return whether no rule is broken and every required rule was checked."""
         return not self.counts and not self.unmet
 
     def to_dict(self) -> dict[str, Json]:
@@ -128,36 +128,39 @@ def audit(
     ----------
     table : Arrow table, path, or folder of a result
         Segments (job_id, start_s, end_s and server with gpu_mask, or gpus) or jobs (job_id,
-        finish_s and any of arrival_s, first_start_s, run_s, gpus, ...); columns as in the
-        reference, times in seconds. A folder stands for its jobs and, if kept, its segments.
+        finish_s and any of arrival_s, first_start_s, run_s, gpus, ...); the columns are those in
+        the reference, with times in seconds. A folder stands for its jobs table and, if there is
+        one, its segments table.
     cluster : Cluster, mapping, or str, optional
-        The cluster; also the name of a preset or a TOML file. Default: the cluster that the
-        folder of a result names; other tables need one.
+        The cluster, its keys, the name of a preset or a TOML file. By default, the cluster in the
+        folder of a result; other tables need this argument.
     jobs : Arrow table or path, optional
-        The jobs table that belongs to a segments table: gang sizes, arrivals, and that the two
-        agree.
+        The jobs table that belongs to a segments table. It adds gang sizes and arrivals, and the
+        two tables must agree.
     trace : Trace, Arrow table, or str, optional
-        The trace that was simulated: it reveals missing jobs, wrong gang sizes, arrivals and work.
+        The trace that was simulated. It reveals missing jobs, and wrong gang sizes, arrivals and
+        work.
     columns : mapping, optional
-        Native name to the name in the table, for example ``{"finish_s": "end_time"}``; a name that
-        is mapped to "" is left out, for example ``{"status": ""}``.
+        Mapping from native names to names in the table, for example ``{"finish_s": "end_time"}``. A
+        column that is mapped to "" is left out, for example ``{"status": ""}``.
     max_share : int, optional
-        Maximum number of jobs on one GPU. Default: 2 for the folder of a result whose policy shares
-        GPUs, else 1.
+        Maximum number of jobs on one GPU. The default is 2 for the folder of a result whose policy
+        shares GPUs, and otherwise 1.
     max_parts : int
         Maximum number of whole gangs of one job at a time; more than 1 for forked jobs in tables
         without a column `part`.
     copy_gpus : str or int, optional
-        GPUs of each part of a job: "gang", as many as the job asks for; "server", all of its
-        server; or a number. Default: what the folder of a result says, else "gang".
+        GPUs of each part of a job: "gang" (the number that the job asks for), "server" (all GPUs of
+        its server), or a number. The default is that of the folder of a result, and otherwise
+        "gang".
     max_idle_s : float
-        Longest that a gang may wait while enough GPUs are free together for each waiting gang;
-        infinity: for any time.
+        Longest time for which a gang may wait while enough GPUs are free together for each waiting
+        gang; infinity allows any time.
     tolerance_s : float
         Tolerance of times in seconds: instants closer than this count as one. Sums may be off by
         this amount for each of their terms, and by 1e-9 of their size.
     first : int
-        Number of findings that are kept of each rule; all are counted.
+        Number of findings of each rule that are kept; all are counted.
     require : sequence of str
         Rules that must be checked for the audit to be `ok`. `unmet` lists those for which the
         tables lack the columns.
@@ -171,15 +174,16 @@ def audit(
     TraceError
         If a table cannot be read or lacks the columns that identify its kind.
     ResultError
-        If a folder is not the result of one run; it names those inside.
+        If a folder is not the result of one run; the error names the results inside.
     ClusterError
-        If the cluster is wrong, or missing where the table is not the folder of a result.
+        If the cluster is wrong, or if it is missing and the table is not the folder of a result.
     PolicyError
         If an option is out of range, or a required rule does not exist.
 
     Notes
     -----
-    The audit is vectorised. Sorting dominates its time, about a second per million segments.
+    The audit is vectorised. Sorting dominates its cost, which is about a second per million
+    segments.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Collects findings: counts all, and keeps the first ones of each rule with their text."""
+"""Collects findings: counts all of them, and keeps the first ones of each rule with their text."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["RULES", "Findings", "plain"]
 
 RULES = {
-    "times": "times are finite numbers of seconds, not negative, and given where they are needed",
+    "times": "times are finite numbers of seconds >= 0, and present where they are needed",
     "order": "nothing ends before it starts",
     "unknown-job": "every row belongs to a job of the trace or of the jobs table",
     "missing-job": "every job has a row",
@@ -31,23 +31,23 @@ RULES = {
     "before-arrival": "nothing runs before it arrives",
     "lost-job": "every job finished or was dropped, unless the run was stopped",
     "finish": "a job finishes once, at the end of its last segment",
-    "gang": "a job holds its whole gang or no GPU; of a forked job, each part is whole",
+    "gang": "a job holds its whole gang or no GPU; each part of a forked job is whole",
     "capacity": "no more GPUs are held than exist: on a server, of a type, in total",
-    "double-booking": "a GPU holds no more jobs than may share it",
+    "double-booking": "no more jobs are on a GPU than may share it",
     "memory": "the jobs on a GPU fit into its memory",
     "down": "nothing runs on a server that is down",
     "rate": "no job is faster than its GPUs, its batch and its co-runners allow",
     "co-runners": "a row names its co-runners, and ends when they come or go and change its rate",
     "short-run": "a finished job ran for as long as its work takes",
     "work-done": "no job does more work than it has",
-    "lost-work": "time held is overhead, progress that was lost and progress that did the work",
+    "lost-work": "time with GPUs is overhead, lost progress, or progress that did the work",
     "work-conserving": "no job waits while enough GPUs are free, if the policy claims so",
     "idle": "no gang waits for long while enough GPUs are free together for each waiting gang",
     "utilisation": "no more GPU-seconds are used than the cluster has",
     "sums": "columns that follow from other columns agree with them",
     "summary": "the summary agrees with the tables",
 }
-"""The demand of each rule, in the order in which findings are listed."""
+"""The requirement of each rule, in the order in which findings are listed."""
 
 _NEEDS = {
     "duplicate-job": "a jobs table",
@@ -69,7 +69,7 @@ _NEEDS = {
     "idle": "when jobs arrive and how large they are: a jobs table or a trace",
     "sums": "columns that follow from others, such as jct_s, queue_s or gpu_seconds",
 }
-"""The requirement of a rule, for tables that lack it when no check says more."""
+"""The data that a rule needs, for tables without them when no check says more."""
 
 _SCHEMA = pa.schema(
     [
@@ -86,7 +86,7 @@ _SCHEMA = pa.schema(
 
 
 class Findings:
-    """Broken invariants, gathered rule by rule.
+    """Broken invariants, collected by rule.
 
     Parameters
     ----------
@@ -118,7 +118,7 @@ class Findings:
 
     @property
     def counts(self) -> dict[str, int]:
-        """Broken rule to how often, in the order of the rules."""
+        """The number of violations of each broken rule, in the order of the rules."""
         return {rule: self._counts[rule] for rule in RULES if rule in self._counts}
 
     @property
@@ -146,11 +146,11 @@ class Findings:
             self.notes.append(text)
 
     def looked_at(self, rule: str) -> None:
-        """Note that a rule was checked, with or without findings."""
+        """Record that a rule was checked, with or without findings."""
         self._checked.add(rule)
 
     def withdraw(self, rule: str, missing: str) -> None:
-        """Record that only a part of a rule could be tested, so it does not count as checked."""
+        """Record that a rule was checked only in part, so it does not count as checked."""
         self._checked.discard(rule)
         self.skip(rule, missing)
 
@@ -167,7 +167,7 @@ class Findings:
         found: npt.NDArray[np.generic] | float | None = None,
         allowed: npt.NDArray[np.generic] | float | None = None,
     ) -> None:
-        """Add the rows where `bad` holds; the columns are aligned with it.
+        """Add the rows where `bad` is true; the other arrays are aligned with it.
 
         Parameters
         ----------
@@ -177,11 +177,12 @@ class Findings:
             Rows that break it.
         what : str or callable
             The sentence, with {found}, {allowed}, {time} and {server} to be filled in; or a
-            function from the row to it.
+            function from the row to the sentence.
         job : int array, optional
             Job index of each row, -1 = none.
         time, server, found, allowed : arrays, optional
-            The found and the allowed amount of each row; a single number applies to all rows.
+            The time, server, found amount and allowed amount of each row; a single number applies
+            to all rows.
         """
         self._checked.add(rule)
         rows = np.flatnonzero(bad)
@@ -229,7 +230,7 @@ class Findings:
         time: npt.NDArray[np.generic],
         server: npt.NDArray[np.generic] | None = None,
     ) -> None:
-        """Add stretches in which too much was held; job, time and server are by event."""
+        """Add stretches in which too much was held; job, time and server are given by event."""
         at = excess.at
         some = (excess.allowed > 0.0) & (rule != "memory")
         ratios = excess.peak[some] / excess.allowed[some]
@@ -254,7 +255,7 @@ class Findings:
 
 
 def plain(text: str) -> str:
-    """Return text that stands for itself within a sentence with things to be filled in."""
+    """Escape text for use in a sentence with values to be filled in."""
     return text.replace("{", "{{").replace("}", "}}")
 
 

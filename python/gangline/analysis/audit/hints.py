@@ -1,4 +1,4 @@
-"""Notes of an audit: assumptions about the tables, and likely meanings of findings."""
+"""Writes the notes of an audit: assumptions about the tables, and likely meanings of findings."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ if TYPE_CHECKING:
 
 __all__ = ["on_findings", "on_tables"]
 
-_SHOWN = 5  # unknown words that a note names
+_SHOWN = 5  # the maximum number of unknown words in a note
 
 
 def on_tables(world: World, findings: Findings) -> None:
-    """Note words that are not known, and clocks that differ."""
+    """Add notes on unknown words and on clocks that differ."""
     for name, found, taken in (
         (
             "status",
@@ -37,18 +37,18 @@ def on_tables(world: World, findings: Findings) -> None:
     if world.clock_s:
         findings.note(
             f"all arrivals are {world.clock_s:.15g} s later than in the trace: the clock of the "
-            "table has another origin, and the arrivals of the trace were shifted to it"
+            "table has a different origin, to which the arrivals of the trace were shifted"
         )
 
 
 def on_findings(world: World, findings: Findings) -> None:
-    """Note what could not be known, and under which options too many GPUs would be in order."""
+    """Add notes on unknown facts, and on options under which the excess GPUs would be allowed."""
     if world.may_resize and world.trace is None:
         findings.withdraw("gang", "which jobs may change their size, and how far: a trace")
     if findings.excess > 1.0:
         share = math.ceil(findings.excess * world.max_share)
-        elastic = "" if world.held is not None else " or gangs shrank on the way"
+        elastic = "" if world.held is not None else " or gangs shrank while they ran"
         findings.note(
             f"more GPUs are held than exist, as if up to {share} jobs shared one{elastic}; "
-            f"if jobs share GPUs on purpose, say so: `--max-share {share}`"
+            f"if jobs share GPUs on purpose, set `--max-share {share}`"
         )

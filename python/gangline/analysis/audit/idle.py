@@ -1,12 +1,12 @@
-"""Gangs that wait while enough GPUs are free together for them.
+"""Finds gangs that wait while enough GPUs are free together for them.
 
-This is the state `together` of `runs/explain/reasons.py`, taken strictly, since nothing is known
-about the scheduler. A gang fits if one server has enough free GPUs. A gang wider than every server
-fits if the wholly free servers of one rack and type have enough, and a still wider gang if those of
-one type have enough. So a strict placement rule is no reason to let it wait. If the table does not
-name servers, a gang must fit for every possible distribution of the busy GPUs. A copy of a job
-always needs one server. GPUs of failed servers are busy, and a GPU counts as busy as often as it is
-held.
+This is the state `together` of `runs/explain/reasons.py` in a strict form, since nothing is known
+about the scheduler. A gang fits if one server has enough free GPUs. A gang that is larger than
+every server fits if the completely free servers of one rack and type have enough GPUs. A still
+larger gang fits if the completely free servers of one type have enough. Therefore, a strict
+placement rule is no reason to let the gang wait. If the table does not name servers, a gang must
+fit for every possible distribution of the busy GPUs. A copy of a job always needs a single server.
+GPUs of failed servers are busy, and a shared GPU counts once for each of its jobs.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ __all__ = ["Busy", "Waits", "check", "waits_between"]
 
 
 WHOLE = 0
-"""Instead of a number of GPUs: all of a server."""
+"""A value in place of a number of GPUs, for all GPUs of a server."""
 
 
 class Waits(NamedTuple):
-    """Times at which a job had arrived and held nothing: job, from, to."""
+    """Intervals in which a job had arrived and held no GPUs: job, start, end."""
 
     job: Ints
     start: Floats
@@ -45,7 +45,7 @@ class Waits(NamedTuple):
 
 
 class Busy(NamedTuple):
-    """GPUs that were busy: server (-1 = unknown), how many, from, to."""
+    """Intervals in which GPUs were busy: server (-1 = unknown), number of GPUs, start, end."""
 
     server: Ints
     gpus: Ints
@@ -54,32 +54,32 @@ class Busy(NamedTuple):
 
 
 class Time:
-    """The instants at which anything changes; counts hold from one to the next."""
+    """The instants at which anything changes; counts are constant between them."""
 
     def __init__(self, *times: Floats) -> None:
         self.times: Floats = np.unique(np.concatenate(times))
 
     def place(self, at: Floats) -> Ints:
-        """Return which of the instants these are."""
+        """Return the indices of some times among the instants."""
         return np.searchsorted(self.times, at)
 
     def count(self, place: Ints, change: Ints | None = None, before: int = 0) -> Ints:
-        """Return a count after each instant, given where it changes and by how much."""
+        """Return a count after each instant, given the indices and amounts of its changes."""
         steps = np.bincount(place, weights=change, minlength=len(self.times))
         return before + np.cumsum(steps).astype(np.int64)
 
 
 def waits_between(world: World, job: Ints, start: Floats, end: Floats, last: float) -> Waits:
-    """Return when jobs waited, from what they held; rows without a job are left out.
+    """Return when jobs waited, from the intervals in which they held GPUs.
 
-    A job that the jobs table calls running or waiting waits until the `last` instant once it holds
-    nothing. The state of other jobs after their last row is unknown.
+    Rows without a job are left out. A job that the jobs table calls running or waiting waits from
+    its last row until the instant `last`. The state of other jobs after their last row is unknown.
     """
     kept = np.flatnonzero(job >= 0)
     owner = np.concatenate([job[kept], job[kept]])
     time = np.concatenate([start[kept], end[kept]])
     sign = np.repeat([1, -1], len(kept))
-    order = np.lexsort((-sign, time, owner))  # what begins as another ends leaves no gap
+    order = np.lexsort((-sign, time, owner))  # a row that begins as another ends leaves no gap
     owner, time, held = owner[order], time[order], np.cumsum(sign[order])
     gap = np.flatnonzero((held[:-1] == 0) & (owner[1:] == owner[:-1]))
     first = np.full(world.jobs, np.inf)
@@ -99,7 +99,7 @@ def waits_between(world: World, job: Ints, start: Floats, end: Floats, last: flo
 def check(
     world: World, findings: Findings, table: str, busy: Busy, waits: Waits, *, has_servers: bool
 ) -> None:
-    """Measure, and find the waits that were longer than allowed."""
+    """Measure the idle time, and find the waits that were longer than allowed."""
     last = float(busy.end.max(initial=0.0))
     busy = _with_outages(world, busy, last)
     time = Time(busy.start, busy.end, waits.start, waits.end)
@@ -129,7 +129,7 @@ def check(
 
 
 def check_claim(world: World, findings: Findings, table: str, busy: Busy, waits: Waits) -> None:
-    """Find where a gang waits while enough GPUs of a type that it may use are free, anywhere."""
+    """Find gangs that wait while enough GPUs of a type that they may use are free, anywhere."""
     last = float(busy.end.max(initial=0.0))
     busy = _with_outages(world, busy, last)
     time = Time(busy.start, busy.end, waits.start, waits.end)
@@ -142,7 +142,7 @@ def check_claim(world: World, findings: Findings, table: str, busy: Busy, waits:
     for gang, types, here in _queue(world, time, waits):
         most = np.max([free[kind] for kind in np.flatnonzero(types)], axis=0, initial=0)
         bad = here & lasts & (most >= gang)
-        bad[1:] &= ~bad[:-1]  # where it begins
+        bad[1:] &= ~bad[:-1]  # the beginning of the stretch
         findings.add(
             "work-conserving",
             table,
@@ -173,7 +173,7 @@ def _held(time: Time, busy: Busy) -> Ints:
 
 
 def _queue(world: World, time: Time, waits: Waits) -> Iterator[tuple[int, Bools, Bools]]:
-    """Go through the kinds of jobs: their gang, the types that they can use, and when one waits."""
+    """Yield, for each kind of job, its gang size, its usable types, and when such a job waits."""
     begin, end = time.place(waits.start), time.place(waits.end)
     kind, kinds = _kinds(world, waits.job)
     for number, (gang, types) in enumerate(kinds):
@@ -196,7 +196,7 @@ def _figures(
 
 
 def _kinds(world: World, job: Ints) -> tuple[Ints, list[tuple[int, Bools]]]:
-    """Return the kind of each job and, by kind, its gang and the types that it can use."""
+    """Return the kind of each job, and the gang size and usable types of each kind."""
     bit = np.uint64(1) << np.arange(len(world.types), dtype=np.uint64)
     types, code = np.unique((world.usable * bit).sum(axis=1, dtype=np.uint64), return_inverse=True)
     gang = world.part_sizes[0]
@@ -208,7 +208,7 @@ def _kinds(world: World, job: Ints) -> tuple[Ints, list[tuple[int, Bools]]]:
 
 
 class _Level(NamedTuple):
-    """Servers put together: alone, by rack and type, or by type."""
+    """Servers grouped into units: each alone, by rack and type, or by type."""
 
     unit: Ints
     """Unit of each server."""
@@ -218,7 +218,7 @@ class _Level(NamedTuple):
     """GPUs of each unit."""
 
     def needed(self, gang: int) -> Ints:
-        """Return the GPUs that a gang needs of each unit to fit there."""
+        """Return the number of free GPUs that a gang needs in each unit to fit there."""
         return self.gpus if gang == WHOLE else np.full(len(self.gpus), gang)
 
 
@@ -237,7 +237,7 @@ def _levels(world: World) -> list[_Level]:
 
 
 def _chosen(levels: list[_Level], gang: int, types: Bools) -> tuple[int, Bools]:
-    """Return the number of a gang's level, and the units there that could hold it."""
+    """Return the number of a gang's level, and the units of this level that could hold it."""
     for number, level in enumerate(levels):
         units = types[level.type] & (level.gpus >= gang)
         if units.any():
@@ -246,7 +246,7 @@ def _chosen(levels: list[_Level], gang: int, types: Bools) -> tuple[int, Bools]:
 
 
 def _on_servers(world: World, time: Time, busy: Busy) -> Callable[[int, Bools], Bools]:
-    """Return a function that tells when a gang fits on servers of some types."""
+    """Return a function that says when a gang fits on servers of some types."""
     levels = _levels(world)
     placed = busy.server >= 0
     change = _Changes.of(
@@ -275,7 +275,7 @@ def _on_servers(world: World, time: Time, busy: Busy) -> Callable[[int, Bools], 
 
 
 class _Changes(NamedTuple):
-    """Changes of the GPUs that are free in a unit; `place` counts the instants."""
+    """Changes of the free GPUs in units; `place` is the index of the instant."""
 
     unit: Ints
     place: Ints
@@ -284,10 +284,10 @@ class _Changes(NamedTuple):
 
     @classmethod
     def of(cls, unit: Ints, place: Ints, change: Ints, gpus: Ints) -> _Changes:
-        """Put changes in order, those of one instant together; first all of `gpus` is free."""
+        """Sort the changes and combine those of one instant; at first, all of `gpus` are free."""
         order = np.lexsort((place, unit))
         unit, place = unit[order], place[order]
-        free = gpus[unit] + np.cumsum(change[order])  # all that is taken of a unit is given back
+        free = gpus[unit] + np.cumsum(change[order])  # the changes of a unit add up to 0
         differs = (unit[1:] != unit[:-1]) | (place[1:] != place[:-1])
         final = np.append(differs, True)[: len(unit)]
         unit, place, free = unit[final], place[final], free[final]
@@ -296,7 +296,7 @@ class _Changes(NamedTuple):
 
 
 def _on_totals(world: World, held: Ints) -> Callable[[int, Bools], Bools]:
-    """Return a function that tells when a gang fits however the busy GPUs are spread."""
+    """Return a function that says when a gang fits for every distribution of the busy GPUs."""
     levels = _levels(world)
 
     def fits(gang: int, types: Bools) -> Bools:
@@ -304,7 +304,7 @@ def _on_totals(world: World, held: Ints) -> Callable[[int, Bools], Bools]:
         level = levels[number]
         if number == 0:
             needed = int((level.gpus - level.needed(gang) + 1)[units].sum())
-        else:  # at worst each busy GPU is on a different server, the largest first
+        else:  # at worst, each busy GPU is on a different server, the largest first
             mine = units[level.unit]
             order = np.lexsort((world.server_gpus[mine], level.unit[mine]))
             unit, size = level.unit[mine][order], world.server_gpus[mine][order]
@@ -316,7 +316,7 @@ def _on_totals(world: World, held: Ints) -> Callable[[int, Bools], Bools]:
 
 
 def _longest(times: Floats, good: Bools, waits: Waits) -> tuple[Floats, Floats]:
-    """Return the longest unbroken stretch of good time in each wait, and when it begins."""
+    """Return the longest unbroken stretch of good time in each wait, and its beginning."""
     edges = np.diff(good.astype(np.int8), prepend=0, append=0)
     begin = times[np.flatnonzero(edges == 1)]
     end = times[np.minimum(np.flatnonzero(edges == -1), len(times) - 1)]
@@ -337,10 +337,10 @@ def _longest(times: Floats, good: Bools, waits: Waits) -> tuple[Floats, Floats]:
 
 
 def _range_longest(length: Floats, low: Ints, high: Ints) -> Ints:
-    """Return the place of the largest value from `low` to `high`; -1 where that is empty."""
+    """Return the index of the largest value from `low` to `high`; -1 for an empty range."""
     size = high - low + 1
     found = np.full(len(low), -1, dtype=np.int64)
-    best = np.arange(len(length))  # of the next 2**level values
+    best = np.arange(len(length))  # for the next 2**level values
     for level in range(int(size.max(initial=0)).bit_length()):
         mine = (size >= 1 << level) & (size < 2 << level)
         one, other = best[low[mine]], best[high[mine] - (1 << level) + 1]

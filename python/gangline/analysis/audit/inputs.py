@@ -42,7 +42,7 @@ __all__ = [
     "result_of",
 ]
 
-MAX_BYTES = 8 << 30  # our choice: as for traces, a bound on what a compressed file may unpack to
+MAX_BYTES = 8 << 30  # our own choice: as for traces, a bound on the unpacked size
 SEGMENT_NUMBERS = ("start_s", "end_s", "server", "gpus", "rate", "part", "sub_batch")
 JOB_NUMBERS = (
     "arrival_s",
@@ -64,23 +64,23 @@ JOB_NUMBERS = (
 )
 _SEPARATORS = (b";", b"\t", b"|")
 _NUMBER = r"^[+-]?(\d+\.?\d*([eE][+-]?\d+)?|\.\d+([eE][+-]?\d+)?|(?i:nan|inf(inity)?))$"
-_SHOWN = 5  # folders that a message names
+_SHOWN = 5  # the maximum number of folders in a message
 WORDS = ("job_id", "gpu_type", "status", "end_reason", "co_runner")
 MASK = "gpu_mask"
 NATIVE = tuple(dict.fromkeys((*WORDS, *SEGMENT_NUMBERS, MASK, *JOB_NUMBERS)))
-"""Names that a mapping may give."""
+"""The native names that a mapping may contain."""
 
 
 @dataclass(frozen=True)
 class Columns:
-    """One table in numpy: what is absent is not in the dictionaries.
+    """A table as numpy arrays; the dictionaries lack absent columns.
 
     Attributes
     ----------
     path : str
         The source of the table.
     ids : pyarrow string array
-        Job of each row.
+        Job id of each row.
     numbers : dict of str to float64 array
         Numeric columns; unknown = NaN.
     words : dict of str to pyarrow dictionary array
@@ -88,7 +88,7 @@ class Columns:
     mask : uint64 array, optional
         Slots of each segment.
     source : _Source
-        The places of the cells, for messages.
+        The origin of the table, for messages.
     """
 
     path: str
@@ -102,14 +102,14 @@ class Columns:
         return len(self.ids)
 
     def has(self, name: str) -> bool:
-        """Return whether a numeric column is there."""
+        """Return whether a numeric column exists."""
         return name in self.numbers
 
     def __getitem__(self, name: str) -> npt.NDArray[np.float64]:
         return self.numbers[name]
 
     def fates(self, name: str) -> Fates | None:
-        """Return the state of each row from a column of words; None if there is no such column."""
+        """Return the outcomes from a column of words; None if there is no such column."""
         return fates(self.words[name]) if name in self.words else None
 
 
@@ -132,7 +132,7 @@ def check_options(
 
 
 def result_of(table: TableLike) -> Result | None:
-    """Return the result whose folder is given; None for other tables."""
+    """Return the result if its folder is given; None for other tables."""
     if not _is_path(table) or not (Path(str(table)) / "spec.json").is_file():
         return None
     _require_one(Path(str(table)))
@@ -142,7 +142,7 @@ def result_of(table: TableLike) -> Result | None:
 
 
 def where(given: ClusterLike | None, result: Result | None) -> ClusterLike:
-    """Return the cluster: as given, else as the result says.
+    """Return the cluster: the given one, or else that of the result.
 
     Raises
     ------
@@ -153,8 +153,8 @@ def where(given: ClusterLike | None, result: Result | None) -> ClusterLike:
         return given
     if result is None:
         message = (
-            "audit: which cluster? The table is not the folder of a result, which would name it: "
-            "give a TOML file or a preset (--cluster, or `cluster=` in Python)"
+            "audit: the cluster is unknown, because the table is not the folder of a result: give "
+            "a TOML file or a preset (--cluster, or `cluster=` in Python)"
         )
         raise ClusterError(message, key="cluster")
     spec: Mapping[str, Any] = result.spec["cluster"]
@@ -162,7 +162,7 @@ def where(given: ClusterLike | None, result: Result | None) -> ClusterLike:
 
 
 def gpus_of_copies(result: Result | None, given: str | int | None) -> str | int:
-    """Return the size of the parts of jobs: as given, else as the result says."""
+    """Return the size of the parts of jobs: the given one, or else that of the result."""
     if given is None:
         found: str | int = "gang"
         return found if result is None else result.spec["policy"].get("copy_gpus", found)
@@ -174,22 +174,22 @@ def gpus_of_copies(result: Result | None, given: str | int | None) -> str | int:
 
 
 def jobs_per_gpu(result: Result | None, given: int | None) -> int:
-    """Return the maximum number of jobs on one GPU: as given, else that of the result."""
+    """Return the maximum number of jobs on one GPU: the given one, or else that of the result."""
     if given is not None:
         return given
-    # the summary has this key in runs of policies that share GPUs, and in no others
+    # only summaries of policies that share GPUs have this key
     return 2 if result is not None and "share_gpu_fraction" in result.summary else 1
 
 
 def _require_one(folder: Path) -> None:
-    """Refuse a folder that is not the whole result of one run; say which results it holds."""
+    """Refuse a folder that is not the complete result of one run; name the results inside."""
     if (folder / "jobs.parquet").is_file():
         return
     found = sorted(str(path.parent) for path in folder.glob("*/jobs.parquet"))
     words = (
-        f"it holds several, choose one: {', '.join(found[:_SHOWN])}"
+        f"it contains several results; choose one: {', '.join(found[:_SHOWN])}"
         if found
-        else ("expected what `run --out` wrote, or a table")
+        else ("expected a folder that `run --out` wrote, or a table")
     )
     if len(found) > _SHOWN:
         words += f" and {len(found) - _SHOWN} more"
@@ -202,7 +202,7 @@ def read(
     mapping: Mapping[str, str] | None,
     result: Result | None,
 ) -> tuple[Columns | None, Columns | None]:
-    """Return the segments and the jobs, each if it is there; those of a result, if it is one."""
+    """Return the segments and the jobs, each if it exists, of a table or a result."""
     names = mapping or {}
     if _is_path(table) and Path(str(table)).is_dir():
         folder = Path(str(table))
@@ -231,7 +231,7 @@ def read(
     if not is_segments:
         if jobs is not None:
             raise TraceError(
-                f"{main.path}: is a jobs table itself; `jobs` goes beside a segments table",
+                f"{main.path}: is already a jobs table; give `jobs` only with a segments table",
                 path=main.path,
             )
         return None, main
@@ -242,7 +242,7 @@ def read(
 
 
 def read_jobs(table: TableLike, mapping: Mapping[str, str] | None = None) -> Columns:
-    """Return a jobs table; of the folder of a result, its jobs."""
+    """Return a jobs table, which may be in the folder of a result."""
     if _is_path(table) and Path(str(table)).is_dir():
         _require_one(Path(str(table)))
         table = Path(str(table)) / "jobs.parquet"
@@ -252,7 +252,7 @@ def read_jobs(table: TableLike, mapping: Mapping[str, str] | None = None) -> Col
 
 
 def columns_of(table: pa.Table, path: str) -> Columns:
-    """Return a table of our own engine in numpy."""
+    """Return a table of our engine as numpy arrays."""
     return _columns(_Loaded(path, table, None), {})
 
 
@@ -262,7 +262,7 @@ def _is_path(value: object) -> bool:
 
 @dataclass(frozen=True)
 class _Loaded:
-    """An unchanged table with its origin; `text` if it was delimited text."""
+    """An unchanged table with its origin; `text` is the file if it was delimited text."""
 
     path: str
     table: pa.Table
@@ -330,7 +330,7 @@ class _Source:
     theirs : dict of str to str
         Name in the file of each column.
     text : TextFile, optional
-        The file, if it is delimited text and so has lines.
+        The file, if it is delimited text.
     """
 
     path: str
@@ -338,7 +338,7 @@ class _Source:
     text: TextFile | None
 
     def wrong(self, name: str, row: int, value: object, expected: str) -> TraceError:
-        """Return the error of one cell; its line is known in text, elsewhere its row."""
+        """Return the error of one cell, with its line in text files and its row in other tables."""
         theirs = self.theirs[name]
         column = name if theirs == name else f"{theirs} ({name})"
         fault = Fault(row, column, expected, short(value))
@@ -348,9 +348,9 @@ class _Source:
 
 
 def _rename(table: pa.Table, mapping: Mapping[str, str], path: str) -> pa.Table:
-    """Return the table with native names; a mapped column is known by its native name alone.
+    """Return the table with native names; a mapped column has only its native name.
 
-    A native name that is mapped to an empty name hides the column of that name.
+    A native name that is mapped to an empty name hides the column with that name.
     """
     names = list(table.column_names)
     mine = {native: theirs for native, theirs in mapping.items() if not theirs or theirs in names}
@@ -388,7 +388,7 @@ def _read_file(path: Path) -> tuple[pa.Table, TextFile | None]:
         return _read_csv(text), text
     except TraceError:
         raise
-    except (pa.ArrowException, OSError, ValueError) as error:  # ValueError: names that are no text
+    except (pa.ArrowException, OSError, ValueError) as error:  # ValueError: names that are not text
         if isinstance(error, FileNotFoundError | PermissionError | IsADirectoryError):
             raise
         words = str(error).strip().split("\n")[0]
@@ -409,12 +409,12 @@ def _read_arrow(head: bytes, data: bytes) -> pa.Table:
     is_file = head[:6] == b"ARROW1"
     reader = pa.ipc.open_file(place) if is_file else pa.ipc.open_stream(place)
     table = reader.read_all()
-    table.validate(full=True)  # its buffers are used unchecked, so offsets may point anywhere
+    table.validate(full=True)  # its buffers are used unchecked, so offsets might point anywhere
     return table
 
 
 def _read_csv(text: TextFile) -> pa.Table:
-    """Read all columns as text: identifiers such as 007 stay as they are written."""
+    """Read all columns as text, so that identifiers such as 007 do not change."""
     names = text.names
     if not names:
         raise TraceError(
@@ -449,7 +449,7 @@ def _numbers(table: pa.Table, name: str, source: _Source) -> npt.NDArray[np.floa
 
 
 def _parsed(column: Any, name: str, source: _Source) -> Any:
-    """Turn texts into numbers; the first that is none is an error with its place."""
+    """Turn texts into numbers; the first text that is not a number is an error with its place."""
     cells = pc.ascii_trim(column, characters=" \t")
     cells = pc.if_else(pc.equal(cells, ""), pa.scalar(None, cells.type), cells)
     try:

@@ -1,4 +1,4 @@
-"""Rules on a jobs table: one row per job, without the places where it ran."""
+"""Checks a jobs table, which has one row per job, without its places."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ __all__ = ["check"]
 TABLE = "jobs"
 _HELD = "how long jobs held their GPUs: run_s, wait_s, preemptions, duration_s or a trace"
 _STARTED = "when jobs started: first_start_s or queue_s, or run_s or wait_s from which it follows"
-_UNBROKEN = "jobs that ran without a break: every job was stopped in between; segments would tell"
+_UNBROKEN = "jobs that ran without a break: every job was stopped; add segments"
 SPANS = ("jct_s", "queue_s", "wait_s", "run_s", "overhead_s")
 
 
 class _Rows(TableRows):
-    """The rows as the rules need them; unknown numbers are NaN."""
+    """The rows in the form that the rules need; unknown numbers are NaN."""
 
     def __init__(self, world: World, table: Columns, findings: Findings) -> None:
         super().__init__(TABLE, world, table, findings)
@@ -65,7 +65,7 @@ class _Rows(TableRows):
             self.run = np.where(self._in_one_piece(), self.span, np.nan)
 
     def _start(self) -> Floats:
-        """First starts; what the table does not say follows from the rest, where it does."""
+        """Return the first starts, which are derived from other columns if possible."""
         if self.table.has("first_start_s"):
             return self.table["first_start_s"]
         if self.table.has("queue_s"):
@@ -93,7 +93,7 @@ class _Rows(TableRows):
 
 
 def check(world: World, findings: Findings) -> None:
-    """Look at every rule that the table has the columns for."""
+    """Check every rule for which the table has the columns."""
     table = world.listed
     assert table is not None, "called only with jobs"
     rows = _Rows(world, table, findings)
@@ -134,7 +134,7 @@ def _arrivals(world: World, rows: _Rows, findings: Findings) -> None:
             rows.add(
                 "arrival",
                 np.abs(rows.arrival - due) > world.tolerance_s,
-                "arrives at {found:.9g} s; by the trace at {allowed:.9g} s",
+                "arrives at {found:.9g} s; in the trace at {allowed:.9g} s",
                 found=rows.arrival,
                 allowed=due,
             )
@@ -153,7 +153,7 @@ def _jobs(world: World, rows: _Rows) -> None:
     order = np.argsort(rows.job, kind="stable")
     again = np.zeros(len(rows.job), dtype=np.bool_)
     again[order[1:]] = (rows.job[order[1:]] == rows.job[order[:-1]]) & (rows.job[order[1:]] >= 0)
-    rows.add("duplicate-job", again, lambda row: f"row {row} has a job that an earlier row has")
+    rows.add("duplicate-job", again, lambda row: f"row {row} repeats the job of an earlier row")
     if world.trace is None:
         rows.skip("which jobs there should be: a trace", "missing-job", "unknown-job")
     else:
@@ -188,7 +188,7 @@ def _gangs(world: World, rows: _Rows) -> None:
 
 
 def _work(world: World, rows: _Rows, findings: Findings) -> Floats:
-    """Look at run times; return the least time that each row must have held its GPUs."""
+    """Check run times; return the minimum time for which each row must have held its GPUs."""
     least = np.full(len(rows.table), np.nan)
     if world.has_noise:
         findings.skip("short-run", "how long jobs take: the cluster has noise of run times")
@@ -246,7 +246,7 @@ def _sums(world: World, rows: _Rows, findings: Findings) -> None:
 
 
 def _gpu_seconds(world: World, rows: _Rows, given: Floats, findings: Findings) -> None:
-    """Hold GPU-seconds against gpus x run: of each part, where a job has several."""
+    """Compare GPU-seconds with gpus x run, for each part if a job has several."""
     run = rows.table["run_s"]
     least, most = rows.least * run, rows.most * run
     slack = world.tolerance(most, rows.most + 2.0) * rows.parts
@@ -262,16 +262,17 @@ def _gpu_seconds(world: World, rows: _Rows, given: Floats, findings: Findings) -
     if above.any() and world.held is None:
         parts = int(np.ceil((given[above] / most[above]).max()))
         findings.note(
-            f"gpu_seconds of forked jobs may exceed gpus x run; say so: `--max-parts {parts}`"
+            "gpu_seconds of forked jobs may exceed gpus x run; if jobs are forked, set "
+            f"`--max-parts {parts}`"
         )
 
 
 def _capacity(world: World, rows: _Rows, least: Floats, findings: Findings) -> None:
-    """Sweep the jobs that must have held their GPUs from first start to finish."""
+    """Check the capacity with jobs that must have held their GPUs from first start to finish."""
     still = least >= rows.span - world.tolerance(rows.span, 2.0)
     kept = np.flatnonzero(still & np.isfinite(rows.span) & (rows.least >= 1))
     if not len(kept):
-        if world.held is None:  # without segments nothing else shows it
+        if world.held is None:  # without segments, nothing else shows this
             findings.withdraw("capacity", _why_not(rows, least))
         return
     assumed = ""
@@ -296,7 +297,7 @@ def _why_not(rows: _Rows, least: Floats) -> str:
 
 
 def _utilisation(world: World, rows: _Rows, least: Floats, findings: Findings) -> None:
-    """Jobs that began after an instant and ended before another fit into the GPUs between.
+    """Check that jobs that began after one instant and ended before another fit the capacity.
 
     Two kinds of intervals are checked: from the first start to each finish, and from each start to
     the last finish.
@@ -333,7 +334,7 @@ def _utilisation(world: World, rows: _Rows, least: Floats, findings: Findings) -
 
 
 def _idle(world: World, rows: _Rows, findings: Findings) -> None:
-    """Look for gangs that wait while they fit; a job that stopped counts as busy meanwhile."""
+    """Look for gangs that wait while they fit; a stopped job counts as busy until its finish."""
     if rows.is_assumed or np.isnan(rows.start).all() or np.isnan(rows.least).all():
         findings.skip("idle", "when jobs started: first_start_s or queue_s, and gpus or a trace")
         return

@@ -1,4 +1,4 @@
-"""The rows of a segments table as the rules need them."""
+"""Prepares the rows of a segments table for the rules."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ SLOTS = 64
 
 
 class Stretches(NamedTuple):
-    """The activity of each part of a job between two changes: rows on several servers are merged.
+    """The stretches of each part of a job between two changes; rows on several servers are merged.
 
     The rows are ordered by job, part and start. Rows without usable times or a known job are left
     out.
@@ -44,7 +44,7 @@ class Stretches(NamedTuple):
     end: Floats
     gpus: Ints
     row: Ints
-    """A row of the segments table that stands for all of the stretch."""
+    """A row of the segments table that represents the stretch."""
     of_row: Ints
     """Stretch of each row; -1 = none."""
 
@@ -83,7 +83,7 @@ class TableRows:
             self.findings.skip(rule, missing)
 
     def check_times(self, needed: Bools | None, names: Sequence[str], **given: Any) -> None:
-        """Check times; only rows that need them must have them all."""
+        """Check times; only rows that need all of them must have them."""
         for name in (name for name in names if self.table.has(name)):
             values = self.table[name]
             bad = ~(np.isfinite(values) & (values >= -self.world.tolerance_s))
@@ -106,7 +106,7 @@ class TableRows:
     def check_capacity(
         self, at: Ints, start: Floats, end: Floats, kind: Ints, gpus: Ints, more: str = ""
     ) -> None:
-        """Sweep the GPUs that rows hold: in total, and of each type that they name."""
+        """Check the number of GPUs that rows hold, in total and of each type that they name."""
         world = self.world
         sweep = Sweep(start, end, world.tolerance_s)
         job = np.append(self.job, -1)[at][sweep.row]
@@ -144,7 +144,7 @@ class Rows(TableRows):
 
     @cached_property
     def width(self) -> Ints | None:
-        """GPUs of each row: of its slots, else as given, else those of a part of its job."""
+        """GPUs of each row: from its slots, else as given, else those of a part of its job."""
         if self.mask is not None:
             return np.bitwise_count(self.mask).astype(np.int64)
         if self.table.has("gpus"):
@@ -187,8 +187,8 @@ class Rows(TableRows):
 
     @cached_property
     def stretches(self) -> Stretches:
-        """The rows put together that are one stretch of one part of a job."""
-        assert self.width is not None, "asked for only with GPUs"
+        """The stretches of the parts of jobs, each merged from its rows."""
+        assert self.width is not None, "called only if GPUs are known"
         kept = self.kept
         part = np.zeros(len(kept), dtype=np.int64) if self.part is None else self.part[kept]
         job, start, end = self.job[kept], self.start[kept], self.end[kept]
@@ -214,7 +214,7 @@ class Rows(TableRows):
     @cached_property
     def gpu_rows(self) -> tuple[Ints, Ints]:
         """Row and GPU (server * 64 + slot) of every GPU that a kept row holds."""
-        assert self.mask is not None, "asked for only with slots"
+        assert self.mask is not None, "called only if slots are known"
         kept = self.kept[self.server[self.kept] >= 0]
         rows, slots = [], []
         mask = self.mask[kept]
@@ -229,7 +229,7 @@ class Rows(TableRows):
     @cached_property
     def base(self) -> Floats:
         """Iterations per second of each kept row alone on its GPUs."""
-        assert self.width is not None, "asked for only with GPUs"
+        assert self.width is not None, "called only if GPUs are known"
         kept = self.kept
         base = self.world.base_of_rows(self.job[kept], self.type[kept], self.width[kept])
         is_elastic, most = self.pace
@@ -238,7 +238,7 @@ class Rows(TableRows):
 
     @cached_property
     def pace(self) -> tuple[Bools, Floats]:
-        """Return which stretches belong to elastic jobs, and the largest iteration rate of each.
+        """Return which stretches belong to elastic jobs, and the maximum rate of each.
 
         It assumes the best number of passes, the most favourable phase of the gradient noise, and
         the speed of the slowest GPU.
@@ -265,7 +265,7 @@ class Rows(TableRows):
 
     @cached_property
     def rate(self) -> Floats:
-        """Iterations per second of each kept row, where it is not given as fast as can be."""
+        """Iterations per second of each kept row; the maximum where the rate is not given."""
         if not self.table.has("rate"):
             return self.base
         given = self.table["rate"][self.kept]
@@ -273,10 +273,10 @@ class Rows(TableRows):
 
     @cached_property
     def rate_of_stretches(self) -> Floats:
-        """Iterations per second of each stretch: of its rows, each by its part of the GPUs."""
-        assert self.width is not None, "asked for only with GPUs"
+        """Iterations per second of each stretch: the mean of its rows, weighted by their GPUs."""
+        assert self.width is not None, "called only if GPUs are known"
         held, width = self.stretches, self.width[self.kept]
-        # a copy lies in one row; an elastic job is whole at any size
+        # a copy has a single row; an elastic job is whole at any size
         whole = held.gpus if self.world.forks else np.maximum(self.world.gang[held.job], 1)
         is_elastic = self.pace[0]
         whole = np.where(is_elastic, held.gpus, whole)
@@ -297,7 +297,7 @@ class Rows(TableRows):
 
     @cached_property
     def partner(self) -> Ints:
-        """Code of the co-runners that each row names: equal names, equal codes; -1 = none."""
+        """Code of the co-runners that each row names (equal names have equal codes); -1 = none."""
         if "co_runner" not in self.table.words:
             return np.full(len(self.table), -1, dtype=np.int64)
         labels = self.table.words["co_runner"]
@@ -312,7 +312,7 @@ class Rows(TableRows):
 
 
 def held_seconds(group: Ints, start: Floats, end: Floats, groups: int) -> Floats:
-    """Return for how long at least one interval of each group lasts."""
+    """Return for how long at least one interval of each group was open."""
     sweep = Sweep(start, end, 0.0, group)
     owner = group[sweep.row]
     busy = np.cumsum(sweep.sign)[:-1] > 0  # the count is 0 at the end of each group

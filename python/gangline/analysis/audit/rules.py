@@ -1,4 +1,4 @@
-"""Goes through all rules: what `gangline audit` and `gangline.testing` have in common."""
+"""Checks all rules, for both `gangline audit` and `gangline.testing`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["look"]
 
 
 def look(world: World, first: int) -> Findings:
-    """Look at every rule that the tables have the columns for; keep the first findings of each."""
+    """Check every rule for which the tables have the columns; keep the first findings of each."""
     findings = Findings(world.names, first)
     hints.on_tables(world, findings)
     with np.errstate(invalid="ignore", over="ignore"):  # infinite times are findings themselves

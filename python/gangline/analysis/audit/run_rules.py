@@ -1,4 +1,4 @@
-"""Rules on what a whole run of the engine says besides its tables of jobs and segments."""
+"""Checks the outcome, the timeline and the summary of a complete run of the engine."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ if TYPE_CHECKING:
 
 __all__ = ["check", "fact"]
 
-SHARE = 1e-9  # by which a fraction may exceed 1: sums of floats
+SHARE = 1e-9  # the amount by which a fraction may exceed 1, as a sum of floats
 UTILISATION = ("gpu_utilization", "useful_utilization", "node_utilization")
 
 
 def check(world: World, run: Run, findings: Findings) -> None:
-    """Look at the ends of jobs, at the timeline and at the summary."""
+    """Check the ends of jobs, the timeline and the summary."""
     _lost_jobs(world, run, findings)
     _timeline(run, findings)
     _summary(world, run, findings)
 
 
 def _lost_jobs(world: World, run: Run, findings: Findings) -> None:
-    """Check that each job is finished, dropped, or was left when the run was stopped."""
+    """Check that each job is finished or dropped, or was unfinished when the run was stopped."""
     listed, status = world.listed, world.status
     if listed is None or status is None:
         return
@@ -48,7 +48,7 @@ def _lost_jobs(world: World, run: Run, findings: Findings) -> None:
         "order",
         "jobs",
         np.diff(world.codes(listed), prepend=-1) < 0,
-        lambda row: f"row {row} is out of place: jobs have the order of the trace",
+        lambda row: f"row {row} is out of order: jobs must have the order of the trace",
         job=world.codes(listed),
     )
 
@@ -56,10 +56,10 @@ def _lost_jobs(world: World, run: Run, findings: Findings) -> None:
 def _left_by_a_stop(world: World, run: Run) -> Bools:
     """Return the rows of jobs that may be unfinished because the run was stopped.
 
-    Without the outcome, the tables show it: a stop cuts segments short and leaves jobs that had not
-    arrived by the last event.
+    If the outcome is unknown, the tables show it: a stop ends segments early and leaves jobs that
+    arrive after the last event.
     """
-    assert world.listed is not None, "asked for only with jobs"
+    assert world.listed is not None, "called only with jobs"
     rows = len(world.listed)
     if run.outcome is not None:
         return np.full(rows, run.outcome != "finished")
@@ -101,7 +101,7 @@ def _timeline(run: Run, findings: Findings) -> None:
 
 
 def _summary(world: World, run: Run, findings: Findings) -> None:
-    """Check shares, and counts and mean completion time against the jobs table."""
+    """Check the shares in the summary; compare counts and the mean JCT with the jobs table."""
     if run.summary is None:
         return
     for key in UTILISATION:
@@ -129,7 +129,7 @@ def _summary(world: World, run: Run, findings: Findings) -> None:
 def fact(
     findings: Findings, rule: str, key: str, given: Any, wanted: float, *, is_bad: bool
 ) -> None:
-    """Hold a key of the summary against what the tables say."""
+    """Compare a key of the summary with the value that follows from the tables."""
     words = "at most" if rule == "utilisation" else "the tables say"
     findings.add(
         rule,

@@ -1,4 +1,4 @@
-"""Rules on a segments table: which job held which GPUs, from when to when."""
+"""Checks a segments table, which says which job held which GPUs in which interval."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ TABLE = "segments"
 
 
 def check(world: World, findings: Findings) -> None:
-    """Look at every rule that the table has the columns for."""
+    """Check every rule for which the table has the columns."""
     table = world.held
     assert table is not None, "called only with segments"
     rows = Rows(world, table, findings)
@@ -91,7 +91,7 @@ def _places(world: World, rows: Rows, findings: Findings) -> None:
             world.type_of_label(rows.table) < 0,
             lambda row: f"GPU type {labels[row].as_py()}: the cluster has {', '.join(world.types)}",
         )
-    elif rows.has_server:  # then the server tells the type
+    elif rows.has_server:  # then the server determines the type
         findings.looked_at("unknown-type")
     if world.allowed is not None and (rows.type >= 0).any():
         allowed = np.append(world.allowed, ~np.uint64(0))[rows.job]
@@ -131,7 +131,7 @@ def _arrivals(world: World, rows: Rows, findings: Findings) -> None:
 
 
 def _gangs(world: World, rows: Rows, width: Ints, findings: Findings) -> None:
-    """Look at what each part of a job holds after each instant at which that changes."""
+    """Check the GPUs that each part of a job holds after each change."""
     rows.add("gang", width <= 0, "its row holds {found} GPUs", found=width)
     if world.copy_gpus == "server" and not rows.has_server:
         return
@@ -151,7 +151,7 @@ def _gangs(world: World, rows: Rows, width: Ints, findings: Findings) -> None:
     last[:-1] |= time[1:] - time[:-1] > world.tolerance_s
     job, time, held = job[last], time[last], held[last]
     gang = world.part_gpus(job, server[order][last])
-    if (gang < 0).any():  # then the first number of GPUs that a job holds is its gang
+    if (gang < 0).any():  # the first number of GPUs that a job holds is then its gang
         first = np.zeros(world.jobs, dtype=np.int64)
         some = np.flatnonzero(held > 0)[::-1]
         first[job[some]] = held[some]
@@ -166,12 +166,13 @@ def _gangs(world: World, rows: Rows, width: Ints, findings: Findings) -> None:
     if many.any() and rows.part is None:
         most = int(parts[many].max())
         findings.note(
-            f"jobs hold up to {most} whole gangs; if they are forked, say so: `--max-parts {most}`"
+            f"jobs hold up to {most} whole gangs; if they are forked, set `--max-parts {most}`"
         )
     if (held != parts * gang).any():
         findings.note(
-            "gang: elastic jobs, whose gangs grow or shrink while they run, break this rule, and "
-            "the rules on work do not apply to them, unless the cluster has an [elastic] table"
+            "gang: elastic jobs, whose gangs grow or shrink while they run, break this rule unless "
+            "the cluster has an [elastic] table; without it, the rules on work do not apply to "
+            "them either"
         )
     whole_is = "a part of it has" if world.forks else "its gang is"
     findings.add(
@@ -187,7 +188,7 @@ def _gangs(world: World, rows: Rows, width: Ints, findings: Findings) -> None:
 
 
 def _resized(world: World, job: Ints, time: Floats, held: Ints, findings: Findings) -> None:
-    """Look whether jobs hold as many GPUs as they may, each in its own range."""
+    """Check that each job holds a number of GPUs in its range."""
     least, most = (sizes[job] for sizes in world.sizes)
     nearest = np.where(held < least, least, most)
     findings.add(
@@ -208,7 +209,7 @@ def _resized(world: World, job: Ints, time: Floats, held: Ints, findings: Findin
 
 
 def _parts(rows: Rows, tolerance_s: float) -> None:
-    """Look where parts are: each on one server, those of a job on different ones."""
+    """Check that each part is on one server, and the parts of a job on different servers."""
     part, job, server = rows.part, rows.job, rows.server
     if part is None or not rows.has_server or not rows.forked.any():
         return
@@ -234,12 +235,12 @@ def _parts(rows: Rows, tolerance_s: float) -> None:
 
 
 def _capacity(world: World, rows: Rows, width: Ints, findings: Findings) -> None:
-    """Sweep what is held in total, of each type, and of each server where no slots are given."""
+    """Check the GPUs held in total, of each type, and on each server if slots are unknown."""
     server, down, up = world.outages
     start = np.concatenate([rows.start, down])
     end = np.concatenate([rows.end, np.where(np.isfinite(up), up, down + 1.0)])
     good = np.concatenate([rows.good & (width > 0), np.ones(len(down), dtype=np.bool_)])
-    # An outage is a row that holds nothing: the held GPUs are checked when it begins.
+    # An outage is a row that holds no GPUs: the held GPUs are checked when it begins.
     amount = np.concatenate([width, np.zeros(len(down), dtype=np.int64)])
     kinds = np.concatenate([rows.type, world.server_type[server]])
     kept = np.flatnonzero(good)
@@ -305,7 +306,7 @@ def _idle(world: World, rows: Rows, width: Ints, findings: Findings) -> None:
 
 
 def _busy_gpus(rows: Rows) -> tuple[Ints, Floats, Floats]:
-    """Return the stretches in which each GPU is held: server, from, to."""
+    """Return the stretches in which each GPU is held: server, start, end."""
     row, gpu = rows.gpu_rows
     sweep = Sweep(rows.start[row], rows.end[row], 0.0, gpu)
     held = np.cumsum(sweep.sign)
@@ -325,7 +326,7 @@ def _down(world: World, rows: Rows, findings: Findings) -> None:
         first, last = np.searchsorted(sorted_servers, [place, place + 1])
         mine = order[first:last]
         begins, ends = down[server == place], up[server == place]
-        # The first outage that is not over when the row starts must not begin before it ends.
+        # The first outage that is not over when the row starts must not begin before the row ends.
         at = np.searchsorted(ends - world.tolerance_s, rows.start[mine], side="right")
         begin = np.append(begins, np.inf)[at]
         bad[mine] = begin < rows.end[mine] - world.tolerance_s
@@ -333,14 +334,14 @@ def _down(world: World, rows: Rows, findings: Findings) -> None:
 
 
 def _ends(world: World, rows: Rows) -> None:
-    """Check that a finished job ends in its last segment, and no other job does."""
+    """Check that the last segment of a job ends with `finished` if and only if the job finished."""
     status, reason = world.status, world.end_reason
     if status is None or reason is None or status.words or reason.words:
         return
     kept = rows.kept
     job, end, ends = rows.job[kept], rows.end[kept], reason.finished[kept]
     finished = world.finished
-    assert finished is not None, "the jobs table tells"
+    assert finished is not None, "the jobs table says so"
     last = np.full(world.jobs, -np.inf)
     np.maximum.at(last, job, end)
     rows.add(
@@ -364,7 +365,7 @@ def _ends(world: World, rows: Rows) -> None:
 
 
 def _agreement(world: World, rows: Rows, co_runners: sharing.CoRunners) -> None:
-    """Look whether the jobs table says what its segments say."""
+    """Check that the jobs table agrees with the segments."""
     if world.listed is None:
         return
     kept = rows.kept
@@ -390,7 +391,7 @@ def _agreement(world: World, rows: Rows, co_runners: sharing.CoRunners) -> None:
 def _sharing_sums(
     world: World, rows: Rows, co_runners: sharing.CoRunners, findings: Findings
 ) -> None:
-    """Look whether the summary says what the segments say of shared GPUs."""
+    """Check that the summary agrees with the segments about shared GPUs."""
     summary = None if world.run is None else world.run.summary
     if summary is None or "share_gpu_fraction" not in summary or rows.width is None:
         return
@@ -398,7 +399,7 @@ def _sharing_sums(
         return
     met, kept = co_runners.met, rows.kept
     beside = held_seconds(met.stretch, met.start, met.end, len(rows.stretches.job))
-    shared_s = float((met.end - met.start).sum()) / 2.0  # each of two jobs meets the other
+    shared_s = float((met.end - met.start).sum()) / 2.0  # each of two jobs counts the other
     held_s = float((rows.length[kept] * rows.width[kept]).sum())
     wanted = {"share_gpu_fraction": shared_s / (held_s - shared_s) if held_s > 0.0 else np.nan}
     if beside.sum() > 0.0:
@@ -412,7 +413,7 @@ def _sharing_sums(
 
 
 def _same(rows: Rows, name: str, segments: Floats, terms: Any = 0.0) -> None:
-    """Hold a column of the jobs table against the same by segments, for the jobs that ran."""
+    """Compare a column of the jobs table with its value from segments, for jobs that ran."""
     world = rows.world
     here = np.bincount(rows.job[rows.kept], minlength=world.jobs) > 0
     listed = world.of_job(name)
@@ -421,7 +422,7 @@ def _same(rows: Rows, name: str, segments: Floats, terms: Any = 0.0) -> None:
     rows.add_jobs(
         "sums",
         bad,
-        f"{name} is {{found:.9g}} in the jobs table, but {{allowed:.9g}} by its segments",
+        f"{name} is {{found:.9g}} in the jobs table, but {{allowed:.9g}} according to its segments",
         time=segments if name in ("first_start_s", "finish_s") else world.arrival,
         found=listed,
         allowed=segments,

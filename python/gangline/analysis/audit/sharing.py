@@ -1,4 +1,4 @@
-"""Rules on jobs that share GPUs: memory, which jobs are co-runners, and what that costs.
+"""Checks jobs that share GPUs: their memory, their co-runners, and the slowdown.
 
 The cost is linear in the pairs of rows that overlap on a GPU, and quadratic in the changes during
 one stretch.
@@ -31,13 +31,13 @@ if TYPE_CHECKING:
 __all__ = ["CoRunners", "check"]
 
 TABLE = "segments"
-EXACT_S = 6e-10  # two instants of our own tables that differ are a nanosecond apart
+EXACT_S = 6e-10  # distinct instants in our tables are at least a nanosecond apart
 SAME = 1e-9  # relative: slowdown factors are products and quotients of a few floats
-DEFAULT_COST = 0.05  # of a gradient accumulation step, as in `[sharing]`
+DEFAULT_COST = 0.05  # the cost of a gradient accumulation step, as in `[sharing]`
 
 
 class _Meetings(NamedTuple):
-    """Times in which another job is on a GPU of a stretch; in order of stretch."""
+    """Intervals in which another job is on a GPU of a stretch, ordered by stretch."""
 
     stretch: Ints
     other: Ints
@@ -47,7 +47,7 @@ class _Meetings(NamedTuple):
 
 
 class CoRunners:
-    """The co-runners of each job, and the slowdown of each."""
+    """The co-runners of each job, and its slowdown."""
 
     def __init__(self, world: World, rows: Rows) -> None:
         self._world, self._rows = world, rows
@@ -59,17 +59,16 @@ class CoRunners:
         row, gpu = rows.gpu_rows
         order = np.lexsort((rows.start[row], gpu))
         row, gpu = row[order], gpu[order]
-        # If rows of a GPU overlap at all, some row overlaps with the next one. Other GPUs are
-        # skipped.
+        # If any rows of a GPU overlap, some row overlaps with the next one. Other GPUs are skipped.
         overlaps = (gpu[1:] == gpu[:-1]) & (rows.end[row[:-1]] - EXACT_S > rows.start[row[1:]])
         is_shared = np.zeros(len(self._world.server_gpus) * SLOTS, dtype=np.bool_)
         is_shared[gpu[1:][overlaps]] = True
         row, gpu = row[is_shared[gpu]], gpu[is_shared[gpu]]
         start, end = rows.start[row], rows.end[row] - EXACT_S
-        first = np.searchsorted(gpu, gpu)  # of each GPU
+        first = np.searchsorted(gpu, gpu)  # the first row of the same GPU
         latest = _running_latest(end, first)
-        # Rows go through their predecessors, the nearest first, until none of those left ends late
-        # enough to overlap. Without sharing none begins.
+        # Each row is compared with its predecessors, the nearest first, until no earlier one ends
+        # late enough to overlap. Without sharing, no comparison is made.
         at, back = np.arange(len(row)), 1
         found: list[tuple[Ints, Ints]] = []
         while len(at):
@@ -80,7 +79,7 @@ class CoRunners:
             found.append((at[meets], other[meets]))
             back += 1
         one, two = (np.concatenate([at, *(pair[i] for pair in found)]) for i in range(2))
-        begin = start[one]  # the later of the two
+        begin = start[one]  # the later start of the two
         until = np.minimum(rows.end[row[one]], rows.end[row[two]])
         mine, other = row[np.concatenate([one, two])], row[np.concatenate([two, one])]
         stretch = rows.stretches.of_row[mine]
@@ -95,19 +94,19 @@ class CoRunners:
 
     @cached_property
     def share_s(self) -> Floats:
-        """Time that each job spent beside another, summed over its parts."""
+        """Time for which each job had a co-runner, summed over its parts."""
         met, held = self.met, self._rows.stretches
         seconds = held_seconds(met.stretch, met.start, met.end, len(held.job))
         return np.bincount(held.job, weights=seconds, minlength=self._world.jobs).astype(np.float64)
 
     @cached_property
     def _xi(self) -> Floats:
-        """Slowdown factor of each meeting; NaN = not known."""
+        """Slowdown factor of each meeting; NaN = unknown."""
         world, met = self._world, self.met
         pairs = None if world.trace is None else pairs_of(world.trace, world.cluster)
         sharing = world.cluster.sharing
         if sharing is not None and not sharing.overhead_interferes:
-            pairs = None  # segments do not tell which co-runners are in their overhead
+            pairs = None  # segments do not say which co-runners are in their overhead
         if pairs is None:
             return np.full(len(met.stretch), np.nan)
         job, kind = self._rows.stretches.job[met.stretch], world.server_type[met.gpu // SLOTS]
@@ -116,18 +115,18 @@ class CoRunners:
         return np.asarray(pairs.xi[kind, pairs.of_job[job], pairs.of_job[met.other]])
 
     def slowdown(self, stretch: Ints, time: Floats) -> Floats:
-        """Return the factor of the gang of each stretch at an instant; NaN = not known."""
+        """Return the slowdown factor of the gang of each stretch at an instant; NaN = unknown."""
         met, xi = self.met, self._xi
         counts = np.bincount(met.stretch, minlength=len(self._rows.stretches.job))
         begin = np.cumsum(counts) - counts
-        # every meeting of the stretch, for every question
+        # every meeting of the stretch, for each instant asked
         count = counts[stretch]
         asked = np.repeat(np.arange(len(stretch)), count)
         within = np.arange(len(asked)) - np.repeat(np.cumsum(count) - count, count)
         which = np.repeat(begin[stretch], count) + within
         now = (met.start[which] <= time[asked]) & (time[asked] < met.end[which])
         asked, which = asked[now], which[now]
-        # of each GPU the largest, then of the gang the largest or the mean
+        # take the largest factor on each GPU, then the largest or the mean of the gang
         order = np.lexsort((xi[which], met.gpu[which], asked))
         asked, which = asked[order], which[order]
         last = np.ones(len(asked), dtype=np.bool_)
@@ -145,7 +144,7 @@ class CoRunners:
 
     @cached_property
     def at_begin(self) -> Floats:
-        """Slowdown factor of each stretch as it begins; NaN = not known."""
+        """Slowdown factor of each stretch at its beginning; NaN = unknown."""
         found = np.ones(len(self._rows.stretches.job))
         shared = np.unique(self.met.stretch)
         found[shared] = self.slowdown(shared, self.soon[shared])
@@ -153,12 +152,12 @@ class CoRunners:
 
     @cached_property
     def soon(self) -> Floats:
-        """An instant in each stretch, as long after its begin as times may be off."""
+        """An instant in each stretch that is later than its beginning by the tolerance."""
         held = self._rows.stretches
         return held.start + np.minimum(self._world.tolerance_s, (held.end - held.start) / 2.0)
 
     def names(self, time: Floats) -> pa.Array:
-        """Return the jobs that are beside each stretch at an instant of it, as the column does."""
+        """Return the co-runners of each stretch at an instant, in the form of the column."""
         world, met = self._world, self.met
         at = time[met.stretch]
         beside = np.flatnonzero((met.start <= at) & (at < met.end))
@@ -176,7 +175,7 @@ def _running_latest(end: Floats, first: Ints) -> Floats:
     by_end = np.argsort(end, kind="stable")
     rank = np.empty(len(end), dtype=np.int64)
     rank[by_end] = np.arange(len(end))
-    # from GPU to GPU ranks are lifted above all those before
+    # the ranks of each GPU are raised above those of all earlier GPUs
     lift = (np.cumsum(np.diff(first, prepend=0) != 0)) * len(end)
     return np.asarray(end[by_end[np.maximum.accumulate(rank + lift) - lift]])
 
@@ -205,7 +204,7 @@ def _on_gpus(
     unit: tuple[str, int],
     amounts: tuple[Ints, Ints],
 ) -> None:
-    """Sweep an amount of each row over the GPUs that it holds; what is allowed is by GPU type."""
+    """Check the sum of an amount on each GPU; the allowed sum is given by GPU type."""
     assert rows.mask is not None, "asked for only with slots"
     kept = np.flatnonzero(rows.good & (rows.server >= 0))
     server, mask, job = rows.server[kept], rows.mask[kept], rows.job[kept]
@@ -236,7 +235,7 @@ def _on_gpus(
 
 
 def _memory(world: World, rows: Rows) -> Ints | None:
-    """Bytes per GPU that each row needs, at its sub-batch; None where the trace does not tell."""
+    """Bytes per GPU that each row needs at its sub-batch; None if the trace lacks them."""
     if world.trace is None or "memory_gb" not in world.trace.columns:
         return None
     full = np.append(np.floor(np.nan_to_num(world.trace.numbers("memory_gb")) * GIB + 0.5), 0.0)
@@ -244,29 +243,29 @@ def _memory(world: World, rows: Rows) -> Ints | None:
     part = given / batch
     sharing = world.cluster.sharing
     if sharing is not None and sharing.acc_cost == 0.0 and rows.table.has("sub_batch"):
-        part = np.zeros(len(part))  # a change that costs nothing ends no row: it may have been any
+        part = np.zeros(len(part))  # a free change of the sub-batch does not end a row
     fixed = 0.5 if sharing is None else sharing.memory_fixed_fraction
     return np.floor(full[rows.job] * (fixed + (1.0 - fixed) * part) + 0.5).astype(np.int64)
 
 
 def _batches(world: World, rows: Rows) -> tuple[Floats, Floats]:
-    """Batch and sub-batch of each row; both 1 where the row goes at the full batch."""
+    """Batch and sub-batch of each row; both are 1 if the row has the full batch."""
     ones = np.ones(len(rows.table))
     has_batch = world.trace is not None and "batch_size" in world.trace.columns
     if not has_batch or not rows.table.has("sub_batch"):
         return ones, ones
-    assert world.trace is not None, "it has a column"
+    assert world.trace is not None, "the caller checked that the column exists"
     batch = np.append(np.nan_to_num(world.trace.numbers("batch_size")), 0.0)[rows.job]
     given = rows.table["sub_batch"]
     is_part = (given > 0.0) & (given < batch)
-    if world.elastic is not None:  # its passes may be larger than the batch of the trace
+    if world.elastic is not None:  # its passes may be larger than the traced batch
         elastic = np.append(world.elastic.rows, np.False_)[rows.job]
         is_part |= (given > 0.0) & (batch > 0.0) & elastic
     return np.where(is_part, batch, 1.0), np.where(is_part, given, 1.0)
 
 
 def _names(rows: Rows, co_runners: CoRunners) -> None:
-    """Check that each stretch names the jobs that were beside it as it began."""
+    """Check that each stretch names the co-runners at its beginning."""
     held = rows.stretches
     concerned = rows.partner[held.row] >= 0
     concerned[co_runners.met.stretch] = True
@@ -282,7 +281,7 @@ def _names(rows: Rows, co_runners: CoRunners) -> None:
         "co-runners",
         bad,
         lambda at: (
-            f"runs beside {wanted[at].as_py() or 'no other job'}, "
+            f"runs with {wanted[at].as_py() or 'no other job'}, "
             f"but its row names {given[at].as_py() or 'none'}"
         ),
         at=held.row[chosen],
@@ -312,7 +311,7 @@ def _retimed(world: World, rows: Rows, co_runners: CoRunners) -> None:
 
 
 def _given_rate(rows: Rows) -> Floats:
-    """Return the rate that the row of each stretch gives."""
+    """Return the rate in the row of each stretch."""
     if not rows.table.has("rate"):
         return np.ones(len(rows.stretches.job))
     return rows.table["rate"][rows.stretches.row]
@@ -321,8 +320,8 @@ def _given_rate(rows: Rows) -> Floats:
 def _rates(world: World, rows: Rows, co_runners: CoRunners | None, findings: Findings) -> None:
     """Check that no gang is faster than its GPUs, its sub-batch and its co-runners allow.
 
-    If distance costs nothing, no job of a whole run is slower either, except a paused one. A job
-    whose rate changes with its progress may be in any of its phases.
+    If distance costs nothing, no job of a complete run may be slower either, except a paused job. A
+    job whose rate changes with its progress may be in any of its phases.
     """
     if world.base is None or world.work is None or not rows.table.has("rate"):
         missing = "how fast jobs are: a trace" if world.base is None else "the column rate"
@@ -334,9 +333,9 @@ def _rates(world: World, rows: Rows, co_runners: CoRunners | None, findings: Fin
     kept, held = rows.kept, rows.stretches
     stretch = held.of_row[kept]
     base = np.full(len(held.job), np.inf)
-    np.minimum.at(base, stretch, rows.base)  # a gang over several types has one pace
+    np.minimum.at(base, stretch, rows.base)  # a gang on several types has a single rate
     base = base[stretch]
-    if world.run is None:  # or each row may have its own
+    if world.run is None:  # otherwise each row may have a different rate
         base = np.maximum(base, rows.base)
     batch, sub_batch = _batches(world, rows)
     sharing = world.cluster.sharing
@@ -345,7 +344,7 @@ def _rates(world: World, rows: Rows, co_runners: CoRunners | None, findings: Fin
     is_known = ~np.isnan(xi)[stretch]
     is_elastic = rows.pace[0][stretch]
     slower = (1.0 + cost * (np.ceil(batch / sub_batch) - 1.0))[kept]
-    slower[is_elastic] = 1.0  # its model contains the cost of passes
+    slower[is_elastic] = 1.0  # the model of an elastic job contains the cost of passes
     slower *= np.where(is_known, xi[stretch], 1.0)
     allowed = base / slower * (world.max_parts if rows.part is None else 1)
     slowest, fastest = (factor[rows.job[kept]] for factor in world.phase_factors)

@@ -1,4 +1,4 @@
-"""Sweeps over time: how much is held after each event. Sorting and running sums, no row by row."""
+"""Computes how much is held after each event over time, by sorting and running sums."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ class Excess:
     Attributes
     ----------
     at : int64 array
-        Event, in the order of the sweep, at which each stretch begins.
+        Index of the event, in the order of the sweep, at which each stretch begins.
     peak, allowed : float64 arrays
         The amounts held and allowed at the event where the excess is largest.
     worst : int64 array
-        That event.
+        Index of that event.
     """
 
     at: Ints
@@ -38,7 +38,7 @@ class Excess:
 
 
 class Sweep:
-    """Starts and ends of intervals in the order of time; at one instant ends come first.
+    """The starts and ends of intervals in the order of time; at one instant, ends come first.
 
     Parameters
     ----------
@@ -47,7 +47,7 @@ class Sweep:
         intervals that meet within the tolerance do not overlap. Intervals that are not longer than
         the tolerance vanish.
     tolerance_s : float
-        See there.
+        Tolerance of times, as for `gangline.audit`.
     group : int64 array, optional
         Group of each interval. The sweep processes one group after another.
     """
@@ -74,7 +74,7 @@ class Sweep:
     def differ(self, value: Ints) -> Bools:
         """Return whether the rows that are held after each event have different values.
 
-        Small non-negative values, which are equal if their spread is 0.
+        The values must be small and non-negative; they are equal if their spread is 0.
         """
         count, total, squares = (self.held(amount) for amount in (value * 0 + 1, value, value**2))
         return np.asarray(count * squares != total**2)
@@ -87,7 +87,7 @@ def over(held: Floats | Ints, allowed: Floats) -> Excess:
     if not len(begins):
         none = np.zeros(0)
         return Excess(begins, none, none, begins)
-    # Both numbers are those of one event: the first of a stretch in which the most is too much.
+    # Both numbers belong to the same event: the first one with the largest excess of a stretch.
     beyond = np.where(bad, held - allowed, -np.inf)
     stretch = np.cumsum(np.isin(np.arange(len(bad)), begins)) - 1
     most = np.maximum.reduceat(beyond, begins)

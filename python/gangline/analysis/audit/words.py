@@ -1,4 +1,4 @@
-"""The outcomes of jobs, in the words of any simulator."""
+"""Recognises the outcomes of jobs in the words of any simulator."""
 
 from __future__ import annotations
 
@@ -20,22 +20,22 @@ __all__ = ["Fates", "fates", "reasons"]
 _OURS = ("unfinished", "preempted", "moved", "retimed", "stopped")
 _REASONS = ("finished", "preempted", "moved", "failed", "retimed", "stopped")
 _MEANING = {**STATUS_WORDS, **dict.fromkeys(_OURS, "running"), "dropped": "killed"}
-del _MEANING["unknown"]  # the word itself says nothing
+del _MEANING["unknown"]  # the word says nothing about the outcome
 _OPEN = ("running", "unknown")  # the words for jobs that wait are mapped to unknown
 
 
 @dataclass(frozen=True)
 class Fates:
-    """The words of one column, row by row.
+    """The meanings of the words of one column, by row.
 
     Attributes
     ----------
     finished : bool array
-        The word is one for finished.
+        Whether the word means finished.
     is_open : bool array
-        The word says that the job still runs or waits.
+        Whether the word means that the job still runs or waits.
     strange : bool array
-        The word is unknown, or there is none.
+        Whether the word is unknown or missing.
     words : dict of str to int
         Unknown words, most frequent first, and how often each occurs.
     """
@@ -47,7 +47,7 @@ class Fates:
 
 
 def fates(labels: Any) -> Fates:
-    """Read a dictionary array of words."""
+    """Interpret a dictionary array of words."""
     written = [str(word).strip() for word in labels.dictionary.to_pylist()]
     meaning = [_MEANING.get(word.lower()) for word in written]
     codes = labels.indices.fill_null(len(written)).to_numpy(zero_copy_only=False)
@@ -70,7 +70,7 @@ def fates(labels: Any) -> Fates:
 
 
 def reasons(labels: Any) -> npt.NDArray[np.str_]:
-    """Read a dictionary array of reasons in our words; "" for those that are not known."""
+    """Translate a dictionary array of reasons into our words; "" for unknown ones."""
     written = [str(word).strip().lower() for word in labels.dictionary.to_pylist()]
     is_done = [_MEANING.get(word) == "finished" for word in written]
     ours = [

@@ -1,4 +1,4 @@
-"""Rate x time, less overheads and what was lost, is the work of a job: bounds from the segments."""
+"""Checks that rate x time, minus overheads and lost progress, is the work of each job."""
 
 from __future__ import annotations
 
@@ -21,24 +21,24 @@ __all__ = ["check"]
 
 NS = 1_000_000_000
 STOPS = ("preempted", "moved")
-"""Ends of a stint after which a job falls back to a checkpoint if the run sets an interval."""
+"""End reasons after which a job falls back to a checkpoint if the run sets an interval."""
 
 
 class _Stints(NamedTuple):
-    """From a start or move to a stop: stretches without a gap, the same part on the same GPUs."""
+    """Stints from a start or move to a stop: a part's stretches on the same GPUs without gaps."""
 
     of_stretch: Ints
     start: Floats
     end: Floats
     job: Ints
     fails: Bools
-    """A failure ended it: what it did since its last checkpoint is lost."""
+    """Whether a failure ended it: the progress since its last checkpoint is lost."""
     stops: Bools
-    """The scheduler ended it, or the cause is unknown: work may be lost."""
+    """Whether the scheduler ended it, or the cause is unknown: work may be lost."""
 
 
 def check(world: World, rows: Rows, findings: Findings) -> None:
-    """Check that finished jobs did their work, and no job did more.
+    """Check that finished jobs did all their work, and that no job did more.
 
     The work that a failure or a checkpoint interval undid follows from the segments. The segments
     do not say how long a start took without progress. That time is the run's overhead if this
@@ -81,7 +81,7 @@ def check(world: World, rows: Rows, findings: Findings) -> None:
 
 
 def _lost(world: World, rows: Rows, bounds: _Bounds, finished: Bools, slack: Floats) -> None:
-    """Check that what a job held without its overhead and its lost time did its work.
+    """Check that the time without overhead and lost time suffices for a job's work.
 
     The rate in each lost second lies between the smallest and the largest rate of the job. For a
     job that was paused, the segments do not say for how long.
@@ -106,7 +106,7 @@ def _lost(world: World, rows: Rows, bounds: _Bounds, finished: Bools, slack: Flo
 
 
 class _Bounds:
-    """The least and the most that each job can have done."""
+    """The minimum and maximum work that each job can have done."""
 
     def __init__(self, world: World, rows: Rows) -> None:
         self._world, self._rows = world, rows
@@ -123,7 +123,7 @@ class _Bounds:
         self._has_options = has_options
 
     def all(self) -> tuple[Floats, Floats]:
-        """Return them."""
+        """Return both bounds."""
         overhead = self._overheads()
         least, most = self._known(np.nan_to_num(overhead))
         unknown = np.zeros(self._world.jobs, dtype=np.bool_)
@@ -135,7 +135,7 @@ class _Bounds:
         return least, most
 
     def _put_together(self) -> _Stints:
-        """Put the stretches together that no stop parts."""
+        """Merge the stretches that no stop separates."""
         held, eps = self._held, self._world.sum_s
         same = (held.job[1:] == held.job[:-1]) & (held.part[1:] == held.part[:-1])
         goes_on = same & (self._reason[:-1] == "retimed") & (held.start[1:] <= held.end[:-1] + eps)
@@ -150,13 +150,12 @@ class _Bounds:
         )
 
     def _overheads(self) -> Floats:
-        """Seconds without progress at the start of each stint; NaN where nothing tells.
+        """Seconds without progress at the start of each stint; NaN if unknown.
 
         If the options of the run are unknown, the cost of a stop is unknown too.
         """
         stints, given = self._stints, self._given
-        # The first part to start pays for the first start; if several start together, it can be
-        # any.
+        # The first part to start pays for the first start; if several start together, any may pay.
         order = np.lexsort((stints.start, stints.job))
         is_first = np.zeros(len(order), dtype=np.bool_)
         is_first[order] = np.diff(stints.job[order], prepend=-1) != 0
@@ -176,7 +175,7 @@ class _Bounds:
         return due
 
     def _known(self, overhead: Floats) -> tuple[Floats, Floats]:
-        """Return the bounds where overheads are known."""
+        """Return the bounds for known overheads."""
         held, stints, at = self._held, self._stints, self._stints.of_stretch
         progress_from = (stints.start + overhead)[at]
         done = self.rate * np.maximum(held.end - np.maximum(held.start, progress_from), 0.0)
@@ -185,8 +184,9 @@ class _Bounds:
             begin = np.maximum(held.start, np.maximum(progress_from, instant[at]))
             return self.rate * np.maximum(held.end - begin, 0.0)
 
-        # A stretch that nothing explains may have begun with a checkpoint or a pause, from which
-        # later checkpoints count; so may any in a run that is not known to have taken none.
+        # A stretch without an explanation may have begun with a checkpoint or a pause, from which
+        # later checkpoints count. So may any stretch, unless the run is known to have taken no
+        # checkpoints.
         may_be_safe = (self._unexplained_stints > 0) | (not self._has_options)
         safe = self._safe_from(overhead)
         most = self._by_job(held.job, done - np.where(may_be_safe[at], 0.0, done_after(safe)))
@@ -195,7 +195,7 @@ class _Bounds:
         return np.minimum(self._by_job(held.job, done - done_after(safe)), most), most
 
     def _safe_from(self, overhead: Floats) -> Floats:
-        """Return the instant from which on the work of each stint was lost; infinity: nothing."""
+        """Return the instant from which the work of each stint was lost; infinity if none was."""
         stints = self._stints
         if self._interval is None:
             return np.where(stints.fails, -np.inf, np.inf)
@@ -207,10 +207,10 @@ class _Bounds:
 
     @property
     def _unexplained_stints(self) -> Floats:
-        """Number of stretches of each stint that go on for a possible checkpoint or pause.
+        """Number of stretches of each stint that may continue because of a checkpoint or pause.
 
-        A new co-runner or another share of an up-link is no such reason. For a job in parts, the
-        tables do not say.
+        A stretch that continues because of a new co-runner or another share of an up-link does not
+        count. For a job in parts, the tables do not show the reason.
         """
         at, rate = self._stints.of_stretch, self.rate
         goes_on = np.diff(at, prepend=-1) == 0
@@ -226,7 +226,7 @@ class _Bounds:
         return counts.astype(np.float64)
 
     def _spread(self) -> tuple[Floats, Floats]:
-        """Return bounds where only a job's whole overhead is known: in slow or in fast time."""
+        """Return bounds if only a job's total overhead is known: in slow or in fast times."""
         stints, at = self._stints, self._stints.of_stretch
         may_fall_back, falls_back = stints.fails.copy(), stints.fails.copy()
         if not self._has_options or self._interval is not None:
@@ -242,7 +242,7 @@ class _Bounds:
         return np.maximum(least, 0.0), most
 
     def _without_progress(self, rate: Floats, *, is_fast: bool) -> Floats:
-        """Work that each job's overhead costs at most (`is_fast`) or at least."""
+        """Maximum (`is_fast`) or minimum work that each job's overhead costs."""
         order = np.lexsort((-rate if is_fast else rate, self._held.job))
         job, length = self._held.job[order], self._length[order]
         before = np.cumsum(length) - length

@@ -1,4 +1,4 @@
-"""The data that the rules check: segments, jobs, cluster and trace as matching arrays."""
+"""Holds the data that the rules check: segments, jobs, cluster and trace as matching arrays."""
 
 from __future__ import annotations
 
@@ -38,14 +38,14 @@ _SUM_ERROR = 1e-9  # relative: a sum of a million f64 terms is off by less
 
 @dataclass(frozen=True)
 class Run:
-    """The facts of a run of the engine besides its tables of jobs and segments.
+    """The facts about a run of the engine that are not in its tables of jobs and segments.
 
     Attributes
     ----------
     timeline : pyarrow.Table, optional
         Counts over time.
     summary : mapping, optional
-        Key figures.
+        Summary of the run.
     outcome : str, optional
         The outcome of the run: "finished", or "limit" for a run that was stopped.
     options : mapping, optional
@@ -73,7 +73,7 @@ class Run:
 
 
 class World:
-    """Everything that is known, by job index and by segment row.
+    """All known facts, by job index and by segment row.
 
     Job indices refer to the jobs of the trace, or else of the jobs table, or else of the segments;
     -1 is a job that is not among them. Unknown numbers are NaN, and unknown counts are -1.
@@ -107,7 +107,7 @@ class World:
         else:
             assert held is not None, "there is at least one table"
             reference = held.ids.dictionary
-        self._codes: dict[int, Ints] = {}  # by table: there are two at most, and both stay
+        self._codes: dict[int, Ints] = {}  # by table, of which there are at most two
         self._reference = reference.cast(pa.string())
         self.jobs = len(self._reference)
         servers = cluster.server_arrays()
@@ -128,7 +128,7 @@ class World:
         return str(self._reference[job].as_py()) if 0 <= job < self.jobs else None
 
     def name_of_row(self, table: Columns, row: int) -> str:
-        """Return the id that a row carries, also of a job that is not known."""
+        """Return the job id in a row, even of an unknown job."""
         return str(table.ids[row].as_py())
 
     def codes(self, table: Columns) -> Ints:
@@ -142,7 +142,7 @@ class World:
         return self._codes[id(table)]
 
     def tolerance(self, size: Floats | float = 0.0, terms: Floats | float = 1.0) -> Any:
-        """Return the possible rounding error of a sum of that many times of that size."""
+        """Return the possible rounding error of a sum of `terms` times of this size."""
         return self.sum_s * terms + _SUM_ERROR * np.abs(size)
 
     @cached_property
@@ -156,7 +156,7 @@ class World:
     def elastic(self) -> ElasticJobs | None:
         """Jobs that may change their size; None if there are none, or without a trace.
 
-        Jobs whose parts have another size than their gang are not elastic.
+        Jobs whose parts differ in size from their gang are not elastic.
         """
         if self.trace is None or self.forks:
             return None
@@ -178,11 +178,11 @@ class World:
 
     @property
     def forks(self) -> bool:
-        """Return whether parts have another size than the gang of their job."""
+        """Return whether parts differ in size from the gang of their job."""
         return self.copy_gpus != "gang"
 
     def part_gpus(self, job: Ints, server: Ints) -> Ints:
-        """GPUs that a part of a job has on a server; -1 = unknown."""
+        """Return the number of GPUs of a part of each job on a server; -1 = unknown."""
         if self.copy_gpus == "gang":
             return np.append(self.gang, -1)[job]
         if self.copy_gpus == "server":
@@ -209,12 +209,12 @@ class World:
 
     @cached_property
     def _trace_arrival(self) -> Floats:
-        assert self.trace is not None, "asked for only with a trace"
+        assert self.trace is not None, "called only with a trace"
         return np.asarray(self.trace.numbers("arrival_s"), dtype=np.float64)
 
     @cached_property
     def clock_s(self) -> float:
-        """By how much the clock of the jobs table is ahead of the trace's: of all jobs alike."""
+        """The common amount by which the clock of the jobs table is ahead of the trace's."""
         if self.trace is None or self.listed is None or not self.listed.has("arrival_s"):
             return 0.0
         ahead = self.of_job("arrival_s") - self._trace_arrival
@@ -247,7 +247,7 @@ class World:
 
     @cached_property
     def finished(self) -> Bools | None:
-        """Return whether each job is done; None if unknown."""
+        """Return whether each job is finished; None if unknown."""
         if self.listed is not None:
             codes, done = self.codes(self.listed), self.done_rows(self.listed)
             finished = np.zeros(self.jobs, dtype=np.bool_)
@@ -271,7 +271,7 @@ class World:
         return found
 
     def done_rows(self, listed: Columns) -> Bools:
-        """Return the rows of jobs that are done; without a status, all.
+        """Return the rows of finished jobs; all rows if there is no status.
 
         If the status word is unknown, the finish time decides.
         """
@@ -291,13 +291,13 @@ class World:
 
     @cached_property
     def core(self) -> Any:
-        """The jobs of the trace as the compiled core sees them on this cluster."""
-        assert self.trace is not None, "asked for only with a trace"
+        """The jobs of the trace in the form of the compiled core, for this cluster."""
+        assert self.trace is not None, "called only with a trace"
         return self.trace.to_core(self.cluster)
 
     @cached_property
     def work(self) -> Floats | None:
-        """Work of each job where the trace and the cluster tell how long it takes, else NaN."""
+        """Work of each job whose run time follows from the trace and the cluster; otherwise NaN."""
         if self.trace is None:
             return None
         work: Floats = np.array(self.core.work())
@@ -318,14 +318,14 @@ class World:
 
     @cached_property
     def phase_factors(self) -> tuple[Floats, Floats]:
-        """The smallest and the largest factor on the base rate that each job has in a phase."""
+        """The smallest and largest factors on the base rate in the phases of each job."""
         if self.trace is None or "phases" not in self.trace.columns:
             return np.ones(self.jobs), np.ones(self.jobs)
         return factor_ranges(self.trace.column("phases"))
 
     def base_of_rows(self, job: Ints, kind: Ints, gpus: Ints) -> Floats:
-        """Return iterations per second alone on that many GPUs of a type; of type -1: at best."""
-        assert self.base is not None, "asked for only with a trace"
+        """Return the rate alone on some GPUs of a type; for type -1, on the best type."""
+        assert self.base is not None, "called only with a trace"
         if not self.forks:
             best = self.base.max(axis=1)[job]
             return np.where(kind >= 0, self.base[job, np.maximum(kind, 0)], best)
@@ -343,8 +343,8 @@ class World:
 
     @cached_property
     def best_part(self) -> Floats:
-        """Iterations per second of the fastest part that each job can have; 0 = it has none."""
-        assert self.base is not None, "asked for only with a trace"
+        """Iterations per second of the fastest part that each job can have; 0 if there is none."""
+        assert self.base is not None, "called only with a trace"
         if not self.forks:
             own = np.asarray((self.base * self.usable).max(axis=1))
             if self.elastic is None:
@@ -372,7 +372,7 @@ class World:
 
     @cached_property
     def usable(self) -> Bools:
-        """GPU types that each job can run on, shape (jobs, types): without a trace, all."""
+        """GPU types on which each job can run, shape (jobs, types); all without a trace."""
         if self.trace is None or self.base is None or self.allowed is None:
             return np.ones((self.jobs, len(self.types)), dtype=np.bool_)
         bit = np.uint64(1) << np.arange(len(self.types), dtype=np.uint64)
@@ -397,7 +397,7 @@ class World:
 
     @property
     def has_noise(self) -> bool:
-        """Whether jobs may be faster than the trace and the rates of the cluster say."""
+        """Whether jobs may be faster than the rates of the trace and the cluster."""
         runtime = self.cluster.runtime
         return runtime is not None and (runtime.job_noise > 0.0 or runtime.run_noise > 0.0)
 
@@ -412,7 +412,7 @@ class World:
         return found.combine_chunks() if isinstance(found, pa.ChunkedArray) else found
 
     def type_of_label(self, table: Columns) -> Ints:
-        """Return the GPU type that each row names; -1 = none of the cluster's."""
+        """Return the GPU type that each row names; -1 if the cluster does not have it."""
         labels = table.words["gpu_type"]
         names = labels.dictionary.to_pylist()
         known = [self.types.index(name) if name in self.types else -1 for name in names]
@@ -420,7 +420,7 @@ class World:
         return np.asarray(np.asarray([*known, -1], dtype=np.int64)[indices])
 
     def gpus_up(self, kind: int, time: Floats) -> Floats:
-        """Return the GPUs of a type (-1 = of all) that are up at some instants."""
+        """Return the number of GPUs of a type (-1 = all types) that are up at some instants."""
         total = self.gpus_total if kind < 0 else int(self.gpus_by_type[kind])
         server, down, up = self.outages
         if kind >= 0:
@@ -437,13 +437,13 @@ class World:
 
     @property
     def knows_outages(self) -> bool:
-        """Return whether the cluster lists all outages: drawn failures leave no table."""
+        """Return whether the cluster lists all outages, which it does not if failures are drawn."""
         failures = self.cluster.failures
         return failures is None or failures.mtbf_hours is None
 
     @cached_property
     def outages(self) -> tuple[Ints, Floats, Floats]:
-        """Server, start and end of the outages that the cluster lists, by server and start."""
+        """Server, start and end of the cluster's listed outages, sorted by server and start."""
         rows = self.cluster.outages()
         server = np.asarray([row[0] for row in rows], dtype=np.int64)
         down = np.asarray([row[1] for row in rows], dtype=np.float64)

@@ -1,4 +1,4 @@
-"""Reports and Gantt charts of runs: one HTML page that loads nothing, one file for Perfetto.
+"""Writes reports and Gantt charts of runs: a self-contained HTML page, or a file for Perfetto.
 
 Examples
 --------

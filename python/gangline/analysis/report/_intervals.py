@@ -1,4 +1,4 @@
-"""Means with their intervals on one axis of ratios, as a still picture."""
+"""Draws means with their intervals on an axis of ratios, as a static picture."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ __all__ = ["Bar", "Interval", "intervals"]
 
 _WIDTH, _LEFT, _RIGHT = 760, 250, 16
 _LINE, _GAP, _TOP, _BOTTOM, _ROW = 13, 9, 30, 40, 16
-_LETTER = 6.4  # of a letter of the legend, with room to spare
+_LETTER = 6.4  # the width of a letter in the legend, generously
 _ROUND = (1.0, 1.2, 1.5, 2.0, 3.0, 5.0, 7.0)
 
 
 class Interval(NamedTuple):
-    """A mean and its interval, of one of the series.
+    """A mean of one of the series, with its interval.
 
     Examples
     --------
@@ -37,7 +37,7 @@ class Interval(NamedTuple):
 
 
 class Bar(NamedTuple):
-    """A line of the picture: a label, and a mark for each series that has one.
+    """A row of the picture: a label, and a mark for each series that has one.
 
     Examples
     --------
@@ -61,9 +61,9 @@ def intervals(
     title : str
         Description for screen readers.
     bars : sequence of Bar
-        From top to bottom.
+        The rows, from top to bottom.
     series : sequence of str
-        Names in the legend, by the numbers of the marks.
+        Names in the legend, in the order of the marks' series numbers.
     published : sequence of float
         Positions of dashed lines.
 
@@ -114,7 +114,7 @@ def intervals(
 
 
 def _legend(series: Sequence[str]) -> tuple[str, int]:
-    """Return the names with their colours, and how many rows they take."""
+    """Return the legend's names with their colours, and its number of rows."""
     parts, x, row = [], float(_LEFT), 0
     for number, name in enumerate(series):
         colour, _ = style_of(number)

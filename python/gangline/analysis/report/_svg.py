@@ -1,9 +1,9 @@
-"""Charts as inline SVG. They can be read as they are; the page's script adds zoom and values.
+"""Draws charts as inline SVG, to which the page's script adds zoom and values.
 
 Text and axes take the colour of the page around them, so that the pictures suit light and dark
 backgrounds. Lines are paths in whole units of a grid (x) and of their values (y), and a transform
-scales them to the picture. So the script can read exact values from them, and it zooms by changing
-the transform.
+scales them to the picture. Therefore, the script can read exact values from them, and zoom by
+changing the transform.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ __all__ = ["draw", "linear", "short", "square", "still"]
 
 _WIDTH, _HEIGHT = 480, 270
 _LEFT, _RIGHT, _TOP, _BOTTOM = 64, 12, 10, 52
-_GRID = 4000  # our choice: units of an axis; a zoom by ten still has one to a pixel
-_LETTER, _LINE, _SAMPLE = 6.4, 14, 16  # of a label: letter, height, piece of the line before it
+_GRID = 4000  # units of an axis: a tenfold zoom still has one per pixel; our own choice
+_LETTER, _LINE, _SAMPLE = 6.4, 14, 16  # of a label: letter width, height, line sample
 _LABEL_CHARS = 18
-_TAIL_CHARS = 6  # of a label that is shortened
+_TAIL_CHARS = 6  # the end that a shortened label keeps
 
 
 class _Axis(NamedTuple):
-    """One axis: values from `low` to `high` are `units` of the grid; logarithmic or not."""
+    """An axis, linear or logarithmic: values from `low` to `high` span `units` of the grid."""
 
     low: float
     high: float
@@ -131,7 +131,7 @@ def _axes(chart: Chart) -> tuple[_Axis, _Axis]:
         y = _Axis(0.0, 1.0, [(part / 4, f"{25 * part} %") for part in range(5)], 2000)
     elif chart.y_scale == "count":
         high = max(float(ys.max()), 1.0)
-        # counts are kept as they are; means of short spans to a tenth
+        # counts are kept unchanged, and means of short spans are rounded to a tenth
         is_whole = all(np.array_equal(line.y, np.rint(line.y)) for line in chart.lines)
         y = _Axis(0.0, high, linear(0.0, high, whole=True), high * (1 if is_whole else 10))
     else:
@@ -144,7 +144,7 @@ def _axes(chart: Chart) -> tuple[_Axis, _Axis]:
 
 
 def _path(chart: Chart, xs: Ints, ys: Ints) -> str:
-    """Return the corners of a line as relative moves; corners that do not show are left out."""
+    """Return the corners of a line as relative moves, without corners that would be invisible."""
     parts = [f"M{xs[0]} {ys[0]}"]
     if not chart.is_step:
         return parts[0] + "".join(
@@ -166,7 +166,7 @@ def _line(chart: Chart, line: Line, x: _Axis, y: _Axis) -> str:
         return ""
     xs, ys = x.units_of(line.x), y.units_of(line.y)
     if chart.is_step and chart.y_scale == "share" and chart.x_scale != "time":
-        # a cumulative curve begins on the axis, and holds its last share to the end
+        # a cumulative curve begins on the axis, and keeps its last value to the end
         xs, ys = np.append(xs[:1], xs), np.append(0, ys)
         xs, ys = np.append(xs, int(x.units)), np.append(ys, ys[-1:])
     colour, _ = style_of(line.number)
@@ -184,7 +184,7 @@ def _line(chart: Chart, line: Line, x: _Axis, y: _Axis) -> str:
 
 
 def _dots(chart: Chart, line: Line, axes: tuple[_Axis, _Axis], scale: tuple[float, float]) -> str:
-    """Return a mark per value where values are few."""
+    """Return one mark per value if there are few values."""
     if chart.x_scale != "names":
         return ""
     colour, _ = style_of(line.number)
@@ -199,7 +199,7 @@ def _dots(chart: Chart, line: Line, axes: tuple[_Axis, _Axis], scale: tuple[floa
 
 
 def _labels(chart: Chart, y: _Axis) -> list[tuple[int, float, str]]:
-    """Return number, height and name of the lines, next to their ends and apart from each other.
+    """Return number, height and name of the lines, near their ends without overlap.
 
     Identical lines share a height. If all end at the same value, the higher line comes first.
     """
@@ -214,13 +214,13 @@ def _labels(chart: Chart, y: _Axis) -> list[tuple[int, float, str]]:
     ends.sort()
     placed: list[float] = []
     for i, (at, *_) in enumerate(ends):
-        last = base - _LINE * (len(ends) - 1 - i)  # leaves space for those below
+        last = base - _LINE * (len(ends) - 1 - i)  # leaves space for the labels below
         placed.append(max(min(at, last), placed[-1] + _LINE if placed else _TOP))
     return [(number, at, name) for at, (_, _, number, name) in zip(placed, ends, strict=True)]
 
 
 def _order(chart: Chart, line: Line) -> float:
-    """Return less for a line that is higher, or further left."""
+    """Return a smaller key for a line that is higher or further left."""
     if chart.y_scale == "share" and chart.x_scale in ("seconds", "ratio"):
         return float(np.log(line.x) @ np.diff(line.y, prepend=0.0))
     return -float(line.y.mean())
@@ -284,7 +284,7 @@ def _ratios(low: float, high: float) -> dict[float, str]:
 
 
 def linear(low: float, high: float, *, whole: bool = False) -> Ticks:
-    """Return some five round values of a linear axis with their labels."""
+    """Return about five round values of a linear axis with their labels."""
     raw = (high - low) / 5 or 1.0
     unit = 10.0 ** math.floor(math.log10(raw))
     size = next(unit * m for m in (1, 2, 5, 10) if unit * m >= raw * 0.999)
@@ -294,7 +294,7 @@ def linear(low: float, high: float, *, whole: bool = False) -> Ticks:
 
 
 def square(x: float, y: float, size: tuple[float, float], shown: str, depth: float) -> str:
-    """Return a number on a square whose colour is the fuller the more `depth` is, from 0 to 1."""
+    """Return a number on a square whose colour is stronger for a larger `depth`, from 0 to 1."""
     width, height = size
     return (
         f'<rect x="{x + 1:.1f}" y="{y + 1:.1f}" width="{width - 2:.1f}" height="{height - 2:.1f}" '
@@ -305,7 +305,7 @@ def square(x: float, y: float, size: tuple[float, float], shown: str, depth: flo
 
 
 def short(label: str, most: int) -> str:
-    """Shorten a label in the middle: public names end in what tells them apart, a batch size.
+    """Shorten a label in the middle, because public names differ at the end: the batch size.
 
     Examples
     --------
@@ -319,7 +319,7 @@ def short(label: str, most: int) -> str:
 
 
 def still(title: str, width: float, height: float, parts: Sequence[str]) -> str:
-    """Return a picture of its natural size, which no script touches."""
+    """Return a picture in its natural size, which no script changes."""
     return (
         f'<svg viewBox="0 0 {width} {height}" width="{width}" height="{height}" role="img" '
         f'aria-label="{text(title)}" font-size="11" font-family="system-ui, sans-serif" '

@@ -1,7 +1,6 @@
-"""The answer in words: which policy to take, by how much it is better, and at what price.
+"""Writes the answer: which policy to choose, by how much it is better, and at what price.
 
-Each sentence states figures of the tables and is true for any runs. Sentences that do not apply are
-left out.
+Each sentence states figures from the tables. Sentences that do not apply are left out.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = ["is_repeated", "loads", "on_top", "recommendation"]
 
-# Spaces inside a quantity, such as the three of 2 h 35 min.
+# Spaces inside a quantity, such as the three in 2 h 35 min.
 _INSIDE = re.compile(
     r"(?<=\d) (?=(?:%|d|h|min|s)(?!\w))|(?:(?<=\d [dh])|(?<=\d min)) (?=\d+ (?:h|min|s)(?!\w))"
 )
@@ -48,7 +47,7 @@ def loads(runs: Sequence[Digest]) -> list[OfferedLoad]:
 
 
 def is_repeated(runs: Sequence[Digest]) -> bool:
-    """Return whether there are several seeds, and they change no run."""
+    """Return whether there are several seeds that change no run."""
     return bool(_repeated(runs))
 
 
@@ -58,7 +57,7 @@ def _repeated(runs: Sequence[Digest]) -> str:
 
 
 def recommendation(means: Sequence[Row], rows: Sequence[Row], runs: Sequence[Digest]) -> str:
-    """Return which policy to take, its size and its price, as HTML.
+    """Return the recommended policy, the size of its lead and its price, as HTML.
 
     Parameters
     ----------
@@ -67,7 +66,7 @@ def recommendation(means: Sequence[Row], rows: Sequence[Row], runs: Sequence[Dig
     rows : sequence of dict
         One row per run, as `findings.rows` returns them.
     runs : sequence of Digest
-        All runs behind them.
+        All runs behind these rows.
     """
     if len(means) == 1:
         return _kept_together(_result(means[0]))
@@ -84,7 +83,7 @@ def recommendation(means: Sequence[Row], rows: Sequence[Row], runs: Sequence[Dig
 
 
 def _kept_together(line: str) -> str:
-    """Return a sentence in which no line ends inside a quantity or an option."""
+    """Return a sentence in which no line breaks inside a quantity or an option."""
     return _OPTION.sub(r'<code class="short">\g<0></code>', _INSIDE.sub("\u00a0", line))
 
 
@@ -98,8 +97,8 @@ def _result(row: Row) -> str:
     done = words.plural(int(row["finished"]), "job")
     half, most = words.duration(row.get("jct_p50_s")), words.duration(row.get("jct_p99_s"))
     return (
-        f"{done} finished; all was done after {words.duration(row.get('makespan_s'))}. Half of the "
-        f"jobs took at most {half} from arrival to finish, 99 % at most {most}."
+        f"{done} finished; the last one finished after {words.duration(row.get('makespan_s'))}. "
+        f"Half of the jobs took at most {half} from arrival to finish, and 99 % at most {most}."
     )
 
 
@@ -114,7 +113,7 @@ def _is_one_schedule(runs: Sequence[Digest]) -> bool:
 
 
 def _seeds(best: Sequence[Row], others: Sequence[Row], rows: Sequence[Row]) -> str:
-    """Return how certain the lead over the next best is, if there are several seeds."""
+    """Say how certain the lead over the next best policy is, if there are several seeds."""
     first = best[0]["policy"]
     rival = others[0]["policy"] if others else first
     found = {row["policy"]: row for row in statistics.table(rows, baseline=rival)}

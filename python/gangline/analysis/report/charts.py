@@ -1,4 +1,4 @@
-"""The charts of a page as data: lines, titles, scales. This module does not draw them."""
+"""Defines the charts of a page as data (lines, titles, scales), without drawing them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["Chart", "Line", "charts", "shares"]
 
 _DAY, _HOUR, _MINUTE = 86400.0, 3600.0, 60.0
-_LEAST_S = 1.0  # a logarithmic axis has no zero: shorter times are drawn here
+_LEAST_S = 1.0  # a logarithmic axis has no zero, so shorter times are drawn here
 _LEAST_RATIO = 0.1
 _SHORT = {
     "up to 10 min": "≤ 10 min",
@@ -30,12 +30,12 @@ _SHORT = {
     "6 h to 1 d": "≤ 1 d",
     "over 1 d": "> 1 d",
 }
-_MARGIN, _CUT = 1.02, 0.9  # ours: an axis is cut if that makes the rest a tenth wider, or more
+_MARGIN, _CUT = 1.02, 0.9  # our own choice: cut an axis if the rest gets a tenth wider
 
 
 @dataclass(frozen=True)
 class Line:
-    """One policy's line; `low` and `high` bound what was folded into `y`, if anything was."""
+    """A policy's line; `low` and `high` bound the values that were averaged in `y`, if any."""
 
     number: int
     label: str
@@ -54,19 +54,20 @@ class Chart:
     key : str
         Unique on the page.
     title, about : str
-        Heading, and one sentence on how to read it.
+        Heading, and a sentence on how to read the chart.
     x_title, y_title : str
-        With units.
+        Titles of the axes, with units.
     lines : list of Line
         At most 2,000 points each.
     x_scale : str
-        "time" linear, "seconds" logarithmic with times as ticks, "ratio" logarithmic, "names".
+        "time" (linear), "seconds" (logarithmic with times as ticks), "ratio" (logarithmic) or
+        "names".
     y_scale : str
-        "share" from 0 to 1, "count" from 0, "seconds" logarithmic.
+        "share" (from 0 to 1), "count" (from 0) or "seconds" (logarithmic).
     names : tuple of str
         Categories, if `x_scale` is "names"; x counts them from 0.
     is_step : bool
-        Whether a value holds until the next.
+        Whether each value is constant until the next one.
     linked : str
         Charts with the same word zoom together along x.
     x_limit : float, optional
@@ -88,7 +89,7 @@ class Chart:
 
 
 def charts(runs: Sequence[Digest]) -> dict[str, Chart]:
-    """Return every chart of a page by key, one line per run; none that would show nothing.
+    """Return the charts of a page by key, with one line per run and without empty charts.
 
     Parameters
     ----------
@@ -99,12 +100,14 @@ def charts(runs: Sequence[Digest]) -> dict[str, Chart]:
         _jct(runs),
         *_over_time(runs),
         _by_group(
-            runs, "gangs", "By GPUs per job", "Mean time from arrival to finish, by how many GPUs "
-            "a job asks for at once.", "GPUs per job, and number of jobs"
+            runs, "gangs", "By GPUs per job",
+            "Mean time from arrival to finish, by the number of GPUs that a job asks for.",
+            "GPUs per job, and number of jobs",
         ),
         _by_group(
-            runs, "lengths", "By length of job", "Mean time from arrival to finish, by how long a "
-            "job would run alone on the fastest GPUs.", "run time alone, and number of jobs"
+            runs, "lengths", "By length of job",
+            "Mean time from arrival to finish, by the run time of a job alone on the fastest GPUs.",
+            "run time alone, and number of jobs",
         ),
         _fairness(runs),
     ]  # fmt: skip
@@ -119,7 +122,8 @@ def _is_worth_drawing(chart: Chart) -> bool:
 
 def _jct(runs: Sequence[Digest]) -> Chart:
     about = (
-        "Which share of the jobs is done within a time after it arrived. Further left is sooner."
+        "The share of jobs that finish within a given time after arrival. Curves further left are "
+        "better."
     )
     lines, clipped = _cumulative(runs, "jct_s", _LEAST_S, "1 s")
     axis = f"time since arrival{clipped}"
@@ -131,7 +135,8 @@ def _jct(runs: Sequence[Digest]) -> Chart:
 
 def _fairness(runs: Sequence[Digest]) -> Chart:
     about = (
-        "How long each job took, compared with an equal split of the cluster among all jobs there. "
+        "The time that each job took, compared with an equal split of the cluster among all its "
+        "jobs. "
         f"Right of {words.count(1)}: worse than the equal split."
     )
     lines, clipped = _cumulative(runs, "ftf", _LEAST_RATIO, f"{_LEAST_RATIO:g}")
@@ -145,24 +150,24 @@ def _fairness(runs: Sequence[Digest]) -> Chart:
 def _cumulative(
     runs: Sequence[Digest], column: str, least: float, name: str
 ) -> tuple[list[Line], str]:
-    """Return cumulative curves, and say so if less than the least value of the axis occurs."""
+    """Return cumulative curves, with a note if there are values below the axis."""
     curves = [run.curves[column] for run in runs]
     lines = [Line(i, run.label, *shares(run.curves[column], least)) for i, run in enumerate(runs)]
     is_less = any(len(one) and one[0] < least for one in curves)
-    return lines, f"; less than {name} is drawn at {name}" if is_less else ""
+    return lines, f"; values below {name} are drawn at {name}" if is_less else ""
 
 
 def shares(values: Floats, least: float) -> tuple[Floats, Floats]:
     """Return the points of a cumulative curve, from its first value up to a share of one."""
     share = np.arange(1, len(values) + 1) / max(len(values), 1)
     x = np.maximum(values, least)
-    # Values that coincide on the axis make one point: the highest share.
+    # Values that coincide on the axis become one point, at the highest share.
     last = np.append(x[1:] != x[:-1], True) if len(x) else np.zeros(0, bool)
     return x[last], share[last]
 
 
 def _over_time(runs: Sequence[Digest]) -> list[Chart]:
-    """Return the charts over time; their axis ends when all jobs have come and none waits."""
+    """Return the charts over time; their axis ends when all jobs have arrived and none waits."""
     ends = [run.lines["gpus_busy"].time_s[-1:] for run in runs]
     longest = max((float(end[0]) for end in ends if len(end)), default=0.0)
     busy = _MARGIN * max(run.busy_until_s for run in runs)
@@ -171,7 +176,7 @@ def _over_time(runs: Sequence[Digest]) -> list[Chart]:
     units = ((_DAY, "days"), (_HOUR, "hours"), (_MINUTE, "minutes"))
     unit, word = next(((size, name) for size, name in units if shown >= 3 * size), (1.0, "seconds"))
     rest = (
-        " The axis ends when the last job has arrived and no job waits any more; the last job "
+        " The axis ends when the last job has arrived and no job waits any longer; the last job "
         f"finished after {words.duration(longest)}."
     )
     busy_lines, waiting_lines = (
@@ -180,7 +185,7 @@ def _over_time(runs: Sequence[Digest]) -> list[Chart]:
     )
     about = "GPUs that hold a job, over time."
     if any(line.low is not None for line in busy_lines):
-        about += " Lines are means of short spans of time; the shade is their range."
+        about += " Lines are means over short spans of time; the shaded band is the range."
     about += rest if is_cut else ""
     return [
         Chart(
@@ -189,7 +194,7 @@ def _over_time(runs: Sequence[Digest]) -> list[Chart]:
         )
         for name, title, told, y_title, lines in (
             ("gpus_busy", "GPUs busy", about, "GPUs", busy_lines),
-            ("jobs_waiting", "Jobs waiting", "Jobs that have arrived and hold no GPU, over time.",
+            ("jobs_waiting", "Jobs waiting", "Jobs that have arrived but hold no GPU, over time.",
              "jobs", waiting_lines),
         )
     ]  # fmt: skip
@@ -202,8 +207,8 @@ def _folded(number: int, label: str, line: Steps, unit: float) -> Line:
 
 
 def _by_group(runs: Sequence[Digest], kind: str, title: str, about: str, x_title: str) -> Chart:
-    """Return mean times to finish by group of jobs; the groups' names tell how many jobs."""
-    # A stopped run may lack a group, so the longest list gives the order.
+    """Return mean times to finish by group of jobs; the groups' names include their job counts."""
+    # A stopped run may lack a group, so the longest list determines the order.
     longest_first = sorted(runs, key=lambda run: -len(getattr(run, kind)))
     jobs = {group.name: group.jobs for run in longest_first for group in getattr(run, kind)}
     place = {name: float(i) for i, name in enumerate(jobs)}

@@ -1,4 +1,4 @@
-"""The command line that repeats saved runs, made from their specs."""
+"""Builds the command line that repeats saved runs from their specs."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ __all__ = [
 CLUSTER_FILE = "cluster.toml"
 _OUTPUTS = ("--html", "--out", "-o")
 _NO_PATHS = ("label", "name", "user", "job_id", "licence", "citation")
-_INSIDE = re.compile(r"""(?<![\w/:.~-])~?/(?:[^/"'\s,;]+/)+""")  # folders of a path in a text
+_INSIDE = re.compile(r"""(?<![\w/:.~-])~?/(?:[^/"'\s,;]+/)+""")  # the folders of a path in a text
 _FLAGS = {"restart_s": "--restart-s", "first_start_s": "--first-start-s"}
 _TRACE_FLAGS = (
     "limit",
@@ -44,7 +44,7 @@ _TRACE_FLAGS = (
 
 
 def repeat(runs: Sequence[Digest]) -> str | None:
-    """Return the command that repeats the runs, None if the command line cannot say it.
+    """Return the command that repeats the runs; None if the command line cannot express them.
 
     The command line cannot express policies written in Python, options that only the library has,
     and tables in memory.
@@ -76,14 +76,14 @@ def repeat(runs: Sequence[Digest]) -> str | None:
 
 
 def trace_seeds(runs: Sequence[Digest]) -> list[int]:
-    """Return the seeds that drew the traces; none if the runs have one trace."""
+    """Return the seeds that drew the traces; empty if all runs have the same trace."""
     seeds = list(dict.fromkeys(run.trace_seed for run in runs))
     known = [seed for seed in seeds if seed is not None]
     return known if len(known) == len(seeds) > 1 else []
 
 
 def typed(arguments: Sequence[str]) -> str:
-    """Return a command line as it was typed, without the outputs and the folders of the machine."""
+    """Return a command line as typed, without outputs and folders of the machine."""
     kept, skips = [], False
     for argument in arguments:
         flag, equals, value = argument.partition("=")
@@ -97,10 +97,10 @@ def typed(arguments: Sequence[str]) -> str:
 
 
 def without_folders(value: Any, key: str = "") -> Any:
-    """Return a value of a spec in which paths of the machine are names of files.
+    """Return a value of a spec with file names in place of paths of the machine.
 
-    Relative paths inside the working folder are kept, because they are the same for all users who
-    repeats the run in a checkout. Names and labels of policies are not paths.
+    Relative paths inside the working folder are kept, because they are the same wherever the
+    run is repeated in a checkout. Names and labels of policies are not paths.
 
     Examples
     --------
@@ -113,7 +113,7 @@ def without_folders(value: Any, key: str = "") -> Any:
         return [without_folders(item) for item in value]
     if not isinstance(value, str) or key in _NO_PATHS:
         return value
-    if key == "options":  # of a trace: text that holds JSON
+    if key == "options":  # values in a trace's metadata are texts with JSON
         given = json_object(value)
         return value if given is None else json.dumps(without_folders(given))
     path = PurePosixPath(value)
@@ -141,7 +141,7 @@ def cluster_argument(cluster: Mapping[str, Any]) -> str:
 
 
 def json_object(text: str) -> dict[str, Any] | None:
-    """Return the object in a text of a trace's metadata, None if it holds something else.
+    """Return the JSON object in a text of a trace's metadata; None if it is something else.
 
     The metadata of a native file are under the control of its writer, so they can contain anything.
     """
@@ -186,7 +186,7 @@ def _options(options: dict[str, Any]) -> list[str] | None:
         elif name == "segments":
             words += ["--segments"] if value else []
         elif name not in ("check_invariants", "skip_rounds", "timeline"):
-            return None  # these three do not change what happens
+            return None  # these three do not change the result
     return words
 
 

@@ -1,4 +1,4 @@
-"""Curves of means with bands, as inline SVG in the colours of the page around it."""
+"""Draws curves of means with bands, as inline SVG in the colours of the surrounding page."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ __all__ = ["Curve", "Dot", "draw", "levels"]
 _WIDTH, _HEIGHT = 640, 260
 _LEFT, _RIGHT, _TOP, _BOTTOM = 90, 16, 14, 44
 _TICKS = 9
-_ROW = 18  # of the legend
+_ROW = 18  # the height of a row of the legend
 _UNITS_S = (86400.0, 3600.0, 60.0)
-_BEYOND = 1.2  # what lies higher is clipped
+_BEYOND = 1.2  # higher points are clipped
 
 
 @dataclass(frozen=True)
 class Dot:
-    """A point of a curve; `low` and `high` bound its mean, if anything is known of that."""
+    """A point of a curve; `low` and `high` are the interval of its mean, if it is known."""
 
     x: float
     mean: float
@@ -35,7 +35,7 @@ class Dot:
 
 @dataclass(frozen=True)
 class Curve:
-    """One line; its number gives it its colour."""
+    """A line; its number determines its colour."""
 
     number: int
     label: str
@@ -60,25 +60,25 @@ def draw(
     Parameters
     ----------
     curves : sequence of Curve
-        Several lines have a legend below them.
+        The curves. Two or more get a legend below them.
     name : str
-        The name of the picture for screen readers; also part of an id of the page.
+        The name of the picture for screen readers; it is also part of an id in the page.
     x_title : str
-        Below the horizontal axis.
+        Title below the horizontal axis.
     form : callable
-        Formats a value.
+        Function that formats a value.
     top : float
         Value at the upper edge; larger values are cut off.
     level : float, optional
-        A horizontal line.
+        Value of a horizontal line.
     steps : sequence of float
-        Values that are marked at the vertical axis; default: 0 and `top`.
+        Values that are marked on the vertical axis; by default, 0 and `top`.
     marks : sequence of float
-        Places of dotted vertical lines.
+        Positions of dotted vertical lines.
     places : sequence of float
         Possible positions of labels on the horizontal axis.
     place_names : sequence of str
-        The labels; default: the numbers.
+        The labels at these positions; by default, the numbers.
     """
     low, high = min(places), max(places)
 
@@ -131,7 +131,7 @@ def draw(
 
 
 def levels(top: float, *, is_time: bool = False) -> list[float]:
-    """Return some five round values from 0 on: round seconds, minutes, hours or days of times.
+    """Return about five round values from 0; times get round seconds, minutes, hours or days.
 
     Examples
     --------
@@ -179,7 +179,7 @@ def _dot(x: float, y: float, colour: str, *, is_hollow: bool) -> str:
 
 
 def _ticks(places: Sequence[float]) -> list[float]:
-    """Return places for labels, none too near to the one before."""
+    """Return positions for labels, none of them too close to the previous one."""
     least = (max(places) - min(places)) / _TICKS
     kept: list[float] = []
     for place in places:

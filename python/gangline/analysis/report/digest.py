@@ -1,7 +1,7 @@
-"""The data that a page needs of one run: a few thousand numbers for any number of jobs.
+"""Reduces a run to the data of a page: a few thousand numbers for any number of jobs.
 
-The tables of a run can be dropped once its digest is made, so a report of many runs needs the
-memory of one.
+The tables of a run can be dropped once its digest is made, so a report on many runs needs the
+memory of one run.
 """
 
 from __future__ import annotations
@@ -53,21 +53,22 @@ __all__ = [
     "steps",
 ]
 
-POINTS = 2000  # most points of a line: more than a wide screen has columns
-_CURVE_POINTS = 600  # of a cumulative curve, which is smooth
-# Ours: as many as fit on a wide screen without becoming a blur; three values are kept of each.
+POINTS = 2000  # the maximum number of points of a line, which exceeds the columns of a wide screen
+_CURVE_POINTS = 600  # the same for a cumulative curve, which is smooth
+# Our own choice: the number that fits on a wide screen without a blur; each bucket has three
+# values.
 _BUCKETS = 400
 _TAIL_BUCKETS = 50
-_COARSE = 0.01  # our choice: error of the GPU time in use beyond which a timeline explains nothing
+_COARSE = 0.01  # our own choice: the error of GPU time beyond which a timeline is useless
 _HOUR_S = 3600.0
-_LENGTH_EDGES_S = (600.0, 3600.0, 6 * 3600.0, 86400.0)  # our choice: as people speak of jobs
+_LENGTH_EDGES_S = (600.0, 3600.0, 6 * 3600.0, 86400.0)  # our own choice: familiar lengths of jobs
 LENGTHS = ("up to 10 min", "10 min to 1 h", "1 h to 6 h", "6 h to 1 d", "over 1 d")
-_ROUNDING = 1e-9  # relative; a job that ran undisturbed has a rho of 1 up to a few units of 2e-16
+_ROUNDING = 1e-9  # relative; an undisturbed job has a rho of 1 up to a few times 2e-16
 
 
 @dataclass(frozen=True)
 class Steps:
-    """A step function of time, or its mean per bucket with the least and the greatest value.
+    """A step function of time, or its mean, minimum and maximum per bucket.
 
     Attributes
     ----------
@@ -83,7 +84,7 @@ class Steps:
 
 @dataclass(frozen=True)
 class Group:
-    """Finished jobs that have something in common."""
+    """A group of finished jobs with a common property."""
 
     name: str
     jobs: int
@@ -98,13 +99,13 @@ class Loss:
     Attributes
     ----------
     model : str
-        Label.
+        Label of the model.
     gpus_max : int
         Largest gang.
     gpu_h : float
         GPU-hours held.
     lost_gpu_h : (float, float, float)
-        GPU-hours lost in one server, in one rack, over racks.
+        GPU-hours lost within one server, within one rack, and across racks.
     """
 
     model: str
@@ -120,11 +121,11 @@ class ModelTime:
     Attributes
     ----------
     model : str
-        Label.
+        Label of the model.
     gpu_h : dict of str to float
         GPU-hours held, by GPU type of the cluster.
     ftf_mean : float
-        Mean finish-time fairness of its finished jobs; nan if none finished.
+        Mean finish-time fairness of the model's finished jobs; nan if none finished.
     """
 
     model: str
@@ -134,7 +135,7 @@ class ModelTime:
 
 @dataclass(frozen=True)
 class Digest:
-    """One run in small: its recipe, its summary, its curves.
+    """The essence of a run: its spec, its summary and its curves.
 
     If the run counts the arrivals in a window, numbers of jobs cover only these jobs. Lines over
     time, GPU time and `jct_s` cover the whole run.
@@ -142,43 +143,46 @@ class Digest:
     Attributes
     ----------
     spec, summary : dict
-        As in the result.
+        The spec and the summary of the result.
     curves : dict of str to float array
         Sorted samples of `jct_s` and `ftf`, at evenly spread shares of the jobs.
     lines : dict of str to Steps
         `gpus_busy` and `jobs_waiting` over time, in seconds since the first arrival.
     gangs, lengths, users : list of Group
-        By size of gang in powers of two, by run time alone on the fastest GPUs, by user (none if
-        the trace names none).
+        Groups by gang size in powers of two, by run time alone on the fastest GPUs, and by user
+        (empty if the trace names no users).
     busy_gpu_s : dict of str to float
-        GPU-seconds held, by GPU type; empty if the run kept no time line.
+        GPU-seconds held, by GPU type; empty if the run has no timeline.
     worse_off : float
         Share of the finished jobs whose finish-time fairness is above 1 by more than rounding
         (1e-9); nan if none finished.
     idle_while_waiting : float
-        Share of all GPU time that was idle while a job waited; nan if the run kept no timeline or
-        one that is too coarse.
+        Share of all GPU time that was idle while a job waited; nan if the run has no timeline or
+        only a coarse one.
     behind_head : float
         Share of the waiting time for a first start that is head-of-line blocking, as
         `waiting.blocked_share` defines it; nan if no job waited or the tables do not show it.
     busy_until_s : float
-        Last arrival, or end of the last waiting, whichever is later; since the first arrival.
+        Seconds from the first arrival to the last arrival or the end of the last wait, whichever is
+        later.
     jain : float
-        Jain's index over the users' mean finish-time fairness; over jobs where no user is named.
+        Jain's index over the users' mean finish-time fairness, or over jobs if the trace names no
+        users.
     losses : list of Loss
-        By model, in the order of the trace, finished or not; empty without a network.
+        Losses by model, in the order of the trace, including unfinished jobs; empty without a
+        network.
     model_times : list of ModelTime
-        By model, most GPU time first, finished or not; empty if the run kept no segments or the
-        trace names no models.
+        Times by model, including unfinished jobs, ordered by decreasing GPU time; empty if the run
+        has no segments or the trace names no models.
     shapes : Shapes, optional
         Gangs over several GPU types, jobs with copies, and gangs that differ from the trace. None
-        if the run kept no segments or had none of these.
+        if the run has no segments or none of these.
     pairs : list of PairTime
-        Pairs of models that shared GPUs, most GPU time first; empty if the run shares no GPUs, kept
-        no segments, or the trace names no models.
+        Pairs of models that shared GPUs, ordered by decreasing GPU time; empty if the run shares no
+        GPUs, has no segments, or the trace names no models.
     reasons : dict of str to float
         Mean waiting of a job by `waiting.REASONS` (waited_too_few_s, ...), and the figures of
-        `stories.stops` about stopped jobs; empty if the run kept no segments.
+        `stories.stops` about stopped jobs; empty if the run has no segments.
     stories : list of Story
         The most delayed jobs.
     jct_s : float32 array
@@ -188,7 +192,8 @@ class Digest:
     lacks : list of Lack
         Facts that the cluster lacks for the policy.
     again : Again, optional
-        Repeats the run: the page asks it why the jobs of the stories waited. It holds the trace.
+        Repeats the run to find out why the jobs of the stories waited. It keeps the trace in
+        memory.
 
     Examples
     --------
@@ -242,7 +247,7 @@ class Digest:
 
     @property
     def time_share(self) -> dict[str, float]:
-        """Of all GPU time held, the share on each GPU type; empty if the tables do not say.
+        """The share of each GPU type in all GPU time held; empty if the tables lack it.
 
         Examples
         --------
@@ -258,7 +263,7 @@ class Digest:
 
     @property
     def changed(self) -> dict[str, Json]:
-        """Parameters that differ from the policy's defaults; all of a policy of one's own."""
+        """Parameters that differ from the defaults; all parameters of a policy in Python."""
         from gangline.policies.registry import find, presets, registry
 
         policy = self.spec["policy"]
@@ -277,8 +282,8 @@ def digest(result: Result, *, repeats: bool = True) -> Digest:
     result : Result
         The run.
     repeats : bool
-        Whether the page may repeat the run, for which its trace is kept. A page tells the stories
-        of the first run of a policy only.
+        Whether the page may repeat the run, for which its trace is kept. A page shows stories only
+        from the first run of a policy.
 
     Raises
     ------
@@ -301,7 +306,7 @@ def digest(result: Result, *, repeats: bool = True) -> Digest:
         is_counted = counted(floats(jobs, "arrival_s"), of_spec(result.spec))
         lost = _losses(jobs)
         gpus = sum(gpus_by_type(result.spec["cluster"]).values())
-        # A trace may have a clock of its own; servers may fail before the first job arrives.
+        # The clock of a trace need not start at 0, and servers may fail before the first arrival.
         first_s = float(floats(jobs, "arrival_s").min(initial=np.inf))
         time_s = np.maximum(floats(timeline, "t_s") - first_s, 0.0)
         busy_until_s = _busy_until(time_s, timeline, jobs, first_s)
@@ -320,7 +325,7 @@ def digest(result: Result, *, repeats: bool = True) -> Digest:
             found = found.of(is_counted)
         blocked = float("nan") if found is None else found.behind_head
         none = np.zeros(0, np.int64)
-        # copies of a job come and go without the job being stopped
+        # copies of a job can start and end without a stop of the job
         pairs = (none, none)
         if rows is not None and result.summary.get("preemptions"):
             stopped, taker = rows.preempted()[:2]
@@ -365,17 +370,17 @@ def digest(result: Result, *, repeats: bool = True) -> Digest:
 
 
 def steps(time_s: Floats, values: Floats, *, buckets: int = _BUCKETS, most: int = POINTS) -> Steps:
-    """Fold a step function into equal parts of its span; up to 2,000 points are kept unchanged.
+    """Reduce a step function to means over equal parts of its span; up to 2,000 points are kept.
 
     Parameters
     ----------
     time_s, values : float arrays of one length
-        The value from each instant on; instants do not decrease.
+        Instants, which do not decrease, and the value from each instant on.
     buckets : int
-        Equal parts of the span; each keeps its time-weighted mean, its least and its greatest
-        value, so even short peaks are kept.
+        Number of equal parts of the span. Each keeps its time-weighted mean, minimum and maximum,
+        so even short peaks remain.
     most : int
-        Up to this number of points, none are merged.
+        Maximum number of points that are kept unchanged.
 
     Examples
     --------
@@ -399,7 +404,7 @@ def steps(time_s: Floats, values: Floats, *, buckets: int = _BUCKETS, most: int 
 
 
 def gpus_by_type(cluster: Mapping[str, Any]) -> dict[str, int]:
-    """Return the GPUs of each type that the cluster of a spec has."""
+    """Return the number of GPUs of each type in the cluster of a spec."""
     counts: dict[str, int] = {}
     for block in cluster["servers"]:
         counts[block["gpu"]] = counts.get(block["gpu"], 0) + block["count"] * block["gpus"]
@@ -407,7 +412,7 @@ def gpus_by_type(cluster: Mapping[str, Any]) -> dict[str, int]:
 
 
 def jain(values: Floats) -> float:
-    """Return Jain's index of evenness: 1 if all are equal, 1/n if one has all.
+    """Return Jain's fairness index: 1 if all values are equal, 1/n if one value has the whole sum.
 
     Examples
     --------
@@ -419,7 +424,7 @@ def jain(values: Floats) -> float:
 
 
 def curve(values: Floats) -> Floats:
-    """Return sorted samples at evenly spread shares; the least and the greatest are among them."""
+    """Return sorted samples at evenly spread shares, including the minimum and the maximum."""
     values = np.sort(values[np.isfinite(values)])
     if len(values) <= _CURVE_POINTS:
         return values
@@ -428,7 +433,7 @@ def curve(values: Floats) -> Floats:
 
 
 def _is_fine(timeline: pa.Table, summary: Mapping[str, Any], gpu_s: float) -> bool:
-    """Return whether a timeline that may be thinned still gives the GPU time in use."""
+    """Return whether a timeline, which may be sampled, still yields the GPU time in use."""
     if timeline.num_rows < 2:
         return False
     seconds = np.diff(floats(timeline, "t_s"))
@@ -445,7 +450,7 @@ def _busy_until(time_s: Floats, timeline: pa.Table, jobs: pa.Table, first_s: flo
 
 
 def _folded(time_s: Floats, values: Floats, until_s: float) -> Steps:
-    """Fold a line, the part after `until_s` on its own: what is drawn first keeps its detail."""
+    """Reduce a line; the part after `until_s` is separate, so the first part keeps its detail."""
     cut = int(np.searchsorted(time_s, until_s, "right"))
     if len(time_s) <= POINTS or cut < 2 or cut >= len(time_s):
         return steps(time_s, values)
@@ -470,7 +475,7 @@ def _folded(time_s: Floats, values: Floats, until_s: float) -> Steps:
 
 def _busy_by_type(timeline: pa.Table) -> dict[str, float]:
     if timeline.num_rows == 0:
-        return {}  # the run kept no time line
+        return {}  # the run has no timeline
     length = np.diff(floats(timeline, "t_s"))
     prefix = "gpus_busy_"
     return {
@@ -502,7 +507,7 @@ def _losses(jobs: pa.Table) -> list[Loss]:
 def _reasons(
     result: Result, found: Waits | None, pairs: tuple[Ints, Ints], is_counted: Bools
 ) -> dict[str, float]:
-    """Return means of the waiting by reason, and what was stopped."""
+    """Return the mean wait by reason, and the figures on stopped jobs."""
     told = stops(result.jobs, *pairs)
     if found is None:
         return told
@@ -513,17 +518,17 @@ def _reasons(
 
 
 def _shapes(result: Result, rows: Segments) -> tuple[Shapes | None, Ints | None]:
-    """Return the gang sizes of the jobs, and the fewest GPUs that each used or requests."""
+    """Return the gang sizes of the jobs, and the minimum that each used or requests."""
     names, of_server = _types(result)
     if len(names) == 1 and not rows.part.any() and not result.spec["cluster"].get("elastic"):
-        return None, None  # no page shows them, and all gangs are those that were asked for
+        return None, None  # no page shows them, and all gangs have the requested size
     asked = np.asarray(result.jobs["gpus"].to_numpy(), np.int64)
     held = gangs(rows, of_server)
     found, fewest = shapes(held, names, asked), asked.copy()
     np.minimum.at(fewest, held.job, held.gpus)
     rate, kind = floats(rows.table, "rate"), of_server[rows.server]
     speeds = {one.get("speed", 1.0) for one in result.spec["cluster"]["gpu_types"]}
-    # work in seconds is done at a rate of 1 where nothing slows it down
+    # work in seconds has a rate of 1 where nothing slows it down
     tops = [float(rate[kind == number].max(initial=1.0)) for number in range(len(names))]
     is_uniform = len(names) > 1 and len(speeds) == 1 and set(tops) == {1.0}
     return replace(found, is_uniform=is_uniform), fewest
@@ -534,7 +539,7 @@ def _lacks(result: Result) -> list[Lack]:
     from gangline.runs.premises import lacks
     from gangline.runs.spec import cluster_of
 
-    # without the jobs: the page of a saved result has no others than that of the run
+    # without the jobs, so that the pages of a saved result and of the run are equal
     return lacks(cluster_of(result.spec), None, [of_spec(result.spec["policy"])])
 
 
@@ -574,7 +579,7 @@ def _model_times(result: Result, rows: Segments, is_counted: Bools) -> list[Mode
 
 
 def _named(jobs: pa.Table, name: str) -> tuple[npt.NDArray[np.int64], list[str]] | None:
-    """Return each job's number by a column of names, and the names; None where all are absent."""
+    """Return the number of each job's name in a column, and the names; None if all are absent."""
     import pyarrow as pa
 
     column = jobs[name].combine_chunks()
@@ -606,13 +611,13 @@ def size_codes(
 
 
 def length_codes(seconds: npt.NDArray[np.float64]) -> npt.NDArray[np.int64]:
-    """Return the group of each job, as `LENGTHS` names them, by how long it takes."""
-    # Rounded, so that a job on an edge is on the same side of it under every policy.
+    """Return the group in `LENGTHS` of each job, by its run time."""
+    # The value is rounded, so that a job on an edge is on the same side of it under every policy.
     return np.searchsorted(_LENGTH_EDGES_S, np.round(seconds, 3), "left").astype(np.int64)
 
 
 def _lengths(jobs: pa.Table) -> list[Group]:
-    """Return groups by the run time alone, which no policy changes: jct / slowdown."""
+    """Return the groups by run time alone (jct / slowdown), which does not depend on the policy."""
     return _groups(jobs, length_codes(alone_s(jobs)), list(LENGTHS))
 
 

@@ -1,6 +1,6 @@
-"""The cost of distance: locality factors as a heat map, losses by model and tier as bars.
+"""Shows the cost of distance: locality factors as a heat map, losses by model and tier as bars.
 
-Both are static pictures on every page, with their numbers in a table or in the cells.
+Both are static pictures, with their numbers in a table or in the cells.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ __all__ = ["Heat", "bars", "content", "heat", "heats", "losses"]
 TIERS = ("server", "rack", "network")
 _TITLES = ("in one server", "in one rack", "over racks")
 _TIER_COLOURS = (COLOURS[2], COLOURS[4], COLOURS[1])
-_MODELS_SHOWN = 8  # our choice: more rows than that are no picture any more
+_MODELS_SHOWN = 8  # our own choice: a picture with more rows is not readable
 _WIDTH = 540
 _LABEL_CHARS = 20
 
 
 @dataclass(frozen=True)
 class Heat:
-    """One GPU type's matrix: what a gang keeps of its speed, by model, tier and gang size.
+    """The matrix of one GPU type: locality factors by model, tier and gang size.
 
     Attributes
     ----------
@@ -41,7 +41,7 @@ class Heat:
     sizes : tuple of int
         Gang sizes, one per column.
     rows : list of (str, str, tuple of float or None)
-        Model, tier, and the share of its speed for each size; None where no such gang fits.
+        Model, tier, and the locality factor for each size; None where no such gang fits.
     """
 
     gpu_type: str
@@ -60,16 +60,16 @@ def content(drawn: Sequence[Digest]) -> str:
         parts.append(_lost(drawn))
     if found:
         about = (
-            "<p class=about>Share of its speed that a gang keeps when it sits in one server, in "
-            "one rack or over racks, by its number of GPUs, undisturbed by others. The fuller the "
-            "colour, the slower."
+            "<p class=about>Share of its speed that a gang keeps in one server, in one rack or "
+            "over racks, by its number of GPUs, if no other job disturbs it. A stronger colour "
+            "means slower."
             "</p>"
         )
         pictures = "".join(
             f'<figure>{_named(one)}<div class="chart still">{heat(one)}</div></figure>'
             for one in found
         )
-        parts.append(f'<h3>Speed that is kept</h3>{about}<div class="charts">{pictures}</div>')
+        parts.append(f'<h3>Share of speed kept</h3>{about}<div class="charts">{pictures}</div>')
     elif why:
         parts.append(f"<p class=soft>{text(why)}</p>")
     return "".join(parts)
@@ -80,7 +80,7 @@ def _named(one: Heat) -> str:
 
 
 def heats(run: Digest) -> tuple[list[Heat], str]:
-    """Return one matrix per GPU type for the models of a run, and why there is none if so.
+    """Return one matrix per GPU type for the models of a run, or the reason for having none.
 
     GPU types with equal matrices share a heat map.
     """
@@ -155,7 +155,7 @@ def _lost(drawn: Sequence[Digest]) -> str:
     )
     about = (
         "<p class=about>GPU-hours in which gangs held GPUs and waited for communication, by model "
-        "and by where the gang sat.</p>"
+        "and placement of the gang.</p>"
     )
     return (
         f'<h3>GPU time lost to communication</h3>{about}<ul class="legend">{legend}</ul>'
@@ -210,9 +210,9 @@ def losses(drawn: Sequence[Digest]) -> Table:
     titles = [
         ("Policy", ""),
         ("Model", ""),
-        ("GPU-hours", "Time on GPUs times their number"),
-        ("Lost", "GPU-hours without progress for want of communication"),
-        ("Of all", "What was lost, of the GPU-hours of the model"),
+        ("GPU-hours", "Time on GPUs multiplied by their number"),
+        ("Lost", "GPU-hours in which progress waited for communication"),
+        ("Of all", "Lost share of the GPU-hours of the model"),
     ]
     titles += [
         (f"{tier[:1].upper()}{tier[1:]}", f"GPU-hours lost by gangs {title}")
@@ -238,7 +238,7 @@ def losses(drawn: Sequence[Digest]) -> Table:
 
 
 def _models(drawn: Sequence[Digest]) -> list[str]:
-    """Models by what they lost over all runs, the greatest first."""
+    """Models by their losses over all runs, largest first."""
     total: dict[str, float] = {}
     for run in drawn:
         for loss in run.losses:

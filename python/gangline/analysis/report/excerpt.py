@@ -1,4 +1,4 @@
-"""A part of a Gantt chart for the page: where the trace asks for most, on small clusters."""
+"""Draws the busiest part of a Gantt chart for the page, on small clusters."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ if TYPE_CHECKING:
 
 __all__ = ["Bar", "Excerpt", "excerpt"]
 
-_MOST_GPUS = 64  # our choice: rows of a picture
-_MOST_BARS = 600  # our choice: 60 kB of a page
-_BEFORE, _AFTER = 30, 60  # our choice: arrivals shown around the moment with most work at hand
+_MOST_GPUS = 64  # our own choice: the maximum number of rows of a picture
+_MOST_BARS = 600  # our own choice: at most 60 kB of a page
+_BEFORE, _AFTER = 30, 60  # our own choice: arrivals around the instant with most work
 
 
 @dataclass(frozen=True)
 class Bar:
-    """A job on neighbouring GPUs of one server."""
+    """A job on adjacent GPUs of one server."""
 
     server: int
     slot: int
@@ -44,7 +44,7 @@ class Bar:
 
 @dataclass(frozen=True)
 class Excerpt:
-    """The drawing: seconds since the first arrival, GPUs of each server, bars."""
+    """An excerpt: seconds since the first arrival, GPUs of each server, and bars."""
 
     from_s: float
     to_s: float
@@ -53,15 +53,16 @@ class Excerpt:
 
 
 def excerpt(result: Result, rows: Segments) -> Excerpt | None:
-    """Return a part of a run around the moment when most work is at hand.
+    """Return the part of a run around the instant with the most pending work.
 
-    The moment depends on the trace, not on the policy: work comes with arrivals, and all GPUs would
-    process it. None if the cluster has more than 64 GPUs, or there is nothing to draw.
+    The instant depends on the trace, not on the policy: work arrives with jobs and is assumed to
+    run on all GPUs. The result is None if the cluster has more than 64 GPUs, or if there is nothing
+    to draw.
 
     Parameters
     ----------
     result : Result
-        Of a run.
+        Result of a run.
     rows : Segments
         Segments of the same run.
     """
@@ -86,7 +87,7 @@ def excerpt(result: Result, rows: Segments) -> Excerpt | None:
         reason = row["end_reason"] if row["end_s"] <= high else ""
         is_shared = bool(row.get("co_runner"))
         blocks = _runs(row["gpu_mask"])
-        if is_shared:  # of one GPU each: another job may lie beside it on some of them
+        if is_shared:  # bars of one GPU each, because another job may share some of the GPUs
             blocks = [(slot + i, 1) for slot, slots in blocks for i in range(slots)]
         for slot, slots in blocks:
             place = (row["server"], slot, from_s - first)
@@ -100,18 +101,18 @@ def excerpt(result: Result, rows: Segments) -> Excerpt | None:
 def _window(arrival: Floats, work: Floats, gpus: int) -> tuple[float, float]:
     order = np.argsort(arrival, kind="stable")
     at, work = arrival[order], np.nan_to_num(work[order])
-    # Work at hand after each arrival, if all GPUs worked on it: what came, less what was done.
+    # The pending work after each arrival if all GPUs work on it: arrived minus done.
     balance = np.cumsum(work) - gpus * (at - at[0])
     behind = balance - np.minimum(np.minimum.accumulate(balance - work), 0.0)
     peak = int(np.argmax(behind))
     low, high = max(peak - _BEFORE, 0), min(peak + _AFTER, len(at) - 1)
-    # and half of the time that all GPUs need for what is at hand
+    # and half of the time that all GPUs need for the pending work
     done = float(at[peak]) + 0.5 * float(behind[peak]) / gpus
     return float(at[low]), max(float(at[high]), done, float(at[low]) + 1.0)
 
 
 def _runs(mask: int) -> list[tuple[int, int]]:
-    """Return first bit and length of each run of bits.
+    """Return the first bit and the length of each run of set bits.
 
     Examples
     --------
@@ -123,7 +124,7 @@ def _runs(mask: int) -> list[tuple[int, int]]:
 
 
 def _is_taken(bars: Sequence[Bar], server: int, slot: int, at_s: float) -> bool:
-    """Return whether another job is drawn in the first lane there."""
+    """Return whether another job is already drawn in the first lane at this place."""
     return any(
         bar.server == server
         and bar.slot <= slot < bar.slot + bar.slots

@@ -1,4 +1,4 @@
-"""Numbers of a page: seeds pooled, one row per policy, fairness, where GPU time went."""
+"""Computes the numbers of a page: results pooled over seeds, fairness, and the use of GPU time."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = ["REASONS", "fairness_columns", "gpu_time", "means", "pooled", "reasons", "rows"]
 
-# Parts of the GPU time held that were lost, and their keys in the summary.
+# The kinds of loss of the GPU time held, and their keys in the summary.
 _LOSSES = (
     ("overhead", "overhead_fraction"),
     ("distance", "comm_fraction"),
@@ -30,10 +30,10 @@ _LOSSES = (
 )
 
 _BLOCKED = (
-    "head-of-line blocking: share of the waits to start, taken together, in which the job that had "
-    "come first asked for more GPUs than were idle, and the waiting job for no more"
+    "head-of-line blocking: share of the total wait for a first start in which the job that had "
+    "arrived first asked for more GPUs than were idle, and the waiting job did not"
 )
-# Why a mean time to finish is what it is; explanations are shown below the table.
+# The causes of a mean time to finish; explanations are shown below the table.
 REASONS = tuple(words.Measure(*one) for one in (
     ("wait_mean_s", "All waiting, mean", "all time without GPUs", words.duration, -1),
     ("run_mean_s", "Mean running", "all time with GPUs", words.duration, -1),
@@ -48,9 +48,9 @@ _ADDED = ("worse_off", "jain", "behind_head", "idle_while_waiting")
 
 
 def fairness_columns(whom: str) -> tuple[words.Measure, ...]:
-    """Return the columns of the fairness table; `whom` evenness is taken between."""
+    """Return the columns of the fairness table, with evenness between `whom`."""
     return (
-        words.Measure("ftf_mean", "Mean rho", "1: as on an equal share", words.times, -1),
+        words.Measure("ftf_mean", "Mean rho", "1: the same as on an equal share", words.times, -1),
         words.Measure("ftf_p99", "99 % are below", "", words.times, -1),
         words.Measure("ftf_max", "Worst job", "", words.times, -1),
         words.Measure("worse_off", "Jobs worse off", "Share of jobs above 1", words.share, -1),
@@ -61,7 +61,7 @@ def fairness_columns(whom: str) -> tuple[words.Measure, ...]:
 
 
 def pooled(runs: Sequence[Digest]) -> list[Digest]:
-    """Return one run per policy, whose distributions and groups of jobs are those of all its seeds.
+    """Return one run per policy, with distributions and groups of jobs from all its seeds.
 
     Everything else comes from the run of the first seed. A job of a trace counts once, no matter
     how many seeds ran it.
@@ -87,7 +87,7 @@ def _pooled(mine: Sequence[Digest]) -> Digest:
 def _groups(
     seeds: Sequence[Sequence[Group]], once: float, place: Callable[[str], Any]
 ) -> list[Group]:
-    """Return the groups of all seeds in the order of their places; jobs are counted `once`."""
+    """Return the groups of all seeds in their order; with `once`, jobs count once for all seeds."""
     found: dict[Any, list[Group]] = {}
     for group in (group for groups in seeds for group in groups):
         found.setdefault(place(group.name), []).append(group)
@@ -104,12 +104,12 @@ def _groups(
 
 
 def _size(name: str) -> int:
-    """Return the power of two up to which a group of gangs goes, by its name."""
+    """Return the upper power of two of a group of gangs, from its name."""
     return (int(name.rsplit(maxsplit=1)[-1]) - 1).bit_length()
 
 
 def _joined(names: Sequence[str]) -> str:
-    """Return one name for groups alike: of gangs it spans the sizes that occur in some draw."""
+    """Return the common name of equal groups; for gangs, it spans all sizes in any draw."""
     if len(set(names)) == 1:
         return names[0]
     sizes = [int(size) for name in names for size in name.split(" to ")]
@@ -117,7 +117,7 @@ def _joined(names: Sequence[str]) -> str:
 
 
 def rows(runs: Sequence[Digest]) -> list[dict[str, Any]]:
-    """Return one row per run: policy, seeds, its summary and what the digest adds.
+    """Return one row per run: policy, seeds, the summary, and additional figures of the digest.
 
     The seed of the trace is a key only if the runs use several draws of the trace.
     """
@@ -129,7 +129,7 @@ def rows(runs: Sequence[Digest]) -> list[dict[str, Any]]:
             **({"trace_seed": run.trace_seed} if is_drawn else {}),
             **run.summary,
             **{key: getattr(run, key) for key in _ADDED},
-            # if no job waited, none was behind a blocked head, and a mean over seeds counts this
+            # if no job waited, none was blocked, and a mean over seeds includes this 0
             **({"behind_head": 0.0} if run.summary.get("queue_mean_s") == 0.0 else {}),
             **run.reasons,
         }
@@ -138,7 +138,7 @@ def rows(runs: Sequence[Digest]) -> list[dict[str, Any]]:
 
 
 def means(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Return one row per policy: averages over the seeds, but shares of what there was in all.
+    """Return one row per policy: means over the seeds, but shares of totals over all seeds.
 
     A mean of `behind_head` over seeds would count a run in which jobs hardly waited like any other,
     and would contradict the mean waiting next to it. The same holds for a mean of the shares of
@@ -158,7 +158,7 @@ def means(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
 def _shared(
     rows: Sequence[Mapping[str, Any]], key: str, whole: Sequence[float]
 ) -> dict[str, float]:
-    """Return a share of the sum of `whole`, given the share in each row; nothing if none has."""
+    """Return a share of the sum of `whole`, given the share in each row; nan if no row has one."""
     parts = [(row.get(key, math.nan), one) for row, one in zip(rows, whole, strict=True)]
     known = [(part, one) for part, one in parts if one and math.isfinite(part)]
     total = sum(one for _, one in known)
@@ -179,10 +179,10 @@ def reasons(means: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
 
 
 def gpu_time(row: Mapping[str, Any]) -> dict[str, float]:
-    """Split all GPU time until the last finish into parts that sum to one.
+    """Split all GPU time until the last finish into shares that add up to one.
 
     The losses are fractions of the time held, which counts a shared GPU once for each job on it.
-    So they are scaled to the loss of the time in use, which counts such a GPU once.
+    Therefore, they are scaled to the loss of the time in use, which counts such a GPU once.
     """
     busy = min(_known(row, "gpu_utilization"), 1.0)
     useful = min(_known(row, "useful_utilization"), busy)

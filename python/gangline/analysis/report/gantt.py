@@ -1,4 +1,4 @@
-"""The Gantt chart of a run: slices, lanes and overheads, from the segments table alone.
+"""Computes the Gantt chart of a run (slices, lanes and overheads) from the segments table alone.
 
 This module knows no file format; `perfetto.py` writes its results.
 """
@@ -27,33 +27,33 @@ if TYPE_CHECKING:
 
 __all__ = ["MOST_SLICES", "Gantt", "gantt"]
 
-MOST_SLICES = 2_000_000  # our choice: some 300 MB of file, about what viewers take without trouble
+MOST_SLICES = 2_000_000  # our own choice: about 300 MB, which viewers can still open
 _SLOTS = 64
 _NS = 1e9
 
 
 @dataclass(frozen=True)
 class Gantt:
-    """Slices of one GPU each, in the order of server, slot, start.
+    """Slices of one GPU each, in the order of server, slot and start.
 
     Attributes
     ----------
     server, slot, lane : int arrays, shape (slices,)
-        The place; lane 0 holds the first resident of a GPU, lane 1 the second.
+        The place of each slice; lane 0 contains the first resident of a GPU, lane 1 the second.
     row : int array, shape (slices,)
         Row of `segments`.
     start_ns, end_ns : int arrays, shape (slices,)
-        The time, cut to the window.
+        The start and the end of each slice within the window.
     overhead_ns : int array, shape (slices,)
         End of the overhead with which the slice begins; `start_ns` if there is none.
     segments : pyarrow.Table
-        The rows in question.
+        The rows of the segments table that are drawn.
     job : int array, shape (segments,)
         Row of the jobs table.
     part : int array, shape (segments,)
         Part of the job: 0, unless it ran on several servers at once as copies of its gang.
     unplaced_jobs : int
-        Jobs with an overhead whose time the table does not show.
+        Number of jobs with an overhead whose position in time is unknown.
     """
 
     server: Ints
@@ -70,14 +70,14 @@ class Gantt:
 
 
 def gantt(result: Result, *, from_s: float | None = None, to_s: float | None = None) -> Gantt:
-    """Work out the slices of a run.
+    """Compute the slices of a run.
 
     Parameters
     ----------
     result : Result
-        A run that kept its segments.
+        A run with segments.
     from_s, to_s : float, optional
-        Keep only the interval [from_s, to_s), seconds on the clock of the tables.
+        Bounds of the interval [from_s, to_s) to keep, in seconds on the clock of the tables.
 
     Raises
     ------
@@ -128,8 +128,8 @@ def gantt(result: Result, *, from_s: float | None = None, to_s: float | None = N
 def _segments(result: Result) -> pa.Table:
     if not result.has_segments:
         raise ResultError(
-            f"{result.policy}: this run kept no segments (which job held which GPU); run it "
-            "again with --segments"
+            f"{result.policy}: this run has no segments (which job held which GPU); run it again "
+            "with --segments"
         )
     table = result.segments
     needed = ("job_id", "start_s", "end_s", "server", "gpu_mask", "tier", "rate", "end_reason")
@@ -150,9 +150,9 @@ def _ns(seconds: Floats) -> Ints:
 
 
 def _lanes(gpu: Ints, start: Floats, end: Floats, job: Ints) -> Ints:
-    """Return a lane per slice such that no two of a lane overlap; a job keeps its lane."""
+    """Return a lane per slice such that no slices of a lane overlap; a job stays in its lane."""
     lanes = np.zeros(len(gpu), np.int64)
-    # Without overlap on any GPU, which is the common case, everything is in the first lane.
+    # Without overlaps, which is the common case, everything is in the first lane.
     if not ((gpu[1:] == gpu[:-1]) & (start[1:] < end[:-1])).any():
         return lanes
     here, ends, last = -1, list[float](), list[int]()
@@ -172,20 +172,20 @@ def _lanes(gpu: Ints, start: Floats, end: Floats, job: Ints) -> Ints:
 def _overheads(
     result: Result, segments: pa.Table, owners: tuple[Ints, Ints], start: Floats, end: Floats
 ) -> tuple[Floats, int]:
-    """Return for each row until when it made no progress, and how many jobs could not be placed.
+    """Return the end of the overhead of each row, and the number of jobs without a known one.
 
     A job has an overhead when it starts and after each stop or move. The first start has one cost,
     and later starts and each further part of the job have another. `owners` are the job and part of
     each row. The costs come from the options of the run. If the options leave them to the policy,
     they are computed from the total of the job. When copies of a job are consolidated, all of them
-    pause, including those that do not move. A job whose total does not match gets no overheads, and
+    pause, including those that do not move. A job whose total does not match gets no overheads and
     is counted.
     """
     total = result.jobs["overhead_s"].to_numpy()
     until = start.copy()
     if not (total > 0.0).any():
         return until, 0
-    # Stretches: rows of a part from a start or restart to the stop; a change of rate ends none.
+    # A stretch is the rows of a part from a start to a stop; a change of rate does not end it.
     job, part = owners
     order = np.lexsort((start, part, job))
     reason = np.asarray(_strings(segments["end_reason"]).to_numpy(zero_copy_only=False), object)
@@ -222,11 +222,11 @@ def _overheads(
 def _pauses(
     result: Result, job: int, is_fresh: npt.NDArray[np.bool_], start: Floats, end: Floats
 ) -> Floats | None:
-    """Return the pause at the start of each row of a job with copies; None if it does not follow.
+    """Return the pause at the start of each row of a job with copies; None if it is unknown.
 
-    All copies of a round pause as long as the slowest one: for a start if one is new, and for a
-    consolidation if there are several. The time of a consolidation depends on the size of the
-    parameters, which no table contains, so it is computed from the total of the job.
+    All copies of a round pause as long as the slowest copy: for a start if a copy is new, and for a
+    consolidation if there are several copies. The time of a consolidation depends on the size of
+    the parameters, which no table contains, so it is computed from the total of the job.
     """
     params: Mapping[str, Any] = result.spec["policy"].get("params", {})
     if "c0_s" not in params:
@@ -252,7 +252,7 @@ def _pauses(
 
 
 def _restarts(result: Result) -> Floats:
-    """Return for each job what a restart costs by the options of the run."""
+    """Return the cost of a restart of each job according to the options of the run."""
     options: Mapping[str, Any] = result.spec["options"]
     usual = float(options.get("restart_s") or 0.0)
     by_model: dict[str, float] = options.get("restart_by_model") or {}
@@ -276,7 +276,7 @@ def _prices(
         return price
     told = np.bincount(owner, np.minimum(price, length), len(total))
     unclear = (np.abs(told - total) > 1e-6 + 1e-9 * total)[owner]
-    # Left to the policy: a single stretch paid all of it; else restarts shared it evenly.
+    # If the policy sets the cost, a single stretch had all of it, or restarts shared it evenly.
     restarts = np.bincount(owner, ~is_first, len(total))[owner]
     share = np.where(restarts > 0, total[owner] / np.maximum(restarts, 1), total[owner])
     guess = np.where(is_first, np.where(restarts > 0, 0.0, share), share)

@@ -1,4 +1,4 @@
-"""Reports on disk: whole or absent, and never over a file that gangline did not write."""
+"""Writes report files completely or not at all, and never over other files."""
 
 from __future__ import annotations
 
@@ -24,27 +24,28 @@ __all__ = ["check_target", "put", "write"]
 
 
 def write(source: Source, path: str | PathLike[str], *, command: str = "") -> Path:
-    """Write a report as one HTML file that loads nothing.
+    """Write a report as one self-contained HTML file.
 
     Parameters
     ----------
     source : Result, Comparison, sequence of results, or folder
-        The runs of the report. A comparison must have kept its results. A folder is one that
-        `run --out` or `compare --out` wrote.
+        The runs of the report. A comparison must contain its results. A folder must have been
+        written by `run --out` or `compare --out`.
     path : path
-        An earlier report there is replaced; any other file is an error.
+        Path of the file. An earlier report there is replaced; any other file is an error.
     command : str
-        Command that repeats the runs; made from them if not given.
+        Command that repeats the runs; by default, it is derived from them.
 
     Returns
     -------
     Path
-        The file.
+        Path of the file.
 
     Raises
     ------
     ResultError
-        If there is nothing to report on, a saved table is damaged, or the file is not a report.
+        If there is nothing to report on, a saved table is damaged, or the existing file is not a
+        report.
     OSError
         If the file cannot be written.
 
@@ -59,7 +60,7 @@ def write(source: Source, path: str | PathLike[str], *, command: str = "") -> Pa
     path = Path(path)
     runs = _digests(source)
     if not runs:
-        raise ResultError("nothing to report on: the comparison kept no results (`keep=True`)")
+        raise ResultError("nothing to report on: the comparison has no results (use `keep=True`)")
     check_target(path)
     put(path, render(runs, command=command))
     return path
@@ -77,7 +78,7 @@ def _digests(source: Source) -> list[Digest]:
 
 
 def check_target(path: Path, kind: str = REPORT) -> None:
-    """Raise before the work if a file cannot be written there.
+    """Raise an error in advance if a file cannot be written to a path.
 
     Raises
     ------
@@ -107,6 +108,6 @@ def check_target(path: Path, kind: str = REPORT) -> None:
 
 
 def put(path: Path, page: str) -> None:
-    """Write a page that is whole or absent."""
+    """Write a page completely or not at all."""
     with whole(path, REPORT) as part:
         part.write_text(page, encoding="utf-8")

@@ -1,4 +1,4 @@
-"""The page: one file, nothing fetched, readable without charts, on a phone and on paper."""
+"""Writes the page: a self-contained file, readable without charts, on a phone and on paper."""
 
 from __future__ import annotations
 
@@ -47,12 +47,12 @@ __all__ = [
 ]
 
 REPORT = "report"
-"""Kind of file, in its seal."""
-_FILE_CHARS = 50_000  # our choice: a cluster file of a thousand blocks of servers
-_SHOWN_CHARS = 2000  # of a text from outside, such as a label: a page is for reading
-_BEST = "Green and bold: best of its column, and all within 1 % of it or shown by the same figures."
+"""The kind of file in the seal."""
+_FILE_CHARS = 50_000  # our own choice: a cluster file of a thousand blocks of servers
+_SHOWN_CHARS = 2000  # the maximum length of a text from outside, such as a label; our own choice
+_BEST = "Green and bold: the best of its column, and all within 1 % of it or shown alike."
 _BEST_OF_SEEDS = (
-    "Green and bold: best of its column, and all that do not differ from it significantly."
+    "Green and bold: the best of its column, and all that do not differ from it significantly."
 )
 _KNOWS = {
     "online": "not how long jobs run",
@@ -61,13 +61,13 @@ _KNOWS = {
 
 
 def render(runs: Sequence[Digest], *, command: str = "") -> str:
-    """Return a page on one run or on several.
+    """Return a page about one or several runs.
 
     Parameters
     ----------
     runs : sequence of Digest
-        At least one. Runs of one policy with several seeds are averaged in the tables; charts
-        show the first of them.
+        The runs, at least one. Runs of one policy with several seeds are averaged in the tables;
+        charts show the first of them.
     command : str
         Command that repeats the runs; made from them if not given.
 
@@ -126,7 +126,7 @@ def render(runs: Sequence[Digest], *, command: str = "") -> str:
 
 
 def _shown(spec: SpecDict) -> SpecDict:
-    """Return a spec without paths of the machine, and with a label that can be read."""
+    """Return a spec without paths of the machine, and with a readable label."""
     shown: SpecDict = without_folders(spec)
     return {**shown, "policy": {**shown["policy"], "label": _cut(shown["policy"]["label"])}}
 
@@ -134,13 +134,13 @@ def _shown(spec: SpecDict) -> SpecDict:
 def footer(version: str) -> str:
     """Return the last line of a page."""
     return (
-        f"<footer class=soft><p>Made by gangline {text(version)}. This file holds everything; it "
-        "loads nothing.</p></footer>"
+        f"<footer class=soft><p>Made by gangline {text(version)}. This file is "
+        "self-contained.</p></footer>"
     )
 
 
 def document(title: str, body: str) -> str:
-    """Put the page together; only its own script may run, and nothing may be loaded."""
+    """Assemble the page; only its script may run, and nothing may be loaded."""
     script = _file("page.js")
     policy = (
         f"default-src 'none'; script-src 'sha256-{_sha256(script)}'; style-src 'unsafe-inline'; "
@@ -182,7 +182,7 @@ def _drawings(all_charts: dict[str, Chart]) -> dict[str, str]:
 
 
 def section(name: str, title: str, content: str) -> str:
-    """Return a section; the title is safe already."""
+    """Return a section; the title is already escaped."""
     return f'<section aria-labelledby="{name}"><h2 id="{name}">{title}</h2>{content}</section>'
 
 
@@ -215,7 +215,7 @@ def _lede(runs: Sequence[Digest]) -> str:
 
 
 def _window(runs: Sequence[Digest]) -> arrival_window.Window | None:
-    """Return the arrivals that all runs count; None if they count all."""
+    """Return the window of arrivals that the runs count; None if they count all jobs."""
     windows = {arrival_window.of_spec(run.spec) for run in runs}
     return windows.pop() if len(windows) == 1 else None
 
@@ -226,7 +226,7 @@ def _cut(value: object) -> str:
 
 
 def _read_with(metadata: dict[str, str]) -> str:
-    """Return the options with which a trace was read, as they are given on the command line."""
+    """Return the options with which a trace was read, in the form of the command line."""
     given = json_object(metadata.get("options", "{}")) or {}
     return ", ".join(f"{name} = {value}" for name, value in given.items())
 
@@ -258,7 +258,7 @@ def _warnings(runs: Sequence[Digest]) -> list[str]:
         lines.append(f"Up to {words.plural(lost, kind)} could never run here and were dropped.")
     short = [run for run in runs if run.spec.get("outcome", "finished") != "finished"]
     if short:
-        lines.append("Some runs ended before all jobs were done; their figures are of a part.")
+        lines.append("Some runs ended before all jobs finished; their figures cover only a part.")
     return lines
 
 
@@ -288,7 +288,7 @@ def _key(drawn: Sequence[Digest]) -> str:
 def _compared(runs: Sequence[Digest], drawn: Sequence[Digest]) -> str:
     spec = drawn[0].spec
     trace = spec["trace"]
-    # estimates may differ between runs, and are given of each policy
+    # estimates may differ between runs, so they are shown for each policy
     shared = {name: value for name, value in spec["options"].items() if name != "estimates"}
     users = len(runs[0].users)
     of_users = f" of {words.plural(users, 'user')}" if users and _window(runs) is None else ""
@@ -311,9 +311,9 @@ def _compared(runs: Sequence[Digest], drawn: Sequence[Digest]) -> str:
     listed = "".join(
         f"<dt>{name}</dt><dd><bdi>{text(_cut(value))}</bdi></dd>" for name, value in facts if value
     )
-    titles = [("Policy", ""), ("Knows", "A policy that knows more has an easier task")]
+    titles = [("Policy", ""), ("Knows", "A policy with more knowledge has an easier task")]
     if has_changes := any(run.changed for run in drawn):
-        titles.append(("Parameters changed", "All values are in spec.json and under To repeat it"))
+        titles.append(("Parameters changed", "All values are in spec.json and below, To repeat it"))
     rows = []
     for i, run in enumerate(drawn):
         knows = _knows(run.spec["policy"])
@@ -323,20 +323,20 @@ def _compared(runs: Sequence[Digest], drawn: Sequence[Digest]) -> str:
             Cell(text(knows), knows, kind="words"),
         ]
         if has_changes:
-            row.append(Cell(text(_cut(changed or "all as by default")), changed, kind="words"))
+            row.append(Cell(text(_cut(changed or "all defaults")), changed, kind="words"))
         rows.append(row)
     return f"<dl>{listed}</dl>" + Table(titles, rows).html("Policies compared")
 
 
 def _knows(policy: Mapping[str, Any]) -> str:
-    """Return the knowledge of a policy about durations, in words."""
+    """Describe the knowledge of a policy about durations."""
     if estimates := given_to(policy):
         return f"estimates of durations: {estimates}"
     return _KNOWS.get(str(policy.get("knowledge")), "not recorded")
 
 
 def _counted(trace: Mapping[str, Any], *, dropped: bool) -> str:
-    """Return the meanings of a trace's counters: those of jobs left out, or the others."""
+    """Explain a trace's counters: those of jobs left out, or the others."""
     counted = [(name, n) for name, n in trace["notes"].items() if (name in DROPPED) == dropped]
     meant = [(n, explain(name, trace["metadata"]).replace("`", "")) for name, n in counted]
     return "; ".join(f"{n:,}: {said}" for n, said in meant)
@@ -351,15 +351,15 @@ def _verdict(rows: Sequence[Mapping[str, Any]], drawn: Sequence[Digest]) -> str:
         kind = "trace_seed" if "trace_seed" in rows[0] else "seed"
         one = f"the one with {kind.replace('_', ' ')} {rows[0][kind]}"
         averaged = (
-            f" Means over {seeds} runs. Times to finish, groups of jobs and fairness are charted "
-            "of all of them; charts over time, single jobs, GPU types, models and pairs of models "
-            f"are of {one}."
+            f" Means over {seeds} runs. The charts of times to finish, groups of jobs and fairness "
+            "cover all of them; charts over time, single jobs, GPU types, models and pairs of "
+            f"models cover only {one}."
         )
     found = statistics.table(rows)
     known = bool(found) and found[0]["low"] is not None
     best = _BEST_OF_SEEDS if known else _BEST
     marked = any(cell.is_best for row in table.rows for cell in row)
-    note = "" if len(drawn) == 1 else f"{f'{best} ' * marked}A heading sorts."
+    note = "" if len(drawn) == 1 else f"{f'{best} ' * marked}Click a heading to sort."
     return (
         table.html("Verdict: one row per policy")
         + f"<p class=soft>{note}{averaged}</p>"
@@ -373,10 +373,10 @@ def _seeds(found: Sequence[Standing], drawn: Sequence[Digest]) -> str:
     base = str(found[0].get("baseline", ""))
     titles = [
         ("Policy", ""),
-        ("Mean time to finish", "With its bootstrap interval of 95 %"),
-        (f"Minus {base}", "Differences seed by seed, with their interval of 95 %"),
-        (f"Ahead of {base}", "In how many seeds"),
-        ("Mean rank", "Over the seeds; 1 is the least time"),
+        ("Mean time to finish", "With its 95 % bootstrap interval"),
+        (f"Minus {base}", "Differences by seed, with their 95 % interval"),
+        (f"Ahead of {base}", "The number of seeds"),
+        ("Mean rank", "Mean rank over the seeds; 1 is the shortest time"),
     ]
     cells = []
     for row in found:
@@ -416,7 +416,7 @@ def _groups(drawn: Sequence[Digest], blocks: dict[str, str]) -> str:
 
 
 def _types(drawn: Sequence[Digest]) -> str:
-    """Return the use of GPU types; nothing where there is one type without a price."""
+    """Return the use of GPU types; empty if there is only one type and no price."""
     kinds = drawn[0].spec["cluster"]["gpu_types"]
     if len(kinds) == 1 and not kinds[0].get("price_per_hour"):
         return ""
@@ -428,29 +428,29 @@ def _types(drawn: Sequence[Digest]) -> str:
 
 
 def _shapes(drawn: Sequence[Digest]) -> str:
-    """Return sentences on gangs over several GPU types and on copies; none without segments."""
+    """Return sentences on gangs on several GPU types and on copies; empty without segments."""
     known = [run.shapes for run in drawn if run.shapes is not None]
     if not known:
         return ""
     if not any(one.mixed_jobs or one.copied_jobs for one in known):
-        said = "No gang lay on GPUs of several types, and no job ran as several copies at once."
+        said = "No gang used GPUs of several types, and no job ran as several copies at once."
         return f"<p class=soft>{said}</p>"
     about = (
-        "A gang over several types goes at the pace of its slowest GPU. A job that runs as several "
+        "A gang on several types is as fast as its slowest GPU. A job that runs as several "
         "copies holds a gang on several servers at once; the Gantt chart of "
         "<code>gangline gantt</code> shows on which."
     )
-    table = tables.shapes(drawn).html("Gangs over several GPU types, and copies")
+    table = tables.shapes(drawn).html("Gangs on several GPU types, and copies")
     return f"<h3>Mixed gangs and copies</h3><p class=about>{about}</p>{table}"
 
 
 def _models(drawn: Sequence[Digest]) -> str:
-    """Return a table per run of the GPUs of each model, or how to get it."""
+    """Return a table per run of the GPU types of each model, or a note on how to get it."""
     known = [run for run in drawn if run.model_times]
     if not known:
-        lacks = "Which model ran on which type is known of runs with <code>--segments</code> only"
+        lacks = "The GPU types of each model are known only for runs with <code>--segments</code>"
         return f"<p class=soft>{lacks}, of traces that name models.</p>"
-    about = "Where the GPU time of each model went, and how fair its jobs found it."
+    about = "The GPU types on which each model ran, and the fairness to its jobs."
     parts = [f"<h3>By model and GPU type</h3><p class=about>{about}</p>"]
     for run in known:
         table = tables.model_times(run).html(run.label, what="model")
@@ -471,7 +471,7 @@ def _fairness(
     about = (
         "<p class=about>Finish-time fairness (rho) of a job: the time it took, divided by the time "
         "it would have taken alone on an equal share of the cluster. Above 1 the job would have "
-        "been better off with an equal split; the largest values show which jobs were starved.</p>"
+        "been better off with an equal split; the largest values show which jobs starved.</p>"
     )
     return about + table.html("Fairness by policy") + _side_by_side([blocks["ftf"]])
 
@@ -483,8 +483,8 @@ def _repeat(runs: Sequence[Digest], command: str) -> str:
     made = command or repeat(runs)
     if made is None:
         told = (
-            "<p>These runs were made from Python, with something the command line cannot say: "
-            "run the program again.</p>"
+            "<p>These runs were made from Python, with something that the command line cannot "
+            "express: run the program again.</p>"
         )
     else:
         told = f"<pre><code>{text(made, None)}</code></pre>"
@@ -493,7 +493,7 @@ def _repeat(runs: Sequence[Digest], command: str) -> str:
     # null means NaN in the spec of a run
     cluster = toml.dumps(_writable(spec["cluster"], null=math.nan))
     if len(cluster) > _FILE_CHARS:
-        cluster = "# too long to be shown here; `spec.json` of the run holds the cluster"
+        cluster = "# too long to be shown here; `spec.json` of the run contains the cluster"
     params = "".join(
         f"<h3><bdi>{text(run.label)}</bdi></h3>"
         f"<pre>{text(toml.dumps(_writable(run.spec['policy']['params'])), None)}</pre>"

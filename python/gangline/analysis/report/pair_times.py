@@ -1,4 +1,4 @@
-"""The models that shared GPUs, and their slowdowns, from the segments."""
+"""Finds the models that shared GPUs, and their slowdowns, in the segments."""
 
 from __future__ import annotations
 
@@ -26,17 +26,18 @@ _SLOTS = 64
 
 @dataclass(frozen=True)
 class PairTime:
-    """GPU time that jobs of two models shared, of which `model` sorts first.
+    """The GPU time that jobs of two models shared; `model` sorts before `co_model`.
 
     Attributes
     ----------
     model, co_model : str
-        Labels; equal where jobs of one model shared GPUs.
+        Labels of the models; equal if jobs of the same model shared GPUs.
     gpu_h : float
-        GPU-hours with one job of each.
+        GPU-hours with one job of each model.
     done_h, co_done_h : float
-        GPU-hours that the work done in this time would have taken without co-runners: the time
-        divided by the slowdown factor of each gang. Sub-batches and overheads are not subtracted.
+        GPU-hours that the work done in this time would have taken without co-runners, which is the
+        time divided by the slowdown factor of each gang. Sub-batches and overheads are not
+        subtracted.
     """
 
     model: str
@@ -47,7 +48,7 @@ class PairTime:
 
     @property
     def xi(self) -> float:
-        """Slowdown factor of `model`, the mean that explains `done_h`."""
+        """Slowdown factor of `model`: the mean that is consistent with `done_h`."""
         return self.gpu_h / self.done_h
 
     @property
@@ -57,19 +58,19 @@ class PairTime:
 
     @property
     def gain_h(self) -> float:
-        """GPU-hours saved: what both did, less the time that they took for it."""
+        """GPU-hours saved: the work of both jobs minus the time that they took for it."""
         return self.done_h + self.co_done_h - self.gpu_h
 
 
 def pair_times(rows: Segments, codes: Ints, names: Sequence[str]) -> list[PairTime]:
-    """Return the pairs of models that shared GPUs, most GPU time first.
+    """Return the pairs of models that shared GPUs, ordered by decreasing GPU time.
 
     Parameters
     ----------
     rows : Segments
-        With the column `xi`, which runs with shared GPUs have.
+        Segments with the column `xi`, which runs with shared GPUs have.
     codes : int64 array, one per job
-        Number of its model.
+        Number of each job's model.
     names : sequence of str
         Labels of the models.
     """
@@ -90,7 +91,7 @@ def pair_times(rows: Segments, codes: Ints, names: Sequence[str]) -> list[PairTi
 
 
 def _overlaps(rows: Segments) -> Iterator[tuple[int, int, float]]:
-    """Yield two rows of different jobs on one GPU, and how long they overlap; once per GPU."""
+    """Yield pairs of rows of different jobs on a GPU and their overlap in time, once per GPU."""
     shared = np.flatnonzero(~rows.is_alone)
     start, end, job = rows.start[shared], rows.end[shared], rows.job[shared]
     row, slot = slots_of(rows.mask[shared])

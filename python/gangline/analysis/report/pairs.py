@@ -1,4 +1,4 @@
-"""The costs and gains of sharing GPUs: slowdown factors by pair of models, and tables."""
+"""Shows the costs and gains of sharing GPUs: slowdown factors by pair of models, and tables."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 
 __all__ = ["content", "heat", "listed", "totals"]
 
-_MODELS_SHOWN = 8  # our choice: more rows than that are no picture any more
+_MODELS_SHOWN = 8  # our own choice: a picture with more rows is not readable
 _PAIRS_SHOWN = 12
 _LABEL_CHARS = 17
-_SLANT = 92  # the last title of a column leans out of it
+_SLANT = 92  # the last column title leans out of the picture
 
 
 def content(drawn: Sequence[Digest], means: Sequence[Mapping[str, Any]]) -> str:
@@ -29,20 +29,21 @@ def content(drawn: Sequence[Digest], means: Sequence[Mapping[str, Any]]) -> str:
         return ""
     parts = [
         (
-            "<p class=about>Two jobs on one GPU slow each other down, and together may still do "
-            "more than one after the other.</p>"
+            "<p class=about>Two jobs on one GPU slow each other down, but together they may still "
+            "do more than one after the other.</p>"
         ),
         totals(drawn, means).html("Shared GPUs by policy"),
         (
-            "<p class=soft>Packing gain: time that the work done would have taken on the same GPUs "
-            "without co-runners, over the time that they were in use. 1.2 means a sixth of "
+            "<p class=soft>Packing gain: the time that the work would have taken on the same GPUs "
+            "without co-runners, divided by the time for which they were in use. 1.2 means a sixth "
+            "of "
             "the GPU time saved; below 1, sharing (or overhead) cost more than it gained.</p>"
         ),
     ]
     known = [run for run in drawn if run.pairs]
     if not known:
         parts.append(
-            "<p class=soft>This page knows the models that shared GPUs only for runs with "
+            "<p class=soft>The models that shared GPUs are known only for runs with "
             "<code>--segments</code> of traces that name models.</p>"
         )
         return "".join(parts)
@@ -50,8 +51,8 @@ def content(drawn: Sequence[Digest], means: Sequence[Mapping[str, Any]]) -> str:
     if len(factors) > 1:
         parts.append(_heats(known))
     parts.append(
-        "<h3>What each pair saved</h3><p class=about>GPU-hours saved are those that the "
-        "work of both would have taken alone, less those that the two shared. They need not add up "
+        "<h3>What each pair saved</h3><p class=about>GPU-hours saved are those that the work of "
+        "both would have taken alone, minus those that the two shared. They need not add up "
         "to the packing gain above, which is a ratio over all GPU time in use, shared or not, and "
         "counts three things against sharing that a single pair does not show: pauses for starts "
         "and restarts, smaller batches, and GPUs of a gang that wait for its shared ones.</p>"
@@ -61,10 +62,10 @@ def content(drawn: Sequence[Digest], means: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _heats(known: Sequence[Digest]) -> str:
-    """Return a heat map of each run; where all pairs are alike there is nothing to see in one."""
+    """Return a heat map of each run, but none if all pairs have the same slowdown."""
     hidden_models = max(len(_models(run.pairs)) for run in known) - _MODELS_SHOWN
     most = (
-        f" Of each policy the {_MODELS_SHOWN} models with the most of it are shown."
+        f" For each policy, the {_MODELS_SHOWN} models with the most shared GPU time are shown."
         if hidden_models > 0
         else ""
     )
@@ -74,16 +75,16 @@ def _heats(known: Sequence[Digest]) -> str:
         for run in known
     )
     return (
-        "<h3>Slowdown factors by pair of models</h3><p class=about>Time of the model of the row "
-        "beside that of the column, over its time alone; a gang goes at the pace of its slowest "
-        "GPU. The fuller the colour, the more GPU time the two shared."
+        "<h3>Slowdown factors by pair of models</h3><p class=about>Time of the row's model with a "
+        "co-runner of the column's model, divided by its time alone; a gang is as fast as its "
+        "slowest GPU. A stronger colour means more shared GPU time."
         f"{most}</p>"
         f'<div class="charts">{pictures}</div>'
     )
 
 
 def totals(drawn: Sequence[Digest], means: Sequence[Mapping[str, Any]]) -> Table:
-    """Return a table of what each policy shared; a dash where it shares nothing."""
+    """Return a table of the sharing of each policy, with a dash if it shares nothing."""
     return tables.ranked([run.label for run in drawn], means, _TOTALS)
 
 
@@ -98,7 +99,7 @@ def listed(drawn: Sequence[Digest]) -> Table:
         ("Of co-runner", "Slowdown factor of the co-runner"),
         (
             "GPU-hours saved",
-            "GPU-hours that the work of both would have taken alone, less those shared",
+            "GPU-hours that the work of both would have taken alone, minus those shared",
         ),
     ]
     rows: list[list[Cell]] = []
@@ -122,12 +123,12 @@ def _pair_row(number: int, label: str, pair: PairTime) -> list[Cell]:
 
 
 def heat(run: Digest) -> str:
-    """Return the slowdown factors as an SVG element: row beside column; numbers in the cells."""
+    """Return the slowdown factors of rows with columns as an SVG element, with numbers in cells."""
     models = _models(run.pairs)[:_MODELS_SHOWN]
     of = {(pair.model, pair.co_model): (pair.xi, pair.gpu_h) for pair in run.pairs}
     of |= {(pair.co_model, pair.model): (pair.co_xi, pair.gpu_h) for pair in reversed(run.pairs)}
     for pair in run.pairs:
-        if pair.model == pair.co_model:  # both directions are of one model
+        if pair.model == pair.co_model:  # both directions belong to the same model
             of[pair.model, pair.model] = (
                 2.0 * pair.gpu_h / (pair.done_h + pair.co_done_h),
                 pair.gpu_h,
@@ -154,7 +155,7 @@ def heat(run: Digest) -> str:
 
 
 def _models(pairs: Sequence[PairTime]) -> list[str]:
-    """Models by the GPU time that they shared, the most first."""
+    """Models in the order of decreasing shared GPU time."""
     total: dict[str, float] = {}
     for pair in pairs:
         for name in (pair.model, pair.co_model):
@@ -167,15 +168,15 @@ def _factor(value: float | None) -> str:
 
 
 _TOTALS = tuple(words.Measure(*one, 0) for one in (
-    ("share_gpu_fraction", "Shared GPU time", "GPU time with two jobs, of all GPU time in use",
+    ("share_gpu_fraction", "Shared GPU time", "Share of GPU time in use with two jobs",
      words.share),
     ("xi_mean", "Slowdown factor", "Mean over the time in which gangs have a co-runner", _factor),
     ("packing_gain", "Packing gain",
-     "Time that the work would have taken without co-runners, over the time in use", _factor),
-    ("shares_started", "Starts beside others",
+     "Time that the work would have taken without co-runners, divided by the time in use", _factor),
+    ("shares_started", "Shared starts",
      "Starts and moves after which a gang has a co-runner", words.count),
     ("shares_refused", "Refused",
-     "Jobs left waiting on arrival although GPUs had room beside others", words.count),
+     "Jobs that had to wait on arrival although they could have shared GPUs", words.count),
     ("sub_batch_starts", "Smaller batches",
      "Starts and moves with less than the full batch per pass", words.count),
 ))  # fmt: skip

@@ -1,4 +1,4 @@
-"""Gantt charts for Perfetto's viewer (ui.perfetto.dev): a track per GPU, counters for the cluster.
+"""Writes Gantt charts for Perfetto (ui.perfetto.dev): a track per GPU, and cluster counters.
 
 The file consists of Perfetto's trace packets, written as a stream, so memory does not grow with the
 file. No other module uses the perfetto library.
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 __all__ = ["write_gantt"]
 
 KIND = "Gantt chart"
-"""Kind of file, in its seal."""
+"""The kind of file in the seal."""
 _INSTALL = "pip install 'gangline[gantt]'"
 _SEQUENCE = 1  # all packets come from one writer
 _COUNTERS = (("gpus_busy", "GPUs busy"), ("jobs_waiting", "Jobs waiting"))
@@ -49,29 +49,30 @@ def write_gantt(
     Parameters
     ----------
     result : Result
-        A run that kept its segments.
+        A run with segments.
     path : path
-        An earlier chart there is replaced; any other file is an error.
+        Path of the file. An earlier chart there is replaced; any other file is an error.
     from_s, to_s : float, optional
-        Keep what happened in [from_s, to_s), seconds on the clock of the tables.
+        Bounds of the interval [from_s, to_s) to keep, in seconds on the clock of the tables.
 
     Returns
     -------
     Gantt
-        What was drawn.
+        The chart that was drawn.
 
     Raises
     ------
     MissingExtraError
         If the extra `gantt` is not installed.
     ResultError
-        If there are no segments, more than two million slices, or the file is not such a chart.
+        If there are no segments, more than two million slices, or the existing file is not such a
+        chart.
     OSError
         If the file cannot be written.
 
     Notes
     -----
-    About 25 microseconds and 150 bytes per slice on a laptop.
+    The cost is about 25 microseconds and 150 bytes per slice on a laptop.
 
     Examples
     --------
@@ -97,7 +98,7 @@ def write_gantt(
 
 
 class _Writer:
-    """A stream of packets whose repeated texts are written once."""
+    """A stream of packets that writes each repeated text once."""
 
     def __init__(self, file: IO[bytes]) -> None:
         from perfetto.trace_builder.proto_builder import StreamingTraceProtoBuilder
@@ -121,7 +122,7 @@ class _Writer:
         self._builder.write_packet(packet)
 
     def text(self, packet: Any, kind: str, text: str) -> int:
-        """Return the number of a text; a new one travels with the packet."""
+        """Return the number of a text; a new text is written with the packet."""
         key = (kind, text)
         number = self._known.get(key)
         if number is None:
@@ -153,7 +154,7 @@ def _rack_track(rack: int) -> int:
 
 
 _ROOT, _FIRST_COUNTER = 4 << 40, (4 << 40) + 1
-_EXPLICIT = 3  # children in the order of their rank
+_EXPLICIT = 3  # children are in the order of their rank
 
 
 def _tracks(writer: _Writer, result: Result, drawn: Gantt) -> None:
@@ -182,7 +183,7 @@ def _tracks(writer: _Writer, result: Result, drawn: Gantt) -> None:
         _track(writer, _server_track(server), above, f"Server {server}, {kind}", 100 + server)
         for slot in range(arrays["gpus"][server]):
             for lane in range(lanes.get((server, slot), 0) + 1):
-                title = f"GPU {slot}" + (f", job {lane + 1} beside it" if lane else "")
+                title = f"GPU {slot}" + (f", job {lane + 1} on it" if lane else "")
                 uuid = _gpu_track(server, slot, lane)
                 _track(writer, uuid, _server_track(server), title, slot * 8 + lane)
 
@@ -242,7 +243,7 @@ def _event(writer: _Writer, kind: int, track: int, time_ns: int) -> Any:
 
 
 def _mixed(result: Result, drawn: Gantt) -> list[str | None]:
-    """Return the GPU types of each row's gang where there are several, such as `K80 + V100`."""
+    """Return the GPU types of each row's gang if there are several, such as `K80 + V100`."""
     cluster = _cluster(result)
     of_server = cluster.server_arrays()["type"].astype(np.int64)
     found = gangs(Segments(drawn.segments, result.jobs), of_server)
@@ -324,7 +325,7 @@ def _counters(writer: _Writer, result: Result, from_s: float | None, to_s: float
             time_s[first:last].tolist(), values[first:last].tolist(), strict=True
         ):
             if value == before:
-                continue  # a counter holds until it changes
+                continue  # a counter is valid until it changes
             before = value
             at = time if from_s is None else max(time, from_s)
             packet = _event(writer, TrackEvent.TYPE_COUNTER, _FIRST_COUNTER + i, round(at * 1e9))

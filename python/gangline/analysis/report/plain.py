@@ -1,4 +1,4 @@
-"""A page of tables and sentences without runs, for the reproduction of a paper."""
+"""Writes a page of tables and sentences without runs, for the reproduction of a paper."""
 
 from __future__ import annotations
 
@@ -29,29 +29,30 @@ def write_tables(
     command: str = "",
     pictures: Sequence[Picture] = (),
 ) -> Path:
-    """Write titled tables, what they say in words, and the command that repeats them.
+    """Write tables with titles, sentences about them, and the command that repeats them.
 
     Parameters
     ----------
     title : str
-        Of the page.
+        Title of the page.
     sentences : sequence of str
-        Shown first, one paragraph each.
+        Sentences that are shown first, one paragraph each.
     found : sequence of (title, titles of columns, rows)
-        Cells are text, numbers or `Cell`; the first column names the rows.
+        Tables, whose cells are text, numbers or `Cell`; the first column names the rows.
     path : path
-        An earlier report there is replaced; any other file is an error.
+        Path of the file. An earlier report there is replaced; any other file is an error.
     command : str
-        Command that repeats the page; left out if not given.
+        Command that repeats the page; it is left out if it is empty.
     pictures : sequence of (title, how to read it, SVG element)
-        One with the title of a table is shown below it, others after the first table.
+        Pictures. One with the title of a table is shown below that table; others are shown after
+        the first table.
 
     Raises
     ------
     ResultError
-        If the file there is not a report.
+        If the existing file is not a report.
     OSError
-        If it cannot be written.
+        If the file cannot be written.
 
     Examples
     --------

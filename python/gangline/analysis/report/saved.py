@@ -1,4 +1,4 @@
-"""Folders of results: one run, a comparison, or any folder that holds runs."""
+"""Reads folders of results: one run, a comparison, or any folder that contains runs."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def load_runs(folder: str | PathLike[str]) -> list[Result]:
     Parameters
     ----------
     folder : path
-        A result, a comparison, or a folder of results, as an interrupted comparison leaves it.
+        A result, a comparison, or a folder of results such as an interrupted comparison leaves.
 
     Returns
     -------
@@ -37,7 +37,7 @@ def load_runs(folder: str | PathLike[str]) -> list[Result]:
     Raises
     ------
     ResultError
-        If there is no result in it, or a run of the comparison is missing.
+        If the folder contains no result, or if a run of the comparison is missing.
     OSError
         If the folder does not exist or cannot be read.
 
@@ -61,7 +61,7 @@ def load_runs(folder: str | PathLike[str]) -> list[Result]:
     runs = [load_result(path) for path in inside if not path.name.startswith(".")]
     order = _order(folder / "comparison.json")
     if not runs:
-        message = f"{folder}: holds no result; expected what `run --out` or `compare --out` wrote"
+        message = f"{folder}: contains no result that `run --out` or `compare --out` wrote"
         raise ResultError(message, path=str(folder))
     found: dict[tuple[str, int], dict[str, list[Result]]] = {}
     for run in runs:
@@ -70,7 +70,7 @@ def load_runs(folder: str | PathLike[str]) -> list[Result]:
     for row in order:
         alike = found.get((row.policy, row.seed), {})
         if not alike.get(row.log_hash):
-            state = "is of another comparison" if alike else "is missing"
+            state = "belongs to another comparison" if alike else "is missing"
             message = (
                 f"{folder}: the run of {row.policy} with seed {row.seed} {state}; run it again"
             )
@@ -81,7 +81,7 @@ def load_runs(folder: str | PathLike[str]) -> list[Result]:
 
 
 def choose(runs: list[Result], policy: str | None) -> Result:
-    """Return the run that is asked for by the policy's name or label; the first seed of it.
+    """Return the first run of a policy, which is given by its name or label.
 
     Raises
     ------
@@ -101,7 +101,7 @@ def choose(runs: list[Result], policy: str | None) -> Result:
     known = ", ".join(labels)
     if policy is None:
         if len(labels) > 1:
-            raise ResultError(f"--policy: choose one of the policies compared: {known}")
+            raise ResultError(f"--policy: choose one of the compared policies: {known}")
         return runs[0]
     for fits in (
         [run for run in runs if run.policy == policy],
@@ -109,7 +109,7 @@ def choose(runs: list[Result], policy: str | None) -> Result:
     ):
         if fits:
             return fits[0]
-    raise ResultError(f"--policy: no run of {policy} here; there are: {known}")
+    raise ResultError(f"--policy: no run of {policy} here; the policies are: {known}")
 
 
 class _Row(msgspec.Struct):
@@ -127,7 +127,7 @@ class _Table(msgspec.Struct):
 def _order(path: Path) -> list[_Row]:
     if not path.exists():
         return []
-    advice = "run `compare` again, or remove the file to take the runs by name"
+    advice = "run `compare` again, or remove the file to list the runs by name"
     data = read_sealed(path, KIND, advice)
     try:
         return msgspec.convert(data, _Table).runs

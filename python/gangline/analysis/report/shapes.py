@@ -1,4 +1,4 @@
-"""Gangs over several GPU types, and jobs that run as several copies: what the segments tell."""
+"""Finds gangs on several GPU types, and jobs with several copies, in the segments."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ _HOUR_S = 3600.0
 
 @dataclass(frozen=True)
 class Gangs:
-    """Stretches of one gang on one set of GPUs, in the order of job, part, start.
+    """Stretches of a gang on the same GPUs, in the order of job, part and start.
 
     Attributes
     ----------
     job, part : int arrays, shape (gangs,)
         Row of the jobs table; part of the job.
     start_s, end_s : float arrays, shape (gangs,)
-        When.
+        Start and end of each stretch.
     gpus : int array, shape (gangs,)
-        GPUs held, over all servers.
+        Number of GPUs held on all servers.
     types : uint64 array, shape (gangs,)
         GPU types as bits.
     of_row : int array, shape (rows,)
@@ -51,22 +51,24 @@ class Gangs:
 
 @dataclass(frozen=True)
 class Shapes:
-    """Number of times jobs had gangs over several GPU types, or ran as several copies.
+    """Counts of jobs with gangs on several GPU types, or with several copies.
 
     Attributes
     ----------
     gpu_h : float
         GPU-hours held by all jobs.
     mixed_jobs, mixed_gpu_h : int, float
-        Jobs that had such a gang at some time, and the GPU-hours held by gangs of this kind.
+        Number of jobs that had a gang on several types at some time, and the GPU-hours held by such
+        gangs.
     mixes : dict of tuple of str to float
-        The same GPU-hours by the GPU types of the gang, most first.
+        The same GPU-hours by the GPU types of the gang, in decreasing order.
     copied_jobs, copied_gpu_h : int, float
-        Jobs that ran as several copies at once, and the GPU-hours they held then.
+        Number of jobs that ran as several copies at once, and the GPU-hours that they held then.
     copies_most : int
         Maximum number of copies of one job at once.
     resized_jobs : int
-        Jobs that at some time had a number of GPUs other than the trace asks for, without copies.
+        Number of jobs without copies that at some time had another number of GPUs than in the
+        trace.
     resized_gpus : (int, int)
         Minimum and maximum number of GPUs of these jobs at once.
     is_uniform : bool
@@ -86,12 +88,12 @@ class Shapes:
 
 
 def gangs(rows: Segments, type_of_server: Ints) -> Gangs:
-    """Put the rows of one gang on several servers together.
+    """Merge the rows of one gang on several servers.
 
     Parameters
     ----------
     rows : Segments
-        Of a run.
+        Segments of a run.
     type_of_server : int array, shape (servers,)
         GPU type of each server.
     """
@@ -112,16 +114,16 @@ def gangs(rows: Segments, type_of_server: Ints) -> Gangs:
 
 
 def shapes(found: Gangs, names: Sequence[str], asked: Ints) -> Shapes:
-    """Sum the gangs of a run up.
+    """Summarise the gangs of a run.
 
     Parameters
     ----------
     found : Gangs
-        Of a run.
+        Gangs of a run.
     names : sequence of str
-        GPU types.
+        Names of the GPU types.
     asked : int array, shape (jobs,)
-        GPUs that each job asks for.
+        Number of GPUs that each job asks for.
     """
     hours = found.gpus * (found.end_s - found.start_s) / _HOUR_S
     mixed = (found.types & (found.types - np.uint64(1))) != 0
@@ -148,14 +150,14 @@ def shapes(found: Gangs, names: Sequence[str], asked: Ints) -> Shapes:
 
 
 def _copies(found: Gangs) -> tuple[int, int, float]:
-    """Return the most copies of a job at once, jobs with several, and GPU-hours held meanwhile."""
+    """Return the maximum number of copies, the jobs with several, and their GPU-hours as copies."""
     count = len(found.job)
     if not count:
         return 0, 0, 0.0
     job = np.concatenate([found.job, found.job])
     time = np.concatenate([found.start_s, found.end_s])
     copies = np.repeat([1, -1], count)
-    order = np.lexsort((copies, time, job))  # ends before starts of the same instant
+    order = np.lexsort((copies, time, job))  # ends come before starts of the same instant
     job, time = job[order], time[order]
     # the sum of a job's changes is 0, so one running sum serves all jobs
     now = np.cumsum(copies[order])

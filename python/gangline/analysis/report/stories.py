@@ -1,4 +1,4 @@
-"""The stories of the most delayed jobs, and the jobs that were stopped for others."""
+"""Tells the stories of the most delayed jobs, and of jobs that were stopped for others."""
 
 from __future__ import annotations
 
@@ -30,36 +30,37 @@ if TYPE_CHECKING:
 
 __all__ = ["Story", "alone_s", "sentences", "stops", "tell", "with_causes", "worst"]
 
-_TOLD = 10  # our choice: jobs on a page
-_NAMED = 2  # our choice: takers of a job's GPUs that are named
-_SMALL = 0.01  # our choice: part of the delay below which a loss is not told
+_TOLD = 10  # our own choice: jobs on a page
+_NAMED = 2  # our own choice: takers of a job's GPUs that are named
+_SMALL = 0.01  # our own choice: losses below this share of the delay are not mentioned
 
 
 @dataclass(frozen=True)
 class Story:
-    """One job that took much longer than it runs alone.
+    """A job that took much longer than its run time alone.
 
     Attributes
     ----------
     row : int
-        In the jobs table.
+        Row in the jobs table.
     job : str
-        Its id.
+        Id of the job.
     gpus : int
-        Of its gang.
+        Number of GPUs of the gang.
     alone_s, jct_s : float
-        Run time alone on the fastest GPUs; from arrival to finish.
+        Run time alone on the fastest GPUs, and time from arrival to finish.
     wait_s, overhead_s, comm_s, shared_s : float
-        All time without GPUs; lost to starts and restarts, to distance, to co-runners.
+        All time without GPUs, and the time lost to starts and restarts, to distance, and to
+        co-runners.
     reasons_s : tuple of float
-        The waiting by `waiting.REASONS`; empty if the tables do not tell all of it.
+        The waiting time by `waiting.REASONS`; empty if the tables do not explain all of it.
     causes : tuple of (float, str)
-        The waiting by the reasons of the policy, in sentences, the longest first; empty if the
+        The waiting time by the reasons of the policy, as sentences, longest first; empty if the
         reasons are unknown.
     preemptions, migrations : int
-        Number of times the policy stopped it and moved it.
+        Number of times that the policy stopped and moved the job.
     takers : tuple of (str, int)
-        Jobs that took its GPUs most often, and how often.
+        Jobs that took the job's GPUs most often, with the number of times.
     taker_jobs : int
         Number of those jobs.
     """
@@ -94,10 +95,10 @@ def worst(
     pairs: tuple[Ints, Ints],
     is_counted: Bools,
 ) -> list[Story]:
-    """Return the stories of the finished jobs with the longest delay, the longest first.
+    """Return the stories of the finished jobs with the longest delays, longest first.
 
-    The delay is the time from arrival to finish less the run time alone. Parameters as for `tell`;
-    `is_counted` names the jobs to choose from.
+    The delay is the time from arrival to finish minus the run time alone. The parameters are those
+    of `tell`; `is_counted` marks the jobs to choose from.
     """
     alone, took = alone_s(result.jobs), floats(result.jobs, "jct_s")
     delay = np.where(np.isfinite(took) & is_counted, took - alone, -np.inf)
@@ -113,18 +114,18 @@ def tell(
     rows: Segments | None,
     pairs: tuple[Ints, Ints],
 ) -> list[Story]:
-    """Return the stories of some jobs that finished.
+    """Return the stories of some finished jobs.
 
     Parameters
     ----------
     result : Result
-        Of a run.
+        Result of a run.
     chosen : sequence of int
         Rows of the jobs table.
     found : Waits, optional
-        The reasons for which its jobs waited.
+        The reasons for which the jobs of the run waited.
     rows : Segments, optional
-        Its segments, if there are any.
+        Segments of the run, if there are any.
     pairs : (int array, int array)
         Jobs that were stopped, and the jobs that took their GPUs, as returned by
         `Segments.preempted`.
@@ -139,7 +140,7 @@ def tell(
             by[one] = taker[stopped == one].tolist()
         if "xi" in rows.table.column_names:
             lost = (rows.end - rows.start) * (1.0 - 1.0 / floats(rows.table, "xi"))
-            # a gang on several servers has a row for each
+            # a gang on several servers has a row for each server
             shared = np.bincount(rows.job, lost * _first_rows(rows), jobs.num_rows)
     reasons = None
     if found is not None and rows is not None:
@@ -152,7 +153,7 @@ def tell(
         names, counts = np.unique(np.array(by.get(row, []), np.int64), return_counts=True)
         order = np.argsort(-counts, kind="stable")[:_NAMED]
         taken = {name: jobs[name][row].as_py() for name in _TAKEN}
-        if None in taken.values():  # of a table that was changed by hand
+        if None in taken.values():  # the table was changed by hand
             continue
         stories.append(
             Story(
@@ -180,11 +181,11 @@ def with_causes(stories: Sequence[Story], again: Again | None, log_hash: str) ->
     Parameters
     ----------
     stories : sequence of Story
-        Of one run.
+        Stories of one run.
     again : Again, optional
         Repeats the run. Without it, or if it gives another result, the stories stay unchanged.
     log_hash : str
-        Of the run.
+        Hash of the run.
     """
     told = None
     if again is not None and any(story.wait_s for story in stories):
@@ -249,7 +250,7 @@ it, but not for the job that had come first
 
 
 def _waiting(story: Story) -> list[str]:
-    """Return how long a job waited, and why: in the words of `explain` where they are known."""
+    """Say how long a job waited and why, in the words of `explain` if these are known."""
     said = f"It waited {words.duration(story.wait_s)}"
     least = _SMALL * story.wait_s
     causes = [(words.duration(length), why) for length, why in story.causes if length > least]
@@ -268,7 +269,7 @@ def _waiting(story: Story) -> list[str]:
 
 
 def stops(jobs: pa.Table, stopped: Ints, taker: Ints) -> dict[str, float]:
-    """Return how often the policy stopped a job, and the kinds of jobs that took its GPUs.
+    """Return how often the policy stopped jobs, and the kinds of jobs that took their GPUs.
 
     Returns
     -------
@@ -290,7 +291,7 @@ def stops(jobs: pa.Table, stopped: Ints, taker: Ints) -> dict[str, float]:
 
 
 def _first_rows(rows: Segments) -> npt.NDArray[np.bool_]:
-    """Tell which rows are the first of their gang: others say the same of another server."""
+    """Return which rows are the first of their gang; the others repeat it for other servers."""
     order = np.lexsort((rows.start, rows.job))
     job, start = rows.job[order], rows.start[order]
     first = np.empty(len(order), np.bool_)

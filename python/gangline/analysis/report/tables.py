@@ -1,4 +1,4 @@
-"""Tables of a page as HTML. Every text from outside goes through `text`."""
+"""Writes the tables of a page as HTML. Every text from outside is escaped by `text`."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ __all__ = [
 
 _USERS_SHOWN = 12
 _MODELS_SHOWN = 12
-_SHORT = 16  # our choice: letters of a label that fit beside the columns on a phone
+_SHORT = 16  # our own choice: the letters of a label that fit next to the columns on a phone
 
 
 @dataclass(frozen=True)
 class Cell:
-    """One cell: HTML that is safe already, the value it sorts by, whether it is the best."""
+    """A cell: escaped HTML, the value by which it is sorted, and whether it is the best."""
 
     html: str
     value: float | str | None = None
@@ -50,14 +50,14 @@ class Cell:
 
 
 class Table(NamedTuple):
-    """A table before it is HTML: titles with their explanations, rows, rows that are not shown."""
+    """A table as data: titles with explanations, rows, and the number of hidden rows."""
 
     titles: list[tuple[str, str]]
     rows: list[list[Cell]]
     hidden: int = 0
 
     def html(self, caption: str, *, kind: str = "", what: str = "") -> str:
-        """Return the table, which can be sorted; its first column names the rows.
+        """Return the table as sortable HTML; the first column names the rows.
 
         Parameters
         ----------
@@ -66,7 +66,7 @@ class Table(NamedTuple):
         kind : str
             Class of the table for the style sheet.
         what : str
-            The noun for the hidden rows, those with less GPU time.
+            The noun for the hidden rows, which have less GPU time.
         """
         kinds = [cell.kind for cell in self.rows[0]] if self.rows else [""] * len(self.titles)
         head = "".join(
@@ -87,17 +87,17 @@ class Table(NamedTuple):
 
 
 def of(value: float | None, form: Callable[[Any], str]) -> Cell:
-    """Return a cell with a number as `form` writes it."""
+    """Return a cell with a number that is formatted by `form`."""
     return Cell(text(form(value)), value)
 
 
 def name(label: str) -> str:
-    """Return the label of a policy as sentences show it."""
+    """Return the label of a policy in the form for sentences."""
     return f"<bdi><strong>{text(label)}</strong></bdi>"
 
 
 def policy_mark(number: int) -> str:
-    """Return a short piece of the policy's line, as the charts draw it."""
+    """Return a short sample of the policy's line in the charts."""
     return (
         '<svg class="mark" viewBox="0 0 36 8" width="36" height="8" aria-hidden="true">'
         f'<path d="M1 4H35" {stroke_of(number)}/></svg>'
@@ -121,7 +121,7 @@ def hours(value: float) -> str:
 
 
 def folded(title: str, content: str) -> str:
-    """Return a collapsed section; the title is already safe."""
+    """Return a collapsed section; the title is already escaped."""
     return f"<details><summary>{title}</summary>{content}</details>"
 
 
@@ -154,8 +154,7 @@ def ranked(
         Policies and their values by key.
     columns : sequence of Measure
     runs : sequence of dict
-        One row per run behind them. With five seeds or more, these rows decide which policies are
-        best.
+        One row per run. With five seeds or more, these rows decide which policies are best.
     """
     cells: list[list[Cell]] = [[policy_cell(i, label)] for i, label in enumerate(labels)]
     for column in columns:
@@ -168,10 +167,10 @@ def ranked(
 
 
 def users(runs: Sequence[Digest]) -> Table:
-    """Return a table of users; those with most GPU time come first."""
+    """Return a table of users, ordered by decreasing GPU time."""
     first = sorted(runs[0].users, key=lambda group: (-group.gpu_seconds, group.name))
     by_name = [{group.name: group for group in run.users} for run in runs]
-    titles = [("User", ""), ("Jobs", ""), ("GPU-hours", "Time on GPUs times their number")]
+    titles = [("User", ""), ("Jobs", ""), ("GPU-hours", "Time on GPUs multiplied by their number")]
     titles += [(run.label, "Mean time from arrival to finish of the user's jobs") for run in runs]
     rows = []
     for group in first[:_USERS_SHOWN]:
@@ -193,10 +192,10 @@ def users(runs: Sequence[Digest]) -> Table:
 
 
 def usage(runs: Sequence[Digest]) -> Table:
-    """Return a table of how much each GPU type was used, and what it cost if priced.
+    """Return a table of the use of each GPU type, and of its cost if it has a price.
 
     Two columns per type: the share of its GPUs that held a job, and its share of all GPU time held,
-    which is left out where there is only one type.
+    which is left out if there is only one type.
     """
     cluster = runs[0].spec["cluster"]
     kinds = [(str(kind["name"]), kind.get("price_per_hour")) for kind in cluster["gpu_types"]]
@@ -213,7 +212,7 @@ def usage(runs: Sequence[Digest]) -> Table:
         for name, _ in shared
     ]
     if priced:
-        titles.append(("Price", "GPU-hours held times the price per hour of their type"))
+        titles.append(("Price", "GPU-hours held multiplied by the price per hour of their type"))
     rows = []
     for i, run in enumerate(runs):
         row, price = [policy_cell(i, run.label)], 0.0
@@ -228,7 +227,7 @@ def usage(runs: Sequence[Digest]) -> Table:
             part = run.time_share.get(name)
             row.append(_share(part))
         if priced:
-            exact = run.summary.get("cost")  # the timeline may be thinned
+            exact = run.summary.get("cost")  # the timeline may be sampled
             known = _number(exact) if exact is not None else price if run.busy_gpu_s else None
             row.append(of(known, words.count))
         rows.append(row)
@@ -236,13 +235,13 @@ def usage(runs: Sequence[Digest]) -> Table:
 
 
 def model_times(run: Digest) -> Table:
-    """Return a table of where each model of a run spent its GPU time.
+    """Return a table of the GPU types on which each model of a run spent its GPU time.
 
     One column per GPU type: its share of the GPU time that the model's jobs held.
     """
     kinds = [str(kind["name"]) for kind in run.spec["cluster"]["gpu_types"]]
     titles = [("Model", ""), ("GPU-hours", "GPU-hours that its jobs held")]
-    titles += [(f"Time on {name}", "Share of them that was on this type") for name in kinds]
+    titles += [(f"Time on {name}", "Share of these GPU-hours on this type") for name in kinds]
     titles.append(("FTF", "Mean finish-time fairness of its jobs"))
     rows = []
     for one in run.model_times[:_MODELS_SHOWN]:
@@ -261,10 +260,10 @@ def shapes(runs: Sequence[Digest]) -> Table:
         ("Policy", ""),
         ("Jobs with a mixed gang", "Jobs that held GPUs of several types as one gang at some time"),
         ("GPU time in mixed gangs", "Share of all GPU time held"),
-        ("Types mixed", "Those that took part, with the share of the GPU time in mixed gangs"),
+        ("Types mixed", "Combinations of types, with their share of the GPU time in mixed gangs"),
         ("Jobs with copies", "Jobs that ran as several copies at once at some time"),
         ("GPU time with copies", "Share of all GPU time held by jobs while they had copies"),
-        ("Most copies", "Of one job at once"),
+        ("Most copies", "Maximum for one job at the same time"),
     ]
     rows = []
     for i, run in enumerate(runs):
@@ -295,7 +294,7 @@ def shapes(runs: Sequence[Digest]) -> Table:
 
 
 def _length_s(run: Digest, gpus: int) -> float:
-    """Return the length of the run: to its last finish, or to its stop."""
+    """Return the length of the run, up to its last finish or its stop."""
     used = _number(run.summary.get("gpu_utilization"))
     if run.spec.get("outcome") == "limit" and used and gpus:
         return sum(run.busy_gpu_s.values()) / (used * gpus)
@@ -303,7 +302,7 @@ def _length_s(run: Digest, gpus: int) -> float:
 
 
 def _share(part: float | None) -> Cell:
-    """Return a cell with a share as text over a bar of that length."""
+    """Return a cell with a share as text on a bar of proportional length."""
     if part is None:
         return Cell("–", None)
     width = min(max(100.0 * part, 0.0), 100.0)

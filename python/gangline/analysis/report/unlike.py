@@ -1,4 +1,4 @@
-"""Differences of runs, and of their jobs, that other numbers hide: sizes, copies, speeds."""
+"""Describes differences between runs that other numbers hide: gang sizes, copies and speeds."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ __all__ = ["said"]
 
 
 def said(runs: Sequence[Digest]) -> list[str]:
-    """Return differences that affect a comparison, as sentences in HTML; "" if none does.
+    """Return differences that affect a comparison, as sentences in HTML; "" if there are none.
 
     Parameters
     ----------
     runs : sequence of Digest
-        Of several seeds of a policy the first counts.
+        The runs; among several seeds of a policy, the first counts.
     """
     first = {run.label: run for run in reversed(runs)}
     drawn = [first[label] for label in dict.fromkeys(run.label for run in runs)]
@@ -49,7 +49,7 @@ def _elastic(drawn: Sequence[Digest]) -> str:
     if others:
         line += (
             f" Under {words.listed(others)} every job kept the gang of the trace. So a lead may be "
-            "that of elastic jobs, not of a better order; compare times to finish, not GPUs busy."
+            "due to elastic jobs, not to a better order; compare times to finish, not busy GPUs."
         )
     return line
 
@@ -64,11 +64,11 @@ def _copies(drawn: Sequence[Digest]) -> str:
         assert run.shapes is not None
         told.append(
             f"Under {tables.name(run.label)} {words.plural(run.shapes.copied_jobs, 'job')} ran as "
-            f"up to {run.shapes.copies_most} copies at once, each with GPUs of its own"
+            f"up to {run.shapes.copies_most} copies at once, each on separate GPUs"
         )
     return (
-        f"{'; '.join(told)}. Under {words.listed(others)} a job held no more than its one gang. So "
-        "a lead may be that of copies, not of a better order."
+        f"{'; '.join(told)}. Under {words.listed(others)} a job held at most one gang. So "
+        "a lead may be due to copies, not to a better order."
     )
 
 
@@ -77,5 +77,6 @@ def _speeds(drawn: Sequence[Digest]) -> str:
         return ""
     return (
         "All GPU types run jobs equally fast here: the jobs are given in seconds, and the types "
-        "have no speeds of their own. What a policy gains by its choice of types does not show."
+        "have no different speeds. The gain of a policy from its choice of types is therefore not "
+        "visible."
     )

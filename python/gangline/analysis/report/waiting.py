@@ -1,20 +1,20 @@
-"""The reasons of waiting that the tables of a run show, for any policy.
+"""Derives the reasons for waiting from the tables of a run, for any policy.
 
-At each moment a job without GPUs waits for the first of these reasons that applies. The names are
+At each instant, a job without GPUs waits for the first of these reasons that applies. The names are
 those that `explain` uses for the states of a wait (`runs/explain/reasons.py`):
 
 too few
-    Fewer GPUs of any one type are free than it asks for.
+    Fewer GPUs are free of every type than it asks for.
 head-of-line
-    Enough are free, and the job that arrived first of those that have not started yet asks for
-    more than are free: head-of-line blocking.
+    Enough are free, but the first job in the queue, which has not started yet, asks for more than
+    are free: head-of-line blocking.
 apart
-    Enough are free, but spread over more servers than a gang of its size needs.
+    Enough are free, but on more servers than a gang of its size needs.
 together
     Enough are free on few servers: the policy let the job wait.
 
-GPUs of a server that is down are not free. With the segments of a run, the reasons are known for
-all waiting. With only the timeline they are known until the first start, and `apart` counts as
+GPUs of a server that is down are not free. With the segments of a run, the reasons for all waiting
+are known. With only the timeline, they are known until the first start, and `apart` counts as
 `together`.
 """
 
@@ -46,23 +46,23 @@ __all__ = ["REASONS", "Waits", "floats", "idle_share", "waits"]
 REASONS = (TOO_FEW, HEAD_OF_LINE, APART, TOGETHER)
 _HEAD = REASONS.index(HEAD_OF_LINE)
 _OF_STATE = np.array([REASONS.index(state) for state in STATES], np.uint8)
-_ROUNDING_S = 1e-6  # sums of a few million seconds are not more exact
+_ROUNDING_S = 1e-6  # sums of a few million seconds are no more exact
 
 
 @dataclass(frozen=True)
 class Waits:
-    """Stretches of time in which jobs waited, and why.
+    """The stretches of time in which jobs waited, with their reasons.
 
     Attributes
     ----------
     job : int array, shape (stretches,)
         Row of the jobs table.
     start_s, end_s : float arrays, shape (stretches,)
-        On the clock of the tables.
+        Start and end on the clock of the tables.
     is_first : bool array, shape (stretches,)
         Whether the job had never run before.
     reasons_s : float array, shape (stretches, 4)
-        Seconds of each of `REASONS`; a row sums to the length of the stretch.
+        Seconds of each of `REASONS`; each row adds up to the length of the stretch.
     """
 
     job: Ints
@@ -78,7 +78,7 @@ class Waits:
 
     @property
     def behind_head(self) -> float:
-        """Share of the time to the first start that is head-of-line blocking; nan if there is none.
+        """Share of head-of-line blocking in the time to the first start; nan if no job waited.
 
         Without segments the value is unknown (nan) while servers of one of several types are down.
         """
@@ -94,24 +94,24 @@ def waits(
     fewest: Ints | None = None,
     mixes_types: bool = False,
 ) -> Waits | None:
-    """Return why the jobs of a run waited; None if its tables lack the data.
+    """Return the reasons for which the jobs of a run waited; None if its tables lack the data.
 
     Parameters
     ----------
     result : Result
-        With segments, or else with a timeline. No table contains drawn failures, so nothing is
-        known about such a run if servers failed.
+        A run with segments, or else with a timeline. No table contains drawn failures, so the
+        reasons are unknown if servers failed in such a run.
     rows : Segments, optional
-        Its segments, if they are already in memory.
+        Segments of the run, if they are already in memory.
     fewest : int array, shape (jobs,), optional
-        Sufficient number of GPUs for each job; default: the number that it asks for.
+        Number of GPUs that suffices for each job; by default, the number that it asks for.
     mixes_types : bool
         Whether a gang may have GPUs of several types.
 
     Notes
     -----
     O(rows log rows + instants x (distinct gang sizes + GPUs of a server)). A job counts as able to
-    run on every GPU type. Two jobs on one GPU use it once.
+    run on every GPU type. A GPU that two jobs share counts once.
 
     Examples
     --------
@@ -138,7 +138,7 @@ def waits(
         until = np.where(np.isnan(floats(jobs, "finish_s")), last_s, np.nan)
         stretches = rows.waits(np.where(could_run, until, -np.inf))
         moments = [np.append(arrival, last_s)]
-        if "xi" in result.segments.column_names:  # a GPU may stay in use when a job leaves it
+        if "xi" in result.segments.column_names:  # a shared GPU may stay in use
             moments += stretches[1:]
         free = free_of_segments(result.segments, cluster, np.concatenate(moments), outages)
     else:
@@ -169,16 +169,16 @@ def idle_share(timeline: pa.Table, gpus: int, length_s: float) -> float:
     Parameters
     ----------
     timeline : pyarrow.Table
-        Of a run.
+        Timeline of a run.
     gpus : int
-        Of the cluster.
+        Number of GPUs of the cluster.
     length_s : float
-        From the first arrival to the end of the run.
+        Seconds from the first arrival to the end of the run.
 
     Returns
     -------
     float
-        NaN if the run kept no timeline.
+        The share; NaN if the run has no timeline.
     """
     if timeline.num_rows < 2 or not length_s > 0.0:
         return float("nan")
@@ -215,7 +215,7 @@ def _head(time_s: Floats, arrival_s: Floats, start_s: Floats, gpus: Ints) -> Int
 def _durations(
     time_s: Floats, code: npt.NDArray[np.uint8], size: Ints, start_s: Floats, end_s: Floats
 ) -> Floats:
-    """Return how long each reason held in each span; spans begin and end at instants."""
+    """Return how long each reason applied in each span; spans begin and end at instants."""
     found = np.zeros((len(start_s), len(REASONS)))
     length = np.diff(time_s)
     first, last = np.searchsorted(time_s, start_s), np.searchsorted(time_s, end_s)
@@ -236,7 +236,7 @@ def _last_s(result: Result) -> float:
 
 
 def _free_of_timeline(timeline: pa.Table, cluster: Cluster, more_s: Floats) -> Free | None:
-    """Return the free GPUs at the rows of the timeline and at further instants."""
+    """Return the free GPUs at the rows of the timeline and at additional instants."""
     if timeline.num_rows < 2:
         return None
     at = floats(timeline, "t_s")
@@ -254,5 +254,5 @@ def _free_of_timeline(timeline: pa.Table, cluster: Cluster, more_s: Floats) -> F
 
 
 def floats(table: pa.Table, name: str) -> Floats:
-    """Return a column of numbers; nan where there is none."""
+    """Return a column of numbers; nan if the column is missing."""
     return np.asarray(table[name].to_numpy(), np.float64)

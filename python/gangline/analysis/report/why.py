@@ -34,24 +34,24 @@ _BY_REASON = (
     ),
 )
 _REASONS = tuple((reason.key, one) for reason, one in zip(REASONS, _BY_REASON, strict=False))
-# Class, words of the legend, title of the column, explanation.
+# Class, text of the legend, title of the column, and explanation.
 _PARTS = (
     ("useful", "work", "Work", "GPUs held with progress"),
     ("overhead", "starts and restarts", "Restarts", "GPUs held without progress after a start"),
-    ("distance", "lost to distance", "Distance", "Lost because the GPUs of a job lie apart"),
+    ("distance", "lost to distance", "Distance", "Lost because the GPUs of a job are far apart"),
     ("co-runner", "lost to co-runners", "Co-runners", "Lost because jobs share a GPU"),
     (
         "fragment",
         "idle, while a waiting job asked for no more GPUs than were idle",
         "Idle, a job would fit",
-        "It was head-of-line blocked, free GPUs were apart, or together and the policy left them",
+        "It was head-of-line blocked, or free GPUs were apart, or the policy left them idle",
     ),
-    ("idle", "idle otherwise", "Idle otherwise", "No job waited that was small enough"),
+    ("idle", "idle otherwise", "Idle otherwise", "No waiting job was small enough"),
 )
 _STORIES = "delayed"  # anchor of the stories
 _CAUSES = (
-    "; whether the policy preferred those jobs is not in the tables: "
-    f'<a href="#{_STORIES}">the stories of the most delayed jobs</a> say it'
+    "; the tables do not show whether the policy preferred those jobs: "
+    f'<a href="#{_STORIES}">the stories of the most delayed jobs</a> do'
 )
 
 
@@ -67,7 +67,7 @@ def content(
     drawn : sequence of Digest
         One run per policy, in the same order.
     best, worst : labels
-        The recommended policies, and the slowest if there is one; the page tells the stories of
+        The recommended policies, and the slowest one if there is one; the page shows stories of
         their jobs.
     """
     first = next((run for run in drawn if run.label in best[:1]), None)
@@ -84,7 +84,7 @@ def content(
 
 
 def _waiting(means: Sequence[Row], drawn: Sequence[Digest], causes: str) -> str:
-    """Return the table of what jobs waited for, without columns that are 0 or unknown for all.
+    """Return the table of reasons for waiting, without columns that are 0 or unknown for all.
 
     `causes` is added to the text about GPUs that were not free.
     """
@@ -112,7 +112,7 @@ def _waiting(means: Sequence[Row], drawn: Sequence[Digest], causes: str) -> str:
 
 
 def _put_bars(table: Table, rows: Sequence[Row]) -> None:
-    """Put the mean waiting after the policy of each row: as a bar in parts, and as a time."""
+    """Insert the mean wait after the policy of each row: as a bar in parts, and as a time."""
     table.titles[1:1] = [
         ("All waiting, by reason", ""),
         ("All waiting, mean", "All time without GPUs of a job, from arrival to finish"),
@@ -132,7 +132,7 @@ def _put_bars(table: Table, rows: Sequence[Row]) -> None:
 
 
 def _stopped(means: Sequence[Row], drawn: Sequence[Digest]) -> str:
-    """Return the table of stopped jobs; nothing if none was stopped or moved."""
+    """Return the table of stopped jobs; empty if no job was stopped or moved."""
     rows = findings.reasons(means)
     if not any(row.get("stops_per_job") for row in rows):
         return ""
@@ -150,15 +150,15 @@ def _stopped(means: Sequence[Row], drawn: Sequence[Digest]) -> str:
     about = ""
     if any(one.key.startswith("taken") for one in seen):
         about = (
-            "<p class=about>Of the jobs that took the GPUs of a stopped job at that instant: how "
-            "many run shorter than it when alone, arrived later, and ask for fewer GPUs.</p>"
+            "<p class=about>The shares of jobs that took the GPUs of a stopped job at that instant "
+            "and that are shorter when alone, arrived later, or ask for fewer GPUs.</p>"
         )
     return about + table.html("Stopped jobs by policy")
 
 
 def _cost(means: Sequence[Row], drawn: Sequence[Digest]) -> str:
     split = [findings.gpu_time(row) for row in means]
-    # A loss that no policy has needs no column.
+    # A loss that occurs under no policy needs no column.
     seen = [part for part in _PARTS if any(parts[part[0]] > 0.0 for parts in split)]
     rows = []
     for i, (run, parts) in enumerate(zip(drawn, split, strict=True)):
@@ -175,7 +175,7 @@ def _cost(means: Sequence[Row], drawn: Sequence[Digest]) -> str:
                 *(of(parts[name], words.share) for name, _, _, _ in seen),
             ]
         )
-    titles = [("Policy", ""), ("All GPU time until the last job is done", "")]
+    titles = [("Policy", ""), ("All GPU time until the last job finishes", "")]
     titles += [(title, hint) for _, _, title, hint in seen]
     legend = "".join(f'<li><i class="{name}"></i>{word}</li>' for name, word, _, _ in seen)
     table = Table(titles, rows).html("GPU time breakdown by policy")
@@ -183,7 +183,7 @@ def _cost(means: Sequence[Row], drawn: Sequence[Digest]) -> str:
 
 
 def _told(drawn: Sequence[Digest], labels: Sequence[str]) -> list[tuple[str, str]]:
-    """Return titles and contents: the most delayed jobs, and the cluster for some time."""
+    """Return titles and contents: the most delayed jobs, and an excerpt of the Gantt chart."""
     found = []
     for label in labels:
         run = next(run for run in drawn if run.label == label)
@@ -198,7 +198,7 @@ def _told(drawn: Sequence[Digest], labels: Sequence[str]) -> list[tuple[str, str
             mine.append((f"Jobs on GPUs{under}", _gantt(run)))
         if label == labels[0]:
             found += mine
-        elif mine:  # folded: for those who ask
+        elif mine:  # collapsed, because few readers need it
             inside = "".join(f"<h4>{title}</h4>{content}" for title, content in mine)
             found.append(("", tables.folded(f"The same{under}", inside)))
     return found
@@ -210,8 +210,8 @@ def _gantt(run: Digest) -> str:
     dark += ["the end of a copy"] if run.shapes is not None and run.shapes.copied_jobs else []
     ends = f"; a dark end is {' or '.join(dark)}" if dark else ""
     about = (
-        f"<p class=about>Each row is a GPU, each bar a job, in eight colours in turn{ends}. Shown "
-        "is the busiest period; <code>gangline gantt</code> draws all of it.</p>"
+        f"<p class=about>Each row is a GPU and each bar a job, in one of eight colours{ends}. The "
+        "chart shows the busiest period; <code>gangline gantt</code> draws the whole run.</p>"
     )
     picture = _gantt_svg.draw(run.excerpt, f"Jobs on GPUs under {run.label}")
     frame = '<div class="scroll gantt" tabindex="0" role="group" aria-label="Jobs on GPUs">'
@@ -219,7 +219,7 @@ def _gantt(run: Digest) -> str:
 
 
 def _delayed(run: Digest, drawn: Sequence[Digest]) -> str:
-    """Return the jobs with the longest delay, with their times elsewhere and their stories."""
+    """Return the jobs with the longest delays, their times under other policies and stories."""
     others = [
         other
         for other in drawn
@@ -233,7 +233,7 @@ def _delayed(run: Digest, drawn: Sequence[Digest]) -> str:
         ("Alone", "Run time alone on the fastest GPUs"),
         ("Took", ""),
     ]
-    titles += [("Elsewhere", "Under the other policy that served it best")] if others else []
+    titles += [("Elsewhere", "JCT under the best other policy for this job")] if others else []
     titles.append(("What happened", ""))
     rows = []
     told = stories.with_causes(run.stories, run.again, str(run.spec["log_hash"]))
@@ -259,10 +259,11 @@ def _delayed(run: Digest, drawn: Sequence[Digest]) -> str:
         row.append(Cell(text(stories.sentences(story)), None, kind="words"))
         rows.append(row)
     about = (
-        "<p class=about>Those with the longest delay: time from arrival to finish, less the run "
-        "time alone. <code>gangline explain DIR --job ID</code> explains any job."
+        "<p class=about>The jobs with the longest delays, which are the times from arrival to "
+        "finish minus the run times alone. <code>gangline explain DIR --job ID</code> explains any "
+        "job."
     )
     if not any(story.causes for story in told) and any(story.wait_s for story in told):
-        about += " The run was not repeated: what the policy had in mind is not known."
+        about += " The run was not repeated, so the reasons of the policy are not known."
     about += "</p>"
     return about + Table(titles, rows).html("The most delayed jobs", kind="told")
