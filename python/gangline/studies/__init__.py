@@ -1,1 +1,1 @@
-"""Many runs with a purpose: sweeps, capacity plans, benchmarks, evaluations of papers."""
+"""Carries out studies of many runs: sweeps, capacity plans, benchmarks, evaluations of papers."""

@@ -133,7 +133,7 @@ def test_without_observed_starts_it_cannot_calibrate_and_goes_on() -> None:
     assert (found.calibration.rows, found.base, len(found)) == ((), "easy", 2)
     said = {claim.kind: claim.text for claim in found.claims()}
     assert said["calibration"] == ("No policy can be calibrated: the log has no observed starts.")
-    assert "Without a calibration the others are compared with easy." in found.notes()
+    assert "Without a calibration, the others are compared with easy." in found.notes()
 
 
 def test_a_log_of_no_contender_is_said_to_be_one() -> None:

@@ -130,7 +130,7 @@ def test_what_is_tampered_with_is_found(what: str, tmp_path: Path) -> None:
     done = gangline("bench", "--verify", str(row), "--quick", "--workers", "2", cwd=tmp_path)
     assert done.returncode == 3
     assert words in " ".join(done.stdout.split())
-    assert done.stdout.startswith("cheat: does not hold: ")
+    assert done.stdout.startswith("cheat: not confirmed: ")
 
 
 def test_of_several_rows_the_one_that_differs_is_named(tmp_path: Path) -> None:

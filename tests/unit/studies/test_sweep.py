@@ -534,7 +534,7 @@ def test_the_command_prints_a_table_and_says_what_failed(
     )
     out = str(tmp_path / "store")
     assert main(["sweep", str(spec), "--out", out, "--resume"]) == 2
-    assert "holds no earlier sweep" in capsys.readouterr().err
+    assert "contains no earlier sweep" in capsys.readouterr().err
     assert main(["sweep", str(spec), "--out", out, "--workers", "2"]) == 0
     told = capsys.readouterr()
     assert "load: 3 runs" in told.out

@@ -1,4 +1,4 @@
-"""Advice from a cluster's own log: which scheduler, how many servers, and who gains.
+"""Gives advice from a cluster's log: which scheduler, how many servers, and which users gain.
 
 Examples
 --------

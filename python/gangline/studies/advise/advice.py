@@ -1,4 +1,4 @@
-"""The advice as a table, as sentences that commands can check, and as a page."""
+"""Presents the advice as a table, as sentences with commands that check them, and as a page."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _HARDLY = "at most a minute or 5 %"
 
 
 class Advice(Facts):
-    """Results of other schedulers and sizes for the jobs of a log; from `gangline.advise`.
+    """The results of other schedulers and sizes for the jobs of a log, from `gangline.advise`.
 
     The attributes are those of `Facts`.
 
@@ -71,20 +71,20 @@ class Advice(Facts):
         """Return notes on the scope of the numbers and on omissions."""
         said = [self.parts.about()]
         if not self.calibration.rows:
-            said.insert(0, f"Without a calibration the others are compared with {self.base}.")
+            said.insert(0, f"Without a calibration, the others are compared with {self.base}.")
         stopping = [one.policy for one in self.options if one.preemptions]
         if stopping and not self.run_options.get("restart_s"):
             who = listed(list(dict.fromkeys(stopping)))
             said.append(
-                f"Preemption is free in these runs, which favours {who}: give the time that a "
-                "restart costs with restart_s."
+                f"Preemption is free in these runs, which favours {who}: set the cost of a restart "
+                "with restart_s."
             )
         over = sorted({one.servers for one in self.options if one.is_over})
         if over:
             sizes = listed([str(one) for one in over])
             word = "server" if over == [1] else "servers"
             said.append(
-                f"With {sizes} {word} the jobs ask for more than the GPUs can do: the waits there "
+                f"With {sizes} {word}, the jobs ask for more than the GPUs can do, so these waits "
                 "depend on where the log ends."
             )
         if away := self.cluster.notes.get("servers_away", 0):
@@ -96,7 +96,7 @@ class Advice(Facts):
         return [*said, *self.calibration.notes]
 
     def _left_out(self) -> list[str]:
-        """Say which jobs can never run on a size, or under some of the policies there."""
+        """Say which jobs can never run on a size, or under some of the policies on it."""
         said = []
         for size in self.clusters:
             lost = {one.policy: one.cannot_run for one in self.options if one.servers == size}
@@ -106,7 +106,7 @@ class Advice(Facts):
                 said.append(f"Too large for {where}, and left out there: {plural(few, 'job')}.")
             said += [
                 f"With {plural(size, 'server')} {name} can never run {plural(count, 'job')}; they "
-                "are left out, so its means are of other jobs."
+                "are left out, so its means cover other jobs."
                 for name, count in lost.items()
                 if count > few
             ]
@@ -136,8 +136,8 @@ class Advice(Facts):
         Parameters
         ----------
         folder : path
-            Files of an earlier advice there are replaced; any other file of a name that is needed
-            is an error.
+            The folder. Files of an earlier advice in it are replaced; any other file with a
+            required name is an error.
         command : str
             Command as typed, for the page.
 
@@ -156,12 +156,12 @@ class Advice(Facts):
     def write(
         self, path: str | PathLike[str], *, folder: str = "advice", command: str = ""
     ) -> Path:
-        """Write one HTML page, which loads nothing.
+        """Write one self-contained HTML page.
 
         Parameters
         ----------
         path : path
-            An earlier page there is replaced; any other file is an error.
+            Path of the file. An earlier page there is replaced; any other file is an error.
         folder : str
             Folder of the saved advice, as it appears in the commands on the page.
         command : str
@@ -170,9 +170,9 @@ class Advice(Facts):
         Raises
         ------
         ResultError
-            If the file there is not a page of gangline.
+            If the existing file is not a page of gangline.
         OSError
-            If it cannot be written.
+            If the file cannot be written.
         """
         from gangline.studies.advise.page import write
 
@@ -208,7 +208,7 @@ class Advice(Facts):
         return f"{said} {_how_sure(best.difference)}".rstrip()
 
     def _plain(self, typed: Typed) -> list[Claim]:
-        """Return the needs of the best scheduler, and which is best without them."""
+        """Name the needs of the best scheduler, and the best scheduler without these needs."""
         best = self._contender(self.best.policy)
         plain = {one.label for one in self.contenders if one.is_plain}
         if best.is_plain or not plain:
@@ -224,7 +224,7 @@ class Advice(Facts):
         return [Claim("plain", said, typed.compare(self.servers, sorted(plain)))]
 
     def _users(self, row: Option) -> str:
-        """Return how many users gain and lose, and which ones most."""
+        """Say how many users gain and lose, and which ones gain and lose most."""
         gain, lose = row.gain, row.lose
         less, longer = ("waits" if len(side) == 1 else "wait" for side in (gain, lose))
         said = (
@@ -269,7 +269,7 @@ class Advice(Facts):
         if not kept:
             row = max(rows, key=lambda one: one.servers)
             said = (
-                f"Even {row.servers} servers, the most that were compared, do not replace the "
+                f"Even {row.servers} servers, the largest compared size, do not replace the "
                 f"scheduler: jobs still wait {duration(row.wait.mean)} on average under "
                 f"{self.base} there."
             )
@@ -277,13 +277,13 @@ class Advice(Facts):
         row = min(kept, key=lambda one: one.servers)
         said = (
             f"Under {self.base} jobs wait no longer than under {self.best.policy} now with "
-            f"{row.servers} servers, the fewest of the compared sizes: "
+            f"{row.servers} servers, the smallest compared size: "
             f"{duration(row.wait.mean)} on average."
         )
         return said + self._saved(row), row.servers
 
     def _keeps(self, one: Option, target: float) -> bool:
-        """Return whether a row waits no longer, by more than the end of the log or omitted jobs."""
+        """Return whether jobs wait no longer, not just because the log ends or jobs are omitted."""
         is_sound = one.servers > self.servers or not one.is_over
         return one.wait.mean <= target and is_sound and one.cannot_run <= self.here.cannot_run
 
@@ -295,7 +295,7 @@ class Advice(Facts):
         return f" That costs {abs(row.cost_per_month - now):,.0f} {word} a month."
 
     def _needs(self) -> str:
-        """Return the knowledge that schedulers need, and how exact it is in the runs."""
+        """Say which knowledge schedulers need, and how exact it is in the runs."""
         informed = [one.label for one in self.contenders if one.needs_run_times]
         if not informed:
             return "No contender needs to know how long jobs run."
@@ -312,4 +312,4 @@ def _how_sure(one: Estimate) -> str:
     ends = f"{signed(one.low)} to {signed(one.high)}"
     if one.high < 0.0:
         return f"The 95 % interval of the change is {ends}."
-    return f"That may be chance: the 95 % interval of the change is {ends}."
+    return f"This may be chance: the 95 % interval of the change is {ends}."

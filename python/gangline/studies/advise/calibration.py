@@ -1,4 +1,4 @@
-"""The calibration: which policy resembles the log, and how closely."""
+"""Calibrates: finds which policy resembles the log, and how closely."""
 
 from __future__ import annotations
 
@@ -26,27 +26,27 @@ if TYPE_CHECKING:
 
 __all__ = ["Calibration", "Likeness", "calibrate"]
 
-# Ours. The policy that made a synthetic log with noise meets both in 93 of 100 logs; no policy does
-# if the waits of a log are dealt out anew (docs/decisions.md).
+# Our own choice: the policy behind a synthetic log with noise meets both in 93 of 100 logs, and no
+# policy does if the waits of a log are shuffled (docs/decisions.md).
 _ALIKE_RANKS = 0.4
 _ALIKE_FACTOR = 2.0
-_RANK_DIGITS, _ERROR_DIGITS = 2, 3  # as the table shows them: 0.40 and +12.3 %
+_RANK_DIGITS, _ERROR_DIGITS = 2, 3  # the precision of the table: 0.40 and +12.3 %
 _RULE = (
     f"A policy resembles the log if its mean wait is within a factor of {_ALIKE_FACTOR:g} of that "
     f"in the log and its rank correlation is at least {_ALIKE_RANKS:.2f}. The distance only orders "
     "the policies."
 )
-_FEW = 0.02  # our choice: of the jobs; fewer that wait say nothing of the order in which jobs start
+_FEW = 0.02  # our own choice: if a smaller share of jobs waits, the order of starts is unknown
 
 
 @dataclass(frozen=True)
 class Likeness:
-    """Resemblance of one policy to a log.
+    """The resemblance of one policy to a log.
 
     Attributes
     ----------
     policy : str
-        Its label.
+        Label of the policy.
     waits : Waits
         Observed and simulated waits, side by side.
     is_apart : bool
@@ -59,14 +59,14 @@ class Likeness:
 
     @property
     def resembles(self) -> bool:
-        """Return whether its waits have the order of the observed ones, and are about as long."""
+        """Return whether the waits have about the order and the length of the observed ones."""
         return not self.unlike
 
     @property
     def unlike(self) -> tuple[str, ...]:
         """The numbers that are too far from those of the log, by their titles in the table.
 
-        They are compared as the table shows them, so the table never contradicts the rule.
+        The numbers are compared as the table shows them, so the table never contradicts the rule.
         """
         error, rank = self.waits.wait_mean_s.error, self.waits.rank_correlation
         ratio = 0.0 if error is None else 1.0 + round(error, _ERROR_DIGITS)
@@ -87,12 +87,12 @@ class Likeness:
 
 @dataclass(frozen=True)
 class Calibration:
-    """Policies by their resemblance to a log, the nearest first.
+    """The policies ordered by their resemblance to a log, nearest first.
 
     Attributes
     ----------
     rows : tuple of Likeness
-        By `Waits.distance`.
+        The likenesses, ordered by `Waits.distance`.
     why : str
         The reason if there are no likenesses; otherwise "".
     notes : tuple of str
@@ -110,12 +110,12 @@ class Calibration:
 
     @property
     def is_quiet(self) -> bool:
-        """Return whether hardly any job was observed to wait."""
+        """Return whether hardly any job waited in the log."""
         best = self.best
         return best is not None and best.waits.waiting < _FEW * best.waits.jobs
 
     def sentences(self) -> list[str]:
-        """Return which policy the log resembles, and how certain that is."""
+        """Say which policy the log resembles, and how certain this is."""
         best = self.best
         if best is None:
             return [f"No policy can be calibrated: {self.why}."]
@@ -125,7 +125,7 @@ class Calibration:
             said = (
                 f"Only {waits.waiting:,} of {plural(waits.jobs, 'job')} waited for longer than "
                 f"{duration(waits.short_s)} ({percent(waits.waiting / waits.jobs)}), so the log "
-                f"hardly tells policies apart. {best.policy} is nearest to it: {numbers}."
+                f"hardly distinguishes policies. {best.policy} is nearest to it: {numbers}."
             )
         elif best.resembles:
             said = f"{best.policy} resembles the log most: {numbers}."
@@ -139,8 +139,8 @@ class Calibration:
                 else f"No contender resembles the log. {best.policy} is nearest to it: {numbers}."
             )
             said += (
-                " What follows says how the policies differ in the simulation, not how they differ "
-                "from the scheduler that made the log."
+                " The results below show how the policies differ in the simulation, not how they "
+                "differ from the scheduler that produced the log."
             )
         near = [one.policy for one in self.rows[1:] if not one.is_apart]
         untold = (
@@ -149,7 +149,7 @@ class Calibration:
         return [said, *untold]
 
     def legend(self) -> str:
-        """Return the rule behind the last column of the table; empty without a table."""
+        """Return the rule for the last column of the table; empty without a table."""
         return _RULE if self.rows else ""
 
     def titles(self) -> list[str]:
@@ -233,7 +233,7 @@ def calibrate(
 def _held(
     cluster: Cluster, trace: Trace, one: Contender, tolerance_s: float, options: dict[str, Any]
 ) -> PolicyValidation | str:
-    """Compare one policy with the log; return the reason if it cannot be run."""
+    """Compare one policy with the log; return a reason if it cannot be run."""
     from gangline.policies.choice import ChosenPolicy
     from gangline.studies.validate import validate
 
@@ -247,6 +247,6 @@ def _held(
 
 
 def _is_apart(losses: npt.NDArray[np.float64], best: npt.NDArray[np.float64], parts: Parts) -> bool:
-    """Return whether a policy is clearly farther from the log than the best, over the parts."""
+    """Return whether, over the parts, a policy is clearly farther from the log than the best."""
     low = parts.mean(losses - best).low
     return low is not None and low > 0.0

@@ -1,4 +1,4 @@
-"""The commands that check the sentences of an advice."""
+"""Writes the commands that check the sentences of an advice."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ class Typed:
         return shlex.join([*words, "--on-infeasible", "drop"])
 
     def _cluster(self, servers: int) -> str:
-        """Return a short form such as 6x8xA100 where that is the whole cluster, else a file."""
+        """Return a short form such as 6x8xA100 if it describes the cluster, or else a file."""
         found = cluster_argument(self._facts.clusters[servers].to_dict())
         return self._file(cluster_file(servers)) if found == CLUSTER_FILE else found
 

@@ -1,4 +1,4 @@
-"""Default contenders, and the knowledge that each of them needs."""
+"""Chooses the default contenders, and states the knowledge that each of them needs."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ if TYPE_CHECKING:
 
 __all__ = ["USUAL", "Contender", "contender", "default_contenders"]
 
-# Schedulers that clusters run, then what papers and sites compare them with. Each needs only what
-# an export knows.
+# Schedulers that clusters run, then those with which papers and sites compare them. Each needs only
+# facts that an export contains.
 _DEFAULT = ("slurm", "kueue", "easy", "fifo", "fifo-skip", "sjf", "las", "srtf")
-USUAL = "easy"  # our choice: of a log without starts; most batch schedulers backfill
+USUAL = "easy"  # our own choice for a log without starts, since most batch schedulers backfill
 _NO_CONDITION = "no"
 
 
 class Contender(NamedTuple):
-    """A policy and what a site must grant it."""
+    """A policy, and the needs that a site must meet."""
 
     policy: ChosenPolicy
     needs_run_times: bool
-    """Whether it uses the durations of jobs."""
+    """Whether the policy uses the durations of jobs."""
     stops_jobs: bool
-    """Whether it may stop a running job."""
+    """Whether the policy may stop a running job."""
 
     @property
     def label(self) -> str:
@@ -37,29 +37,29 @@ class Contender(NamedTuple):
 
     @property
     def is_plain(self) -> bool:
-        """Return whether it neither needs run times nor stops jobs."""
+        """Return whether the policy neither needs run times nor stops jobs."""
         return not self.needs_run_times and not self.stops_jobs
 
     def needs(self) -> str:
-        """Return its needs in words, for a table."""
+        """Return the needs of the policy in words, for a table."""
         said = ["run times"] * self.needs_run_times + ["preemption"] * self.stops_jobs
         return ", ".join(said) or "nothing"
 
 
 def default_contenders(jobs: Trace, named: Iterable[str] = ()) -> list[str]:
-    """Return the names of the policies that contend on a log unless others are asked for.
+    """Return the names of the policies that are compared on a log by default.
 
-    Without time limits a backfill pass of `slurm` reserves nothing, and without quotas `kueue`
-    orders jobs only by priority. A log of `fifo-skip` would then seem to resemble them. So `slurm`
-    is a candidate if jobs have limits, `kueue` if their priorities differ, and both if their
-    parameters are given.
+    Without time limits, a backfill pass of `slurm` reserves nothing, and without quotas, `kueue`
+    orders jobs only by priority. A log of `fifo-skip` would then seem to resemble them. Therefore,
+    `slurm` is a candidate if jobs have limits, `kueue` if their priorities differ, and both if
+    their parameters are given.
 
     Parameters
     ----------
     jobs : Trace
         The log.
     named : iterable of str
-        Policies that have parameters.
+        Policies for which parameters are given.
 
     Examples
     --------
@@ -80,7 +80,7 @@ def default_contenders(jobs: Trace, named: Iterable[str] = ()) -> list[str]:
 
 
 def contender(policy: ChosenPolicy) -> Contender:
-    """Return what a policy has to know and may do; one in Python says it itself."""
+    """Return the needs of a policy, which a policy in Python declares itself."""
     if policy.own is not None:
         return Contender(policy, policy.reads_durations, stops_jobs=True)
     entry = declarations().get(str(policy.policy), {})
@@ -93,7 +93,7 @@ def contender(policy: ChosenPolicy) -> Contender:
 
 
 def _stops_no_job(policy: ChosenPolicy) -> bool:
-    """Return whether the parameters keep a policy that can stop jobs from stopping any."""
+    """Return whether the parameters of a policy that can stop jobs prevent this."""
     params: Mapping[str, Any] = policy.params
     match policy.policy:
         case "slurm":

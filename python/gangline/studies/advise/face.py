@@ -1,4 +1,4 @@
-"""`advise`: reads a log, calibrates, and compares schedulers and sizes."""
+"""Defines `advise`, which reads a log, calibrates, and compares schedulers and sizes."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
 
 __all__ = ["AdviseOptions", "advise"]
 
-_USERS = ("user", "account", "vc")  # the first that the log has
-_PAIRS_MAX = 2  # our choice: clusters of two sizes in memory at once
+_USERS = ("user", "account", "vc")  # the first column that the log has
+_PAIRS_MAX = 2  # our own choice: clusters of two sizes in memory at once
 
 
 class AdviseOptions(TypedDict, total=False):
-    """Options of the runs of `gangline.advise`, as keywords."""
+    """The keyword options of the runs of `gangline.advise`."""
 
     restart_s: float | None
     first_start_s: float | None
@@ -49,33 +49,34 @@ def advise(
     """Compare schedulers and numbers of servers for the jobs of a log.
 
     The calibration comes first: each policy is simulated, and its waits are compared with the
-    observed ones. The policy that resembles the log most is the base. Every row says how much jobs
-    wait compared with the base on the present servers, and which users gain.
+    observed ones. The policy that resembles the log most is the base. Every row compares the waits
+    with those of the base on the present servers, and names the users who gain.
 
     Parameters
     ----------
     cluster, trace : as for `gangline.simulate`
         The present servers, and the log.
     policies : iterable of policies, optional
-        Names, configurations or gangline.Policy objects, without duplicates. Default: `easy`,
-        `fifo`, `fifo-skip`, `sjf`, `las` and `srtf`; `slurm` if the log has time limits, `kueue`
-        if its jobs differ in priority, and both where `params` has parameters of theirs.
+        Names, configurations or gangline.Policy objects, without duplicates. The default is `easy`,
+        `fifo`, `fifo-skip`, `sjf`, `las` and `srtf`; `slurm` if the log has time limits, `kueue` if
+        its jobs differ in priority, and both if `params` contains parameters for them.
     servers : iterable of int, optional
-        Numbers of servers to compare with the present number; the blocks of the cluster grow
-        and shrink in proportion. Default: 75, 90, 125 and 150 % of it.
+        Numbers of servers to compare with the present number; the blocks of the cluster grow and
+        shrink in proportion. The default is 75, 90, 125 and 150 % of the present number.
     price : float or mapping of str to float, optional
-        Price of a GPU-hour, of all types or by GPU type; default: as the cluster says.
+        Price of a GPU-hour, for all types or by GPU type; by default, the prices of the cluster.
     base : str, optional
-        Label of the policy that the others are compared with; default: the nearest to the log, or
-        `easy` if the log has no observed starts.
+        Label of the policy with which the others are compared; by default, the one nearest to the
+        log, or `easy` if the log has no observed starts.
     params : mapping, optional
         Parameters by policy name, for policies given by name.
     tolerance_s : float
-        As for `gangline.validate`: waits up to five times this are short in the calibration.
+        Tolerance as for `gangline.validate`: waits up to five times this value count as short in
+        the calibration.
     workers : int, optional
-        Maximum number of concurrent runs; default: one per core.
+        Maximum number of concurrent runs; by default, one per core.
     progress : bool
-        Show the number of finished runs.
+        Whether to show the number of finished runs.
     **options
         restart_s, first_start_s and checkpoint_interval_s, as for `gangline.simulate`.
 
@@ -94,7 +95,7 @@ def advise(
     Notes
     -----
     There is one run per policy and number of servers, and two per policy for the calibration. A job
-    for which a cluster is too small is left out there and counted.
+    for which a cluster is too small is left out on this cluster and counted.
 
     Examples
     --------
@@ -191,7 +192,7 @@ def _carry_out(
     *,
     progress: bool,
 ) -> tuple[dict[tuple[str, int], Outcome], dict[str, str]]:
-    """Run every policy on every size; a policy that fails on one is left out, with the reason."""
+    """Run every policy on every size; a policy that fails on one is left out with the reason."""
     from gangline.runs.execution import Worlds, carry_out
     from gangline.studies.advise.options import outcome
     from gangline.studies.sweep.progress import showing
@@ -226,7 +227,7 @@ def _carry_out(
 
 
 def _base(asked: str | None, nearest: str | None, labels: Sequence[str]) -> str:
-    """Return the base of the rows: as asked, the nearest to the log, or the usual one."""
+    """Return the base of the rows: the requested one, the nearest to the log, or the default."""
     from gangline.studies.advise.contenders import USUAL
 
     if asked is not None and asked not in labels:

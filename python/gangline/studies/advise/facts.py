@@ -1,4 +1,4 @@
-"""The numbers of an advice: its rows, the best of them, and its tables."""
+"""Holds the numbers of an advice: its rows, the best of them, and its tables."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 __all__ = ["Claim", "Facts", "signed"]
 
 _USERS_SHOWN = 15
-_TIE, _TIE_S = 0.01, 60.0  # our choice: means that differ by less than either are equal
+_TIE, _TIE_S = 0.01, 60.0  # our own choice: means that differ by less than either are equal
 _WORDS = {"account": "account", "vc": "queue"}
 
 
@@ -40,7 +40,7 @@ class Claim:
     text : str
         The sentences.
     command : str
-        A `gangline` command, to be run next to the folder of the advice.
+        A `gangline` command, to be run in the parent folder of the advice.
     """
 
     kind: str
@@ -50,7 +50,7 @@ class Claim:
 
 @dataclass(frozen=True)
 class Facts:
-    """The numbers of an advice; `Advice` says what they mean.
+    """The numbers of an advice, which `Advice` puts into words.
 
     Attributes
     ----------
@@ -63,7 +63,7 @@ class Facts:
     calibration : Calibration
         Policies that resemble the log.
     base : str
-        The policy that all rows are compared with, on the present servers.
+        The policy on the present servers with which all rows are compared.
     options : tuple of Option
         A row per policy and number of servers.
     parts : Parts
@@ -79,7 +79,7 @@ class Facts:
     run_options : dict
         Options of the runs.
     clusters : dict of int to Cluster
-        By number of servers.
+        Clusters by number of servers.
     """
 
     cluster: Cluster
@@ -104,7 +104,7 @@ class Facts:
         raise KeyError(key)
 
     def __iter__(self) -> Iterator[Option]:
-        """Yield the rows."""
+        """Yield the rows of the advice."""
         return iter(self.options)
 
     def __len__(self) -> int:
@@ -123,11 +123,11 @@ class Facts:
 
     @cached_property
     def best(self) -> Option:
-        """The row with the least mean wait on the present servers; see `least` on ties."""
+        """The row with the shortest mean wait on the present servers; see `least` for ties."""
         return self.least({one.label for one in self.contenders})
 
     def least(self, labels: set[str]) -> Option:
-        """Return the row of these policies with the least mean wait on the present servers.
+        """Return the row with the shortest mean wait of these policies on the present servers.
 
         Policies that leave out more jobs than the base are ignored. The result is the row of the
         base if it is among them and waits at most a minute, or 1 %, longer.
@@ -149,7 +149,7 @@ class Facts:
         return [*found, *([f"{self.word}s who gain", "lose"] if self.user_column else [])]
 
     def cells(self) -> list[list[str]]:
-        """Return a row per policy and size; `change` is that of the mean wait against the base."""
+        """Return a row per policy and size; `change` is the mean wait relative to the base."""
         rows = []
         for one in self.options:
             row = [one.policy, str(one.servers), f"{one.gpus:,}"]
@@ -193,7 +193,7 @@ class Facts:
 
     @property
     def word(self) -> str:
-        """Name of a value of the column of users."""
+        """The word for a value in the column of users."""
         return _WORDS.get(self.user_column, "user")
 
     def _is_here(self, one: Option) -> bool:
@@ -216,6 +216,6 @@ def signed(seconds: float) -> str:
 
 
 def _change(one: Estimate) -> str:
-    """Return a change; `?` follows where its sign is uncertain over the parts of the log."""
+    """Return a change, with `?` if its sign is uncertain over the parts of the log."""
     clear = one.low is not None and one.high is not None and (one.low > 0.0 or one.high < 0.0)
     return signed(one.mean) + " ?" * (not clear)

@@ -1,4 +1,4 @@
-"""Rows of the advice: each scheduler on each number of servers."""
+"""Builds the rows of the advice: each scheduler on each number of servers."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ if TYPE_CHECKING:
 
 __all__ = ["Affected", "Option", "Outcome", "Reference", "option", "outcome"]
 
-# Ours. A user whose mean wait changes by less than a minute, or by less than 5 %, hardly sees it.
+# Our own choice: users hardly notice if their mean wait changes by less than a minute or 5 %.
 _LEAST_S, _LEAST_SHARE = 60.0, 0.05
 
 
 @dataclass(frozen=True)
 class Affected:
-    """A user, with the waits of the user's jobs here and under the base.
+    """A user, with the waits of the user's jobs under an option and under the base.
 
     Attributes
     ----------
@@ -39,7 +39,7 @@ class Affected:
     jobs : int
         Jobs that finished in both runs.
     base_s, wait_s : float
-        Their mean wait under the base on the present servers, and in this option.
+        Mean waits of these jobs under the base on the present servers, and under this option.
     """
 
     name: str
@@ -49,7 +49,7 @@ class Affected:
 
     @property
     def change_s(self) -> float:
-        """Change of the mean wait; below 0 is a gain."""
+        """Change of the mean wait; a negative change is a gain."""
         return self.wait_s - self.base_s
 
     @property
@@ -80,7 +80,7 @@ class Option:
     is_over : bool
         Whether the jobs ask for more than the GPUs can do.
     jobs, cannot_run : int
-        Jobs that finished, and jobs for which the cluster is too small.
+        Number of jobs that finished, and number of jobs for which the cluster is too small.
     wait : Estimate
         Mean wait, which is all time without GPUs, with its interval over the parts of the log.
     wait_p50_s, wait_p99_s, jct_mean_s : float
@@ -88,11 +88,11 @@ class Option:
     preemptions : int
         Number of times a running job was stopped.
     difference : Estimate
-        Mean wait minus that under the base on the present servers, over the jobs that
-        finished in both.
+        Mean wait minus that under the base on the present servers, over the jobs that finished in
+        both runs.
     users : tuple of Affected
-        All users, by the change of the total wait of their jobs from the base: those who gain most
-        first. Empty if the log has no users.
+        All users, ordered by the change of the total wait of their jobs from the base; those who
+        gain most come first. Empty if the log has no users.
     """
 
     policy: str
@@ -113,12 +113,12 @@ class Option:
 
     @property
     def gain(self) -> list[Affected]:
-        """Users who wait less, those who save most time first."""
+        """Users who wait less, ordered by decreasing savings."""
         return [one for one in self.users if one.is_seen and one.change_s < 0.0]
 
     @property
     def lose(self) -> list[Affected]:
-        """Users who wait longer, those who lose most time first."""
+        """Users who wait longer, ordered by decreasing losses."""
         return [one for one in reversed(self.users) if one.is_seen and one.change_s > 0.0]
 
     def to_dict(self) -> dict[str, Json]:
@@ -132,7 +132,7 @@ class Option:
 
 
 class Outcome(NamedTuple):
-    """Record of a run: a few numbers, and the wait of each job; NaN if it did not finish."""
+    """The record of a run: a few numbers, and the wait of each job, NaN if unfinished."""
 
     policy: str
     servers: int
@@ -142,7 +142,7 @@ class Outcome(NamedTuple):
 
 
 class Reference(NamedTuple):
-    """The run that all others are compared with."""
+    """The run with which all others are compared."""
 
     base: Outcome
     parts: Parts

@@ -1,4 +1,4 @@
-"""An advice as a page that loads nothing."""
+"""Writes an advice as a self-contained page."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def write(
     ]
     if advice.calibration.rows:
         rows = [_words(row) for row in advice.calibration.cells()]
-        tables.append(("What the log resembles", advice.calibration.titles(), rows))
+        tables.append(("Which policy the log resembles", advice.calibration.titles(), rows))
     if advice.best.users and advice.best.policy != advice.base:
         title = advice.user_title()
         tables.append((title, advice.user_titles(), [_words(row) for row in advice.user_cells()]))
@@ -70,7 +70,7 @@ def _words(row: list[str], words: tuple[int, ...] = ()) -> list[Cell]:
 
 
 def _options(advice: Facts) -> list[list[Cell]]:
-    """Return the rows with the numbers that columns sort by; the least mean wait is marked."""
+    """Return the rows with the sort keys of the columns; the shortest mean wait is marked."""
     from dataclasses import replace
 
     titles = advice.titles()
@@ -108,7 +108,7 @@ def _values(one: Option) -> dict[str, float | None]:
 
 
 def _about(advice: Facts) -> str:
-    said = "Mean wait against the number of servers."
+    said = "Mean wait by number of servers."
     if any(one.wait.low is not None for one in advice.options):
         said += " Bands are 95 % intervals."
     if any(one.is_over for one in advice.options):

@@ -1,8 +1,8 @@
-"""Intervals of a mean over the jobs of one log, from parts of the log.
+"""Computes intervals of a mean over the jobs of one log, from parts of the log.
 
-A log happened only once, but it could have covered other weeks. So its arrivals are cut into parts
-of equal length, and the bootstrap draws parts. Waits of neighbouring jobs depend on each other;
-waits in different weeks hardly do.
+A log is a single sample, but it could have covered other weeks. Therefore, its arrivals are divided
+into parts of equal length, from which the bootstrap draws. The waits of jobs close in time depend
+on each other; waits in different weeks hardly do.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 __all__ = ["Parts"]
 
 _WEEK_S, _DAY_S = 7 * 86400.0, 86400.0
-_MOST = 52  # our choice: more parts say no more
+_MOST = 52  # our own choice: more parts give no more information
 _TENTHS = 10
 
 
@@ -49,7 +49,7 @@ class Parts:
 
     @classmethod
     def of(cls, arrival_s: Floats) -> Parts:
-        """Cut a log into weeks if it has five, else into days if it has five, else into tenths."""
+        """Divide a log into weeks if it has five, or else days if it has five, or else tenths."""
         import numpy as np
 
         begin, end = (float(one) for one in (arrival_s.min(), arrival_s.max()))
@@ -71,11 +71,11 @@ class Parts:
         return len(np.unique(self.codes)) >= LEAST_SEEDS
 
     def mean(self, values: Floats, within: Range = ANY) -> Estimate:
-        """Return the mean of the values that are known, and its interval over the parts.
+        """Return the mean of the known values, and its interval over the parts.
 
         The value of a part is the mean plus the total deviation of its jobs from the mean, relative
-        to the number of jobs of an average part. The mean of these is the mean over all jobs, and
-        parts with many jobs count more.
+        to the number of jobs of an average part. The mean of these values is the mean over all
+        jobs, and parts with many jobs count more.
         """
         import numpy as np
 
@@ -91,13 +91,13 @@ class Parts:
         return Estimate(mean, found.low, found.high, self.count)
 
     def about(self) -> str:
-        """Say what the intervals cover, in sentences."""
+        """Say what the intervals cover."""
         if not self.has_intervals:
-            return "There are no intervals: the log is too short to be cut into parts."
+            return "There are no intervals: the log is too short to be divided into parts."
         return (
             f"Intervals are 95 % bootstrap intervals over {plural(self.count, 'part')} of the log, "
-            f"each {duration(self.length_s)} of arrivals. They cover that another such period "
-            "would have had other jobs. They do not cover that users would behave differently "
-            "under another scheduler, nor what the simulation leaves out. They are too narrow "
-            "where a backlog lasts for longer than a part."
+            f"each {duration(self.length_s)} of arrivals. They account for the fact that another "
+            "period would have had other jobs. They do not account for users who would behave "
+            "differently under another scheduler, or for anything that the simulation leaves out. "
+            "They are too narrow if a backlog lasts longer than a part."
         )

@@ -1,4 +1,4 @@
-"""An advice in a folder: the page, all numbers, and the files that its commands name."""
+"""Saves an advice in a folder: the page, all numbers, and the files that its commands name."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _CLUSTER = "cluster"  # as `gangline cluster convert` seals it
 
 
 def check(folder: str | PathLike[str]) -> None:
-    """Raise before the runs if the advice could not be saved after them.
+    """Raise an error in advance if the advice could not be saved after the runs.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""Clusters of other sizes, their names, and their costs."""
+"""Provides clusters of other sizes, their names and their costs."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ if TYPE_CHECKING:
 
 __all__ = ["cost_per_month", "default_sizes", "prices_of", "resized", "sizes_of"]
 
-_SHARES = (0.75, 0.9, 1.0, 1.25, 1.5)  # our choice: of the servers that there are
+_SHARES = (0.75, 0.9, 1.0, 1.25, 1.5)  # our own choice: multiples of the present number of servers
 _HOURS_PER_MONTH = 365.25 * 24.0 / 12.0
-_MOST = 50  # our choice: more sizes than a table is read for
+_MOST = 50  # our own choice: a longer table would not be readable
 
 
 def default_sizes(servers: int) -> list[int]:
@@ -48,7 +48,7 @@ def sizes_of(servers: Iterable[int] | None, here: int) -> list[int]:
 
 
 def resized(cluster: Cluster, servers: int) -> Cluster:
-    """Return the cluster with another number of servers, divided among its blocks as they were.
+    """Return the cluster with another number of servers, in the same proportions of blocks.
 
     Examples
     --------
@@ -70,7 +70,7 @@ def resized(cluster: Cluster, servers: int) -> Cluster:
 
 
 def _name(cluster: Cluster, blocks: Sequence[Mapping[str, object]], servers: int) -> str:
-    """Return `6x8xA100` where that says all of the cluster."""
+    """Return `6x8xA100` if that describes the whole cluster, or else a longer name."""
     from gangline.cluster.short_form import keys_of_text
 
     short = ",".join(f"{one['count']}x{one['gpus']}x{one['gpu']}" for one in blocks)
@@ -79,7 +79,7 @@ def _name(cluster: Cluster, blocks: Sequence[Mapping[str, object]], servers: int
 
 
 def prices_of(cluster: Cluster, given: Mapping[str, float] | float | None) -> dict[str, float]:
-    """Return the price of a GPU-hour by GPU type: as given, else as the cluster says.
+    """Return the price of a GPU-hour by GPU type: the given one, or else that of the cluster.
 
     Raises
     ------

@@ -1,6 +1,6 @@
-"""A frozen suite of worlds on which policies are ranked among those that know as much.
+"""Ranks policies on a frozen suite of worlds, among those with the same knowledge.
 
-The folder `benches` of the project is something else: it measures gangline's own speed.
+The folder `benches` of the project is unrelated: it measures the speed of gangline.
 
 Examples
 --------

@@ -1,4 +1,4 @@
-"""The policies that take part, with their declared knowledge."""
+"""Chooses the policies that take part, with their declared knowledge."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Entry(NamedTuple):
 
 
 def default_policies(*, solving: bool = False) -> list[str]:
-    """Return the policies that solve no linear programs, or with `solving` all that can take part.
+    """Return the policies that solve no linear programs; with `solving`, all that can take part.
 
     Elastic policies are included only if the suite has the models that they need.
     """
@@ -51,7 +51,7 @@ def default_policies(*, solving: bool = False) -> list[str]:
 
 
 def entries(policies: Iterable[PolicyLike], estimate_error: float) -> list[Entry]:
-    """Return an entry for each policy, and one with estimates where a policy can have them."""
+    """Return an entry for each policy, and one with estimates if the policy accepts them."""
     found = []
     for policy in policies:
         found.append(_entry(policy, {}))

@@ -1,6 +1,6 @@
-"""The results of this release: mean JCTs of every run, and a row per policy.
+"""Reads and writes the results of this release: mean JCTs of every run, and a row per policy.
 
-Each row carries the digests of the suite and of its own mean JCTs, so that neither file can change
+Each row contains the digests of the suite and of its mean JCTs, so that neither file can change
 without the other.
 """
 

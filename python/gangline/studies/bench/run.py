@@ -1,4 +1,4 @@
-"""Carries a suite out for policies, and ranks them with the published ones."""
+"""Carries out a suite for policies, and ranks them together with the published ones."""
 
 from __future__ import annotations
 
@@ -29,36 +29,37 @@ if TYPE_CHECKING:
 __all__ = ["KIND", "Bench", "bench"]
 
 KIND = "bench"
-"""Kind of file, in the seal of bench.json."""
+"""The kind of file in the seal of bench.json."""
 
 
 class Bench:
-    """Standings of policies on a suite.
+    """The standings of policies on a suite.
 
     Attributes
     ----------
     suite : Suite
         The suite that was run.
     worlds, real_worlds : list of World
-        Its worlds, from the workloads that are shipped and from real traces.
+        The worlds of the suite, from shipped workloads and from real traces.
     is_quick : bool
         Whether only a small part of the suite was run.
     rows : list of dict
         A row per policy on the workloads that ship, by class of knowledge and mean rank: see
-        `gangline.bench.standings`; also `run` (whether it was run now, or is as published),
-        runs, preemptions_per_job, failed; of those that were run now, run_s (mean wall time of one
+        `gangline.bench.standings`; also `run` (whether it was run now or is published), runs,
+        preemptions_per_job and failed; for policies that were run now, run_s (mean wall time of one
         run).
     real_rows : list of dict
         The same on real traces, for the policies that were run now.
     failed : list of dict
-        Runs that failed, with `error` and `message`; their policies have no place.
+        Runs that failed, with `error` and `message`; their policies have no rank.
     scores : dict
-        Label to mean JCT in s, by world and seed.
+        Mapping from labels to mean JCTs in s, by world and seed.
     log_hashes : dict
-        Label to the hash of the events, by world and seed, of the policies that were run now.
+        Mapping from labels to the hashes of the events, by world and seed, for policies that were
+        run now.
     offered_loads : list of dict
-        For each workload, cluster and load of the suite: `offered_load`, as `gangline.offered_load`
-        defines it, the mean over the seeds.
+        For each workload, cluster and load of the suite: the mean of `offered_load` over the seeds,
+        as defined by `gangline.offered_load`.
 
     Examples
     --------
@@ -83,7 +84,7 @@ class Bench:
 
     @property
     def table(self) -> pa.Table:
-        """The rows, and those of real traces, with `workloads` telling which."""
+        """A table of the rows and those of real traces; the column `workloads` tells them apart."""
         import pyarrow as pa
 
         given = [("synthetic", row) for row in self.rows]
@@ -93,7 +94,7 @@ class Bench:
         return pa.table({name: [row.get(name) for row in rows] for name in names})
 
     def to_dict(self) -> dict[str, Json]:
-        """Return plain values, the mean JCT of every run included."""
+        """Return plain values, including the mean JCT of every run."""
         from gangline import _core
         from gangline.runs.spec import versions
 
@@ -131,15 +132,16 @@ def bench(
     workers: int | None = None,
     progress: bool = False,
 ) -> Bench:
-    """Run policies on a frozen suite and rank them among those that know as much.
+    """Run policies on a frozen suite and rank them among those with the same knowledge.
 
     Parameters
     ----------
     policies : iterable, optional
-        Names, configurations or objects; default: all that solve no linear programs. A name whose
-        policy takes `estimate_error` takes part with exact durations and with estimates.
+        Names, configurations or objects; by default, all policies that solve no linear programs. A
+        name whose policy has the parameter `estimate_error` takes part both with exact durations
+        and with estimates.
     suite : int, optional
-        Version; default: the newest.
+        Version of the suite; by default, the newest.
     quick : bool
         Whether to run only a small part of the suite.
     traces : path, optional
@@ -147,14 +149,15 @@ def bench(
     out : path, optional
         A store like that of `gangline.sweep`: an interrupted bench continues where it stopped.
     workers : int, optional
-        Runs at once; default: one per core.
+        Maximum number of concurrent runs; by default, one per core.
     progress : bool
-        Show how far it is.
+        Whether to show the progress.
 
     Returns
     -------
     Bench
-        Policies that are not run keep their published results, if the suite has them.
+        The standings. Policies that are not run keep their published results, if the suite has
+        them.
 
     Raises
     ------
@@ -163,7 +166,7 @@ def bench(
     OptionError
         If there is no such suite.
     TraceError
-        If the folder holds no trace of the suite.
+        If the folder contains no trace of the suite.
 
     Examples
     --------
@@ -199,7 +202,7 @@ def bench(
 
 
 def _baseline(suite: Suite, have: Sequence[Entry]) -> list[Entry]:
-    """Return the baseline if it does not take part."""
+    """Return the baseline if it does not take part yet."""
     known = {entry.label for entry in have}
     return [entry for entry in entries([suite.baseline], 0.0) if entry.label not in known][:1]
 
@@ -223,7 +226,7 @@ def _carry_out(
     *,
     progress: bool,
 ) -> list[dict[str, Any]]:
-    """Do the runs that the store lacks; return keys, summary and status of each."""
+    """Carry out the runs that the store lacks; return the keys, summary and status of each."""
     from gangline.runs.store import Store
     from gangline.studies.sweep.plan import Listed
     from gangline.studies.sweep.run import carry_out_all
@@ -255,7 +258,7 @@ def _carry_out(
 
 
 def _offered_loads(runs: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return the loads of the worlds of runs; those that differ in restarts alone are one."""
+    """Return the loads of the worlds of runs; worlds that differ only in restarts count once."""
     names = ("workload", "cluster", "load")
     by_world: dict[tuple[Any, ...], dict[int, float]] = {}
     for run in runs:
@@ -272,7 +275,7 @@ def _offered_loads(runs: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
 def _pairs(
     suite: Suite, worlds: Sequence[World], given: Sequence[Entry], files: dict[str, Path]
 ) -> Iterable[tuple[dict[str, Any], RunSpec]]:
-    """Yield the keys and the spec of each run; those on one trace and cluster come together."""
+    """Yield the keys and the spec of each run, grouped by trace and cluster."""
     from gangline.runs.inputs import make_options
     from gangline.runs.spec import RunSpec, keys_of
 
@@ -295,7 +298,7 @@ def _world(row: dict[str, Any]) -> World:
 
 
 def _scores(made: Bench, rows: Sequence[dict[str, Any]]) -> Scores:
-    """Return the mean JCTs of the runs that are finished, to the millisecond as published ones."""
+    """Return the mean JCTs of finished runs, rounded to milliseconds like the published ones."""
     found: Scores = {}
     for row in rows:
         if row["status"] == "finished":
@@ -309,7 +312,7 @@ def _scores(made: Bench, rows: Sequence[dict[str, Any]]) -> Scores:
 def _rows(
     made: Bench, given: Sequence[Entry], runs: Sequence[dict[str, Any]]
 ) -> list[dict[str, Any]]:
-    """Return the rows of those that were run, and of the others as published."""
+    """Return the rows of policies that were run, and the published rows of the others."""
     knowledge = {entry.label: entry.knowledge for entry in given}
     rows_then = published.read_rows(made.suite.version)
     then = {
@@ -330,7 +333,7 @@ def _rows(
         label = row["policy"]
         row["run"] = label not in then
         row |= measured[label] if row["run"] else _as_published(rows_then[label])
-        if made.is_quick and not row["run"]:  # what was published is of the whole suite
+        if made.is_quick and not row["run"]:  # the published results cover the whole suite
             row |= {"runs": len(made.worlds) * len(made.suite.seeds)}
             row["preemptions_per_job"] = None
     return rows
@@ -343,7 +346,7 @@ def _ranked(
 
 
 def _measured(runs: Sequence[dict[str, Any]]) -> dict[str, dict[str, Any]]:
-    """Return further facts from the runs of each policy."""
+    """Return additional facts from the runs of each policy."""
     by_policy: dict[str, list[dict[str, Any]]] = {}
     for row in runs:
         by_policy.setdefault(row["policy"], []).append(row)

@@ -1,4 +1,4 @@
-"""The standings as tables, in words, and as a page."""
+"""Shows the standings as tables, in words, and as a page."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ __all__ = ["TITLES", "answers", "cells", "loads", "sentences", "standings", "tab
 
 TITLES = ("place", "policy", "mean rank", "speedup", "preempt. per job", "ms per run", "result")
 _SHORT = (("rank", "{:.1f}"), ("speedup", "{:.2f}"))
-_LONG_S = 0.1  # from here on a tenth of a millisecond is no news
+_LONG_S = 0.1  # above this, a tenth of a millisecond does not matter
 
 
 def tables(done: Bench) -> list[tuple[str, list[str], list[list[str | float | None]]]]:
-    """Return titled tables, one per class of knowledge; real traces after those that ship."""
+    """Return tables with titles, one per class of knowledge; those of real traces come last."""
     return [(title, list(TITLES), [cells(row) for row in mine]) for title, mine in _groups(done)]
 
 
 def standings(done: Bench) -> list[tuple[str, list[str], list[list[str | float | None]]]]:
-    """Return the tables in fewer characters, for a line of 80: without the column of results."""
+    """Return narrower tables for lines of 80 characters, without the column of results."""
     titles = list(TITLES[:-1])
     return [(title, titles, [_short(row) for row in mine]) for title, mine in _groups(done)]
 
@@ -87,7 +87,7 @@ def cells(row: Row) -> list[str | float | None]:
 
 
 def answers(done: Bench) -> list[str]:
-    """Say which policies are best among those that know as much, and which runs failed."""
+    """Say which policies are best among those with the same knowledge, and which runs failed."""
     said = []
     for title, mine in _groups(done):
         best = [row["policy"] for row in mine if row["place"] == 1]
@@ -114,10 +114,11 @@ def sentences(done: Bench) -> list[str]:
         f"{part} {suite.version} (sha256 {suite.digest[:12]}): {worlds}, {seeds}, {runs_each} per"
     )
     how = (
-        "Policies are ranked by mean JCT in each world and seed, among those that know as much; "
-        f"ranks are averaged. Speedup is the mean JCT of {suite.baseline} over that of the policy, "
-        "the geometric mean over the worlds. Intervals are 95 % over the seeds. Policies that the "
-        "seeds do not tell from the best of their class share its place. Policies without a time "
+        "Policies are ranked by mean JCT in each world and seed, among those with the same "
+        f"knowledge; ranks are averaged. Speedup is the mean JCT of {suite.baseline} divided by "
+        "that of the policy, as the geometric mean over the worlds. Intervals are 95 % over the "
+        "seeds. Policies that the seeds do not distinguish from the best of their class share its "
+        "place. Policies without a time "
         "per run were not run: their rows are as published."
     )
     said = [f"{what} policy.", how]
@@ -129,18 +130,18 @@ def sentences(done: Bench) -> list[str]:
 
 
 def write_page(done: Bench, path: Path, command: str = "") -> None:
-    """Write one HTML page that loads nothing.
+    """Write one self-contained HTML page.
 
     Raises
     ------
     ResultError
-        If there is another file of that name.
+        If another file has this name.
     OSError
-        If it cannot be written.
+        If the file cannot be written.
     """
     from gangline.analysis import report
 
-    about = f"Mean JCT of {done.suite.baseline} over that of the policy; right of 1 is better."
+    about = f"Mean JCT of {done.suite.baseline} divided by the policy's; right of 1 is better."
     pictures = []
     for name, mine in _groups(done):
         bars = [report.Bar(row["policy"], (_mark(row),)) for row in mine if row.get("speedup")]
@@ -158,7 +159,7 @@ def write_page(done: Bench, path: Path, command: str = "") -> None:
 
 
 def _by_name(done: Bench) -> list[tuple[str, Sequence[str], Sequence[Sequence[Any]]]]:
-    """Return the tables with the policy first: a page sorts and labels rows by it."""
+    """Return the tables with the policy as the first column, by which a page labels rows."""
     order = [1, 0, *range(2, len(TITLES))]
     return [
         (title, [heads[i] for i in order], [[row[i] for i in order] for row in rows])

@@ -1,4 +1,4 @@
-"""From mean JCTs of runs to ranks: within each class of knowledge, with intervals over seeds."""
+"""Ranks policies by mean JCTs within each class of knowledge, with intervals over seeds."""
 
 from __future__ import annotations
 
@@ -25,26 +25,27 @@ def standings(
     seeds: Sequence[int],
     baseline: str,
 ) -> list[dict[str, Any]]:
-    """Return a row per policy with all runs, by class and by mean rank in it.
+    """Return a row per policy that has all runs, ordered by class and mean rank.
 
     Parameters
     ----------
     scores : mapping
-        Label to mean JCT in s, by world and seed; labels that lack a run are left out.
+        Mapping from labels to mean JCTs in s, by world and seed; labels that lack a run are left
+        out.
     knowledge : mapping
-        Label to class.
+        Mapping from labels to classes of knowledge.
     worlds, seeds : sequence
-        The measure that is counted.
+        The worlds and the seeds that count.
     baseline : str
-        A label; speedups are relative to it.
+        Label of the policy to which speedups are relative.
 
     Returns
     -------
     list of dict
-        policy, knowledge; place (1 is the best; policies whose ranks the seeds do not tell from the
-        best one's share its place); rank, rank_low, rank_high: the mean over worlds, averaged over
-        seeds, with its 95 % interval; speedup, speedup_low, speedup_high: the geometric mean over
-        worlds of the baseline's mean JCT over the policy's.
+        policy, knowledge; place (1 is the best; policies whose ranks the seeds do not distinguish
+        from that of the best share its place); rank, rank_low, rank_high: the mean over worlds,
+        averaged over seeds, with its 95 % interval; speedup, speedup_low, speedup_high: the
+        geometric mean over worlds of the baseline's mean JCT divided by the policy's.
     """
     cells = [(world, seed) for world in worlds for seed in seeds]
     whole = {label: of for label, of in scores.items() if all(cell in of for cell in cells)}

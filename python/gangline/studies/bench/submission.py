@@ -1,4 +1,4 @@
-"""Submitted rows: a policy, its numbers and the hashes of its events, in a folder that is checked.
+"""Writes and checks submitted rows: a policy, its numbers and the hashes of its events.
 
 A row is a folder with `row.toml`, `runs.csv`, and the file of the policy or the name of the package
 that pip installs. `verify` runs it again.
@@ -41,8 +41,8 @@ __all__ = ["ROW", "Verified", "check_row", "verify", "write_row"]
 ROW, RUNS = "row.toml", "runs.csv"
 _COLUMNS = ("workload", "cluster", "load", "restart_s", "seed", "jct_mean_s", "log_hash")
 _SPEEDUPS = ("speedup", "speedup_low", "speedup_high")
-_DIGITS = 5  # of the numbers of a row, as in the published table
-_SHOWN = 3  # runs that differ
+_DIGITS = 5  # the digits of the numbers of a row, as in the published table
+_SHOWN = 3  # the maximum number of differing runs that are listed
 
 
 class _Row(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
@@ -64,7 +64,7 @@ class _Row(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
 
 
 class Verified(NamedTuple):
-    """The outcome of a row that was run again.
+    """The outcome of running a row again.
 
     Examples
     --------
@@ -75,27 +75,27 @@ class Verified(NamedTuple):
 
     name: str
     runs: int
-    """Number of its runs that were repeated."""
+    """Number of runs of the row that were repeated."""
     of: int
-    """Number of jobs in it."""
+    """Number of all runs of the row."""
     differences: list[str]
 
     def sentences(self) -> list[str]:
-        """Return in words whether the row is confirmed."""
+        """Say whether the row is confirmed."""
         if self.differences:
-            return [f"{self.name}: does not hold: {one}" for one in self.differences]
-        return [f"{self.name}: holds: {self.runs} of {plural(self.of, 'run')} have the same events"]
+            return [f"{self.name}: not confirmed: {one}" for one in self.differences]
+        return [f"{self.name}: confirmed: {self.runs} of {plural(self.of, 'run')} are the same"]
 
 
 def check_row(policy: PolicyLike, folder: Path) -> None:
-    """Raise now if the row of a policy could not be written into a folder after its runs.
+    """Raise an error in advance if the row of a policy could not be written after its runs.
 
     Raises
     ------
     PolicyError
-        If it is not a policy in Python, or its class is not in a file.
+        If the policy is not a policy in Python, or its class is not in a file.
     FileExistsError
-        If another file is there.
+        If a required path holds another file.
     """
     _, files = _code(policy)
     listed_files.check(folder, [ROW, RUNS, *(path.name for path in files)])
@@ -159,16 +159,16 @@ def verify(
     Parameters
     ----------
     path : path
-        A row, or a folder of rows.
+        Folder of a row, or a folder of rows.
     quick : bool
-        Repeat only the runs of the quick part of the suite.
+        Whether to repeat only the runs of the quick part of the suite.
     workers : int, optional
         Runs at once; default: one per core.
 
     Raises
     ------
     OptionError
-        If there is no row.
+        If there is no row at the path.
 
     Examples
     --------
@@ -232,7 +232,7 @@ def _verified(folder: Path, *, quick: bool, workers: int | None) -> Verified:
 def _numbers_that_differ(
     row: _Row, suite: Suite, knowledge: str, label: str, runs: Mapping[Cell, tuple[float, str]]
 ) -> list[str]:
-    """Return the differences between the numbers of a row and its own runs."""
+    """Return the differences between the numbers of a row and those of its runs."""
     cells = [(world, seed) for world in suite.worlds() for seed in suite.seeds]
     if set(runs) != set(cells) or row.runs != len(cells):
         return [f"{RUNS}: expected the {len(cells)} runs of suite {row.suite}, got {len(runs)}"]
@@ -259,7 +259,7 @@ def _difference(cell: Cell, then: tuple[float, str] | None, now: tuple[float, st
         return f"{where}, seed {seed}: {'not in the row' if then is None else 'failed now'}"
     if then[0] != now[0]:
         return f"{where}, seed {seed}: mean JCT {then[0]:.3f} s in the row, {now[0]:.3f} s now"
-    return f"{where}, seed {seed}: other events (log_hash {then[1]} in the row, {now[1]} now)"
+    return f"{where}, seed {seed}: different events (log_hash {then[1]} in the row, {now[1]} now)"
 
 
 def _code(policy: PolicyLike) -> tuple[Source, list[Path]]:
@@ -267,7 +267,7 @@ def _code(policy: PolicyLike) -> tuple[Source, list[Path]]:
 
     own = resolve_policy(policy).own
     if own is None:
-        message = "row: expected a policy in Python; the rows of those that ship are published"
+        message = "row: expected a policy in Python; built-in policies are already published"
         raise PolicyError(message, field="row")
     return source_of(type(own))
 
@@ -291,7 +291,7 @@ def _runs_text(scores: Mapping[Cell, float], hashes: Mapping[Cell, str]) -> str:
 
 def _read_runs(path: Path, sha256: str) -> dict[Cell, tuple[float, str]]:
     if digest_of(path) != sha256:
-        raise OptionError(f"{RUNS}: is not the file that {ROW} names: its sha256 is another")
+        raise OptionError(f"{RUNS}: is not the file that {ROW} names: its sha256 differs")
     with path.open(encoding="utf-8", newline="") as file:
         return {
             (

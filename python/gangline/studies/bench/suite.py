@@ -1,4 +1,4 @@
-"""Suites: worlds as data, one file per version, never changed."""
+"""Reads suites: worlds as data in one file per version, which never changes."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ if TYPE_CHECKING:
 
 __all__ = ["Suite", "World", "load_suite", "stretch", "suites"]
 
-_DIGITS = 6  # ours, of the factor that gives a trace its load: enough, and the same everywhere
+_DIGITS = 6  # our own choice: digits of the factor that sets the load of a trace
 
 
 class World(NamedTuple):
-    """The world that all policies are run on, with every seed."""
+    """A world on which all policies are run with every seed."""
 
     workload: str
     cluster: str
@@ -35,14 +35,14 @@ class World(NamedTuple):
 
 
 class Workload(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A generator; `{seed}` is replaced."""
+    """The address of a generator, in which `{seed}` is replaced."""
 
     name: str
     trace: str
 
 
 class RealTrace(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A public file by its SHA-256; each seed is a window of it."""
+    """A public file with its SHA-256; each seed is a window of it."""
 
     name: str
     file: str
@@ -53,7 +53,7 @@ class RealTrace(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class BenchCluster(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A cluster, and how many GPUs of the reference type it counts as."""
+    """A cluster, and its equivalent number of GPUs of the reference type."""
 
     name: str
     reference_gpus: float
@@ -61,20 +61,20 @@ class BenchCluster(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Suite(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """A frozen suite; `digest` names its content.
+    """A frozen suite; `digest` identifies its content.
 
     Attributes
     ----------
     version : int
-        Of the suite.
+        Version of the suite.
     loads, restarts_s, seeds : tuple
-        Loads, restart times and seeds of its worlds and runs.
+        Loads, restart times and seeds of the worlds and runs.
     workloads, clusters, traces : tuple
-        The parts of worlds; traces are real traces, which are not shipped.
+        The components of worlds; traces are real traces, which are not shipped.
     estimate_error : float
         Sigma of the log-normal error of durations in the class that has estimates.
     baseline : str
-        The policy that speedups are relative to.
+        The policy to which speedups are relative.
 
     Examples
     --------
@@ -100,11 +100,11 @@ class Suite(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
 
     @property
     def digest(self) -> str:
-        """SHA-256 of the file, which names that of the rates as well."""
+        """SHA-256 of the file, which also contains that of the rates."""
         return hashlib.sha256(_file(self.version).read_bytes()).hexdigest()
 
     def worlds(self, *, quick: bool = False) -> list[World]:
-        """Return the worlds of the workloads that ship; with `quick` those of a small part."""
+        """Return the worlds of the shipped workloads; with `quick`, only a small part of them."""
         return self._worlds([one.name for one in self.workloads], quick=quick)
 
     def real_worlds(self, names: Iterator[str]) -> list[World]:
@@ -130,15 +130,15 @@ class Suite(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
         return Cluster.from_dict({**found.cluster, "throughput": rates})
 
     def find_traces(self, folder: Path) -> dict[str, Path]:
-        """Return the real traces of the suite that are in a folder, by their SHA-256.
+        """Return the real traces of the suite in a folder, which are found by their SHA-256.
 
         Raises
         ------
         TraceError
-            If there is none.
+            If the folder contains no such trace.
         """
         if not folder.is_dir():
-            got = "a file" if folder.exists() else "nothing of this name"
+            got = "a file" if folder.exists() else "nothing with this name"
             message = f"{folder}: expected the folder of the suite's real traces, got {got}"
             raise TraceError(message, path=str(folder))
         found = {}
@@ -151,7 +151,7 @@ class Suite(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
             wanted = ", ".join(
                 f"{one.file} (sha256 {one.sha256[0][:12]}...)" for one in self.traces
             )
-            message = f"{folder}: holds none of the traces of suite {self.version}: {wanted}"
+            message = f"{folder}: contains none of the traces of suite {self.version}: {wanted}"
             raise TraceError(message, path=str(folder))
         return found
 
@@ -171,7 +171,7 @@ class Suite(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
         return found
 
     def options_of_models(self, seed: int) -> dict[str, Json]:
-        """Return the options of the reader that give the jobs of a seed their models."""
+        """Return the options of the reader that give models to the jobs of a seed."""
         return {
             "models": self._rates(),
             "models_seed": seed,
@@ -202,7 +202,7 @@ class Suite(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
 
 
 def stretch(jobs: Trace, reference_gpus: float, load: float) -> float:
-    """Return the factor on arrivals with which the jobs offer this load to the reference GPUs."""
+    """Return the factor on arrivals at which the jobs offer this load to the reference GPUs."""
     gpus, durations = jobs.column("gpus").to_pylist(), jobs.column("duration_s").to_pylist()
     work = math.fsum(g * d for g, d in zip(gpus, durations, strict=True))
     factor = work / (reference_gpus * load * jobs.span_s)
@@ -210,7 +210,7 @@ def stretch(jobs: Trace, reference_gpus: float, load: float) -> float:
 
 
 def suites() -> list[int]:
-    """Return the versions that there are.
+    """Return the existing versions.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Capacity planning: the fewest servers, or the largest load, that keep targets.
+"""Plans capacity: finds the fewest servers, or the largest load, that meet targets.
 
 Examples
 --------

@@ -1,4 +1,4 @@
-"""The axes of a plan: the servers of one GPU type, or the load."""
+"""Defines the axes of a plan: the servers of one GPU type, or the load."""
 
 from __future__ import annotations
 
@@ -21,24 +21,25 @@ if TYPE_CHECKING:
 
 __all__ = ["Load", "Servers"]
 
-_STEP_LEAST = 1e-6  # ours: finer than the times of any cluster tell; loads are shown with 9 digits
-_LOAD_MOST = 20.0  # our choice: arrivals squeezed to a twentieth are nearly a batch
+_STEP_LEAST = 1e-6  # our own choice: finer than any measurement; loads are shown with 9 digits
+_LOAD_MOST = 20.0  # our own choice: arrivals compressed to a twentieth are nearly a batch
 
 
 class Servers:
-    """Sizes are numbers of servers of one GPU type; more of them should keep more targets.
+    """Sizes are numbers of servers of one GPU type; more servers should meet more targets.
 
     Parameters
     ----------
     cluster : Cluster
-        Its blocks of that type grow and shrink together, one server at a time, so that each size
-        has all servers of the smaller ones.
+        The cluster. Its blocks of this type grow and shrink together, one server at a time, so that
+        each size has all servers of the smaller ones.
     gpu : str, optional
         GPU type; optional if there is only one.
     jobs : Trace
-        By default, no size is tried on which every job has its own servers.
+        The jobs of the plan, which limit the sizes: by default, no size is tried on which every job
+        has separate servers.
     most : int, optional
-        The largest size to try instead.
+        The largest size to try, in place of this limit.
     """
 
     name = "servers"
@@ -72,15 +73,15 @@ class Servers:
         return window
 
     def given(self, size: int, window: Window) -> Window:  # noqa: ARG002 - the same at every size
-        """Return the option with which a window is counted at a size."""
+        """Return the option that counts the arrivals of a window at a size."""
         return window
 
     def gpus(self, size: int) -> int:
-        """Return the GPUs of the whole cluster."""
+        """Return the number of GPUs of the whole cluster."""
         return sum(count * block.gpus for count, block in self._blocks(size))
 
     def price_per_hour(self, size: int) -> float | None:
-        """Return the price of the whole cluster; None where a type has no price."""
+        """Return the price of the whole cluster; None if a type has no price."""
         if not all(self._price[block.gpu] for block in self._cluster.servers):
             return None
         blocks = self._blocks(size)
@@ -92,12 +93,12 @@ class Servers:
 
 
 class Load:
-    """Sizes are multiples of the load that the trace has, below zero: more is harder to keep.
+    """Sizes are negated multiples of the trace's load, since a higher load is harder to sustain.
 
     Parameters
     ----------
     cluster : Cluster
-        As it is.
+        The cluster, which does not change.
     step : float
         Difference between two loads that are tried, from 1e-6 to 1.
     most : float, optional
@@ -121,11 +122,11 @@ class Load:
         self.start = max(self.low, -round(1.0 / step))
 
     def shown(self, size: int) -> float:
-        """Return the load as a multiple of that of the trace."""
+        """Return the load as a multiple of the trace's load."""
         return round(-size * self._step, 9)
 
     def world(self, size: int, trace: TraceReference) -> tuple[Cluster, TraceReference]:
-        """Return the given cluster, and the trace with its arrivals squeezed or stretched."""
+        """Return the given cluster, and the trace with compressed or stretched arrivals."""
         given: Mapping[str, Any] = trace.options
         rescale = given.get("rescale", 1.0) / self.shown(size)
         options = {key: value for key, value in trace.options.items() if key != "rescale"}
@@ -134,18 +135,18 @@ class Load:
         return self._cluster, msgspec.structs.replace(trace, options=options)
 
     def window(self, size: int, window: Window) -> Window:
-        """Return the arrivals to count, squeezed or stretched as the trace is."""
+        """Return the arrivals to count, compressed or stretched like the trace."""
         return window[0] / self.shown(size), window[1] / self.shown(size)
 
     def given(self, size: int, window: Window) -> Window:
-        """Return the option, on the clock of load 1, with which a window is counted at a size."""
+        """Return the option, on the clock of load 1, that counts a window's arrivals at a size."""
         begin, end = (round(second * self.shown(size), 9) for second in window)
         return begin, end
 
     def gpus(self, size: int) -> int:  # noqa: ARG002 - the same at every load
-        """Return the GPUs of the cluster."""
+        """Return the number of GPUs of the cluster."""
         return self._cluster.gpus_total
 
     def price_per_hour(self, size: int) -> float | None:  # noqa: ARG002
-        """Return nothing: the load does not change the cost of the cluster."""
+        """Return None, because the load does not change the cost of the cluster."""
         return None

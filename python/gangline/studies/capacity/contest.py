@@ -1,4 +1,4 @@
-"""The answers of one plan for several policies, side by side."""
+"""Compares the answers of one plan for several policies."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class CapacityContest:
         return len(self.plans)
 
     def sentences(self) -> list[str]:
-        """Return which policy needs least, how certain that is, and the limits of the numbers."""
+        """Say which policy needs least, how certain this is, and the limits of the numbers."""
         first, best = self._first, self.best
         if not best:
             said = [f"{plan.policy}: {plan.sentences()[0]}" for plan in self.plans]
@@ -113,7 +113,7 @@ class CapacityContest:
         return rows
 
     def marks(self) -> list[list[bool]]:
-        """Return for each cell whether it is the best of its column: the answers of `best`."""
+        """Return, for each cell, whether it is the best of its column: the answers of `best`."""
         return [
             [column == 1 and plan.policy in self.best for column in range(len(self.titles()))]
             for plan in self.plans
@@ -159,15 +159,15 @@ class CapacityContest:
         return any(plan.interval is not None for plan in self.plans)
 
     def _unkept(self) -> list[str]:
-        """Say which policies keep the targets at none of the sizes tried."""
+        """Say which policies meet the targets at none of the tried sizes."""
         none = [plan.policy for plan in self.plans if plan.answer is None]
         if not none:
             return []
         under = formatting.listed(none)
-        return [f"No size that was looked at keeps {self._first.kept} under {under}."]
+        return [f"No size that was tried keeps {self._first.kept} under {under}."]
 
     def _bound_by_load(self) -> list[str]:
-        """Say where the load alone decides the answer, and which sizes are no answer."""
+        """Say where the load alone decides the answer, and which sizes are not accepted."""
         bound = [plan.policy for plan in self.plans if plan.is_bound_by_load]
         over = [plan.policy for plan in self.plans if plan.point and plan.point.is_overloaded]
         if over:
@@ -182,7 +182,7 @@ class CapacityContest:
         return [f"{size} {work}: the load alone decides the answer of {formatting.listed(bound)}."]
 
     def _near_the_limit(self) -> list[str]:
-        """Say which arrivals to count for the first policy whose answer has a load close to 1."""
+        """Suggest arrivals to count for the first policy whose answer has a load close to 1."""
         return [
             f"{plan.policy}: the offered load at its answer is {load_text(plan.point.load)}."
             f"{suggestion(plan.steady_window)}"

@@ -1,4 +1,4 @@
-"""The curves of plans as still pictures."""
+"""Draws the curves of plans as static pictures."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ if TYPE_CHECKING:
 
 __all__ = ["SHOWN", "curve"]
 
-SHOWN = 4.0  # our choice: times the bound that a curve is drawn up to, so that the crossing is seen
+SHOWN = 4.0  # our own choice: the top as a multiple of the bound, so that the crossing is visible
 
 
 def curve(plans: Sequence[CapacityPlan], target: Target) -> str:
-    """Return the means of one target over the sizes as a line per plan, their intervals as bands.
+    """Draw the means of one target over the sizes as a line per plan, with intervals as bands.
 
-    The horizontal line is the bound, the dotted ones are the answers. Values above four times the
-    bound are cut off. A hollow dot is an overloaded size, which is offered more work than it can
-    do.
+    The horizontal line is the bound, and the dotted lines are the answers. Values above four times
+    the bound are cut off. A hollow dot is an overloaded size, which is offered more work than it
+    can do.
     """
     first, key = plans[0], target.key
     known = [point for plan in plans for point in plan.points if key in point.values]

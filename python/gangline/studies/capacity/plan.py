@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from gangline.trace.reference import TraceReference
 
     class PlanKeywords(PlanOptions, total=False):
-        """The options of `plan_capacity` besides its first four arguments."""
+        """The options of `plan_capacity` after its first four arguments."""
 
         gpu: str | None
         vary: Literal["servers", "load"]
@@ -59,9 +59,9 @@ if TYPE_CHECKING:
 
 __all__ = ["plan_capacity"]
 
-_PAIRS_MAX = 4  # our choice: pairs of a trace and a size in memory at once
-_FARTHEST = 4  # our choice: times the answer, for the ends of its interval
-_STEP = 0.05  # our choice: of the load
+_PAIRS_MAX = 4  # our own choice: pairs of a trace and a size in memory at once
+_FARTHEST = 4  # our own choice: the range for the ends of the interval, as a multiple of the answer
+_STEP = 0.05  # our own choice: the step of the load
 _HOURS_PER_MONTH = 365.25 * 24.0 / 12.0
 # A cluster can be too small for a job; this is an answer, not an error.
 _TOO_SMALL = ("InfeasibleJobError", "StalledError")
@@ -113,47 +113,49 @@ def plan_capacity(
     progress: bool = False,
     **options: Unpack[PlanOptions],
 ) -> CapacityPlan | CapacityContest:
-    """Find the fewest servers, or the largest load, that keep targets.
+    """Find the smallest number of servers, or the largest load, that meets targets.
 
     Parameters
     ----------
     cluster, trace, params, sharing, runtime
-        As for `gangline.simulate`; the trace is a file or a generator.
+        As for `gangline.simulate`; the trace must be a file or a generator.
     policy : str, policy or sequence of them
-        Several policies get one plan each; `params` then has parameters by policy name.
+        The policy. Several policies get one plan each; `params` then contains parameters by policy
+        name.
     keep : str or sequence of str
-        Targets such as `"p95_wait < 1h"`, all to be kept: a key of the summary, or a quantile
-        `jct_pNN`, `queue_pNN`, `wait_pNN`, `slowdown_pNN`, `ftf_pNN`. Times are in seconds or have
-        a unit. The mean over the seeds counts.
+        Targets such as `"p95_wait < 1h"`, all of which must be met: a key of the summary, or a
+        quantile `jct_pNN`, `queue_pNN`, `wait_pNN`, `slowdown_pNN`, `ftf_pNN`. Times are in seconds
+        or have a unit. The mean over the seeds counts.
     gpu : str, optional
         GPU type whose servers are varied; optional if there is only one.
     vary : str
-        "servers", or "load": how far arrivals can be squeezed on the given cluster.
+        "servers", or "load", which asks how far arrivals can be compressed on the given cluster.
     step : float
         Difference between two loads that are tried; default 0.05.
     most : int or float, optional
-        The largest number of servers or load; default: servers for every job, load 20.
+        The largest number of servers or load; by default, separate servers for every job, or a load
+        of 20.
     exhaustive : bool
-        Try every size up to the largest one that the search tried.
+        Whether to try every size up to the largest one that the search tried.
     allow_overload : bool
-        Accept an overloaded answer, where the jobs offer more work than its GPUs can do. By default
-        such a size is shown but is never the answer, because it meets targets only because the
-        trace ends.
+        Whether to accept an overloaded answer, at which the jobs offer more work than the GPUs can
+        do. By default, such a size is shown but is never the answer, because it only meets targets
+        because the trace ends.
     seeds : iterable of int
-        Seeds of the run.
+        Seeds of the runs.
     trace_seeds : iterable of int
-        A `synth:` trace is drawn anew with each; with five or more, numbers have intervals.
+        Seeds with which a `synth:` trace is drawn anew; with five or more, numbers have intervals.
     price_per_hour : float, optional
-        Price of one GPU of the type; default: that of the cluster.
+        Price of one GPU of the type; by default, that of the cluster.
     out : path, optional
         A store like that of `gangline.sweep`: an interrupted plan continues where it stopped.
     workers : int, optional
         Runs at once; default: one per core.
     progress : bool
-        Show one bar over all runs. Its total grows while the search asks for further sizes.
+        Whether to show one bar over all runs. Its total grows as the search needs more sizes.
     **options
-        restart_s, first_start_s, count_arrivals and others of `gangline.simulate`. Where the load
-        is varied, the arrivals to count are squeezed and stretched with the others.
+        restart_s, first_start_s, count_arrivals and others of `gangline.simulate`. If the load is
+        varied, the window of arrivals to count is compressed and stretched with the trace.
 
     Returns
     -------
@@ -161,7 +163,7 @@ def plan_capacity(
         The answer, all sizes that were tried, and whether they contradict each other. The answer
         meets the targets, and the next smaller size misses them or is overloaded. Without
         `exhaustive`, a still smaller size might meet them if the curve is not monotone. For a
-        sequence of policies a `CapacityContest`, which has a plan for each.
+        sequence of policies, the result is a `CapacityContest`, which has a plan for each.
 
     Raises
     ------
@@ -213,7 +215,7 @@ def plan_capacity(
 def _chosen(
     policy: PolicyLike | Sequence[PolicyLike], params: Mapping[str, Any] | None
 ) -> tuple[list[ChosenPolicy], bool]:
-    """Return the policies, and whether one was given by itself."""
+    """Return the policies, and whether a single one was given."""
     from gangline.files.decode import repeated
     from gangline.policies.choice import resolve_policy
 
@@ -226,7 +228,7 @@ def _chosen(
     for name in params:
         if name not in names:
             known = ", ".join(names) or "none"
-            message = f"params: `{name}` is not among the policies given by name: {known}"
+            message = f"params: `{name}` is not among the policies that are given by name: {known}"
             raise PolicyError(message, field="params", value=name)
     found = [resolve_policy(one, params.get(one) if one in names else None) for one in given]
     twice = repeated(one.label for one in found)
@@ -316,10 +318,10 @@ def _folder(out: str | PathLike[str] | None) -> Any:
 
 
 def _ends(runs: _Evaluations, answer: int | None, *, is_any: bool) -> tuple[float, float] | None:
-    """Return the smallest sizes at which the seeds do not deny a target, and grant them all.
+    """Return the smallest sizes at which the seeds exclude no target, and confirm all targets.
 
     None without an answer or with too few seeds. If four times the servers, or a quarter of the
-    load, are still not clearly enough, that end is inf or 0.
+    load, is still not clearly enough, this end is inf or 0.
     """
     axis, targets = runs.question.axis, runs.question.targets
     if answer is None or runs.question.replicates < LEAST_SEEDS or not runs.seeds_matter:
@@ -339,14 +341,14 @@ def _ends(runs: _Evaluations, answer: int | None, *, is_any: bool) -> tuple[floa
         return None if found is None else axis.shown(found)
 
     best, least = kept_by(best=True), kept_by(best=False)
-    assert best is not None, "the mean keeps the targets at the answer"
+    assert best is not None, "the means meet the targets at the answer"
     if axis.name == "servers":
         return best, math.inf if least is None else least
     return 0.0 if least is None else least, best
 
 
 def _end(target: Target, values: Mapping[str, Estimate], *, best: bool) -> float:
-    """Return the end of the interval that suits the target best, or least."""
+    """Return the end of the interval that is most, or least, favourable for the target."""
     found = values[target.key]
     end = found.low if target.is_most is best else found.high
     return found.mean if end is None else end
@@ -418,20 +420,20 @@ class _Question:
         return self._loads[size]
 
     def steady_window(self, size: int) -> Window | None:
-        """Return arrivals to count to come closer to a steady state, on the clock of load 1."""
+        """Suggest arrivals to count that come closer to a steady state, on the clock of load 1."""
         from gangline.runs.offered_load import steady_window
 
         window = steady_window(self.loads(size))
         return None if window is None else self.axis.given(size, window)
 
     def window(self, size: int) -> Window | None:
-        """Return the arrivals that runs of a size count; None if all."""
+        """Return the window of arrivals that runs of a size count; None if they count all."""
         given = self.options[0].count_arrivals
         return None if given is None else self.axis.window(size, given)
 
     @property
     def counted(self) -> int:
-        """Number of jobs of the trace that are measured."""
+        """The number of measured jobs of the trace."""
         from gangline.runs.arrival_window import counted
 
         window = self.options[0].count_arrivals
@@ -439,7 +441,7 @@ class _Question:
 
     @property
     def are_restarts_free(self) -> bool:
-        """Return whether a job that was preempted goes on at once."""
+        """Return whether a preempted job can continue at once."""
         return not any(one.restart_s or one.restart_by_model for one in self.options)
 
     @property
@@ -450,7 +452,7 @@ class _Question:
     def carry_out(
         self, name: str, pairs: list[tuple[dict[str, Any], RunSpec]], *, is_shown: bool
     ) -> Sweep:
-        """Carry out runs that the store lacks, and leave a table of all these runs in it."""
+        """Carry out the runs that the store lacks, and write a table of all these runs to it."""
         from gangline.studies.sweep.plan import Listed
         from gangline.studies.sweep.run import carry_out_all
 
@@ -498,13 +500,13 @@ class _Evaluations:
         return [pair for size in sorted(self._known) for pair in self._pairs(size)]
 
     def all_waiting(self, size: int) -> dict[str, Estimate]:
-        """Return all waiting at a size, for targets on the first start where jobs are preempted."""
+        """Return the total wait at a size, for targets on the first start if jobs are preempted."""
         keys = [one.key for one in self.question.targets if one.key.startswith("queue_")]
         if not self.preempts or not self._runs.get(size):
             return {}
         found = {}
         for key in (key.replace("queue", "wait", 1) for key in keys):
-            # the summary lacks some statistics of one of the two: the quantile is the same number
+            # the summary may lack a statistic of one of the two, but the quantile is the same
             values = [(run, self._value(size, run, key)) for run in self._runs[size]]
             found[key] = estimate(self._replicates(values), range_of(key))
         return found
@@ -583,7 +585,7 @@ class _Evaluations:
         return math.nan if value is None else float(value)
 
     def _replicates(self, rows: Sequence[tuple[Mapping[str, Any], float]]) -> list[float]:
-        """Return one value per trace seed, else per seed; seeds of a trace are averaged."""
+        """Return one value per trace seed, or else per seed; the seeds of a trace are averaged."""
         groups: dict[Any, list[float]] = {}
         for run, value in rows:
             groups.setdefault(run[self.question.group], []).append(value)

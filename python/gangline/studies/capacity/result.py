@@ -1,4 +1,4 @@
-"""The answer of a plan: as values, in words, and as tables."""
+"""Presents the answer of a plan as values, in words, and as tables."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ __all__ = [
 
 PLAN = "plan.json"
 KIND = "plan"
-"""Kind of file, in the seal of plan.json."""
+"""The kind of file in the seal of plan.json."""
 _BAR = 16  # characters of a bar; the bound is in the middle
 _SIZES_TOLD = 8
-_NEAR = 0.9  # our choice: from this load on waits depend much on the draw
-_ROUNDED = 1.005  # a load below would be shown as 1.00
+_NEAR = 0.9  # our own choice: from this load on, waits depend strongly on the draw
+_ROUNDED = 1.005  # a smaller excess would be shown as 1.00
 MORE_WORK = "more work than {} can do while jobs arrive"
-_ENDLESS = "If jobs went on arriving at this rate, the backlog would grow without end"
-_LARGE, _MANY = 0.25, 30.0  # ours: share of the ten largest jobs, and three times an equal one
+_ENDLESS = "If jobs continued to arrive at this rate, the backlog would grow without limit"
+_LARGE, _MANY = 0.25, 30.0  # our own choice: a large share of ten jobs, thrice an even one
 
 
 @dataclass(frozen=True)
@@ -50,12 +50,12 @@ class Point:
     Attributes
     ----------
     size : int or float
-        Servers, or the load as a multiple of that of the trace.
+        Number of servers, or the load as a multiple of the trace's load.
     gpus : int
         GPUs of the whole cluster.
     values : dict of str to Estimate
-        Each key of the targets: mean over the seeds and its 95 % interval. Empty if the cluster is
-        too small for a job.
+        For each key of the targets, the mean over the seeds and its 95 % interval. Empty if the
+        cluster is too small for a job.
     keeps : bool
         Whether every mean is within its bound.
     kept_in : int
@@ -65,8 +65,8 @@ class Point:
     why : str
         The reason why there are no values.
     load, load_max : float or None
-        Offered load (see `gangline.offered_load`): mean over the traces, and the largest. None if
-        there is no such number, as where all jobs arrive at once.
+        Offered load (see `gangline.offered_load`): the mean and the maximum over the traces. None
+        if it is undefined, as when all jobs arrive at once.
     """
 
     size: float
@@ -97,7 +97,7 @@ class CapacityPlan:
     Attributes
     ----------
     policy : str
-        Its label.
+        Label of the policy.
     vary, gpu : str
         "servers" of a GPU type, or "load".
     targets : tuple of Target
@@ -107,36 +107,36 @@ class CapacityPlan:
     answer : int, float or None
         The answer; None if no tried size meets the targets.
     interval : tuple of float, or None
-        The answers according to the most and the least favourable ends of the 95 % intervals, which
-        show what the seeds leave open. None with fewer than five seeds.
+        The answers for the most and the least favourable ends of the 95 % intervals, which show the
+        uncertainty due to the seeds. None with fewer than five seeds.
     broken_beyond : tuple of float
-        Easier sizes than the answer that do not keep the targets.
+        Sizes that should be easier than the answer but miss the targets.
     is_exhaustive : bool
         Whether every size was tried.
     seeds : int
-        Values in each mean.
+        Number of values in each mean.
     seeds_matter : bool
-        Whether seeds draw other traces, or any number differs between them.
+        Whether seeds draw different traces, or any number differs between seeds.
     limit, hardest : int or float
-        The limits of the search towards sizes that keep more targets, and fewer.
+        The limits of the search, towards easier and towards harder sizes.
     preempts : bool
         Whether a job was preempted in some run.
     all_waiting : dict of str to Estimate
-        If jobs are preempted: for each target on a `queue` key, the same number for the whole
-        waiting time at the answer.
+        If jobs are preempted: for each target on a `queue` key, the same statistic of the total
+        wait at the answer.
     allow_overload : bool
         Whether an overloaded size may be the answer.
     traces, jobs : int
         Number of drawn traces, and number of measured jobs in one trace.
     largest_share : float
-        Share of the work that the ten largest jobs of a trace hold, a mean over the traces.
+        Share of the ten largest jobs of a trace in its work, as a mean over the traces.
     are_restarts_free : bool
         Whether a preempted job resumes at once.
     count_arrivals : pair of float or None
         Only jobs that arrive in this window are measured.
     steady_window : pair of float or None
-        A window for `count_arrivals` that comes closer to a steady state at the answer: where the
-        load there is from 0.9 to below 1 (see `OfferedLoad.steady_window`).
+        A window for `count_arrivals` that comes closer to a steady state at the answer, if the load
+        there is from 0.9 to below 1 (see `OfferedLoad.steady_window`).
     """
 
     policy: str
@@ -164,7 +164,7 @@ class CapacityPlan:
 
     @property
     def rises(self) -> list[tuple[str, float, float]]:
-        """Sizes at which a number gets worse by more than 1 % though it should be easier to keep.
+        """Sizes at which a number is over 1 % worse although the target should be easier to meet.
 
         Each entry is the key, the size, and the next easier size that was tried.
         """
@@ -180,7 +180,7 @@ class CapacityPlan:
 
     @property
     def is_monotone(self) -> bool:
-        """Return whether easier sizes do better in all runs of the search."""
+        """Return whether every easier size that was tried does better."""
         return not self.broken_beyond and not self.rises
 
     @property
@@ -194,7 +194,7 @@ class CapacityPlan:
         return next((one for one in self.points if one.size == self.answer), None)
 
     def sentences(self) -> list[str]:
-        """Return the answer, its certainty, and its limits, in sentences."""
+        """Return sentences on the answer, its certainty and its limits."""
         kept = self.kept
         if self.point is None:
             said = [f"No {self._what} {self._allowed} keeps {kept}."]
@@ -206,7 +206,7 @@ class CapacityPlan:
         said[0] += "; ".join(self._valued(target, self.point) for target in self.targets) + "."
         if self.answer == self.hardest:
             said[0] += " None is needed." if self.answer == 0 else ""
-            said[0] += " No larger load was looked at." if self.vary == "load" else ""
+            said[0] += " No larger load was tried." if self.vary == "load" else ""
         said += [*self._loaded(), *self.counted(), *self.hidden()]
         if self.has_free_restarts:
             said.append(free_restarts([self.policy]))
@@ -219,13 +219,11 @@ class CapacityPlan:
             return []
         when = arrival_window.said(self.count_arrivals)
         when += " at load 1" if self.vary == "load" else ""
-        return [
-            f"Measures of jobs and the offered load are of the jobs that arrive between {when}."
-        ]
+        return [f"Measures of jobs and the offered load cover the jobs that arrive between {when}."]
 
     @property
     def what_ends(self) -> str:
-        """The event that must end for a target to be kept at a load above 1."""
+        """The event whose end lets a target be met at a load above 1."""
         return "the trace ends" if self.count_arrivals is None else "the overload ends"
 
     def titles(self) -> list[str]:
@@ -311,7 +309,7 @@ class CapacityPlan:
 
     @property
     def _only_overloaded(self) -> list[Point]:
-        """Sizes that keep the targets, but only because the trace ends."""
+        """Sizes that meet the targets, but only because the trace ends."""
         return [one for one in self.points if one.keeps and not self._may_be(one)]
 
     @property
@@ -355,7 +353,7 @@ class CapacityPlan:
             return [f"All {self.seeds} seeds give the same values, so there are no intervals."]
         if self.interval is None or self.point is None:
             return []
-        in_seeds = f"In {self.point.kept_in} of {self.seeds} seeds it is kept at the answer."
+        in_seeds = f"In {self.point.kept_in} of {self.seeds} seeds, it is kept at the answer."
         if self.interval[0] == self.interval[1]:
             return [f"The 95 % intervals leave no other answer. {in_seeds}"]
         return [f"By the 95 % intervals the answer may be {self.interval_text()}. {in_seeds}"]
@@ -370,7 +368,7 @@ class CapacityPlan:
         return f"{high:g} or less" if low == 0.0 and self.vary == "load" else f"{low:g} to {high:g}"
 
     def hidden(self) -> list[str]:
-        """Say what targets on the first start leave out where jobs are preempted."""
+        """Say what targets on the first start leave out if jobs are preempted."""
         said = []
         if self.all_waiting:
             keys = formatting.listed([one.replace("wait", "queue", 1) for one in self.all_waiting])
@@ -388,7 +386,7 @@ class CapacityPlan:
 
     @property
     def has_free_restarts(self) -> bool:
-        """Return whether jobs were preempted, and each went on at once when it had GPUs again."""
+        """Return whether jobs were preempted and resumed without a cost."""
         return self.preempts and self.are_restarts_free
 
     def _loaded(self) -> list[str]:
@@ -413,12 +411,12 @@ class CapacityPlan:
         if self.largest_share >= _LARGE and self.largest_share * self.jobs >= _MANY:
             share = formatting.percent(self.largest_share)
             mean = " on average" if self.traces > 1 else ""
-            said += f" The 10 largest of {self.jobs:,} jobs hold {share} of the work{mean}: the "
+            said += f" The 10 largest of {self.jobs:,} jobs have {share} of the work{mean}: the "
             said += "answer depends on when they arrive."
         return [said.lstrip()] if said else []
 
     def only_by_the_end(self) -> list[str]:
-        """Say why sizes with more work than they can do are no answer, if such a size was seen."""
+        """Say why overloaded sizes are not accepted, if such a size was tried."""
         if not self._only_overloaded:
             return []
         said = (
@@ -429,7 +427,7 @@ class CapacityPlan:
         return [said + accept * (self.point is None)]
 
     def _plateau(self) -> list[str]:
-        """Say from which size on nothing changes any more."""
+        """Say from which size on nothing changes any longer."""
         known = [point for point in reversed(self._easier) if point.values]
         same = [*itertools.takewhile(lambda point: point.values == known[0].values, known)]
         if len(same) < 2:
@@ -450,10 +448,10 @@ class CapacityPlan:
         return [f"At {_sizes(small)} the cluster is too small: {why}{hint}."]
 
     def shape(self) -> list[str]:
-        """Return how certain it is that no better answer exists."""
+        """Say how certain it is that no better answer exists."""
         count = plural(len(self.points), "size")
         if self.answer is not None and self.is_exhaustive:
-            every = [f"Every size was looked at, {count} in all: the answer is exact."]
+            every = [f"Every size was tried, {count} in total: the answer is exact."]
             return every if self.is_monotone else every + self._contradictions()
         if self.is_bound_by_load:
             worse = f"Fewer servers are offered {MORE_WORK.format('they')}"
@@ -498,7 +496,7 @@ class CapacityPlan:
 
 
 def free_restarts(policies: Sequence[str]) -> str:
-    """Return the assumptions that favour policies with preemption."""
+    """Return a warning about assumptions that favour policies with preemption."""
     listed = formatting.listed(list(policies))
     return f"Preemption is free in these runs (restart_s is 0), which favours {listed}."
 
@@ -510,7 +508,7 @@ def in_words(target: Target) -> str:
 
 
 def load_text(value: float | None) -> str:
-    """Return an offered load; one above 1 is never shown as 1."""
+    """Return an offered load as text; a load above 1 is never shown as 1."""
     if value is not None and 1.0 < value < _ROUNDED:
         return f"{value:.4f}" if value >= 1.0001 else "just over 1"
     return formatting.times(value)
@@ -523,7 +521,7 @@ def _ends(key: str, value: Estimate | None) -> str:
 
 
 def _bar(target: Target, point: Point) -> str:
-    """Return a bar on whose middle the bound lies; one that is longer ends with `>`."""
+    """Return a bar with the bound in its middle; a bar that is too long ends with `>`."""
     value = point.values.get(target.key)
     if value is None or not math.isfinite(value.mean) or target.bound <= 0.0:
         return ""

@@ -1,4 +1,4 @@
-"""The smallest size that meets a target, and the sizes tried on the way."""
+"""Finds the smallest size that meets a target."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Found", "smallest"]
 
-_NEAR = 2  # our choice: how many sizes on either side of the answer are looked at
-_ALONG = (0.5, 0.75, 1.25, 1.5, 2.0)  # our choice: multiples of the answer for the curve
+_NEAR = 2  # our own choice: the number of sizes that are tried on either side of the answer
+_ALONG = (0.5, 0.75, 1.25, 1.5, 2.0)  # our own choice: multiples of the answer for the curve
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class Found:
 
     @property
     def broken_above(self) -> list[int]:
-        """Sizes above the answer that were seen not to keep the target."""
+        """Sizes above the answer that were found to miss the target."""
         if self.size is None:
             return []
         return [size for size, keeps in self.seen.items() if size > self.size and not keeps]
@@ -46,24 +46,24 @@ def smallest(
     probe: bool = True,
     exhaustive: bool = False,
 ) -> Found:
-    """Return the smallest size from `low` to `high` that keeps the target.
+    """Return the smallest size from `low` to `high` that meets the target.
 
     The answer meets the target, and the next smaller size misses it or is below `low`. If the curve
     is monotone, no smaller size meets it. Bisection alone never finds evidence against
-    monotonicity, so two sizes on either side of the answer and some further ones are tried as well.
-    If a smaller one meets the target, the search continues below it.
+    monotonicity, so two sizes on either side of the answer and some additional ones are tried as
+    well. If a smaller size meets the target, the search continues below it.
 
     Parameters
     ----------
     keeps : callable
-        Called once for each size.
+        Function that says whether a size meets the target; it is called once for each size.
     low, high, start : int
-        The first size that is tried is `start`.
+        Bounds of the sizes, and the first size that is tried.
     probe : bool
         Whether to try sizes that bisection does not need.
     exhaustive : bool
-        Try every size from `low` to the largest one that the search tried; then no smaller size
-        meets the target, for any curve.
+        Whether to try every size from `low` to the largest one that the search tried; then no
+        smaller size meets the target, for any curve.
 
     Examples
     --------
@@ -103,7 +103,7 @@ def smallest(
 
 
 def _bracket(look: Callable[[int], bool], low: int, high: int, start: int) -> None:
-    """Look ever further down if `start` keeps the target, else up, until that changes."""
+    """Search in growing steps down if `start` meets the target, or else up, until this changes."""
     size, step = start, max(1, abs(start) // 2)
     is_kept = look(start)
     while size > low if is_kept else size < high:
@@ -114,7 +114,7 @@ def _bracket(look: Callable[[int], bool], low: int, high: int, start: int) -> No
 
 
 def _bisect(look: Callable[[int], bool], seen: dict[int, bool], low: int) -> int | None:
-    """Close in on the smallest size that was seen to keep the target, until no gap is below it."""
+    """Bisect until there is no gap below the smallest size that was found to meet the target."""
     kept = min((size for size, is_kept in seen.items() if is_kept), default=None)
     if kept is None:
         return None

@@ -1,4 +1,4 @@
-"""The targets of a plan: `p95_wait < 1h`, on a key of the summary or a quantile over the jobs."""
+"""Reads the targets of a plan, such as `p95_wait < 1h`: a summary key or a quantile over jobs."""
 
 from __future__ import annotations
 
@@ -22,22 +22,22 @@ _QUANTILE = re.compile(r"(jct|queue|wait|slowdown|ftf)_p([1-9]\d?)(_s)?")
 _RATIOS = ("slowdown", "ftf")
 _MEASURES = ("jct", "queue", "wait", *_RATIOS)
 _SHARES = ("utilization", "_fraction", "fragmentation")
-_USUAL = "p95"  # our choice: what a measure without a statistic stands for
+_USUAL = "p95"  # our own choice: the statistic of a measure without one
 _WORDS = {
     "average": "mean", "avg": "mean", "median": "p50", "waiting": "wait", "queueing": "queue",
     "queuing": "queue", "rho": "ftf", "utilisation": "utilization",
 }  # fmt: skip
 _BY_CLOCK = ("wall_s", "solver_s", "decision_p50_us", "decision_p99_us", "decision_max_us")
-# Summaries have these where they apply, so that a run without them does not tell their names.
+# Only some summaries have these keys, so they cannot be listed from any run.
 _SOMETIMES = (
     "cost", "deadlines", "deadlines_met", "deadlines_dropped", "share_gpu_fraction", "xi_mean",
     "packing_gain", "shares_started", "shares_refused", "sub_batch_starts",
 )  # fmt: skip
-_QUOTE = "; quote it, or the shell takes < and > for itself"
+_QUOTE = "; quote it, because the shell interprets < and >"
 
 
 class Target(NamedTuple):
-    """A bound on one number of a run."""
+    """A bound on a number of a run."""
 
     key: str
     is_most: bool
@@ -61,8 +61,8 @@ def parse(text: str) -> Target:
     Raises
     ------
     OptionError
-        If the text has another form, its key is unknown or depends on wall time, or the bound is
-        not a number in a unit of the key.
+        If the text has another form, its key is unknown or depends on wall-clock time, or the bound
+        is not a number in a unit of the key.
 
     Examples
     --------
@@ -79,7 +79,7 @@ def parse(text: str) -> Target:
     typed, sign, bound = found.groups()
     key = _key(typed)
     if key in _BY_CLOCK:
-        raise _wrong(text, "a key that does not depend on the clock of this machine", key)
+        raise _wrong(text, "a key that does not depend on wall-clock time", key)
     if quantile_of(key) is None and key not in (known := _known_keys()):
         near = did_you_mean(typed, [*known, "queue_p95_s", "wait_p95_s"]).partition(" known:")[0]
         hint = f"{near} known: {', '.join(known)}, and PNN of {', '.join(_MEASURES)}: wait_p95"
@@ -89,7 +89,7 @@ def parse(text: str) -> Target:
 
 
 def quantile_of(key: str) -> tuple[str, float] | None:
-    """Return the column of the jobs table and the share of a quantile's key; None if it is none.
+    """Return the jobs column and the share of a quantile's key; None for other keys.
 
     Examples
     --------
@@ -106,10 +106,10 @@ def quantile_of(key: str) -> tuple[str, float] | None:
 
 
 def value_of(jobs: pa.Table, key: str, window: tuple[float, float] | None = None) -> float:
-    """Return a quantile over the jobs that have a value, by linear interpolation; NaN if none has.
+    """Return a quantile over jobs with a value, by linear interpolation; NaN if there are none.
 
-    The definition is that of the summary's own quantiles (docs/concepts/metrics.md); of a run that
-    counts the arrivals in a window it is of these jobs.
+    The definition is that of the quantiles in the summary (docs/concepts/metrics.md). If the run
+    counts the arrivals in a window, the quantile covers these jobs.
     """
     import numpy as np
 
@@ -124,7 +124,7 @@ def value_of(jobs: pa.Table, key: str, window: tuple[float, float] | None = None
 
 
 def _key(typed: str) -> str:
-    """Return the key that people mean: `p95_wait`, `mean jct` and `wait` are keys in other words.
+    """Return the key that users mean: `p95_wait`, `mean jct` and `wait` are variants of keys.
 
     A measure without a statistic means its 95th percentile.
     """
@@ -167,7 +167,7 @@ def _bound(text: str, key: str, typed: str) -> float:
 
 @cache
 def _known_keys() -> Sequence[str]:
-    """Return the keys of every summary, and those that some have; the clock's are left out."""
+    """Return the keys of all or some summaries, without those that depend on wall-clock time."""
     from gangline.cluster.description import Cluster
     from gangline.runs.simulate import simulate
 

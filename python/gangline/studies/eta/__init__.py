@@ -1,4 +1,4 @@
-"""Start times of the jobs that wait in a queue."""
+"""Forecasts the start times of the jobs that wait in a queue."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Run times of jobs: an estimate for each, and draws around it from a stated source.
+"""Estimates the run time of each job, and draws run times from a stated source.
 
 The source is the run times of finished jobs (`history`), a given error (`error`), or none. Draws
 for different jobs are independent.
@@ -30,9 +30,9 @@ __all__ = ["Arrivals", "Coming", "Estimates", "History", "Jobs", "Log", "history
 LEAST = 20
 """Minimum number of finished jobs of a group; our own choice."""
 LATEST = 200
-"""Number of last finished jobs of a group that count, because habits change; our own choice."""
-_LEAST_LEFT = 5  # our choice: of a group, jobs that took longer than a running job has so far
-_LEAST_S = 1e-3  # our choice: what is left of a running job, at least
+"""Number of the last finished jobs of a group that count, since habits change; our own choice."""
+_LEAST_LEFT = 5  # our own choice: of a group, jobs that took longer than a running job has so far
+_LEAST_S = 1e-3  # our own choice: what is left of a running job, at least
 _GROUPS: tuple[tuple[str, ...], ...] = (
     ("user", "model", "gpus"),
     ("user", "gpus"),
@@ -50,12 +50,12 @@ Pools: TypeAlias = dict[tuple[Any, ...], "Floats"]
 
 
 class Jobs(NamedTuple):
-    """Columns that an estimate depends on, a row per job.
+    """The columns on which an estimate depends, with a row per job.
 
     Attributes
     ----------
     labels : dict of str to list
-        `user`, `model` and `gpus`, as far as they are known.
+        `user`, `model` and `gpus`, if they are known.
     limit_s : float64 array
         The time limit or the estimate of the user; NaN if there is none.
     elapsed_s : float64 array
@@ -68,7 +68,7 @@ class Jobs(NamedTuple):
 
     @classmethod
     def of(cls, trace: Trace, rows: Ints, elapsed_s: Floats) -> Jobs:
-        """Take jobs of a trace."""
+        """Build the columns from jobs of a trace."""
         labels: dict[str, list[Any]] = {"gpus": trace.numbers("gpus")[rows].tolist()}
         for name in ("user", "model"):
             if name in trace.columns:
@@ -80,14 +80,14 @@ class Jobs(NamedTuple):
 
 
 class History(NamedTuple):
-    """Finished jobs in the order in which they ended."""
+    """The finished jobs, in the order in which they ended."""
 
     jobs: Jobs
     run_s: Floats
 
 
 class Coming(NamedTuple):
-    """Later jobs: rows of a trace, arrivals relative to now, and run times."""
+    """The later jobs: rows of a trace, arrivals relative to now, and run times."""
 
     trace: Trace
     rows: Ints
@@ -96,7 +96,7 @@ class Coming(NamedTuple):
 
 
 class Log(NamedTuple):
-    """Rows of a trace whose jobs have run, in the order in which they ended."""
+    """The rows of finished jobs of a trace, in the order in which they ended."""
 
     trace: Trace
     rows: Ints
@@ -113,18 +113,18 @@ class Log(NamedTuple):
 
     @property
     def run_s(self) -> Floats:
-        """Run times."""
+        """The run times of these jobs."""
         times: Floats = self.trace.numbers("duration_s")[self.rows].astype(np.float64)
         return times
 
 
 class Arrivals:
-    """Jobs that come later: blocks of a log, put one after the other.
+    """The later jobs, drawn as consecutive blocks of a log.
 
     Each run first resamples a log of the same length, block by block with replacement (a
-    moving-block bootstrap), and then draws the jobs from this log. A log of few jobs gives the load
-    only roughly, and resampling shows how far off it might be. The number of jobs in a block equals
-    the number of blocks, so bursts within a block are kept.
+    moving-block bootstrap), and then draws the jobs from this log. A log of few jobs determines the
+    load only roughly, and resampling shows how uncertain it is. The number of jobs in a block
+    equals the number of blocks, so bursts within a block are kept.
 
     Parameters
     ----------
@@ -132,7 +132,7 @@ class Arrivals:
     rows : int64 array
         Jobs of the trace.
     run_s : float64 array
-        Run times; NaN where each run draws one.
+        Run times; NaN if each run draws one.
     horizon_s : float
         Length of the interval in which jobs arrive.
     seed : int
@@ -145,7 +145,7 @@ class Arrivals:
         arrival = trace.numbers("arrival_s")[rows]
         self._order = np.argsort(arrival, kind="stable")
         self._trace, self._rows, self._run_s = trace, rows, run_s
-        # the first job follows the last after a gap as long as the mean one
+        # the first job follows the last one after a mean gap
         since_s = arrival[self._order] - arrival[self._order[0]]
         mean_s = float(since_s[-1]) / max(len(rows) - 1, 1)
         self._gap_s = np.append(mean_s, np.diff(since_s))  # before each job
@@ -153,7 +153,7 @@ class Arrivals:
         self._random = np.random.Generator(np.random.Philox(np.random.SeedSequence([seed, 1])))
 
     def draw(self, drawn_s: Floats) -> Coming:
-        """Return the jobs that come in one run; `drawn_s` are the run times that are not known."""
+        """Return the later jobs of one run; `drawn_s` are the unknown run times."""
         count = len(self._rows)
         # if all jobs arrived at once, the arrival rate is unknown
         wanted = LATER_MOST if self._gap_s.any() else count
@@ -167,7 +167,7 @@ class Arrivals:
         return Coming(self._trace, self._rows[places], in_s[: len(places)] + _LEAST_S, run[places])
 
     def _blocks(self, wanted: int) -> Ints:
-        """Return places in the log, block by block."""
+        """Return rows of the log, block by block."""
         count = len(self._rows)
         length = math.isqrt(count)
         starts = self._random.integers(count, size=-(-wanted // length))
@@ -186,15 +186,15 @@ def history_of(*logs: Log) -> History:
 
 
 class Estimates:
-    """Run times of jobs: their median, and draws.
+    """The run times of jobs: their medians, and draws.
 
     Parameters
     ----------
     jobs : Jobs
     history : History, optional
-        Source of the draws. For jobs that have a limit: the ratio of run time to limit of finished
-        jobs of the same user. For others: the run times of finished jobs of the same user, model
-        and size. With fewer than 20 of them the next wider group counts.
+        Source of the draws. Jobs with a limit draw the ratio of run time to limit of finished jobs
+        of the same user. Other jobs draw the run times of finished jobs of the same user, model and
+        size. If there are fewer than 20 of them, the next wider group is used.
     error : float, optional
         Instead of a history: the standard deviation of the logarithm of run time over limit. The
         median ratio is 1.
@@ -219,7 +219,7 @@ class Estimates:
         self.source = "none" if history is None and error is None else "history"
         self._pools: list[Floats] = []
         self.outlived = 0
-        """Jobs that have run for longer than any job that they are compared with."""
+        """Jobs that have run longer than all jobs with which they are compared."""
         if history is not None:
             self._pools = self._choose(history)
             return
@@ -236,7 +236,7 @@ class Estimates:
         self.outlived = int((jobs.elapsed_s >= jobs.limit_s).sum()) if error is None else 0
 
     def median_s(self) -> Floats:
-        """Return the median run time of each job, given how long it has run."""
+        """Return the median run time of each job, given its run time so far."""
         return self._at(np.full(len(self._jobs.limit_s), 0.5))
 
     def draws(self, count: int, seed: int) -> Iterator[Floats]:
@@ -246,7 +246,7 @@ class Estimates:
             yield self._at(random.random(len(self._jobs.limit_s)))
 
     def _at(self, level: Floats) -> Floats:
-        """Return a quantile of the run time of each job, longer than it has run already."""
+        """Return a quantile of the run time of each job, given its run time so far."""
         elapsed, limit = self._jobs.elapsed_s, self._jobs.limit_s
         if self._pools:
             found = np.asarray(
@@ -260,7 +260,7 @@ class Estimates:
         return longest
 
     def _choose(self, history: History) -> list[Floats]:
-        """Return for each job the sorted run times from which one is drawn."""
+        """Return, for each job, the sorted run times from which its run time is drawn."""
         limits = self._jobs.limit_s
         ratios = np.where(history.jobs.limit_s > 0.0, history.run_s / history.jobs.limit_s, np.nan)
         shared = set(self._jobs.labels) & set(history.jobs.labels)
@@ -312,7 +312,7 @@ def _pools(history: History, values: Floats, group: tuple[str, ...]) -> Pools:
 def _times(
     groups: list[tuple[tuple[str, ...], Pools]], labels: dict[str, Any], scale: float
 ) -> list[Floats]:
-    """Return the run times in the groups of a job, the narrowest first, that have enough jobs."""
+    """Return the run times in the groups of a job that are large enough, narrowest first."""
     pools = [found.get(tuple(labels[name] for name in group)) for group, found in groups]
     known = [pool * scale for pool in pools if pool is not None]
     return [pool for pool in known if len(pool) >= LEAST] or known[-1:]

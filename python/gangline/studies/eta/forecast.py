@@ -1,4 +1,4 @@
-"""Start times of waiting jobs: many runs of the present queue, each with other run times."""
+"""Forecasts start times by many runs of the present queue, each with other run times."""
 
 from __future__ import annotations
 
@@ -31,17 +31,17 @@ if TYPE_CHECKING:
 
 __all__ = ["eta"]
 
-_DRAWS_MAX = 10_000  # our choice: as many as of seeds
-_HORIZON = 2.0  # our choice: later jobs arrive for this multiple of the longest wait
-_DIGITS = 9  # of 2 / (1 - level), which may be a whole number
+_DRAWS_MAX = 10_000  # our own choice: the same limit as for seeds
+_HORIZON = 2.0  # our own choice: later jobs arrive for this multiple of the longest wait
+_DIGITS = 9  # for 2 / (1 - level), which may be a whole number
 _NANO = 1e9
-_LEAST_ELAPSED_S = 1e-3  # our choice: a job that has just started is there before those that wait
+_LEAST_ELAPSED_S = 1e-3  # our own choice: a new start precedes the waiting jobs
 _KEPT = (
     "job_id", "gpus", "model", "batch_size", "user", "vc", "gpu_types", "memory_gb", "weight",
     "time_limit_s", "account", "partition", "qos", "priority", "nice", "servers", "cpus",
     "host_memory_gb", "gpu_fraction", "min_gpus", "max_gpus",
 )  # fmt: skip
-"""Columns of the trace that the runs keep; a number of iterations would be a second run time."""
+"""Columns of the trace that the runs keep; iterations would contradict the drawn run times."""
 
 
 def eta(
@@ -79,17 +79,17 @@ def eta(
     policy : policy configuration, Policy, or str
         Scheduler of the queue; a name takes its parameters from `params`.
     at : float or str, optional
-        The moment: seconds on the clock of the queue, a length of time such as "2d", or a date
-        YYYY-MM-DD HH:MM:SS. Default: the last instant in the queue.
+        The moment: seconds on the clock of the queue, a duration such as "2d", or a date YYYY-MM-DD
+        HH:MM:SS. By default, the last instant in the queue.
     history : Trace, Arrow table, or str, optional
         A log of finished jobs, in addition to those of the queue.
     estimate_error : float, optional
         Instead of a history: the standard deviation of the logarithm of run time over time limit,
         >= 0. The median run time is the limit.
     arrivals : bool
-        Whether jobs also arrive later: those of the history, else all that have arrived in the
-        queue, in blocks that each run draws. At most 2,000 jobs arrive, and for twice as long as
-        the last job waits if every job takes its median run time.
+        Whether jobs also arrive later. Each run draws them in blocks from the history, or else from
+        all jobs that have arrived in the queue. At most 2,000 jobs arrive, within twice the time
+        that the last job waits if every job takes its median run time.
     draws : int
         Number of runs, from 2 to 10,000.
     level : float
@@ -104,9 +104,9 @@ def eta(
     sharing, runtime : mapping, optional
         As for `gangline.simulate`.
     workers : int, optional
-        Maximum number of concurrent runs; default: one per core.
+        Maximum number of concurrent runs; by default, one per core.
     progress : bool or callable
-        As for `gangline.simulate`; with several workers none is shown.
+        As for `gangline.simulate`; with several workers, none is shown.
     format : str, optional
         Format of the queue, as for `gangline.read_trace`.
     **reading
@@ -115,7 +115,7 @@ def eta(
     Returns
     -------
     Eta
-        One forecast per job that waits, in the order of their arrival.
+        One forecast per waiting job, in the order of arrival.
 
     Raises
     ------
@@ -128,11 +128,11 @@ def eta(
 
     Notes
     -----
-    In each run the clock begins when the oldest running job started. The running jobs arrive when
-    they started and find GPUs in that order. Those that wait arrive at the moment itself, in the
-    order of their submission. The GPUs that a running job really holds are ignored. A policy that
-    reads durations gets the time limit of a job, or the drawn run time of a job without one, unless
-    its parameter `estimate_error` says otherwise.
+    In each run, the clock begins when the oldest running job started. The running jobs arrive at
+    their start times and get GPUs in that order. The waiting jobs arrive at the moment itself, in
+    the order of their submission. The GPUs that a running job really holds are ignored. A policy
+    that reads durations gets the time limit of a job, or the drawn run time of a job without a
+    limit, unless its parameter `estimate_error` is set.
 
     Examples
     --------
@@ -165,7 +165,7 @@ def eta(
     elapsed[: len(begun)] = np.where(np.isnan(begun), 0.0, begun)
     past = history_of(*logs)
     if arrivals and history is not None and not len(logs[0].rows):
-        raise _wrong("arrivals", arrivals, "nothing, as no log tells which jobs may come")
+        raise _wrong("arrivals", arrivals, "nothing, as no log contains later jobs")
     is_known = estimate_error is None and len(past.run_s) > 0
     estimates = Estimates(
         Jobs.of(now.trace, rows, elapsed),
@@ -183,14 +183,14 @@ def eta(
         "on_infeasible": "drop", "seed": seed, "timeline": "off",
     }  # fmt: skip
     if chosen.reads_durations and not chosen.params.get("estimate_error"):
-        options["estimates"] = "table"  # a scheduler knows limits, and no run times
+        options["estimates"] = "table"  # a scheduler knows limits, but no run times
 
     def run(run_s: Floats, later: Coming | None = None, **more: Any) -> Run:
         jobs = world.with_run_times(run_s, later)
         return worlds.take(lab, jobs, policy, params=params, **options, **more)
 
     def first_starts(run: Outcome) -> Floats:
-        """Return the first starts of the jobs that are there, from the moment."""
+        """Return the first starts of the present jobs, relative to the moment."""
         first = run.get().jobs["first_start_s"].to_numpy()[: len(rows)]
         return np.asarray(first - world.now_s)
 
@@ -236,7 +236,7 @@ def eta(
 
 
 def _unknown_types(trace: Trace, cluster: Cluster) -> list[str]:
-    """Return the GPU types that jobs name and the cluster lacks."""
+    """Return the GPU types that jobs name but the cluster lacks."""
     if "gpu_types" not in trace.columns:
         return []
     named = set(trace.column("gpu_types").flatten().unique().to_pylist())
@@ -248,7 +248,7 @@ def _check(error: float | None, history: object, draws: int, level: float) -> No
     if error is not None and not 0.0 <= error < math.inf:
         raise _wrong("estimate_error", error, "a number >= 0")
     if error is not None and history is not None:
-        raise _wrong("estimate_error", error, "nothing, as a history tells it")
+        raise _wrong("estimate_error", error, "nothing, as the history determines it")
     if type(draws) is not int or not 2 <= draws <= _DRAWS_MAX:
         raise _wrong("draws", draws, f"an integer from 2 to {_DRAWS_MAX:,}")
     if not 0.0 < level < 1.0:
@@ -279,7 +279,7 @@ def _arrivals(
     middle_s: Floats,
     last_start_s: Callable[[Coming | None], float],
 ) -> Arrivals:
-    """Return the jobs that come: for twice as long as the last job waits while they do."""
+    """Return the later jobs, for twice as long as the last job waits with such arrivals."""
     horizon_s = _HORIZON * last_start_s(None)
     while True:
         coming = Arrivals(*seen, horizon_s, seed)
@@ -297,7 +297,7 @@ def _round_s(policy: Any, params: Mapping[str, Any]) -> float | None:
 
 
 def _passes_s(chosen: ChosenPolicy) -> float:
-    """Return the time between instants at which every pass of `slurm` is due; 0 for others."""
+    """Return the interval between instants at which all passes of `slurm` are due; 0 for others."""
     from gangline.policies import Slurm
 
     if chosen.policy != "slurm":
@@ -315,7 +315,7 @@ def _kept(trace: Trace, rows: npt.NDArray[np.int64]) -> pa.Table:
 def _with_times(
     table: pa.Table, arrival_s: Floats, duration_s: Floats, limit_s: Floats
 ) -> pa.Table:
-    """Add when jobs arrive, how long they run, and how long the policy takes them to run."""
+    """Add the arrivals of jobs, their run times, and the run times that the policy assumes."""
     estimate_s = np.where(np.isnan(limit_s), duration_s, limit_s)
     times = {"arrival_s": arrival_s, "duration_s": duration_s, "estimate_s": estimate_s}
     for name, values in times.items():
@@ -363,7 +363,7 @@ class _World:
         self._limit_s = Jobs.of(now.trace, rows, elapsed_s).limit_s
 
     def with_run_times(self, run_s: Floats, later: Coming | None = None) -> Trace:
-        """Return the jobs with these run times, and those that come later."""
+        """Return the jobs with these run times, and the later jobs."""
         from gangline.trace.jobs.table import Trace
 
         times = [one - self._elapsed_s + self._age_s for one in (run_s, self._limit_s)]
@@ -378,7 +378,7 @@ class _World:
         return Trace.from_arrow(table)
 
     def causes(self, worlds: Worlds, run: Run) -> list[Cause]:
-        """Return why each job that waits does not start now."""
+        """Return the reason why each waiting job does not start now."""
         rows = range(self._running, len(self._age_s))
         result, watched = worlds.watch(run, list(rows))
         ids, status = result.jobs["job_id"].to_pylist(), result.jobs["status"].to_pylist()
@@ -394,7 +394,7 @@ class _World:
         ]
 
     def _never(self, row: int, cluster: Cluster) -> Cause:
-        """Return why a job can never run: all types that it names are unknown, or other reasons."""
+        """Say why a job can never run: all types that it names are unknown, or another reason."""
         known = {gpu.name for gpu in cluster.gpu_types}
         named: list[str] = []
         if "gpu_types" in self._columns.column_names:

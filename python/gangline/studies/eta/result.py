@@ -1,4 +1,4 @@
-"""Forecasts of start times, as values, a table, sentences and HTML."""
+"""Presents forecasts of start times as values, a table, sentences and HTML."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
 
 __all__ = ["Cause", "Eta", "Forecast", "Spread"]
 
-_DIGITS = 9  # 40 (1 - 0.8) / 2 is 4, and in floats less
+_DIGITS = 9  # 40 (1 - 0.8) / 2 is 4, but slightly less in floats
 NOW = "starts now"
 NEVER = "too large"
 NO_TYPE = "unknown type"
 _MEANINGS = {
     NEVER: "it can never run: the cluster has too few GPUs of a type that it can use, or a limit "
     "or quota allows fewer",
-    NO_TYPE: "it can never run: the cluster has no GPU type of that name, letter by letter",
+    NO_TYPE: "it can never run: the cluster has no GPU type with exactly this name",
     TOO_FEW.name: "too few GPUs are free, and the policy says no more",
     "not asked": "the policy has not been asked yet",
     "round": "the policy gives out GPUs at round boundaries",
@@ -33,7 +33,7 @@ _MEANINGS = {
 
 
 class Cause(NamedTuple):
-    """Reason why a job does not start now, in the words of `gangline explain`.
+    """The reason why a job does not start now, in the words of `gangline explain`.
 
     Attributes
     ----------
@@ -42,7 +42,7 @@ class Cause(NamedTuple):
     job_id : str, optional
         The other job that the reason names.
     until_in_s : float
-        The instant that the reason names, from now; NaN if it names none.
+        Seconds from now to the instant that the reason names; NaN if it names none.
     words : str, optional
         The reason of a policy in Python, or the name with the unknown types.
     """
@@ -65,7 +65,7 @@ class Cause(NamedTuple):
 
 @dataclass(frozen=True)
 class Forecast:
-    """Forecast of the start of a job.
+    """The forecast of the start of a job.
 
     Attributes
     ----------
@@ -75,11 +75,11 @@ class Forecast:
     waited_s : float
         Waiting time so far.
     start_in_s : float
-        From now to its start: the median of the runs; infinite if it never starts.
+        Seconds from now to the start: the median of the runs; infinite if the job never starts.
     from_in_s, to_in_s : float
-        The interval.
+        The ends of the interval, in seconds from now.
     cause : Cause
-        Reason why it does not start now, if every job took its median run time.
+        Reason why the job does not start now, if every job takes its median run time.
     """
 
     job_id: str
@@ -103,9 +103,9 @@ class Spread(NamedTuple):
     source : str
         "history", "error" or "none".
     draws : int
-        Runs.
+        Number of runs.
     jobs : int
-        Finished jobs that the queue and the history have.
+        Number of finished jobs in the queue and the history.
     error : float, optional
         The standard deviation of the logarithm of run time over limit.
     arrivals : bool
@@ -122,7 +122,7 @@ class Spread(NamedTuple):
 
 @dataclass(frozen=True)
 class Eta:
-    """Forecasts for the jobs of a queue: `gangline.eta`.
+    """The forecasts for the jobs of a queue, from `gangline.eta`.
 
     Attributes
     ----------
@@ -131,23 +131,23 @@ class Eta:
     at_s : float
         The moment, on the clock of the queue.
     epoch : str
-        Date of time 0 of that clock; empty if it has none.
+        Date of time 0 of this clock; empty if it is unknown.
     spread : Spread
         Source of the intervals.
     forecasts : list of Forecast
-        In the order of arrival.
+        Forecasts in the order of arrival.
     running : int
-        Jobs that run at the moment.
+        Number of jobs that run at the moment.
     unplaced : int
-        Maximum number of these that found no GPUs before the waiting jobs in a run.
+        Maximum number of running jobs that, in a run, found no GPUs before the waiting jobs.
     outlived : int
-        Jobs that have run for longer than all jobs that they are compared with.
+        Number of jobs that have run longer than all jobs with which they are compared.
     later : int
-        Jobs that arrive after the moment, which are left out.
+        Number of jobs that arrive after the moment, which are left out.
     unknown_types : list of str
         GPU types that jobs request but the cluster lacks.
     notes : dict of str to int
-        Notes on what was left out of the queue, as for a trace.
+        Notes on rows and values that were left out of the queue, as for a trace.
 
     Examples
     --------
@@ -181,7 +181,7 @@ class Eta:
         return iter(self.forecasts)
 
     def __getitem__(self, job_id: str) -> Forecast:
-        """Return the forecast of a job; raises a KeyError if it does not wait."""
+        """Return the forecast of a job; raise a KeyError if it does not wait."""
         for one in self.forecasts:
             if one.job_id == job_id:
                 return one
@@ -193,7 +193,7 @@ class Eta:
         return ["job", "user", "GPUs", "waited", "starts in", *ends, "why not now"]
 
     def cells(self) -> list[list[str]]:
-        """Return the cells of the table, a line per job."""
+        """Return the cells of the table, with a row per job."""
         lines = []
         for one in self.forecasts:
             ends = [] if self.spread.draws == 1 else [one.from_in_s, one.to_in_s]
@@ -220,7 +220,7 @@ class Eta:
         }
         found = [_SOURCES[spread.source].format(**facts)]
         if spread.source == "history" and spread.jobs < LEAST:
-            found.append(f"Fewer than {LEAST} finished jobs are few: intervals are too narrow.")
+            found.append(f"With fewer than {LEAST} finished jobs, the intervals are too narrow.")
         if spread.draws > 1:
             edge = edge_of(spread.draws, spread.level)
             which = (
@@ -236,8 +236,8 @@ class Eta:
         if self.unplaced:
             found.append(
                 f"Up to {plural(self.unplaced, 'running job')} found no GPUs on this cluster when "
-                "placed in the order of their starts, and waited in these runs: is this the "
-                "cluster on which they run?"
+                "placed in the order of their starts, and waited in these runs. Check that this is "
+                "the cluster on which they run."
             )
         if self.outlived:
             found.append(
@@ -286,8 +286,8 @@ _SOURCES = {
     "none": "Every job is assumed to run until its limit: no history and no error were given.",
 }
 _ARRIVALS = {
-    False: "Jobs that arrive later are left out; some policies let them go first.",
-    True: "Jobs also arrive later: those of the log, in blocks that each run draws.",
+    False: "Jobs that arrive later are left out; some policies would start them first.",
+    True: "Jobs also arrive later: each run draws them from the log in blocks.",
 }
 
 
@@ -299,11 +299,11 @@ def _ordinal(number: int) -> str:
 
 
 def edge_of(draws: int, level: float) -> int:
-    """Return which of the draws in order is the first of an interval, and from the end the last.
+    """Return the rank of the draw at which an interval begins, and from the end, at which it ends.
 
-    All orders of the draws and the truth are equally likely. So with
-    k = (draws + 1) (1 - level) / 2, the truth is before the k-th draw or after the k-th from the
-    end with probability 1 - level.
+    All orders of the draws and the truth are equally likely. So with k = (draws + 1) (1 - level) /
+    2, the truth is before the k-th draw or after the k-th draw from the end with probability 1 -
+    level.
 
     Examples
     --------

@@ -1,6 +1,6 @@
-"""Measurements on a GPU of one's own: rates, pairs, starts; and jobs that really run there.
+"""Measures a GPU (rates, pairs and starts), and runs real jobs on it.
 
-`gangline.profile.measure` makes the tables that a cluster file names, and
+`gangline.profile.measure` measures the tables that a cluster file names, and
 `gangline.profile.replay` runs the jobs of a trace as a policy would start them.
 
 Examples

@@ -1,4 +1,4 @@
-"""Rates of models alone, with smaller batches and in pairs; costs of starts and checkpoints."""
+"""Measures rates of models alone, with smaller batches and in pairs, and the costs of starts."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ __all__ = ["look", "measure"]
 
 
 def look(timeout_s: float = 300.0) -> dict[str, Json]:
-    """Return the device to train on, name and memory of the GPU, and version of PyTorch.
+    """Return the device for training, the name and memory of the GPU, and the PyTorch version.
 
     Examples
     --------
@@ -60,45 +60,46 @@ def measure(
 ) -> Profile:
     """Measure how fast models train on this machine's GPU, alone and in pairs.
 
-    Each model trains in a process of its own. A measurement is a window of time in which all its
-    processes train; the first steps of a process, and the time until its co-runner trains too, do
-    not count. The processes of other models stay loaded but idle during this time.
+    Each model trains in a separate process. A measurement is a window of time in which all its
+    processes train. The first steps of a process do not count, nor does the time until its
+    co-runner trains as well. The processes of other models stay loaded but idle during this time.
 
     Parameters
     ----------
     models : iterable of str or Model, optional
-        `[NAME=]SOURCE[@BATCH]`: a model that ships with gangline, or `module:function` that takes
-        batch, passes and device and returns a step function or a `Trainer`. Default: the ten
-        networks in PyTorch on a GPU, else three loops in numpy.
+        `[NAME=]SOURCE[@BATCH]`: a model that ships with gangline, or a `module:function` that is
+        called with batch, passes and device and returns a step function or a `Trainer`. The default
+        is the ten networks in PyTorch on a GPU, and otherwise three loops in numpy.
     device : str
         `cuda`, `cpu`, or `auto`: a GPU if PyTorch finds one.
     passes : sequence of int
         Numbers of passes of gradient accumulation to measure at full batch. The batch of one such
-        pass is also measured as a batch of its own.
+        pass is also measured as a full batch.
     seconds : float
-        Length of a window.
+        Length of a window in seconds.
     repeats : int
-        Windows of each measurement.
+        Number of windows of each measurement.
     starts : int
-        Starts of each model, with a checkpoint and a restart each; 0 = none.
+        Number of starts of each model, each with a checkpoint and a restart; 0 = none.
     pairs : bool
         Whether to measure pairs.
     processes : int, optional
-        Maximum number of processes that are loaded at once, at least 2. Default: two of each model,
-        which is quickest and needs the memory for all.
+        Maximum number of processes that are loaded at once, at least 2. The default is two of each
+        model, which is fastest but needs enough memory for all of them.
     gpu : str, optional
-        Name of the GPU type in the tables; default: that of the driver.
+        Name of the GPU type in the tables; by default, the name that the driver reports.
     timeout_s : float
         Longest wait for a process, in seconds.
     progress : callable, optional
         Called with a line for each step.
     save : callable, optional
-        Called with the measurements so far: after the models alone, and after each pair.
+        Called with the measurements so far, after the models alone and after each pair.
 
     Returns
     -------
     Profile
-        A pair of which a process ended, such as for lack of memory, has no rates and says why.
+        The measurements. A pair of which a process ended, for example for lack of memory, has no
+        rates but a reason.
 
     Raises
     ------
@@ -152,7 +153,7 @@ def measure(
         for pair in course.pairs() if pairs else ():
             found.append(pair)
             keep(made)
-        if pairs:  # alone once more, so that a drift of the clock of the GPU shows
+        if pairs:  # alone once more, so that a drift of the GPU's clock is visible
             alone += [course.rate(model, model.batch, 1) for model in listed]
     return made
 
@@ -173,7 +174,7 @@ def _models(given: Iterable[str | Model]) -> list[Model]:
 
 
 class _Course:
-    """The steps of a measurement."""
+    """The sequence of steps of a measurement."""
 
     def __init__(
         self, workers: Workers, models: list[Model], seconds: float, repeats: int, say: Say
@@ -225,7 +226,7 @@ class _Course:
         every = [(model, which) for which in (0, 1) for model in self._models]
         try:
             self._workers.get(*every)
-        except PeerError as error:  # go on with one process more at a time
+        except PeerError as error:  # continue with one more process at a time
             self._say(f"not all processes can be loaded at once: {error}")
             self._workers.drop(*every)
         for one, other in combinations_with_replacement(self._models, 2):

@@ -1,8 +1,8 @@
-"""Jobs of a trace on one real GPU, in the order and the pairs in which a policy starts them.
+"""Runs jobs of a trace on a real GPU, in the order and the pairs in which a policy starts them.
 
 The simulator predicts the run. In the prediction, a job starts when it has arrived and certain
-other jobs have finished. On the GPU, it starts when these jobs have really finished. So two jobs
-share the GPU only if they did in the prediction, and all times are measured on the GPU.
+other jobs have finished. On the GPU, it starts when these jobs have really finished. Therefore, two
+jobs share the GPU only if they did so in the prediction, and all times are measured on the GPU.
 """
 
 from __future__ import annotations
@@ -35,18 +35,18 @@ if TYPE_CHECKING:
 
 __all__ = ["Replay", "Start", "draw", "plan_of", "replay"]
 
-_LATEST = 1e-6  # seconds by which a start may be later than what starts it: rounding
-_LEAD_S = 0.2  # our choice: from the last preparation to time 0
-_PATIENCE = 20.0  # our choice: times its predicted run time after which a job is taken to hang
+_LATEST = 1e-6  # seconds by which rounding may delay a start after the event that causes it
+_LEAD_S = 0.2  # our own choice: the time from the last preparation to time 0
+_PATIENCE = 20.0  # our own choice: times the predicted run time, then a job has hung
 
 
 class Start(NamedTuple):
-    """A start that the prediction has.
+    """A start in the prediction.
 
     Attributes
     ----------
     job : str
-        Its id.
+        Id of the job.
     model : Model
         The model that it trains.
     batch, steps : int
@@ -56,7 +56,7 @@ class Start(NamedTuple):
     earliest_s : float
         The earliest instant at which it may start.
     after : frozenset of str
-        The jobs that must have finished before.
+        The jobs that must have finished first.
     """
 
     job: str
@@ -71,12 +71,12 @@ class Start(NamedTuple):
 
 
 class Replay(NamedTuple):
-    """One policy, predicted and carried out.
+    """The predicted and the real run of one policy.
 
     Attributes
     ----------
     policy : str
-        Its label.
+        Label of the policy.
     predicted : Result
         The simulated run, with its segments.
     observed : pyarrow.Table
@@ -125,12 +125,13 @@ def draw(
     shortest_s, longest_s : float
         Run time alone, in seconds: log-uniform between the two.
     seed : int
-        Same seed, same jobs.
+        The same seed gives the same jobs.
 
     Returns
     -------
     Trace
-        With columns model, batch_size and iterations, so that the rates are those of the cluster.
+        The jobs, with the columns model, batch_size and iterations, so that the rates are those of
+        the cluster.
 
     Examples
     --------
@@ -170,7 +171,7 @@ def replay(
     progress: Callable[[str], None] | None = None,
     **options: Unpack[RunOptions],
 ) -> list[Replay]:
-    """Predict the jobs of a trace on one GPU, and then run them there.
+    """Predict the run of a trace's jobs on one GPU, and then carry it out on the GPU.
 
     Parameters
     ----------
@@ -179,15 +180,15 @@ def replay(
     trace : Trace, Arrow table, or str
         Jobs of one GPU whose models are those of the profile.
     policies : policy or iterable of policies
-        The policies are carried out one after the other, once each.
+        The policies, which are carried out one after the other, once each.
     cluster : Cluster, path or preset, optional
-        One server with one GPU; default: that of the profile.
+        A cluster of one server with one GPU; by default, that of the profile.
     cold : bool
-        Whether the process of a job starts when the job does, as in a cluster, so that the job
-        waits for it. Default: the processes are loaded before, and the cluster needs no cost of
+        Whether the process of a job starts with the job, as on a cluster, so that the job waits for
+        it. By default, the processes are loaded in advance, and the cluster needs no costs of
         starts.
     timeout_s : float
-        Longest wait for a process, in seconds, on top of a multiple of the predicted times.
+        Longest wait for a process, in seconds, in addition to a multiple of the predicted times.
     progress : callable, optional
         Called with a line for each policy.
     **options
@@ -196,7 +197,7 @@ def replay(
     Returns
     -------
     list of Replay
-        One per policy.
+        One replay per policy.
 
     Raises
     ------
@@ -207,7 +208,7 @@ def replay(
     PeerError
         If a process ends or hangs.
     GanglineError
-        As `gangline.simulate` raises them.
+        As for `gangline.simulate`.
 
     Examples
     --------
@@ -253,14 +254,14 @@ def replay(
 
 
 def plan_of(profile: Profile, trace: Trace, predicted: Result, label: str) -> list[Start]:
-    """Return the starts of a predicted run, in order, and what each of them waits for.
+    """Return the starts of a predicted run, in order, with the jobs for which each start waits.
 
     Raises
     ------
     TraceError
         If the model of a job was not measured.
     PolicyError
-        If a job did not run once, from its start to its finish, at full batch.
+        If a job did not run without a break from its start to its finish at full batch.
     """
     models = {one.name: one for one in profile.models}
     works = _works(trace)
@@ -341,7 +342,7 @@ def _carry_out(
     device: str,
     timeout_s: float,
 ) -> dict[str, tuple[float, float]]:
-    """Run the jobs and return start and finish of each; `needed` None: start a process for each."""
+    """Run the jobs and return their starts and finishes; without `needed`, one process per job."""
     inbox: Inbox = queue.SimpleQueue()
     free: dict[Model, list[Worker]] = {}
     for model, count in (needed or {}).items():

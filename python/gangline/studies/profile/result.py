@@ -1,4 +1,4 @@
-"""Measurements on a GPU: rates, pairs and starts, and the files that a cluster file names."""
+"""Holds the measurements on a GPU (rates, pairs and starts), and writes them for a cluster."""
 
 from __future__ import annotations
 
@@ -24,25 +24,25 @@ __all__ = ["FILES", "Pair", "Profile", "Rate", "Start", "median_interval"]
 
 FILES = ("cluster.toml", "throughput.csv", "sharing.csv", "runtime.csv", "profile.json")
 _RESAMPLES = 2_000
-_LEAST = 5  # repeats; with fewer, an interval would claim more than they can show
+_LEAST = 5  # the minimum number of repeats for a meaningful interval
 _COSTS = ("first_start_s", "restart_s", "stop_s", "checkpoint_s")
 
 
 class Start(msgspec.Struct, frozen=True):
-    """The cost of one start of a model, in seconds; None = it has no checkpoint.
+    """The costs of one start of a model, in seconds; None means that it has no checkpoint.
 
     Attributes
     ----------
     model : str
-        Its label.
+        Label of the model.
     first_start_s : float
         From the start of the process to the end of its first step.
     restart_s : float or None
         The same for a start that reads a checkpoint.
     stop_s : float or None
-        From the order to stop to the end of the process, a checkpoint included.
+        From the order to stop to the end of the process, including a checkpoint.
     checkpoint_s : float or None
-        Writing a checkpoint.
+        Time to write a checkpoint.
 
     Examples
     --------
@@ -63,7 +63,7 @@ class Rate(msgspec.Struct, frozen=True):
     Attributes
     ----------
     model : str
-        Its label.
+        Label of the model.
     batch : int
         Samples of an iteration.
     passes : int
@@ -92,9 +92,9 @@ class Pair(msgspec.Struct, frozen=True):
     Attributes
     ----------
     models : (str, str)
-        Labels.
+        Labels of the models.
     per_s : list of (float, float)
-        Iterations per second of each, one pair per repeat; none if the two did not fit.
+        Iterations per second of each model, one pair per repeat; empty if the two did not fit.
     failed : str
         The reason if there are no rates.
 
@@ -110,21 +110,21 @@ class Pair(msgspec.Struct, frozen=True):
 
 
 class Profile(msgspec.Struct, frozen=True, kw_only=True):
-    """Measurements on one GPU; `gangline.profile.measure` makes it.
+    """The measurements on one GPU, from `gangline.profile.measure`.
 
     Attributes
     ----------
     facts : dict
         `gpu_type`, `gpu`, `memory_gb`, `device`, `date`, `seconds`, `repeats` and the versions.
     models : list of Model
-        Label, source and full batch.
+        The models: label, source and full batch.
     starts : list of Start
-        One per model and start.
+        The starts, one entry per model and start.
     alone : list of Rate
         One per model, batch and number of passes. Those at full batch are measured a second time
         after the pairs.
     pairs : list of Pair
-        Each pair of models once, and each model with itself.
+        The pairs: each pair of models once, and each model with itself.
 
     Examples
     --------
@@ -146,14 +146,14 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
     pairs: list[Pair]
 
     def samples(self, model: str, batch: int | None = None, passes: int = 1) -> list[float]:
-        """Return the measured rates of a model alone, those after the pairs too.
+        """Return the measured rates of a model alone, including those after the pairs.
 
         Parameters
         ----------
         model : str
-            Its label.
+            Label of the model.
         batch : int, optional
-            Samples of an iteration; default: the full batch.
+            Samples of an iteration; by default, the full batch.
         passes : int
             Passes of an iteration.
         """
@@ -167,7 +167,7 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
         return next(one.batch for one in self.models if one.name == model)
 
     def rate(self, model: str, batch: int | None = None, passes: int = 1) -> float:
-        """Return the median rate of a model alone, iterations per second; as `samples`."""
+        """Return the median rate of a model alone, in iterations per second; see `samples`."""
         return median(self.samples(model, batch, passes))
 
     def together(self, model: str, other: str) -> list[float]:
@@ -194,7 +194,7 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
         return max((max(found) / min(found) for found in medians.values()), default=1.0)
 
     def throughput(self) -> list[dict[str, Json]]:
-        """Return the rows of a `[throughput]` table; those without a batch size are of any."""
+        """Return the rows of a `[throughput]` table; rows without a batch size apply to any."""
         rows: list[dict[str, Json]] = []
         for model in self.models:
             batches = dict.fromkeys(
@@ -207,7 +207,7 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
         return rows
 
     def sharing(self) -> list[dict[str, Json]]:
-        """Return the rows of a `[sharing]` table, both directions; `xi` None = the two cannot."""
+        """Return the rows of a `[sharing]` table, in both directions; `xi` None = cannot share."""
         known = dict.fromkeys(pair for one in self.pairs for pair in (one.models, one.models[::-1]))
         return [
             {"model": model, "co_model": other, "gpu_type": self._gpu_type, "gpus": 1,
@@ -216,7 +216,7 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
         ]  # fmt: skip
 
     def runtime(self) -> list[dict[str, Json]]:
-        """Return what starts, stops and checkpoints cost, by model: medians in seconds."""
+        """Return the costs of starts, stops and checkpoints by model, as medians in seconds."""
         rows = []
         for model in dict.fromkeys(one.model for one in self.starts):
             row: dict[str, Json] = {"model": model, "gpus": 1, "gpu_type": self._gpu_type}
@@ -227,10 +227,10 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
         return rows
 
     def iter_time(self) -> list[dict[str, Json]]:
-        """Return `[[iter_time]]` blocks: what a pass costs, fitted to the numbers of passes.
+        """Return `[[iter_time]]` blocks with the cost of a pass, fitted to the measurements.
 
-        An iteration of s passes takes s (a_c + b_c x samples of a pass) seconds. The squares of the
-        relative errors are least among all a_c >= 0 and b_c >= 0.
+        An iteration of s passes takes s (a_c + b_c x samples of a pass) seconds. The fit minimises
+        the squared relative errors over a_c >= 0 and b_c >= 0.
         """
         blocks: list[dict[str, Json]] = []
         for model in self.models:
@@ -277,14 +277,14 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def read(cls, folder: str | Path) -> Profile:
-        """Read what `write` has written.
+        """Read a folder that `write` has written.
 
         Raises
         ------
         ResultError
             If `profile.json` does not contain a profile.
         OSError
-            If it cannot be read.
+            If the file cannot be read.
         """
         path = Path(folder) / "profile.json"
         try:
@@ -333,7 +333,7 @@ def median_interval(
     Returns
     -------
     (low, high) or None
-        None if one of them has fewer than five repeats. The draws are the same every time.
+        The interval; None if there are fewer than five repeats. The draws are the same every time.
 
     Examples
     --------
@@ -356,7 +356,7 @@ def median_interval(
 
 
 def _line(points: Iterable[tuple[int, float]]) -> tuple[float, float]:
-    """Return a, b >= 0 of y = a + b x with the least squares of relative errors."""
+    """Fit y = a + b x with a, b >= 0 by least squares of relative errors."""
     import numpy as np
 
     x, y = np.asarray(list(points), dtype=np.float64).T

@@ -1,4 +1,4 @@
-"""Training loops: ten networks in PyTorch, three in numpy for a CPU, and those of the user.
+"""Provides training loops: ten networks in PyTorch, three in numpy for a CPU, and user models.
 
 Weights are random and each batch is drawn once and stays on the device, so that neither a download
 nor an input pipeline is measured. Precision is PyTorch's default (32 bits).
@@ -58,7 +58,7 @@ MODELS = {
     "conv": Shipped(32, NUMPY),
 }
 _WIDTHS = {"mlp-small": (64, 64, 10), "mlp-large": (256, 512, 512, 10)}
-_RATE = 1e-4  # of learning: so small that the weights, and with them the time of a step, stay
+_RATE = 1e-4  # the learning rate, so small that the weights and the time of a step hardly change
 
 
 class Model(msgspec.Struct, frozen=True):
@@ -67,9 +67,9 @@ class Model(msgspec.Struct, frozen=True):
     Attributes
     ----------
     name : str
-        Its label in traces and tables.
+        Label of the model in traces and tables.
     source : str
-        A name of `MODELS`, or `module:function` of the user.
+        A name in `MODELS`, or `module:function` of the user.
     batch : int
         Samples in a full batch.
 
@@ -90,7 +90,7 @@ class Model(msgspec.Struct, frozen=True):
         Raises
         ------
         OptionError
-            If the source is not known, or a batch is missing or not a whole number above 0.
+            If the source is unknown, or if a batch is missing or not a whole number above 0.
 
         Examples
         --------
@@ -118,7 +118,7 @@ class Model(msgspec.Struct, frozen=True):
 
 
 class Trainer(Protocol):
-    """A network in training: what a function of the user may return.
+    """A network in training, which a function of the user may return.
 
     Examples
     --------
@@ -136,7 +136,7 @@ class Trainer(Protocol):
         """Run the passes of one iteration and update the weights."""
 
     def wait(self) -> None:
-        """Return when the device has done all steps."""
+        """Wait until the device has done all steps."""
 
     def save(self, path: str) -> None:
         """Write a checkpoint."""
@@ -145,11 +145,11 @@ class Trainer(Protocol):
         """Read a checkpoint."""
 
     def memory_bytes(self) -> int:
-        """Return the device memory that was in use at most; 0 where it is not known."""
+        """Return the peak device memory; 0 if it is unknown."""
 
 
 def make(source: str, batch: int, passes: int, device: str) -> Trainer:
-    """Return a training of `passes` passes per iteration, `batch` samples in all of them."""
+    """Return a training with `passes` passes per iteration and `batch` samples in all of them."""
     if ":" in source:
         module, _, name = source.partition(":")
         made = getattr(importlib.import_module(module), name)(batch, passes, device)
@@ -161,7 +161,7 @@ def make(source: str, batch: int, passes: int, device: str) -> Trainer:
 
 
 class _Function:
-    """A step of the user; it has no checkpoint."""
+    """A step function of the user, without checkpoints."""
 
     def __init__(self, step: Callable[[], object], device: str) -> None:
         self.step, self._device = step, device
@@ -175,7 +175,7 @@ class _Function:
 
 
 class _Numpy:
-    """Weights, their gradients over the passes of an iteration, and the update."""
+    """A network in numpy: weights, their gradients over the passes, and the update."""
 
     def __init__(self, shapes: list[tuple[int, int]], passes: int) -> None:
         import numpy as np
@@ -218,7 +218,7 @@ class _Numpy:
 
 
 class _Mlp(_Numpy):
-    """A multi-layer perceptron: arithmetic."""
+    """A multi-layer perceptron, dominated by arithmetic."""
 
     def __init__(self, widths: tuple[int, ...], rows: int, passes: int) -> None:
         import numpy as np
@@ -241,7 +241,7 @@ class _Mlp(_Numpy):
 
 
 class _Conv(_Numpy):
-    """A convolution of images by 3 x 3 kernels: copies in memory."""
+    """A convolution of images by 3 x 3 kernels, dominated by copies in memory."""
 
     def __init__(self, rows: int, passes: int) -> None:
         import numpy as np
@@ -268,7 +268,7 @@ class _Torch:
         import torch
 
         torch.manual_seed(0)
-        if device == "cuda":  # what an earlier training of this process left
+        if device == "cuda":  # memory that an earlier training of this process left
             torch.cuda.empty_cache()
             torch.cuda.reset_peak_memory_stats()
         self._torch, self._passes, self._device = torch, passes, device
@@ -300,7 +300,7 @@ class _Torch:
 
 
 def _network(model: str, batch: int, device: str) -> tuple[list[Any], Callable[[], Any]]:
-    """Return modules and what computes the loss of one pass."""
+    """Return the modules, and the function that computes the loss of one pass."""
     import torch
     from torch import nn
     from torch.nn import functional

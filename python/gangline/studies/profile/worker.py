@@ -1,4 +1,4 @@
-"""A training in a process of its own: reads orders as lines of JSON, answers with lines of JSON.
+"""Trains in a separate process, which reads orders and writes answers as lines of JSON.
 
     {"do": "look"}                                 what is there to train on
     {"do": "load", "source": "bert", "batch": 16, "passes": 1, "device": "cuda", "warm_up": true}
@@ -8,7 +8,7 @@
     {"do": "stop", "path": "checkpoint"}           a checkpoint, and the end of the process
 
 Times are those of `time.monotonic`, which all processes of a machine share. The process ends with
-its standard input, so it cannot outlive the one that started it.
+its standard input, so it cannot outlive the process that started it.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ if TYPE_CHECKING:
 
     from gangline.studies.profile.trainers import Trainer
 
-CHUNK_S = 0.05  # ours: between two looks at the clock, after which the device has done all steps
-_WARM_UP = 5  # our choice: steps in which libraries choose their kernels
+CHUNK_S = 0.05  # our own choice: the time between two looks at the clock
+_WARM_UP = 5  # our own choice: steps in which libraries choose their kernels
 
 Order = dict[str, Any]
 
 
 class _Orders:
-    """The lines of standard input, read in a thread of its own: "halt" must not wait in line."""
+    """The lines of standard input, read in a separate thread so that "halt" is seen at once."""
 
     def __init__(self) -> None:
         self.halted = threading.Event()
@@ -60,7 +60,7 @@ class _Orders:
 
 
 class _Training:
-    """A trainer, and the number of its steps between two looks at the clock."""
+    """A trainer, and its number of steps between two looks at the clock."""
 
     def __init__(self, order: Order) -> None:
         began = time.monotonic()
@@ -93,7 +93,7 @@ class _Training:
         self.trainer.wait()
 
     def run(self, halted: threading.Event, say: Callable[[Order], None]) -> Order:
-        """Run chunks of steps until it is halted, and note when each ended."""
+        """Run chunks of steps until halted, and record when each chunk ended."""
         ends, done = [time.monotonic()], [0]
         while not halted.is_set():
             self._steps(self.chunk)
@@ -164,7 +164,7 @@ def _follow(orders: _Orders, say: Callable[[Order], None]) -> None:
 def main() -> None:
     """Answer orders until standard input ends."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the process that gives orders
-    # A training may print: that goes to standard error, and the answers keep their own way.
+    # A training may print: its output goes to standard error, apart from the answers.
     voice = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
 
@@ -174,7 +174,7 @@ def main() -> None:
 
     try:
         _follow(_Orders(), say)
-    except BaseException:  # noqa: BLE001 - told on standard error, then the process ends
+    except BaseException:  # noqa: BLE001 - reported on standard error, then the process ends
         traceback.print_exc()
         sys.stderr.flush()
         os._exit(1)

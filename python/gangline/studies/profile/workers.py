@@ -1,4 +1,4 @@
-"""Processes that train, from the side that gives them orders."""
+"""Controls processes that train."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Window", "Worker", "Workers", "together"]
 
-SETTLE_S = 0.15  # of a run that does not count: the clock of a GPU rises, the co-runner starts
-_END_S = 5.0  # our choice: how long a killed process may take to end
+SETTLE_S = 0.15  # the part of a run that does not count; our own choice
+_END_S = 5.0  # our own choice: how long a killed process may take to end
 Answer = dict[str, Any]
 
 
@@ -67,13 +67,13 @@ class Worker:
 
     @property
     def name(self) -> str:
-        """The label of its model."""
+        """The label of the worker's model."""
         return "a worker" if self.model is None else self.model.name
 
     def send(self, **order: Any) -> None:
         """Give an order without waiting for its end."""
         assert self._process.stdin is not None
-        with contextlib.suppress(OSError):  # a worker that has ended tells so in its answer
+        with contextlib.suppress(OSError):  # `answer` reports that a worker has ended
             self._process.stdin.write(json.dumps(order) + "\n")
             self._process.stdin.flush()
 
@@ -95,7 +95,7 @@ class Worker:
         return found
 
     def left(self) -> PeerError:
-        """Return the error of a process that has ended, with the last line that it wrote."""
+        """Return the error of a process that has ended, with the last line of its output."""
         code = self._process.wait(_END_S)
         self._errors.seek(0)
         lines = self._errors.read().decode("utf-8", "replace").split("\n")
@@ -105,14 +105,14 @@ class Worker:
     def load(
         self, batch: int, passes: int, *, path: str | None = None, warm_up: bool = True
     ) -> None:
-        """Order a training to be built, unless it is there.
+        """Order the worker to build a training, unless it already exists.
 
         Parameters
         ----------
         batch, passes : int
             Samples and passes of an iteration.
         path : str, optional
-            The checkpoint to start from.
+            The checkpoint from which to start.
         warm_up : bool
             Whether to run steps that do not count.
         """
@@ -137,7 +137,7 @@ class Worker:
         return self.facts
 
     def built(self, facts: Answer) -> None:
-        """Take the answer to an order to load."""
+        """Read the answer to an order to load."""
         self.facts, self._is_loading = facts, False
 
     def stop(self) -> None:
@@ -160,7 +160,7 @@ class Worker:
         try:
             code = self._process.wait(self._timeout_s)
         except subprocess.TimeoutExpired:
-            message = f"{self.name}: the worker has not stopped for {self._timeout_s:g} s"
+            message = f"{self.name}: the worker has not stopped within {self._timeout_s:g} s"
             raise PeerError(message, reason="silent") from None
         if code:
             raise self.left()
@@ -178,7 +178,7 @@ class Worker:
 
 
 class Workers:
-    """The processes of a measurement, by model and number; they end with its context.
+    """The processes of a measurement, by model and number; they end with the context.
 
     Parameters
     ----------
@@ -195,12 +195,12 @@ class Workers:
     def get(self, *keys: tuple[Model, int], trains: tuple[int, int] | None = None) -> list[Worker]:
         """Return the processes of these keys; the missing ones start together.
 
-        They train with `trains`, a batch and a number of passes; default: the full batch.
+        They train with `trains`, a batch and a number of passes; by default, the full batch.
         """
         keys = keys[: self._most]
         for key in keys:
             worker = self._kept.pop(key, None) or self._start(key, keys)
-            self._kept[key] = worker  # the last in line: the first ones are stopped first
+            self._kept[key] = worker  # last in the order, because the first ones are stopped first
             worker.load(*(trains or (key[0].batch, 1)))
         found = [self._kept[key] for key in keys]
         for worker in found:
@@ -208,7 +208,7 @@ class Workers:
         return found
 
     def keep(self, worker: Worker, key: tuple[Model, int]) -> None:
-        """Take over a process."""
+        """Add a process."""
         self.drop(key)
         self._kept[key] = worker
 
@@ -242,7 +242,7 @@ class Window(NamedTuple):
     Attributes
     ----------
     begin_s, end_s : float
-        On the clock of the machine.
+        Begin and end on the clock of the machine.
     per_s : list of float
         Iterations per second of each worker in this stretch.
     spans : list of (float, float)
@@ -264,7 +264,7 @@ def together(workers: Sequence[Worker], seconds: float) -> Window:
     Raises
     ------
     PeerError
-        If one of them ends or does not answer in time.
+        If a process ends or does not answer in time.
     """
     for worker in workers:
         worker.send(do="run")
@@ -279,7 +279,7 @@ def together(workers: Sequence[Worker], seconds: float) -> Window:
 
 
 def _steps_at(run: Answer, at_s: float) -> float:
-    """Return how many steps a run had done at a time, between two chunks in proportion."""
+    """Return how many steps a run had done at an instant, interpolated between chunks."""
     ends, steps = run["ends_s"], run["steps"]
     for place in range(1, len(ends)):
         if at_s <= ends[place]:

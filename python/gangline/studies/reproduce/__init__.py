@@ -1,4 +1,4 @@
-"""Evaluations of papers, run again: their set-ups, their baselines, and what of their claims holds.
+"""Repeats evaluations of papers: their set-ups, their baselines, and a verdict on each claim.
 
 Examples
 --------
@@ -52,7 +52,7 @@ __all__ = [
 ]
 
 STUDIES = ("dally", "hadar", "hadare", "hadar-search", "sjf-bsbf")
-"""Every study by its name; each is a module here with a `STUDY`."""
+"""The names of the studies; each is a module in this package with a `STUDY`."""
 
 
 def study(name: str) -> Study:
@@ -61,7 +61,7 @@ def study(name: str) -> Study:
     Raises
     ------
     GanglineError
-        If there is none of this name.
+        If there is no study with this name.
 
     Examples
     --------
@@ -91,27 +91,28 @@ def run(
     Parameters
     ----------
     name : str
-        One of `STUDIES`.
+        Name of a study in `STUDIES`.
     quick : bool
-        Run only a small part, in less than a minute.
+        Whether to run only a small part, in less than a minute.
     seeds : sequence of int
-        Each draws its own workloads; default: those of the study.
+        Seeds that draw the workloads; by default, those of the study.
     out : path, optional
-        Folder for reproduction.json and, by world and seed, a folder as `compare --out` writes it.
-        An interrupted study continues where it stopped.
+        Folder for reproduction.json and, for each world and seed, a folder as written by `compare
+        --out`. An interrupted study continues where it stopped.
     progress : bool or callable
-        As for `gangline.simulate`; counts the jobs of all runs.
+        As for `gangline.simulate`; it counts the jobs of all runs.
     restart_s : float, optional
-        Seconds without progress after a restart or move; default: the study's.
+        Seconds without progress after a restart or move; by default, those of the study.
     workers : int
         Maximum number of concurrent runs; it does not change the numbers.
     **axes
-        clusters, networks, workloads, policies: names of what to run; default: the study's.
+        `clusters`, `networks`, `workloads` and `policies`: names of what to run; by default, those
+        of the study.
 
     Returns
     -------
     Reproduction
-        Rows, savings, claims; the same for the same arguments at any time.
+        Rows, savings and claims, which are always the same for the same arguments.
 
     Raises
     ------

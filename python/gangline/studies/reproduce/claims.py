@@ -1,4 +1,4 @@
-"""The tables of claims: what a paper says, what we measured, the share of the gain, the verdict."""
+"""Builds the tables of claims: published gain, measured gain, share of the gain, and verdict."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Table", "claim_tables", "legend", "mix", "reach"]
 
-_MOST = 10.0  # a larger share says no more
+_MOST = 10.0  # a larger share means nothing more
 
 Table = tuple[str, list[str], list[list[str | float | None]]]
 """Title, titles of columns, rows."""
@@ -52,7 +52,7 @@ def legend(rows: Sequence[dict[str, Any]]) -> list[str]:
 
 
 def claim_tables(rows: Sequence[dict[str, Any]]) -> list[Table]:
-    """Return one table per claim, of rows as `Reproduction.claims` has them."""
+    """Return one table per claim, from rows of `Reproduction.claims`."""
     found = []
     for _, group in groupby(rows, key=lambda row: (row["published"], row["hero"], row["measure"])):
         mine = list(group)
@@ -61,7 +61,7 @@ def claim_tables(rows: Sequence[dict[str, Any]]) -> list[Table]:
 
 
 def _averages(mine: Sequence[dict[str, Any]]) -> Table:
-    """Return the table of a claim of an average: the ratio to each rival."""
+    """Return the table of a claim about an average, with the ratio to each rival."""
     is_claimed = mine[0]["claimed"] is not None
     head = ["against", "times better"]
     if is_claimed:
@@ -81,7 +81,7 @@ def _averages(mine: Sequence[dict[str, Any]]) -> Table:
 
 
 def _savings(mine: Sequence[dict[str, Any]]) -> Table:
-    """Return the table of a claim of a largest saving."""
+    """Return the table of a claim about the largest saving."""
     cells = [
         [
             row["against"],
@@ -98,14 +98,14 @@ def _savings(mine: Sequence[dict[str, Any]]) -> Table:
 
 
 def reach(share: float) -> str:
-    """Return which share of the claimed gain is reached; a loss reaches none of it."""
+    """Return the share of the claimed gain that is reached; a loss reaches none of it."""
     if share >= _MOST:
         return f">{percent(_MOST)}"
     return percent(share) if share > 0.0 else "none"
 
 
 def mix(rows: Sequence[dict[str, Any]]) -> list[str]:
-    """Return which claims are reached in some worlds and not in others.
+    """Return sentences on claims that are reached in some worlds and not in others.
 
     A mean over such worlds depends on the choice of worlds.
     """

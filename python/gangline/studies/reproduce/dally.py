@@ -67,7 +67,7 @@ STUDY = Study(
         Contender("tiresias", "tiresias"),
         Contender("tiresias-oracle", "tiresias", {"skew": "oracle"}),
         Contender("themis", "themis"),
-        # ours: its turns of a minute are meant for switches in place that cost next to nothing
+        # our own choice: turns of a minute are meant for switches that cost nearly nothing
         Contender("gandiva", "gandiva", {"switch_s": 1.0}),
         Contender("dally", "dally"),
         Contender("dally-manual", "dally-manual"),

@@ -1,4 +1,4 @@
-"""The figures of a study: ratios with their intervals, by world and by variation."""
+"""Draws the figures of a study: ratios with their intervals, by world and by variation."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ class Figure:
     Parameters
     ----------
     name : str
-        For its file.
+        Name of the file of the picture.
     title, about : str
-        Heading, and how to read it.
+        Heading, and a note on how to read the picture.
     svg : str
         The picture, as an element of HTML.
     """

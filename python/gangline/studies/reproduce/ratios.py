@@ -1,4 +1,4 @@
-"""Ratios of contenders, with intervals from the seeds.
+"""Computes ratios of contenders, with intervals from the seeds.
 
 For each seed, a ratio compares two runs on the same jobs. Means are geometric. The interval is a
 bootstrap over the seeds, whose draws are the same every time.
@@ -38,7 +38,7 @@ Runs = dict[tuple[Setting, str, int], dict[str, Any]]
 
 @dataclass(frozen=True)
 class Ratio:
-    """The ratio of one rival to the hero of a claim; below 1 the hero is worse.
+    """The ratio of a rival to the hero of a claim; below 1, the hero is worse.
 
     Parameters
     ----------
@@ -49,7 +49,7 @@ class Ratio:
     logs : tuple of float
         Natural logarithm of the ratio, one per seed.
     setting : Setting, optional
-        The world; None = over all worlds, each of the same weight.
+        The world; None means the mean over all worlds with equal weights.
     """
 
     factor: Factor
@@ -86,7 +86,7 @@ class Ratio:
 
 
 def interval(logs: Sequence[float]) -> tuple[float, float] | None:
-    """Return the bootstrap interval of the geometric mean, the same every time.
+    """Return the bootstrap interval of the geometric mean; its draws are the same every time.
 
     Examples
     --------
@@ -119,7 +119,7 @@ def ratios(study: Study, runs: Sequence[dict[str, Any]]) -> list[Ratio]:
 
 
 def paired(factor: Factor, hero: dict[str, Any], other: dict[str, Any]) -> float | None:
-    """Return the logarithm of how many times better the hero's run is; None without a ratio."""
+    """Return the logarithm of the ratio by which the hero's run is better; None without a ratio."""
     from gangline import _core
 
     mine, theirs = hero[factor.measure], other[factor.measure]
@@ -142,15 +142,15 @@ def _logs(known: Runs, factor: Factor, against: str, world: Setting) -> tuple[fl
 
 
 def is_judged(ratio: Ratio) -> bool:
-    """Return whether a claim is about this world."""
+    """Return whether a claim applies to this world."""
     there = ratio.factor.clusters
     return ratio.setting is None or not there or ratio.setting.cluster in there
 
 
 def pooled(found: Sequence[Ratio]) -> list[Ratio]:
-    """Return one ratio per claim and rival over the worlds of the claim, each of the same weight.
+    """Return one ratio per claim and rival over the worlds of the claim, with equal weights.
 
-    Worlds share their seeds, so the mean over worlds is taken seed by seed first.
+    Worlds share their seeds, so the mean over worlds is taken for each seed first.
     """
     groups: dict[tuple[Factor, str], list[Ratio]] = {}
     for ratio in filter(is_judged, found):
@@ -169,7 +169,7 @@ def pooled(found: Sequence[Ratio]) -> list[Ratio]:
 
 
 def with_totals(found: Sequence[Ratio]) -> list[tuple[str, Ratio]]:
-    """Return the ratios by the names of their worlds, and those over all of several."""
+    """Return the ratios by the names of their worlds, and the means over several worlds."""
     named = [(one.setting.title, one) for one in found if one.setting is not None]
     judged = {label for label, one in named if is_judged(one)}
     if len(judged) < 2:
@@ -186,7 +186,7 @@ def with_totals(found: Sequence[Ratio]) -> list[tuple[str, Ratio]]:
 
 
 def distinct(found: Sequence[Ratio]) -> list[tuple[Factor, ...]]:
-    """Return the claims, those with the same ratios together: each set needs one table."""
+    """Return the claims grouped by equal ratios, since each group needs only one table."""
     groups: dict[tuple[Any, ...], dict[Factor, None]] = {}
     for ratio in found:
         groups.setdefault(ratio.factor.numbers, {})[ratio.factor] = None
@@ -214,14 +214,14 @@ def judge_factor(ratio: Ratio, doubt: str = "") -> str:
 
 
 def shown(ratio: Ratio) -> str:
-    """Return a ratio as tables show it, such as `1.21 (1.15 to 1.27)`."""
+    """Return a ratio in the form of tables, such as `1.21 (1.15 to 1.27)`."""
     ends = ratio.interval
     between = "" if ends is None else f" ({ends[0]:.2f} to {ends[1]:.2f})"
     return f"{ratio.mean:.2f}{between}"
 
 
 def factor_rows(found: Sequence[Ratio], doubt: str = "") -> list[dict[str, Any]]:
-    """Return one row per claim and rival: the published factor, what we measured, the verdict."""
+    """Return one row per claim and rival: the published factor, the measured one, the verdict."""
     rows = []
     for ratio in pooled(found):
         factor = ratio.factor

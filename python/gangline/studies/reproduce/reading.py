@@ -1,4 +1,4 @@
-"""The verdicts on the claims of a study: savings, counts, and one verdict each.
+"""Computes the verdicts on the claims of a study, from savings and counts.
 
 No text is fixed in advance: every figure and every verdict is computed from the rows.
 """
@@ -19,12 +19,12 @@ __all__ = ["Saving", "judge", "percent", "reached", "readings", "savings", "sent
 NEGLIGIBLE = 0.01
 # Shares are shown, and judged, in whole per cent.
 ROUNDING = 0.005
-HALF = 0.5  # our choice: of the claimed gain, from which on a claim holds in part
+HALF = 0.5  # our own choice: from this share of the claimed gain on, a claim holds in part
 
 
 @dataclass(frozen=True)
 class Saving:
-    """The savings of the hero against one contender on one network, over the worlds run there.
+    """The savings of the hero against one contender on one network, over all its worlds.
 
     Parameters
     ----------
@@ -59,7 +59,7 @@ class Saving:
 
     @property
     def better(self) -> int:
-        """In how many worlds the hero needs less."""
+        """The number of worlds in which the hero needs less."""
         return sum(share > 0.0 for share in self.shares)
 
     def to_dict(self) -> dict[str, Any]:
@@ -117,14 +117,14 @@ def judge(claim: Claim, fair: Saving, doubt: str = "") -> str:
 
 
 def reached(share: float) -> str:
-    """Return "holds" or "holds in part" by the share of the claimed gain, or nothing below half."""
+    """Return "holds" or "holds in part" by the share of the claimed gain; "" below half."""
     if share >= 1.0 - ROUNDING:
         return "holds"
     return "holds in part" if share >= HALF - ROUNDING else ""
 
 
 def readings(study: Study, found: Sequence[Saving], doubt: str = "") -> list[dict[str, Any]]:
-    """Return one row per claim and rival: the published number, what we measured, the verdict.
+    """Return one row per claim and rival: the published number, the measured one, the verdict.
 
     The rivals are contenders like those of the paper, which get no verdict, and then the fair
     contender. The result is empty if the fair contender or the hero was not run on the network of
@@ -185,7 +185,7 @@ def _world(row: dict[str, Any]) -> tuple[str, str, str]:
 
 
 def percent(share: float) -> str:
-    """Return a share in whole per cent."""
+    """Return a share as a whole percentage."""
     return f"{100.0 * share:.0f} %"
 
 

@@ -1,4 +1,4 @@
-"""Carries a study out: every world, every contender, every seed; one row of means each."""
+"""Carries out a study: every world, contender and seed, with one row of means each."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ __all__ = ["MEASURES", "Reproduction", "carry_out"]
 
 KIND = "reproduction"
 _HOUR_S = 3600.0
-# Key of a row, title of its column; seconds are shown as hours.
+# Keys of rows, and titles of their columns; seconds are shown as hours.
 MEASURES = {
     "makespan_s": "makespan h",
     "jct_mean_s": "JCT mean h",
@@ -73,7 +73,7 @@ _USUAL = (
 
 
 class Reproduction:
-    """The numbers of a study and their verdicts on its claims.
+    """The numbers of a study, and the verdicts on its claims.
 
     Attributes
     ----------
@@ -84,7 +84,7 @@ class Reproduction:
     options : dict
         Run options of all runs.
     runs : list of dict
-        One row per run: cluster, network, workload, policy, seed, and the measures; seconds.
+        One row per run: cluster, network, workload, policy, seed, and the measures in seconds.
     varied : list of dict
         The same for runs with one changed setting, which `variation` names.
 
@@ -108,7 +108,7 @@ class Reproduction:
 
     @property
     def rows(self) -> list[dict[str, Json]]:
-        """One row per world and contender: means over the seeds."""
+        """The means over the seeds, one row per world and contender."""
         groups: dict[tuple[Setting, str], list[dict[str, Any]]] = {}
         for run in self.runs:
             groups.setdefault((_setting(run), run["policy"]), []).append(run)
@@ -127,7 +127,7 @@ class Reproduction:
 
     @property
     def varied_ratios(self) -> list[tuple[Place, Ratio]]:
-        """The same by changed setting."""
+        """Ratios of rivals to heroes, by changed setting."""
         found = places(self.study, self.choice)
         return varied_ratios(self.study, found, self.varied)
 
@@ -140,7 +140,7 @@ class Reproduction:
 
     @property
     def missing(self) -> list[str]:
-        """Contenders of the study whose policies this version does not have."""
+        """Contenders of the study whose policies do not exist in this version."""
         return self.study.available()[1]
 
     @property
@@ -150,7 +150,7 @@ class Reproduction:
 
     @property
     def claims(self) -> list[dict[str, Json]]:
-        """One row per claim and rival: the published gain, what we measured, share and verdict."""
+        """One row per claim and rival: published gain, measured gain, share and verdict."""
         saved = savings(self.study, self.rows)
         return [
             *readings(self.study, saved, self.doubt),
@@ -164,7 +164,7 @@ class Reproduction:
         return claim_tables(judged or claims)
 
     def tables(self) -> list[Table]:
-        """Return title, column titles and cells of claims, worlds, ratios and savings."""
+        """Return titles, column titles and cells of claims, worlds, ratios and savings."""
         rows: list[dict[str, Any]] = self.rows
         columns = self.columns
         found = self.claim_tables()
@@ -179,7 +179,7 @@ class Reproduction:
         return found
 
     def _factors(self) -> list[Table]:
-        """Return a table per claim by world and rival, and one by variation."""
+        """Return a table per claim by world and rival, and a table by variation."""
         by_world = self.ratios
         found = []
         for factor, *_ in distinct(by_world):
@@ -194,7 +194,7 @@ class Reproduction:
     def _ratio_table(
         self, factor: Factor, first: str, mine: Sequence[tuple[str, Ratio]]
     ) -> list[Table]:
-        """Return one line per world or variation and one column per rival; nothing if empty."""
+        """Return a row per world or variation with a column per rival; nothing if empty."""
         against = [name for name in factor.against if any(r.against == name for _, r in mine)]
         cells: list[list[Any]] = []
         for label in dict.fromkeys(label for label, _ in mine):
@@ -211,12 +211,12 @@ class Reproduction:
         return [(title, [first, *against], cells)] if cells else []
 
     def figures(self) -> list[Figure]:
-        """Return the pictures of the page; none without claims of averages."""
+        """Return the pictures of the page; empty without claims of averages."""
         by_world = self.ratios
         return figures(by_world, self.varied_ratios)
 
     def _savings(self, saved: Sequence[Saving]) -> Table:
-        """One line per network and rival: best and mean saving of each measure, and how often."""
+        """Return a row per network and rival: best and mean saving per measure, and its count."""
         by_rival: dict[tuple[str, str], dict[str, Saving]] = {}
         for saving in saved:
             by_rival.setdefault((saving.network, saving.against), {})[saving.measure] = saving
@@ -238,7 +238,7 @@ class Reproduction:
         return f"What {self.study.hero} saves, in per cent of what the other needs", titles, cells
 
     def head(self) -> list[str]:
-        """Return the extent of the runs, and whether it is enough for verdicts."""
+        """Describe the extent of the runs, and say whether it suffices for verdicts."""
         worlds = len(self.study.settings(self.choice))
         seeds = len(self.choice.seeds)
         counts = f"{_count(worlds, 'world')}, {_count(seeds, 'seed')}"
@@ -311,14 +311,14 @@ class Reproduction:
         return data
 
     def save(self, path: str | PathLike[str]) -> Path:
-        """Write `to_dict` as JSON; the file appears whole or not at all.
+        """Write `to_dict` as JSON; the file appears complete or not at all.
 
         Raises
         ------
         FileExistsError
             If the file exists and is not an earlier reproduction.
         OSError
-            If it cannot be written.
+            If the file cannot be written.
         """
         from gangline.files.json_files import write_sealed
 
@@ -353,25 +353,25 @@ def carry_out(
     options : mapping
         Run options of all runs.
     folder : Path, optional
-        Folder in which each run is saved as soon as it is done: by world and seed, or by digest for
+        Folder in which each run is saved as soon as it is done, by world and seed, or by digest for
         variations. A saved run is not repeated.
     report : callable, optional
-        Gets (simulated seconds, jobs done, jobs of all runs).
+        Function that gets (simulated seconds, jobs done, jobs of all runs).
     workers : int
-        Runs at once.
+        Maximum number of concurrent runs.
     """
     made = Reproduction(study, choice, options)
     here = Worlds()
     plain = _runs(_worlds(study, choice, options))
     varied = _runs(_varied(study, choice, options))
-    # All worlds and contenders before the first run: a mistake in the last one costs nothing.
+    # All worlds and contenders are checked before the first run, so a mistake costs nothing.
     if options.get("on_infeasible", "error") == "error":
         _check_room(plain, here)
     for run in (*plain, *varied):
         _check_start(run, here)
     if folder is not None:
         _check_out(folder, plain)
-    # the first run of each digest: a variation may be a run that is there already
+    # the first run of each digest, because a variation may repeat another run
     first: dict[str, int] = {}
     every = [*plain, *varied]
     same = [first.setdefault(run.spec.digest, i) for i, run in enumerate(every)]
@@ -406,15 +406,15 @@ class _World(NamedTuple):
 
     setting: Setting
     cluster: Cluster
-    own: Mapping[str, dict[str, Any]]  # keys of the cluster as contenders have it
+    own: Mapping[str, dict[str, Any]]  # keys of the cluster that contenders have
     trace: TraceReference
     options: CheckedOptions
     contenders: Sequence[Contender]
-    variation: str  # its label; empty = as in the study
+    variation: str  # the label; empty = as in the study
 
     @property
     def folder(self) -> str:
-        """Name of its folder on disk."""
+        """Name of the world's folder on disk."""
         return f"{self.setting.folder}-s{self.options.seed}"
 
 
@@ -439,7 +439,7 @@ class _Folders(Store):
         return self._places.get(digest) or super().place(digest)
 
     def load(self, digest: str) -> Result:
-        """Return a result that is there."""
+        """Return an existing result."""
         return load_result(self.place(digest))
 
     def add(self, digest: str, result: Result) -> None:
@@ -576,13 +576,13 @@ def _of_class(name: str) -> str:
 
 
 def _mean(values: Sequence[float | None]) -> float | None:
-    """Return the mean of those that are there: a class may have no job in some seed."""
+    """Return the mean of the existing values: a class may have no job in some seed."""
     there = [value for value in values if value is not None]
     return sum(there) / len(there) if there else None
 
 
 class _Total:
-    """One count of jobs over all runs, from the counts of each."""
+    """One count of jobs over all runs, from the counts of the single runs."""
 
     def __init__(self, report: Progress | None, jobs: int) -> None:
         self._report = report
@@ -590,7 +590,7 @@ class _Total:
         self._before = 0
 
     def tell(self, now_s: float, done: int, _: int) -> None:
-        """Count the jobs of the run under way."""
+        """Count the jobs of the current run."""
         if self._report is not None:
             self._report(now_s, self._before + done, self._jobs)
 
@@ -601,7 +601,7 @@ class _Total:
 
 
 def _is_told(policy: str) -> bool:
-    """Whether a policy knows how much work is left."""
+    """Return whether a policy knows how much work is left."""
     from gangline.policies.choice import resolve_policy
 
     return resolve_policy(policy).knowledge == "remaining"

@@ -30,8 +30,8 @@ __all__ = ["STAND_INS", "STUDY"]
 _SERVERS, _GPUS = 16, 4
 _FACTORS = (1.0, 1.25, 1.5, 1.75, 2.0)
 _HOME = "xi-1.5"
-# What stands for an application of the workload in the public pair table of Gavel: the nearest kind
-# of network, at a batch size in the middle of those measured.
+# The counterpart of each application of the workload in Gavel's public pair table: the most similar
+# kind of network, at a medium batch size among the measured ones.
 STAND_INS = {
     "cifar10": "ResNet-18 (batch size 128)",
     "imagenet": "ResNet-50 (batch size 64)",
@@ -47,7 +47,7 @@ _MIXED = {"V100": (10, 1.0, 1.47), "P100": (3, 0.81, 1.70), "K80": (3, 0.25, 1.8
 
 
 def _cluster(name: str, network: str) -> Cluster:
-    """Return 16 servers of 4 GPUs: `xi-1.5` has one slowdown factor, a file the pairs in it.
+    """Return 16 servers of 4 GPUs: `xi-1.5` has one slowdown factor, and a file has its pairs.
 
     `mixed` has three GPU types; `apart-1.5` has 8 servers of 8, and gangs on several are slower.
     """
@@ -88,7 +88,7 @@ def _mixed() -> dict[str, object]:
 def _fits(data: ClusterDict) -> list[dict[str, Json]]:
     """Return iteration times of the six applications, fitted to the measurements of Pollux."""
     elastic = Cluster.from_dict({**data, "elastic": {"preset": "pollux-fits"}}).elastic
-    assert elastic is not None, "it was given"
+    assert elastic is not None, "the caller checked it"
     keys = ("a_c", "b_c", "a_n", "b_n", "a_r", "b_r", "gamma")
     return [
         {"model": model, "kind": "pollux"} | {key: getattr(fit, key) for key in keys}
@@ -115,7 +115,7 @@ def _factor(name: str) -> float:
 
 
 def _measured(file: Path) -> dict[str, object]:
-    """Slowdowns of the six applications on V100, each as its stand-in in a throughput JSON."""
+    """Return the slowdowns of the six applications on V100, from those of their counterparts."""
     from gangline.cluster.tables import interference_of, read_throughput
 
     try:

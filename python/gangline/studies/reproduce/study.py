@@ -1,7 +1,7 @@
-"""The parts of a paper's evaluation: set-ups, contenders, and claims.
+"""Defines the parts of a paper's evaluation: set-ups, contenders and claims.
 
-A study is data. `gangline.reproduce.runs` carries it out, `gangline.reproduce.reading` compares its
-numbers with its claims. A new paper is a new module with a `STUDY`, listed in `STUDIES`.
+A study is data. `gangline.reproduce.runs` carries it out, and `gangline.reproduce.reading` compares
+its numbers with its claims. A new paper is a new module with a `STUDY`, listed in `STUDIES`.
 """
 
 from __future__ import annotations
@@ -23,22 +23,22 @@ __all__ = ["Choice", "Claim", "Contender", "Factor", "Setting", "Study", "Variat
 
 @dataclass(frozen=True)
 class Contender:
-    """A policy under the name that tables show.
+    """A policy with its name in tables.
 
     Parameters
     ----------
     name : str
-        In tables and in `--policies`.
+        Name in tables and in `--policies`.
     policy : str
-        In the registry, or a preset.
+        Name of a policy in the registry, or of a preset.
     params : mapping
         Parameters that differ from the policy's defaults.
     only : tuple of str
         Workloads on which the contender runs unless it is requested by name; empty = all. For
         contenders that take too long on other workloads.
     cluster : mapping
-        Tables that the cluster of every world gets for this contender in addition to its own, such
-        as the models of elastic jobs.
+        Tables that the cluster of every world gets for this contender in addition to the usual
+        ones, such as the models of elastic jobs.
 
     Examples
     --------
@@ -57,14 +57,14 @@ class Contender:
 
 @dataclass(frozen=True)
 class Claim:
-    """The saving that a paper claims for its policy, as a share of what others need.
+    """The saving that a paper claims for its policy, relative to the needs of others.
 
     Parameters
     ----------
     measure : str
         Key of the rows; less is better.
     words : str
-        As in "makespan".
+        Name of the measure, such as "makespan".
     share : float
         The published number, such as 0.69 for "up to 69 % lower".
 
@@ -90,22 +90,22 @@ class Factor:
     measure : str
         Key of the rows.
     words : str
-        As in "makespan".
+        Name of the measure, such as "makespan".
     times : float, optional
         The published number as a factor above 1: 1.2 for "1.2 times shorter", 2 for "50 % lower".
-        None = nothing is claimed; the ratios are of interest.
+        None means that nothing is claimed, but the ratios are of interest.
     published : str
-        The claim in words, with its baseline as far as the paper names one.
+        The claim in words, with its baseline if the paper names one.
     hero : str
-        The contender that is meant to reach it.
+        The contender for which the claim is made.
     against : tuple of str
-        Contenders that it is compared with, first the one that the paper names.
+        Contenders with which it is compared, starting with the one that the paper names.
     more : bool
         Whether a larger value is better, as for utilisation.
     clusters : tuple of str
-        The clusters on which the claim is judged; empty = all. Ratios are shown of all worlds.
+        The clusters on which the claim is judged; empty = all. Ratios are shown for all worlds.
     is_saving : bool
-        Whether the paper states the gain as a share saved, as in "50 % shorter".
+        Whether the paper states the gain as a saved share, as in "50 % shorter".
 
     Examples
     --------
@@ -126,7 +126,7 @@ class Factor:
     is_saving: bool = False
 
     def share(self, times_better: float) -> float | None:
-        """Return which share of the claimed gain a ratio reaches; None if nothing is claimed.
+        """Return the share of the claimed gain that a ratio reaches; None if nothing is claimed.
 
         A gain is the ratio minus 1, or the saved share 1 - 1 / ratio if the paper states that.
 
@@ -144,13 +144,13 @@ class Factor:
 
     @property
     def numbers(self) -> tuple[Json, ...]:
-        """Return the key of its ratios: claims with the same key differ only in the factor."""
+        """Return the key of the ratios; claims with the same key differ only in the factor."""
         return self.measure, self.hero, self.against, self.more, self.clusters
 
 
 @dataclass(frozen=True)
 class Variation:
-    """One thing changed alone, to see whether a result hangs on it.
+    """A single changed setting, to see whether a result depends on it.
 
     Parameters
     ----------
@@ -181,7 +181,7 @@ class Variation:
 
 @dataclass(frozen=True)
 class Setting:
-    """One world of a study: a cluster, a network, a workload.
+    """A world of a study: a cluster, a network and a workload.
 
     Examples
     --------
@@ -196,14 +196,14 @@ class Setting:
 
     @property
     def folder(self) -> str:
-        """Name of its folder on disk, without a seed."""
+        """Name of the world's folder on disk, without a seed."""
         # a cluster may be a file
         return "-".join(self._parts()).replace("/", "_")
 
     @property
     def title(self) -> str:
-        """Name of it in tables and messages."""
-        # of a cluster that is a file, its name
+        """Name of the world in tables and messages."""
+        # the name of the file of a cluster
         return ", ".join(part.rpartition("/")[2] for part in self._parts())
 
     def _parts(self) -> list[str]:
@@ -217,13 +217,13 @@ class Choice:
     Parameters
     ----------
     clusters, networks, workloads, policies : sequence of str
-        Names of the study's axes; networks are empty for a paper without any.
+        Names of the study's axes; networks are empty for a paper without networks.
     seeds : sequence of int
-        Each draws its own workload; tables show means.
+        Seeds of the workloads; tables show means.
     named : bool
         Whether the policies were requested by name; each is then run in every world.
     quick : bool
-        Whether it is the quick part of a study.
+        Whether this is the quick part of a study.
 
     Examples
     --------
@@ -258,45 +258,45 @@ class Study:
     Parameters
     ----------
     name, title, source : str
-        As in `gangline reproduce NAME`; what it is; the paper.
+        Name as in `gangline reproduce NAME`, a short description, and the paper.
     hero : str
         The contender that the paper proposes.
     contenders : tuple of Contender
-        In the order of the tables.
+        Contenders in the order of the tables.
     claims : tuple of Claim
         The claims of the paper for the hero.
     rivals : tuple of str
-        Contenders such as the paper compares with.
+        Contenders like those with which the paper compares.
     fair : str
-        The contender that a claim has to hold against: a rival without a handicap that the paper's
-        rivals had.
+        The contender against which a claim has to hold: a rival without a handicap of the paper's
+        rivals.
     ablation : str
         The hero without its main idea; empty if there is none.
     home : str
-        The network of the paper; claims are judged there.
+        The network of the paper, on which claims are judged.
     networks : tuple of str
         Networks to choose from.
     workloads : mapping of str to str
         Addresses of generators, with `{seed}` in place of the seed.
     cluster : callable
-        From the names of a cluster and of a network to the cluster; raises ClusterError.
+        Function from the names of a cluster and a network to the cluster; raises ClusterError.
     quick, full : Choice
         The parts of the study with `--quick` and without it.
     options : mapping
         Run options that all contenders share.
     variants : tuple of str
-        Contenders that are the hero with other parameters: no rivals of it.
+        Contenders that are the hero with other parameters, and therefore not its rivals.
     remarks : tuple of str
-        Remarks that a reader of the numbers needs.
+        Remarks that readers of the numbers need.
     factors : tuple of Factor
         The claims of the paper on averages, each against several rivals; intervals come from the
         seeds.
     measures : tuple of str
-        Columns of the tables, keys of `gangline.reproduce.runs.MEASURES`; empty = the usual.
+        Columns of the tables, as keys of `gangline.reproduce.runs.MEASURES`; empty = the default.
     classes : mapping of str to tuple of str
         Classes of jobs by their models, for columns with the mean JCT of each.
     meant_for : mapping of str to tuple of str
-        Clusters of a workload; a workload that is not named is run on all.
+        Clusters of a workload; a workload that is not named is run on all clusters.
     variations : tuple of Variation
         Variations, one at a time, in the world that `varied` names.
     varied : tuple of Setting
@@ -339,7 +339,7 @@ class Study:
     elsewhere: tuple[tuple[str, str], ...] = ()
 
     def doubt(self, choice: Choice) -> str:
-        """Return why a choice gives no verdicts; empty if it does.
+        """Return the reason why a choice gives no verdicts; empty if it does.
 
         A quick run never gives a verdict. Other runs need five seeds, or all seeds of a study that
         has fewer.
@@ -350,7 +350,7 @@ class Study:
         return "quick run: not conclusive" if choice.quick else ""
 
     def settings(self, choice: Choice) -> list[Setting]:
-        """Return the worlds of a choice: each workload on the clusters that it is meant for."""
+        """Return the worlds of a choice: each workload on the clusters for which it is meant."""
         return [
             one
             for one in choice.settings()
@@ -358,7 +358,7 @@ class Study:
         ]
 
     def contenders_in(self, setting: Setting, choice: Choice) -> list[str]:
-        """Return the names of those that are run in a world."""
+        """Return the names of the contenders that are run in a world."""
         return [
             name
             for name in choice.policies
@@ -374,12 +374,12 @@ class Study:
         return there, [c.name for c in self.contenders if c not in there]
 
     def contender(self, name: str) -> Contender:
-        """Return a contender, or any policy of the registry by its own name.
+        """Return a contender, or any policy of the registry by its name.
 
         Raises
         ------
         PolicyError
-            If there is neither.
+            If there is no such contender or policy.
         """
         from gangline.policies.registry import find, registry
 
@@ -395,12 +395,12 @@ class Study:
         return Contender(name, name)
 
     def choose(self, given: Choice, *, quick: bool) -> Choice:
-        """Fill what was not chosen from the quick or the full set, and check the names.
+        """Complete a choice from the quick or the full set, and check the names.
 
         Raises
         ------
         GanglineError
-            If an axis has no such member; it names the axis and its members.
+            If an axis has no such member; the error names the axis and its members.
         """
         base = self.quick if quick else self.full
         there, _ = self.available()
@@ -420,9 +420,7 @@ class Study:
         for name in ("clusters", "networks", "workloads", "policies", "seeds"):
             values = getattr(chosen, name)
             if len(set(values)) < len(values):
-                raise GanglineError(
-                    f"--{name}: one is named twice in {', '.join(map(str, values))}"
-                )
+                raise GanglineError(f"--{name}: duplicate name in {', '.join(map(str, values))}")
         if not self.settings(chosen):
             places = ", ".join(
                 dict.fromkeys(x for w in chosen.workloads for x in self.meant_for[w])

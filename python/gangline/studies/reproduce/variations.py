@@ -1,4 +1,4 @@
-"""Variations: what becomes of the ratios of a study when one thing is changed alone."""
+"""Computes how the ratios of a study change if a single setting is changed."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ UNCHANGED = Variation("as in the study", "")
 
 @dataclass(frozen=True)
 class Place:
-    """A variation, and the world it is run in."""
+    """A variation, and the world in which it is run."""
 
     variation: Variation
     setting: Setting
 
     @property
     def label(self) -> str:
-        """In tables and figures."""
+        """The label in tables and figures."""
         return f"{self.variation.group} {self.variation.label}".rstrip()
 
 
 def places(study: Study, choice: Choice) -> list[Place]:
-    """Return all variations, unchanged first; none if their world or a hero is not chosen."""
+    """Return all variations, unchanged first; empty if their world or a hero is not chosen."""
     chosen = study.settings(choice)
     home = next((setting for setting in study.varied if setting in chosen), None)
     if home is None or not study.variations or not contenders(study, choice, UNCHANGED):
@@ -49,7 +49,7 @@ def places(study: Study, choice: Choice) -> list[Place]:
 
 
 def contenders(study: Study, choice: Choice, variation: Variation) -> list[Contender]:
-    """Return heroes and rivals of all claims as this variation has them.
+    """Return the heroes and rivals of all claims with the changes of this variation.
 
     Parameters are changed for the heroes, and for rivals that have all of them and have not set one
     of them on purpose.
@@ -81,7 +81,7 @@ def _left_alone(one: Contender) -> set[str]:
 def varied_ratios(
     study: Study, found: Sequence[Place], runs: Iterable[dict[str, Any]]
 ) -> list[tuple[Place, Ratio]]:
-    """Return the ratios of every claim by variation, of runs that say their `variation`."""
+    """Return the ratios of every claim by variation, from runs with the key `variation`."""
     known: dict[tuple[str, str], dict[int, dict[str, Any]]] = {}
     for run in runs:
         known.setdefault((run["variation"], run["policy"]), {})[run["seed"]] = run

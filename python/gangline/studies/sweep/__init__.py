@@ -1,4 +1,4 @@
-"""Sweeps: many runs from one description, kept in a folder that any later sweep can use.
+"""Carries out sweeps: many runs from one description, in a folder that later sweeps can use.
 
 Examples
 --------

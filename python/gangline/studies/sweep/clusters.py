@@ -1,4 +1,4 @@
-"""Clusters made from others: fewer servers, other GPU types, failures."""
+"""Derives clusters from others: fewer servers, other GPU types, failures."""
 
 from __future__ import annotations
 
@@ -17,13 +17,14 @@ _KEYS = ("from", "name", "scale", "swap", "failures")
 
 
 def derived(value: Mapping[str, Any]) -> Cluster:
-    """Return the cluster of a table with `from`.
+    """Return the cluster that a table with the key `from` describes.
 
     Parameters
     ----------
     value : mapping
-        from (a preset or file); scale (a factor of the number of servers, or one per GPU type);
-        swap (GPU types to GPU types of the same cluster); failures (as in a cluster file); name.
+        The keys are from (a preset or file), scale (a factor of the number of servers, or one per
+        GPU type), swap (a mapping from GPU types to GPU types of the same cluster), failures (as in
+        a cluster file) and name.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""Short labels for the values of a key: the parts that differ, without folders of a machine."""
+"""Builds short labels for the values of a key: the parts that differ, without folders."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _ASSIGNED = re.compile(r"(.+)=([-+0-9.e]+)")
 
 
 def labels(values: Iterable[Any]) -> dict[Any, str]:
-    """Return a label for each distinct value of a key, as the table of a sweep holds it.
+    """Return a label for each distinct value of a key in the table of a sweep.
 
     Labels show only the parts in which addresses differ. Values whose labels would be equal keep
     their full text.
@@ -72,14 +72,14 @@ def full(value: Any) -> str:
 
 
 def numbers(of: Sequence[Any], short: Sequence[str]) -> tuple[str, list[float]] | None:
-    """Return the values of a key as numbers, and what they are; None if they are not all numbers.
+    """Return the values of a key as numbers, with their name; None if some are not numbers.
 
     Parameters
     ----------
     of : sequence
-        Distinct values.
+        Distinct values of the key.
     short : sequence of str
-        Their labels; those of the form NAME=NUMBER with one name are numbers too.
+        Labels of these values; labels of the form NAME=NUMBER with a single name are numbers too.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""The facts that the worlds of a sweep lack for its policies, found before its first run."""
+"""Finds the facts that the worlds of a sweep lack for its policies, before the first run."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _SEED = re.compile(r"(?<=[?&])seed=\d+")
 
 
 def lacks_of(specs: Iterable[RunSpec], worlds: Worlds) -> list[Lack]:
-    """Return the missing premises of runs, once per mechanism, with the names of several clusters.
+    """Return the missing premises of runs, once per mechanism, with the clusters if several differ.
 
     Each policy is checked once on each cluster, with the first draw of each trace. A trace is read
     only for policies that declare premises.

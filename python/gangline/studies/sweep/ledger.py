@@ -1,4 +1,4 @@
-"""The digest and the state of each run of a sweep, in 17 bytes."""
+"""Stores the digest and the state of each run of a sweep in 17 bytes."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ class State(IntEnum):
     """The state of a run."""
 
     REPEATED = 0
-    """The same run as another one; it is left out."""
+    """The run repeats another one and is left out."""
     FINISHED = 1
     NEW = 2
-    """Not in the store."""
+    """The run is not in the store."""
     FAILED = 3
 
 

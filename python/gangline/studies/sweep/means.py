@@ -1,4 +1,4 @@
-"""The means of a sweep: its runs by the values of some keys, with intervals and differences.
+"""Computes the means of a sweep by the values of some keys, with intervals and differences.
 
 Runs are distinguished by their seeds, which are the replicates. Everything else that varies and is
 not a key is averaged within each seed.
@@ -38,15 +38,15 @@ class Group:
     keys : dict
         Mapping from key to value, as in the table of the sweep.
     labels : dict of str to str
-        Key to a short text of its value.
+        Mapping from keys to short texts of their values.
     runs, failed : int
-        Number of runs, and of those that failed.
+        Number of runs, and number of failed runs.
     seeds : int
         Number of seeds; a seed with a failed run counts in no mean.
     loads : tuple of OfferedLoad
-        One per trace and cluster.
+        One load per trace and cluster.
     values : dict
-        Measure to the values by seed.
+        Mapping from measures to the values by seed.
     """
 
     keys: dict[str, Json]
@@ -59,7 +59,7 @@ class Group:
 
     @property
     def world(self) -> tuple[Json, ...]:
-        """Values of the keys that are no policy and no setting of one."""
+        """Values of the keys other than the policy and its settings."""
         return tuple(v for key, v in self.keys.items() if key != POLICY and not is_setting(key))
 
     @property
@@ -69,7 +69,7 @@ class Group:
 
     @property
     def offered_load(self) -> float | None:
-        """Mean of the loads that there are."""
+        """Mean of the existing loads."""
         known = [one.load for one in self.loads if one.load is not None]
         return sum(known) / len(known) if known else None
 
@@ -81,7 +81,7 @@ class Line(NamedTuple):
     mean: Estimate | None
     """None if no seed has a value."""
     difference: Difference | None
-    """Difference to the baseline at the same keys; None for the baseline or without one."""
+    """Difference from the baseline at the same keys; None for the baseline, or without one."""
     is_best: bool
     """Whether the seeds show no better policy at the same keys."""
 
@@ -91,12 +91,12 @@ class Curves(NamedTuple):
 
     x_title: str
     names: list[str]
-    """Names of the places 0, 1, ... on the axis; empty if they are numbers."""
+    """Names of the positions 0, 1, ... on the axis; empty if they are numbers."""
     lines: dict[str, list[tuple[float, Line]]]
 
 
 class Means:
-    """Means over the seeds of a sweep, by the values of keys: what a `Summary` shows."""
+    """The means over the seeds of a sweep by the values of keys, which a `Summary` shows."""
 
     def __init__(
         self,
@@ -136,7 +136,7 @@ class Means:
         ]
 
     def curves(self, measure: str) -> Curves | None:
-        """Return the means of a measure over a key, a line per combination of the others.
+        """Return the means of a measure over a key, with a line per combination of the other keys.
 
         The key is the first varying key with numbers, or else the first varying key that is not a
         policy, or None. Runs without a value of this key, such as a parameter of another policy,
@@ -188,7 +188,7 @@ class Means:
         return found
 
     def _base(self, group: Group) -> Group | None:
-        """Return the group of the baseline at the same keys; of several settings the first."""
+        """Return the group of the baseline at the same keys; among several settings, the first."""
         if self.baseline is None:
             return None
         return next(
@@ -216,7 +216,7 @@ def measure_of(key: str) -> Measure:
 
 
 def _best(groups: Sequence[Group], measure: Measure) -> list[Group]:
-    """Return the best groups of a world, by the seeds that all have; none where all tie."""
+    """Return the best groups of a world, by the seeds that all have; empty if all tie."""
     have = [group for group in groups if group.values.get(measure.key)]
     if len(have) < 2 or measure.direction == 0:
         return []

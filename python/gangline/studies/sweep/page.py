@@ -1,4 +1,4 @@
-"""A sweep as a page that loads nothing, and its runs as a table."""
+"""Writes a sweep as a self-contained page, and its runs as a table."""
 
 from __future__ import annotations
 
@@ -33,18 +33,18 @@ if TYPE_CHECKING:
 
 __all__ = ["run_cells", "write_page"]
 
-_VALUES_SHOWN = 8  # our choice: of a key, before the rest are counted
+_VALUES_SHOWN = 8  # our own choice: the values of a key that are listed before the rest are counted
 
 
 def write_page(done: Sweep, summary: Means, path: Path, command: str = "") -> None:
-    """Write one HTML page that loads nothing.
+    """Write one self-contained HTML page.
 
     Raises
     ------
     ResultError
-        If there is another file of that name.
+        If another file has this name.
     OSError
-        If it cannot be written.
+        If the file cannot be written.
     """
     from gangline.analysis import report
 
@@ -66,7 +66,7 @@ def write_page(done: Sweep, summary: Means, path: Path, command: str = "") -> No
 
 
 def run_cells(done: Sweep) -> tuple[list[str], list[list[str]], int]:
-    """Return titles and rows of the table of runs, and how many columns are keys."""
+    """Return the titles and rows of the table of runs, and the number of key columns."""
     table = done.table
     varied = [key for key in done.keys if len(table[key].unique()) > 1]
     keys = [*(k for k in varied if k not in SEEDS), *(k for k in varied if k in SEEDS)]
@@ -87,7 +87,7 @@ def run_cells(done: Sweep) -> tuple[list[str], list[list[str]], int]:
 def _titled(
     name: str, summary: Means, measure: str, found: Sequence[Column]
 ) -> tuple[str, list[str], list[list[Cell]]]:
-    """Return a table of a page; the best of its first measure are marked."""
+    """Return a table of a page, with the best values of its first measure marked."""
     from gangline.analysis.report.tables import Cell, text
 
     best = name_of(measure_of(measure))
@@ -117,7 +117,7 @@ def _means(summary: Means) -> list[Column]:
 
 
 def _described(done: Sweep) -> list[list[Any]]:
-    """Return the keys of a sweep with their values, and what became of its runs."""
+    """Return the keys of a sweep with their values, and the outcomes of its runs."""
     table, counts = done.table, done.counts
     rows: list[list[Any]] = [["runs", f"{counts['runs']:,}, of which {counts['failed']:,} failed"]]
     for key in done.keys:
@@ -136,7 +136,9 @@ def _about(summary: Means, curves: Curves) -> str:
     bands = " Bands are 95 % intervals." if has_intervals(lines) else ""
     over = any(line.group.is_over for line in lines)
     hollow = (
-        " Hollow dots: in some draws the jobs ask for more than the GPUs can do." if over else ""
+        " A hollow dot means that in some draws the jobs ask for more than the GPUs can do."
+        if over
+        else ""
     )
     return f"Means{over_seeds(summary)}, against {curves.x_title}.{bands}{hollow}"
 

@@ -1,4 +1,4 @@
-"""From the description of a sweep to its runs."""
+"""Turns the description of a sweep into its runs."""
 
 from __future__ import annotations
 
@@ -44,8 +44,8 @@ _NEEDED = ("trace", "cluster", "policy")
 _SEED = "{trace_seed}"
 _OF_TRACE = ("trace", "trace_seed", "rescale")
 _SETTINGS = "set"
-_ABOUT = re.compile(r"(?:run option |options: )?([a-z_.]+): ")  # what many errors begin with
-_REMEMBERED = 64  # our choice: traces, clusters and policies of the runs that came last
+_ABOUT = re.compile(r"(?:run option |options: )?([a-z_.]+): ")  # the beginning of many errors
+_REMEMBERED = 64  # our own choice: the number of remembered traces, clusters and policies
 _TRACE_OPTIONS = (
     *(name for name in Options.__struct_fields__ if name != "special"),
     *dict.fromkeys(name for item in FORMATS for name in item.options),
@@ -57,7 +57,7 @@ Axes = dict[str, Sequence[Json]]  # of a sweep
 
 
 class _Policy(NamedTuple):
-    """A policy, and the hash that identifies the code of one in Python."""
+    """A policy, and the hash that identifies the code of a policy in Python."""
 
     reference: PolicyReference
     code: dict[str, str]
@@ -65,7 +65,7 @@ class _Policy(NamedTuple):
 
 
 class Listed:
-    """Runs that are listed one by one, with keys of the same names; else as a `Plan`."""
+    """Runs that are listed one by one, with the same keys; otherwise like a `Plan`."""
 
     def __init__(
         self, name: str, pairs: Iterable[tuple[Keys, RunSpec]], save: str = "jobs"
@@ -88,7 +88,7 @@ class Listed:
         return self._pairs[index][1]
 
     def order(self) -> Iterable[int]:
-        """Return the indices as they are listed."""
+        """Return the indices in their listed order."""
         return range(len(self._pairs))
 
 
@@ -98,15 +98,16 @@ class Plan:
     Parameters
     ----------
     name : str
-        Of the sweep.
+        Name of the sweep.
     grid : mapping
-        Keys to lists; every combination is run.
+        Mapping from keys to lists, of which every combination is run.
     zips : sequence of mapping
-        Keys to lists of one length; rows side by side, combined with the grid and other zips.
+        Mappings from keys to lists of equal length, whose rows are combined with the grid and other
+        zips.
     options : mapping
         Options of the reader and of the run that all runs share.
     where : str
-        The name of the description in errors: its file.
+        The name of the description in errors, such as its file.
     save : str
         The tables that are saved of each run.
     """
@@ -137,7 +138,7 @@ class Plan:
         self._trace_options = {k: v for k, v in options.items() if k in _TRACE_OPTIONS}
         self._trace_options |= {k: v for k, v in options.items() if k == "format"}
         self._run_options = {k: v for k, v in options.items() if k not in self._trace_options}
-        # runs that follow each other have most parts in common
+        # consecutive runs have most parts in common
         self._trace = self._remembered(self._make_trace, _OF_TRACE)
         self._world = self._remembered(self._make_world, ("cluster", *TABLES))
         self._policy = self._remembered(self._make_policy, ("policy", _SETTINGS))
@@ -147,7 +148,7 @@ class Plan:
 
     @property
     def window(self) -> Window | None:
-        """The arrivals that all runs count; None if they count all."""
+        """The window of arrivals that the runs count; None if they count all jobs."""
         return make_options(self._run_options).count_arrivals
 
     def keys(self, index: int) -> Keys:
@@ -182,7 +183,7 @@ class Plan:
         return msgspec.structs.replace(made, seed=seed)
 
     def order(self) -> Iterator[int]:
-        """Yield the indices; runs on one trace come together, and of these those on one cluster."""
+        """Yield the indices, grouped by trace and then by cluster."""
         sizes = [len(axis) for axis in self.axes]
         strides = [math.prod(sizes[i + 1 :]) for i in range(len(sizes))]
         inwards = sorted(range(len(sizes)), key=lambda i: _rank(self.axes[i][0]))
@@ -204,7 +205,7 @@ class Plan:
     def _remembered(
         self, make: Callable[[Keys], T], names: Collection[str]
     ) -> Callable[[tuple[int, ...]], T]:
-        """Return `make` as a function of places, remembered by those on axes of the named parts."""
+        """Return `make` as a function of places, with a memory by the axes of the named parts."""
         mine = [any(_part(key) in names for key in axis[0]) for axis in self.axes]
 
         @lru_cache(_REMEMBERED)
@@ -216,7 +217,7 @@ class Plan:
         )
 
     def _make_world(self, keys: Keys) -> RunSpec:
-        """Return the constant values of all runs on the cluster of these keys."""
+        """Return the values that are the same for all runs on the cluster of these keys."""
         value: Any = keys["cluster"]
         is_derived = isinstance(value, Mapping) and "from" in value
         with self._naming("cluster"):
@@ -270,7 +271,7 @@ class Plan:
 
     @contextmanager
     def _naming(self, part: str) -> Iterator[None]:
-        """Give an error the file and the key that it is about, else the key of the part."""
+        """Add the file and the key to an error, or else the key of the part."""
         try:
             yield
         except GanglineError as error:
@@ -284,22 +285,22 @@ class Plan:
 
 
 Runs: TypeAlias = Plan | Listed
-"""The runs of a sweep by their index, made anew each time they are asked for."""
+"""The runs of a sweep by index, built anew on each access."""
 
 
 def drawn_trace(keys: Keys) -> str:
-    """Return the trace of a run, with its `trace_seed` filled in."""
+    """Return the trace of a run, with `trace_seed` filled in."""
     path = str(keys["trace"])
     return path.replace(_SEED, str(keys["trace_seed"])) if "trace_seed" in keys else path
 
 
 def is_setting(key: str) -> bool:
-    """Return whether a key changes policies alone: a parameter of one, or estimates."""
+    """Return whether a key only changes policies: a parameter of a policy, or estimates."""
     return key == "estimates" or _part(key) == _SETTINGS
 
 
 def _part(key: str) -> str:
-    """Return the key, or of what it is a setting."""
+    """Return the key, or the part that it sets."""
     owner, dot, _ = key.rpartition(".")
     return key if not dot else owner if owner in TABLES else _SETTINGS
 
@@ -325,7 +326,7 @@ def _check_made_anew(reference: PolicyReference) -> None:
     why = ""
     main = getattr(sys.modules["__main__"], "__file__", None) or ""
     if module == "__main__" and not Path(main).is_file():
-        why = "a class that was typed in cannot be imported there"
+        why = "a class that was typed into a session cannot be imported there"
     else:
         try:
             resolved = reference.resolve()
@@ -336,7 +337,7 @@ def _check_made_anew(reference: PolicyReference) -> None:
                 why = f"it would have the parameters {resolved.params}, not {reference.params}"
     if why:
         message = (
-            f"{reference.name}: cannot be made anew in a process, as {name}(**params()): {why}; "
+            f"{reference.name}: cannot be created anew in a process, as {name}(**params()): {why}; "
             "put the class into a module, and what it needs into `params()`"
         )
         raise PolicyError(message, policy=reference.name)
@@ -420,7 +421,7 @@ def _axes(where: str, table: str, given: Mapping[str, Any]) -> Axes:
         if key not in KEYS:
             raise _wrong(where, f"{table}.{key}", f"one of {', '.join(KEYS)}, set", key)
     for key, value in settings.items():
-        # set.las.limits = [...] and set."las.limits" = [...] say the same
+        # set.las.limits = [...] and set."las.limits" = [...] are equivalent
         inner = value.items() if isinstance(value, Mapping) else [("", value)]
         for name, values in inner:
             flat[f"{key}.{name}" if name else key] = values

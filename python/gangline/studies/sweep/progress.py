@@ -1,4 +1,4 @@
-"""The progress of a sweep: a bar on a terminal, a line in a notebook, else lines of a log."""
+"""Shows the progress of a sweep: a bar on a terminal, a line in a notebook, or a log."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def showing(
     name : str
         Name of the sweep.
     runs, done : int
-        Number of runs, and of those that were done before.
+        Number of runs, and number of runs that were done before.
     """
     count = _Count(name, runs, done)
     if callable(progress):
@@ -53,12 +53,12 @@ def showing(
 
 
 class Series:
-    """One bar over sweeps that follow each other; its total grows with each of them.
+    """One bar for consecutive sweeps; its total grows with each of them.
 
     Parameters
     ----------
     progress : bool
-        Whether to show it.
+        Whether to show the bar.
     name : str
         Prefix of the names of the sweeps.
     """
@@ -78,7 +78,7 @@ class Series:
 
     @contextmanager
     def showing(self, name: str, runs: int, done: int) -> Iterator[Callable[[bool], None]]:
-        """Add the runs of a sweep to the total; else as the function of this name."""
+        """Add the runs of a sweep to the total, and show progress like the function `showing`."""
         self._count.begin(f"{self._name}, {name}", runs, done)
         self._draw()
 
@@ -130,14 +130,14 @@ class _Count:
         self.failed += has_failed
 
     def begin(self, name: str, runs: int, done: int) -> None:
-        """Add the runs of a further sweep."""
+        """Add the runs of another sweep."""
         self.name = name
         self.runs += runs
         self.done += done
         self._before += done
 
     def is_due(self) -> bool:
-        """Return whether a line of a log is due: every ten seconds, and at an end that is known."""
+        """Return whether a line of a log is due: every ten seconds, and at a known end."""
         now = time.monotonic()
         is_last = not self.grows and self.done >= self.runs
         if now - self._last < _EVERY_S and not is_last:
@@ -146,7 +146,7 @@ class _Count:
         return True
 
     def words(self) -> str:
-        """Return how many of the runs are done, and the time left if the total is known.
+        """Say how many of the runs are done, and the time left if the total is known.
 
         Examples
         --------

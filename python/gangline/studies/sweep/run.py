@@ -1,4 +1,4 @@
-"""Carries a sweep out: what its store lacks is run, and a table made of the whole."""
+"""Carries out a sweep: runs that its store lacks are run, and a table of all is written."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ if TYPE_CHECKING:
 
 __all__ = ["Sweep", "carry_out_all", "sweep"]
 
-_WORLDS_MAX = 4  # our choice: traces in memory at once
+_WORLDS_MAX = 4  # our own choice: the number of traces in memory
 
 
 class Sweep:
-    """The runs of a sweep and what became of them; results stay on disk.
+    """The runs of a sweep and their outcomes; results stay on disk.
 
     Attributes
     ----------
     name : str
-        Of the sweep.
+        Name of the sweep.
     folder : Path
         The store.
     keys : list of str
@@ -71,7 +71,7 @@ class Sweep:
 
     @property
     def runs(self) -> list[dict[str, Json]]:
-        """Return for each run the keys that vary, its digest, and its status.
+        """Return the varying keys, the digest and the status of each run.
 
         The status is finished or failed; a failed run also has `error` and `message`. The list is
         created on access, because a sweep may have many runs.
@@ -80,7 +80,7 @@ class Sweep:
 
     @property
     def table(self) -> pa.Table:
-        """One row per run: the keys that vary, every summary key, digest and status."""
+        """A table with one row per run: the varying keys, every summary key, digest and status."""
         from gangline.studies.sweep.table import read
 
         return read(self.folder)
@@ -97,25 +97,26 @@ class Sweep:
         Parameters
         ----------
         by : iterable of str, optional
-            Keys of the sweep; default: `policy`, and every key that varies but the seeds.
+            Keys of the sweep; by default, `policy` and every varying key except the seeds.
         measures : iterable of str, optional
-            Numbers of the summaries of runs, as `jct_p99_s`; default: those of the tables.
+            Measures in the summaries of runs, such as `jct_p99_s`; by default, those of the tables.
         baseline : str, optional
-            The policy that others are compared with, at the same values of all other keys and seed
-            by seed; default: the first. If it has several settings, the first is taken.
+            The policy with which others are compared for each seed, at the same values of all other
+            keys; by default, the first. If it has several settings, the first one is used.
 
         Returns
         -------
         Summary
-            `rows` and `table` hold its numbers. The replicates are the values of `trace_seed`, if
-            several are in the sweep, else those of `seed`; all other runs of a group are averaged
-            within each. With five or more there are bootstrap 95 % intervals, of the means and of
-            the paired differences. A seed with a failed run counts in no mean.
+            The summary, with its numbers in `rows` and `table`. The replicates are the values of
+            `trace_seed` if the sweep has several, or else those of `seed`; all other runs of a
+            group are averaged within each replicate. With five or more, there are bootstrap 95 %
+            intervals of the means and of the paired differences. A seed with a failed run counts in
+            no mean.
 
         Raises
         ------
         OptionError
-            If the sweep has no such key, or its runs no such number.
+            If the sweep has no such key, or its runs have no such measure.
         PolicyError
             If the baseline is not among the policies.
         ResultError
@@ -148,7 +149,7 @@ class Sweep:
         )
 
     def results(self) -> Iterator[Result]:
-        """Yield the results that are there, one by one, read when asked for."""
+        """Yield the existing results one by one; each is read when it is requested."""
         from gangline.runs.load import load_result
 
         for index in self._ledger:
@@ -185,37 +186,37 @@ def sweep(
         A TOML file, or its keys: name, save, grid, zip, options.
     out : path, optional
         The store: `runs/<digest>/` for each result, `table.parquet`, `table.csv`, `failed.json`.
-        Several sweeps may use one. Default: a folder with the name of the sweep.
+        Several sweeps may share a store. The default is a folder with the name of the sweep.
     save : str, optional
-        The tables that are saved of each run: "summary" (spec and summary alone), "jobs" (the
-        tables of jobs and the timeline as well), or "segments" (every table). Default: as the
-        description says, else "jobs".
+        The tables of each run that are saved: "summary" (only the spec and the summary), "jobs"
+        (also the jobs table and the timeline), or "segments" (every table). The default is that of
+        the description, or else "jobs".
     executor : str
         "local": threads for the policies of the registry, processes for those in Python. "dask":
         processes of a Dask cluster (the extra `dask`).
     workers : int, optional
-        Runs at once; default: one per core.
+        Maximum number of concurrent runs; by default, one per core.
     address : str, optional
-        Scheduler of a Dask cluster that runs already; default: one is started.
+        Scheduler of a running Dask cluster; by default, a cluster is started.
     progress : bool or callable
-        True shows runs done, failed, and the time left: a bar on a terminal, one line in a
-        notebook, else lines on stderr. A callable gets (done, failed, runs).
+        True shows the numbers of finished and failed runs and the time left, as a bar on a
+        terminal, a line in a notebook, or lines on stderr. A callable gets (done, failed, runs).
 
     Returns
     -------
     Sweep
-        Runs that failed are in its `failed`; they are tried again by the next sweep.
+        The sweep. Its attribute `failed` lists the failed runs, which the next sweep tries again.
 
     Raises
     ------
     OptionError
         If the description is wrong.
     TraceError, ClusterError, PolicyError, OSError
-        If an input cannot be read, or a world lacks what a policy cannot run without; before the
-        first run.
+        If an input cannot be read, or a world lacks facts that a policy needs. The error is raised
+        before the first run.
     FileExistsError
-        If a table of the store would replace a file that gangline did not write; before the first
-        run.
+        If a table of the store would replace a file that gangline did not write. The error is
+        raised before the first run.
     ConnectionError
         If the scheduler of a Dask cluster is lost; finished runs are kept.
 
@@ -252,10 +253,10 @@ def carry_out_all(
     worlds: Worlds | None = None,
     series: Series | None = None,
 ) -> Sweep:
-    """Carry out the runs that are not in the store at `folder` yet; arguments as for `sweep`.
+    """Carry out the runs that are not in the store at `folder` yet; parameters as for `sweep`.
 
-    `worlds` has traces that are in memory, for runs in threads. `series` shows the progress of
-    sweeps that follow each other, in place of `progress`.
+    `worlds` contains traces in memory, for runs in threads. `series` shows the progress of
+    consecutive sweeps, in place of `progress`.
     """
     from gangline.runs.premises import require
     from gangline.studies.sweep.lacks import lacks_of
@@ -271,7 +272,7 @@ def carry_out_all(
     require(lacks_of(ledger.take(runs, store), worlds))
     done = len(ledger) - ledger.new
 
-    # runs on one trace come together, so that it is read once
+    # runs on the same trace follow each other, so that it is read once
     missing = (
         Run(runs.spec(index).with_digest(ledger.digest(index)), keys=index)
         for index in runs.order()

@@ -1,4 +1,4 @@
-"""The means of a sweep as tables and in words."""
+"""Shows the means of a sweep as tables and in words."""
 
 from __future__ import annotations
 
@@ -44,11 +44,11 @@ _LIGHT = (
     "In no trace do the jobs ever ask for more than all GPUs at once: no job has to wait for lack "
     "of GPUs, so most policies look the same."
 )
-_VALUES_TOLD = 8  # of a key, before its values are counted
+_VALUES_TOLD = 8  # the values of a key that are listed before they are counted
 
 
 def _in_seeds(differences: Sequence[Difference | None]) -> bool:
-    """Return whether a difference is taken in several seeds, which are counted."""
+    """Return whether a difference is taken over several seeds, which are counted."""
     return any(one.seeds > 1 for one in differences if one)
 
 
@@ -109,13 +109,15 @@ def legend(means: Means, measure: str, *, mark: str = "*") -> list[str]:
     lines = means.lines(measure)
     said = []
     if any(line.is_best for line in lines):
-        tie = "not told from it by the seeds" if has_intervals(lines) else "within 1 % of it"
+        tie = (
+            "not distinguished from it by the seeds" if has_intervals(lines) else "within 1 % of it"
+        )
         where = " where the other keys are the same" if len(means.worlds) > 1 else ""
         said.append(f"{mark}: the best{where}, and all that are {tie}")
     apart = [line.difference for line in lines if line.difference]
     if apart:
         word = "difference" if mark == "*" else "Difference"
-        seeds = ", seed by seed; less in: of the seeds" if _in_seeds(apart) else ""
+        seeds = ", by seed; less in: the number of seeds" if _in_seeds(apart) else ""
         said.append(f"{word}: to {means.baseline}{seeds}")
     return said
 
@@ -130,7 +132,7 @@ def sentences(means: Means) -> list[str]:
         kind = _seed_word(means, 1)
         said.append(
             f"{failed:,} of {plural(runs, 'run')} failed. A mean leaves out each {kind} with a "
-            f"failed run, and a difference takes each {kind} that both have."
+            f"failed run, and a difference uses each {kind} that both have."
         )
     if means.averaged:
         over = listed(means.averaged)
@@ -204,7 +206,7 @@ def _signed(form: Form) -> Form:
 
 
 def _best(means: Means, measure: str) -> list[str]:
-    """Return which policies are the best, and where."""
+    """Say which policies are the best, and at which keys."""
     how = measure_of(measure)
     best = {id(line.group) for line in means.lines(measure) if line.is_best}
     where: dict[tuple[str, ...], list[str]] = {}
@@ -246,7 +248,7 @@ def _policy(means: Means, group: Group) -> str:
 
 
 def _loads(means: Means) -> list[str]:
-    """Say what the offered loads mean: of the largest in full where some are above 1."""
+    """Say what the offered loads mean, in full for the largest if some are above 1."""
     loads = {name: next((g.loads for g in of if g.loads), ()) for name, of in means.worlds}
     over = [name for name, of in loads.items() if any(load.is_over for load in of)]
     if not over:

@@ -1,4 +1,4 @@
-"""The summary of a sweep: its means as rows, as a table and in words."""
+"""Defines the summary of a sweep: its means as rows, as a table and in words."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ __all__ = ["Summary", "check_baseline", "keys_of_summary", "summarise"]
 
 
 class Summary(Means):
-    """Means over the seeds of a sweep, by the values of keys; `Sweep.summary` makes it.
+    """The means over the seeds of a sweep by the values of keys, from `Sweep.summary`.
 
     Attributes
     ----------
     name : str
-        Of the sweep.
+        Name of the sweep.
     by : list of str
-        The keys.
+        Keys of the summary.
     seed : str or None
         The key whose values are the replicates.
     averaged : list of str
@@ -42,18 +42,19 @@ class Summary(Means):
     measures : list of str
         Keys of the summaries of runs.
     baseline : str or None
-        The policy that others are compared with; None if `policy` is not among the keys.
+        The policy with which others are compared; None if `policy` is not among the keys.
     groups : list of Group
-        In the order of the keys, values in the order of the sweep.
+        Groups in the order of the keys, with values in the order of the sweep.
     """
 
     @property
     def rows(self) -> list[dict[str, Json]]:
         """One row per measure and group, as plain values.
 
-        The keys; measure; mean, low, high (the 95 % interval, None with fewer than five seeds),
-        seeds (that count); runs, failed, offered_load; baseline, difference, difference_low,
-        difference_high, less_in and equal_in (of the seeds that both have).
+        A row contains the keys; measure; mean, low and high (the 95 % interval, None with fewer
+        than five seeds), and seeds (that count); runs, failed and offered_load; baseline,
+        difference, difference_low, difference_high, less_in and equal_in (numbers of the seeds that
+        both have).
         """
         return [_plain(self, key, line) for key in self.measures for line in self.lines(key)]
 
@@ -152,7 +153,7 @@ def summarise(
 def keys_of_summary(
     keys: Sequence[str], by: Iterable[str] | None, varied: Sequence[str] = ()
 ) -> list[str]:
-    """Return the keys of a summary; by default the policy and those that vary but the seeds.
+    """Return the keys of a summary; by default, the policy and the varying keys except the seeds.
 
     Raises
     ------
@@ -183,7 +184,7 @@ def check_baseline(baseline: str | None, policies: Sequence[Any]) -> None:
 
 
 class _Loads:
-    """The offered loads of groups; of all runs on one trace and cluster the spec of one is read."""
+    """The offered loads of groups, read from one spec for each trace and cluster."""
 
     def __init__(self, store: Store, keys: Sequence[str]) -> None:
         self._store = store
@@ -204,7 +205,7 @@ class _Loads:
 
 
 def _varies(table: pa.Table, key: str) -> bool:
-    """Return whether a key has several values; the settings of other policies are none."""
+    """Return whether a key has several values; settings of other policies do not count."""
     return len(table[key].drop_null().unique()) > 1
 
 

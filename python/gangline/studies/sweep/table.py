@@ -1,4 +1,4 @@
-"""The tables of a sweep: read from its store twice, run by run, and written in batches.
+"""Writes the tables of a sweep in batches, from two passes over its store.
 
 The first pass finds the columns and their types, which differ from run to run. A sweep that fits
 into one batch is read only once.
@@ -26,7 +26,9 @@ if TYPE_CHECKING:
 
 __all__ = ["check", "read", "write"]
 
-_ROWS_AT_ONCE = 500  # our choice: rows that are Python objects at once, and a row group
+_ROWS_AT_ONCE = (
+    500  # our own choice: the number of rows that are Python objects, and of a row group
+)
 _LAST = ("digest", "status")
 _NAMES = _TABLE, _TEXT, _FAILED = "table.parquet", "table.csv", "failed.json"
 
@@ -58,12 +60,12 @@ def write(store: Store, runs: Runs, ledger: Ledger) -> None:
 
 
 def check(folder: Path) -> None:
-    """Raise an OSError now if the tables could not be written into a folder later."""
+    """Raise an OSError in advance if the tables could not be written to a folder."""
     listed_files.check(folder, _NAMES)
 
 
 def read(folder: Path) -> pa.Table:
-    """Read table.parquet; a ResultError if it was changed since it was written."""
+    """Read table.parquet; raise a ResultError if it was changed after it was written."""
     import pyarrow.parquet as pq
 
     path = listed_files.check_unchanged(folder, _TABLE)
@@ -71,7 +73,7 @@ def read(folder: Path) -> pa.Table:
 
 
 def _rows(store: Store, runs: Runs, ledger: Ledger, start: int = 0) -> Iterator[dict[str, Any]]:
-    """Yield the row of each run from one on: keys, offered load, summary, digest and status."""
+    """Yield the rows of the runs from an index on: keys, offered load, summary, digest, status."""
     for index in islice(ledger, start, None):
         digest, is_finished = ledger.digest(index), ledger.state(index) == State.FINISHED
         keys = runs.keys(index)
@@ -93,7 +95,7 @@ def _cell(value: Any) -> Any:
 
 
 def _schema(rows: Iterator[dict[str, Any]]) -> pa.Schema:
-    """Return a schema that holds all rows."""
+    """Return a schema that fits all rows."""
     import pyarrow as pa
 
     kinds: dict[str, set[str]] = {}
@@ -111,7 +113,7 @@ def _kind(value: Any) -> str:
 
 
 def _type(kinds: set[str]) -> pa.DataType:
-    """Return the type of a column; a column of several kinds is text."""
+    """Return the type of a column; a column of mixed types is text."""
     import pyarrow as pa
 
     if len(kinds) <= 1:
@@ -122,7 +124,7 @@ def _type(kinds: set[str]) -> pa.DataType:
 
 
 def _batch(rows: Iterator[dict[str, Any]], schema: pa.Schema) -> pa.Table:
-    """Return the next rows; none, and the table is false."""
+    """Return the next rows as a table, which is empty at the end."""
     import pyarrow as pa
 
     batch = list(islice(rows, _ROWS_AT_ONCE))

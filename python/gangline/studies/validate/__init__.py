@@ -1,4 +1,4 @@
-"""The errors of simulated runs against observed times, job by job."""
+"""Measures the errors of simulated runs against observed times, job by job."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The agreement of simulated times with observed ones from any source.
+"""Measures the agreement of simulated times with observed ones from any source.
 
 Errors are relative: simulated / observed - 1. A mean hides errors that cancel out, so errors of
 single jobs, the rank correlation and the bias by group are computed too.
@@ -50,20 +50,20 @@ _QUANTILES = {"p10": 0.1, "p25": 0.25, "p50": 0.5, "p75": 0.75, "p90": 0.9, "p99
 
 @dataclass(frozen=True)
 class Group:
-    """The bias of some of the jobs.
+    """The bias of a group of jobs.
 
     Attributes
     ----------
     name : str
-        Of the group.
+        Name of the group.
     jobs : int
-        Number of jobs in it.
+        Number of jobs in the group.
     observed_s, simulated_s : float
         Mean JCT.
     error : float or None
         Relative error of the mean JCT.
     median_error : float or None
-        Median of the relative errors of its jobs, with their signs.
+        Median of the signed relative errors of the group's jobs.
     """
 
     name: str
@@ -76,18 +76,19 @@ class Group:
 
 @dataclass(frozen=True)
 class Departure:
-    """The first job in time that started at another time than it did.
+    """The first job whose simulated start differs from its observed start.
 
     Attributes
     ----------
     job_id : str
-        The job.
+        Id of the job.
     arrival_s, observed_start_s, simulated_start_s : float
         Instants on the clock of the trace.
     gpus : int
         Size of the gang.
     differing, known : int
-        Jobs whose starts differ by more than the tolerance, of those whose start was observed.
+        Number of jobs whose starts differ by more than the tolerance, and number of jobs with an
+        observed start.
     median_s : float
         Median distance of the two starts over all jobs whose start was observed.
     """
@@ -109,18 +110,18 @@ class Agreement:
     Attributes
     ----------
     measures : dict of str to Pair
-        By the keys of `MEASURES`; `gpu_seconds` only where run times were observed.
+        Measures by the keys of `MEASURES`; `gpu_seconds` exists only if run times were observed.
     errors : dict of str to float
         Relative errors of single jobs: `abs_p50`, the median of their absolute values, `abs_p90`
         and `abs_p99`; quantiles with signs from `p10` to `p99`. Empty if no job took any time.
     rank_correlation : float or None
-        Spearman's, of the JCTs; None where all are equal.
+        Spearman's rank correlation of the JCTs; None if all are equal.
     groups : dict of str to list of Group
         Bias by `size`, `length` and `model`, where these are known.
     departure : Departure or None
         None if no start differs by more than the tolerance, or no start was observed.
     starts_known : int
-        Jobs whose start was observed.
+        Number of jobs whose start was observed.
     waits : Waits or None
         Agreement of the waits; None if none was observed.
     """
@@ -159,14 +160,14 @@ def agreement(
     starts_known: int = 0,
     waits: Waits | None = None,
 ) -> Agreement:
-    """Put observed and simulated JCTs side by side.
+    """Compare observed and simulated JCTs.
 
     Parameters
     ----------
     arrival_s, observed_s, simulated_s : float64 arrays
-        A row per job, all known.
+        Times of the jobs, one row per job, all known.
     gpu_seconds : pair of float64 arrays, optional
-        GPU time held: observed and simulated; unknown = NaN.
+        GPU time that jobs held, observed and simulated; NaN if unknown.
     groups : mapping of str to (int64 array, names), optional
         By kind of group: the number of each job's group, and the names of the groups.
     first : Departure, optional

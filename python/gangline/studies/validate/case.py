@@ -1,4 +1,4 @@
-"""One world, in which policies are simulated and compared with what happened."""
+"""Simulates policies in one world, and compares them with the observed times."""
 
 from __future__ import annotations
 
@@ -39,13 +39,13 @@ class Case:
     Attributes
     ----------
     cluster : Cluster
-        The case as it is simulated in the layer prediction.
+        The cluster that is simulated in the layer prediction.
     trace : Trace
         The jobs.
     tolerance_s : float
         Starts that differ by at most this many seconds count as the same.
     options : dict
-        Of `simulate`.
+        Options of `gangline.simulate`.
     progress : bool, callable or Total
         As for `gangline.compare`.
     """
@@ -65,7 +65,7 @@ class Case:
     def of(
         self, policy: ChosenPolicy, outcomes: Outcomes, peer: Outcomes | None
     ) -> PolicyValidation:
-        """Simulate both layers of a policy; compare them, and the peer, with what happened."""
+        """Simulate both layers of a policy; compare them, and the peer, with the observed times."""
         run_s = layers.observed_runs(outcomes, policy)
         found, missing = {}, {}
         reason = layers.obstacle(policy, run_s)
@@ -118,7 +118,7 @@ class Case:
         for times in found.values():
             both &= ~np.isnan(times["jct_s"])
         if not both.any():
-            message = f"{outcomes.path}: no job finished both there and in the simulation"
+            message = f"{outcomes.path}: no job finished both in this table and in the simulation"
             raise TraceError(message, path=outcomes.path)
         kinds = _kinds(self.trace, both)
         agreements = {
@@ -127,9 +127,13 @@ class Case:
         }
         notes = list(dict.fromkeys([*outcomes.notes(), *([] if peer is None else peer.notes())]))
         if left := int((known & ~both).sum()):
-            notes.append(f"{left:,} jobs with an observed finish have none elsewhere; left out")
+            notes.append(
+                f"{left:,} jobs with an observed finish did not finish elsewhere; left out"
+            )
         if layers.SCHEDULING in found and (unknown := int(np.isnan(run_s).sum())):
-            notes.append(f"{unknown:,} jobs have no observed run time; they run as the trace says")
+            notes.append(
+                f"{unknown:,} jobs have no observed run time; they run as long as in the trace"
+            )
         return PolicyValidation(
             policy=policy.label,
             layers=agreements,
@@ -145,12 +149,12 @@ class Case:
     def _losses(
         self, outcomes: Outcomes, times: dict[str, Floats], both: npt.NDArray[np.bool_]
     ) -> Floats:
-        """Return for each job of the trace its part of the distance; NaN if it is not compared."""
+        """Return the part of the distance of each job of the trace; NaN if it is not compared."""
         found = losses(self.trace.numbers("arrival_s"), outcomes.times, _times(times))
         return np.where(both, found, np.nan)
 
     def _counted(self) -> npt.NDArray[np.bool_]:
-        """Return the jobs that arrive in the window of the options: all without one."""
+        """Return the jobs that arrive in the window of the options; all jobs without a window."""
         arrival = self.trace.numbers("arrival_s")
         window = make_options(self.options).count_arrivals
         if window is None:
@@ -199,7 +203,7 @@ def _times(times: dict[str, Floats]) -> Times:
 
 
 def _kinds(trace: Trace, both: npt.NDArray[np.bool_]) -> dict[str, tuple[Ints, list[str]]]:
-    """Return the groups by size, by length and by model, as far as the trace knows them."""
+    """Return the groups by size, length and model, if the trace contains these."""
     found = {"size": size_codes(trace.numbers("gpus")[both])}
     if "duration_s" in trace.columns:
         durations = trace.numbers("duration_s")[both]

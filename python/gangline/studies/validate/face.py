@@ -1,4 +1,4 @@
-"""`validate`: simulations compared with what happened."""
+"""Defines `validate`, which compares simulations with observed times."""
 
 from __future__ import annotations
 
@@ -16,7 +16,9 @@ if TYPE_CHECKING:
 
 __all__ = ["TOLERANCE_S", "validate"]
 
-TOLERANCE_S = 60.0  # ours: a scheduler's decisions come at least this often; a log is no better
+TOLERANCE_S = (
+    60.0  # our own choice: schedulers decide at least this often, and logs are no more precise
+)
 
 
 def validate(
@@ -36,26 +38,27 @@ def validate(
     """Measure how far simulated runs are from what really happened, job by job.
 
     Each policy is simulated twice. The layer *prediction* uses only the trace. The layer
-    *scheduling* uses the observed run time of each job, on a cluster that slows no job down. There
-    only the schedule can still be wrong, that is, which job runs when.
+    *scheduling* uses the observed run time of each job, on a cluster that slows no job down. In
+    this layer, only the schedule can still be wrong, that is, which job runs when.
 
     Parameters
     ----------
     cluster, trace : as for `gangline.simulate`
         The cluster, and the jobs.
     policies : policy or iterable of policies
-        Each once.
+        The policies, without duplicates.
     observed : table, path, or mapping of policy to table
         The observed times: a jobs table with job_id, one of finish_s and jct_s, and if known
-        arrival_s, first_start_s or queue_s, and run_s (seconds holding GPUs), all in seconds. One
-        table for all policies, or one for each by its name or label. Default: the columns
-        observed_start_s and observed_finish_s of the trace, whose durations are then the run times.
+        arrival_s, first_start_s or queue_s, and run_s (seconds holding GPUs), all in seconds. This
+        is one table for all policies, or one for each by its name or label. The default is the
+        columns observed_start_s and observed_finish_s of the trace, whose durations are then the
+        run times.
     columns : mapping, optional
-        Native name to the name in the table, for example ``{"finish_s": "end_time"}``.
+        Mapping from native names to names in the table, for example ``{"finish_s": "end_time"}``.
     peer : table, path, or mapping of policy to table, optional
         Results of another simulator for the same jobs.
     peer_columns : mapping, optional
-        As `columns`, for `peer`; default: `columns`.
+        Like `columns`, for `peer`; by default, `columns`.
     params : mapping, optional
         Parameters by policy name, for policies given by name.
     tolerance_s : float
@@ -63,8 +66,8 @@ def validate(
     progress : bool or callable
         As for `gangline.simulate`.
     **options
-        As for `gangline.simulate`. Restarts and starts that cost time are left out of the layer
-        scheduling, because observed run times include them.
+        As for `gangline.simulate`. The layer scheduling ignores the costs of starts and restarts,
+        because observed run times include them.
 
     Returns
     -------
@@ -76,14 +79,14 @@ def validate(
         If a table cannot be read, names a job twice, has a time that is negative or out of order,
         or shares no finished job with the simulation.
     OptionError, PolicyError
-        If the tolerance is wrong, or a policy has no table or a table no policy.
+        If the tolerance is wrong, a policy has no table, or a table has no policy.
     GanglineError
-        As `gangline.simulate` raises them, in the layer prediction. An error in the layer
-        scheduling is the reason why the layer is missing.
+        As for `gangline.simulate`, in the layer prediction. After an error in the layer scheduling,
+        this layer is missing, with the error as the reason.
 
     Notes
     -----
-    Two runs per policy; the statistics take milliseconds.
+    There are two runs per policy; the statistics take milliseconds.
 
     Examples
     --------
@@ -115,7 +118,7 @@ def validate(
     lab = override(as_cluster(cluster), take_tables(options))
     jobs = as_trace(trace)
     if observed is None and columns:
-        message = "columns: of the table of what happened; expected one as `observed`"
+        message = "columns: expected a table of observed times as `observed`"
         raise OptionError(message, field="columns")
     tables = _by_policy("observed", observed, chosen)
     peers = [None] * len(chosen) if peer is None else _by_policy("peer", peer, chosen)

@@ -1,9 +1,9 @@
-"""The two layers of a simulation that are compared with what happened.
+"""Defines the two layers of a simulation that are compared with the observed times.
 
 *Prediction* uses only the trace: run times are those of the trace, on the cluster as described.
 *Scheduling* uses the observed run time of each job. These times include everything that made jobs
-slower or faster, also starts and restarts, so the cluster must not slow jobs down again. Only the
-schedule can still be wrong, that is, which job runs when and where.
+slower or faster, including starts and restarts, so the cluster must not slow jobs down again. Only
+the schedule can still be wrong, that is, which job runs when and where.
 """
 
 from __future__ import annotations
@@ -44,11 +44,13 @@ LAYERS: Mapping[str, str] = {
     PREDICTION: "trace alone",
     PEER: "peer",
 }
-"""The layers in their order, with what each was given."""
+"""The layers in their order, with their inputs."""
 
 _SLOWS = ("network", "throughput", "iter_time", "elastic", "runtime")
 _OVERHEADS = ("restart_s", "first_start_s", "restart_by_model", "checkpoint_interval_s")
-_LEAST_S = 1e-6  # our choice: an observed run of 0 s; jobs of no work would be dropped
+_LEAST_S = (
+    1e-6  # our own choice for an observed run of 0 s, because jobs without work would be dropped
+)
 
 
 def observed_runs(outcomes: Outcomes, policy: ChosenPolicy) -> Floats:
@@ -61,7 +63,7 @@ def observed_runs(outcomes: Outcomes, policy: ChosenPolicy) -> Floats:
 
 
 def obstacle(policy: ChosenPolicy, run_s: Floats) -> str:
-    """Return why the run times cannot be given to a simulation; "" if they can."""
+    """Return the reason why the run times cannot be used in a simulation; "" if they can."""
     if np.isnan(run_s).all():
         return (
             "the table has no run times; name their column as run_s (a policy that never stops "
@@ -74,7 +76,7 @@ def obstacle(policy: ChosenPolicy, run_s: Floats) -> str:
 
 
 def shares(result: Result) -> str:
-    """Return why a run cannot be used for this layer after all; "" if it does."""
+    """Return the reason why a run cannot be used for this layer; "" if it can."""
     if "share_gpu_fraction" in result.summary:
         return "the policy lets jobs share GPUs, so a run time depends on the co-runners"
     return ""
@@ -85,7 +87,7 @@ def with_runs(trace: Trace, run_s: Floats) -> Trace:
     is_there = "duration_s" in trace.columns
     durations = trace.numbers("duration_s") if is_there else np.full(len(trace), np.nan)
     given = np.where(np.isnan(run_s), durations, np.maximum(run_s, _LEAST_S))
-    # What else says how long a job takes would be compared with these durations.
+    # Other columns that determine run times would contradict these durations.
     dropped = ("duration_s", "iterations", "min_gpus", "max_gpus", "stage_times")
     table = trace.table.drop_columns([name for name in dropped if name in trace.columns])
     return Trace.from_arrow(table.append_column("duration_s", pa.array(given, from_pandas=True)))
@@ -102,7 +104,7 @@ def bare(cluster: Cluster) -> Cluster:
 
 
 def bare_options(options: dict[str, Any]) -> dict[str, Any]:
-    """Return the options of a run without what costs jobs time."""
+    """Return the options of a run without those that cost jobs time."""
     return {name: value for name, value in options.items() if name not in _OVERHEADS}
 
 

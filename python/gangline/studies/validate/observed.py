@@ -1,4 +1,4 @@
-"""The observed times of each job of a trace, from a table of any origin.
+"""Reads the observed times of each job of a trace, from a table of any origin.
 
 The table has the columns of gangline's own jobs table, all of them optional except `job_id` and
 one of `finish_s` and `jct_s`. Instants may be on any clock if the table has `arrival_s`, because
@@ -35,7 +35,7 @@ __all__ = ["COLUMNS", "DEFECTS", "Outcomes", "outcomes_of", "read_outcomes"]
 _TIMES = ("arrival_s", "first_start_s", "finish_s", "jct_s", "queue_s", "run_s")
 _COUNTS = ("starts", "preemptions")
 COLUMNS = ("job_id", *_TIMES, *_COUNTS)
-"""Names that a mapping of columns may give."""
+"""The native names that a mapping of columns may contain."""
 
 DEFECTS: Mapping[str, str] = {
     "unknown_job": "rows of jobs that the trace lacks; left out",
@@ -45,20 +45,22 @@ DEFECTS: Mapping[str, str] = {
         "jobs whose arrival is not that of the trace, after the clocks were aligned; "
         "times count from the arrival in each table"
     ),
-    "run_exceeds_jct": "jobs that ran for longer than from their arrival to their finish",
+    "run_exceeds_jct": "jobs that ran for longer than the time from their arrival to their finish",
     "out_of_order": (
         "jobs that started before they arrived or finished before they started; simulated, but "
         "not compared"
     ),
     "finish_from_run": (
-        "jobs whose start was observed but not their finish; taken to run from then on without a "
-        "stop"
+        "jobs whose start was observed but not their finish; assumed to run from their start on "
+        "without a stop"
     ),
 }
 """The counted defects with their meanings; other defects are errors."""
 
-_ROUNDING_S = 1e-3  # our choice: logs of milliseconds round a start and an arrival apart
-_NAMED = 3  # jobs that a count names
+_ROUNDING_S = (
+    1e-3  # our own choice: logs in milliseconds may round a start and an arrival differently
+)
+_NAMED = 3  # the number of jobs that are named for each count
 
 
 @dataclass(frozen=True)
@@ -68,7 +70,7 @@ class Outcomes:
     Attributes
     ----------
     path : str
-        The file that it was read from.
+        The file from which the outcomes were read.
     jct_s, queue_s, run_s : float64 arrays
         From the arrival to the finish, from the arrival to the first start, and on GPUs.
     starts : float64 array
@@ -89,7 +91,7 @@ class Outcomes:
 
     @property
     def times(self) -> Times:
-        """The waits; a job whose run time is not known is taken to run without a stop."""
+        """The waits; a job with an unknown run time is assumed to run without a stop."""
         stopped = np.maximum(self.jct_s - self.run_s, 0.0)
         return Times(self.queue_s, np.where(np.isnan(self.run_s), self.queue_s, stopped))
 
@@ -164,7 +166,7 @@ def read_outcomes(
 def outcomes_of(trace: Trace) -> Outcomes:
     """Return the observed outcomes in the trace itself, such as `observed_start_s`.
 
-    Durations are taken as the times that the jobs really ran, as in every export of a scheduler.
+    Durations count as the times for which the jobs really ran, as in every export of a scheduler.
 
     Raises
     ------
@@ -178,7 +180,7 @@ def outcomes_of(trace: Trace) -> Outcomes:
         for name in ("observed_start_s", "observed_finish_s", "duration_s")
     )
     if np.isnan(start).all():
-        message = f"{path}: no observed start; give a table of what happened as `observed`, or "
+        message = f"{path}: no observed start; give a table of observed times as `observed`, or "
         message += "name the column of the starts: observed_start_s=THEIRS"
         raise TraceError(message, path=path, column="observed_start_s")
     no_finish = np.isnan(finish) & ~np.isnan(start + run)
@@ -203,7 +205,7 @@ def outcomes_of(trace: Trace) -> Outcomes:
 
 
 def _refuse_repeated(found: Columns, identifiers: Any) -> None:
-    """Raise for a job with two rows, and for a row without a job."""
+    """Raise an error for a job with two rows, and for a row without a job."""
     if identifiers.null_count:
         row = pc.index(identifiers.is_null(), value=True).as_py()
         raise found.source.wrong("job_id", row, "", "the id of a job")
@@ -217,7 +219,7 @@ def _refuse_repeated(found: Columns, identifiers: Any) -> None:
 
 
 def _checked(found: Columns, arrival: Floats, is_known: Any) -> dict[str, Floats]:
-    """Return all columns that are there or follow from others, by row."""
+    """Return all columns that exist or follow from others, by row."""
     unknown = np.full(len(found), np.nan)
     for name in (*_TIMES, *_COUNTS):
         if found.has(name):
@@ -239,7 +241,7 @@ def _checked(found: Columns, arrival: Floats, is_known: Any) -> dict[str, Floats
 
 
 def _refuse_disorder(found: Columns, columns: Mapping[str, Floats]) -> None:
-    """Raise for a job that finished before it started."""
+    """Raise an error for a job that finished before it started."""
     bad = columns["jct_s"] < columns["queue_s"] - _ROUNDING_S
     name = "finish_s" if found.has("finish_s") else "jct_s"
     _refuse(found, name, bad, "a finish after the first start")
@@ -257,4 +259,4 @@ def _moved(found: Columns, arrival: Floats, is_known: Any) -> Any:
         return np.zeros(len(arrival), dtype=bool)
     apart = found["arrival_s"] - arrival
     shift = np.nanmedian(apart[is_known]) if not np.isnan(apart[is_known]).all() else 0.0
-    return np.abs(apart - shift) > 1.0  # our choice: a second, the grain of most logs
+    return np.abs(apart - shift) > 1.0  # our own choice: a second, the resolution of most logs

@@ -1,4 +1,4 @@
-"""Simulated against observed JCTs as still pictures: a dot per job, and cumulative curves."""
+"""Draws simulated against observed JCTs as static pictures: dots and cumulative curves."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ __all__ = ["pictures"]
 
 _SIZE, _LEFT, _BOTTOM, _TOP = 360, 64, 44, 14
 _LEAST_S = 1.0  # a logarithmic axis has no zero
-_DOTS = 2000  # our choice: of more jobs every n-th is drawn, in the order of the trace
-_STEPS = 600  # our choice: points of a curve
+_DOTS = 2000  # our own choice: of more jobs every n-th is drawn, in the order of the trace
+_STEPS = 600  # our own choice: points of a curve
 
 
 def pictures(
@@ -33,7 +33,7 @@ def pictures(
     Parameters
     ----------
     policy, number : str, int
-        Its label, and its place on the page.
+        Label of the policy, and its number on the page.
     observed_s : float64 array
         Observed JCTs.
     layers : mapping of str to float64 array
@@ -50,7 +50,7 @@ def pictures(
         )
         drawn.append((about, _scatter(observed_s[::step], simulated_s[::step], name)))
     named = {"observed": observed_s, **{LAYERS[layer]: of for layer, of in layers.items()}}
-    about = "Which share of the jobs is done within a time after it arrived."
+    about = "The share of jobs that finish within a given time after arrival."
     return [*drawn, (about, draw(_curves(named, policy, f"jct-{number}")))]
 
 

@@ -1,4 +1,4 @@
-"""Pairs of an observed and a simulated number, and how two columns are ranked alike."""
+"""Compares observed and simulated numbers, and the ranks of two columns."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["Pair", "error_of", "spearman"]
 
 @dataclass(frozen=True)
 class Pair:
-    """One number, observed and simulated."""
+    """A number as observed and as simulated."""
 
     observed: float
     simulated: float
@@ -45,7 +45,7 @@ def spearman(a: Floats, b: Floats) -> float | None:
 
 
 def error_of(simulated: float, observed: float) -> float | None:
-    """Return the relative error; None where nothing was observed."""
+    """Return the relative error; None if nothing was observed."""
     return simulated / observed - 1.0 if observed > 0.0 else None
 
 

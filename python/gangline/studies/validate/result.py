@@ -1,4 +1,4 @@
-"""The findings of a validation: plain values, tables, sentences and a page."""
+"""Presents the findings of a validation: plain values, tables, sentences and a page."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ Table = tuple[str, list[str], list[list[str | float | None]]]
 
 
 class Order(TypedDict):
-    """The order of the policies in a layer: their labels from the least mean JCT to the largest."""
+    """The order of the policies in a layer: their labels by increasing mean JCT."""
 
     observed: list[str]
     simulated: list[str]
@@ -54,24 +54,24 @@ class PolicyValidation:
     Attributes
     ----------
     policy : str
-        Its label.
+        Label of the policy.
     layers : dict of str to Agreement
         The available layers among `scheduling`, `prediction` and `peer`.
     missing : dict of str to str
         Missing layers, with the reason.
     defects : dict of str to int
-        Oddities of the table of observed times, counted by kind.
+        Counts of irregularities in the table of observed times.
     notes : list of str
         Sentences on what was left out.
     job_ids : list of str
         The jobs that are compared.
     observed_jct_s : float64 array
-        Their observed JCTs.
+        Observed JCTs of these jobs.
     jct_s : dict of str to float64 array
-        Their JCTs by layer.
+        JCTs of these jobs by layer.
     losses : dict of str to float64 array
-        By layer, for each job of the trace: its part of the logarithm of `Waits.distance`, which
-        is their mean; NaN where no wait is compared.
+        By layer, the part of each job of the trace in the logarithm of `Waits.distance`, which is
+        the mean of these parts; NaN if no wait is compared.
     """
 
     def __init__(
@@ -109,7 +109,7 @@ class PolicyValidation:
         }
 
     def table(self) -> Table:
-        """Return all measures: what was observed, and the value and the error of each layer."""
+        """Return all measures: the observed value, and the value and the error of each layer."""
         titles = ["", "observed"]
         for layer in self.layers:
             titles += [LAYERS[layer], "error"]
@@ -135,7 +135,7 @@ class PolicyValidation:
         return f"{self.policy}: {plural(len(self.job_ids), 'job')}", titles, rows
 
     def _waits(self) -> list[list[Any]]:
-        """Return the rows on waits, where any was observed."""
+        """Return the rows on waits, if any wait was observed."""
         found = [one.waits for one in self.layers.values()]
         known = next((one for one in found if one is not None), None)
         if known is None:
@@ -190,7 +190,7 @@ class PolicyValidation:
         if predicted is not None and predicted.error is not None:
             said.append(
                 f"{self.policy}: the simulation of the trace alone holds GPUs for "
-                f"{_gpu_time(predicted.simulated)}, the jobs really held them for "
+                f"{_gpu_time(predicted.simulated)}, and the jobs really held them for "
                 f"{_gpu_time(predicted.observed)} ({signed(predicted.error)})."
             )
         said += [
@@ -209,7 +209,7 @@ class PolicyValidation:
 class Validation:
     """The errors of simulated runs against the observed times.
 
-    Index it with the label of a policy; iterate over the policies.
+    It can be indexed with the label of a policy, and iterates over the policies.
 
     Attributes
     ----------
@@ -218,7 +218,7 @@ class Validation:
     trace : Trace
         The jobs.
     cluster : Cluster
-        Where they ran.
+        The cluster on which the jobs ran.
     tolerance_s : float
         Starts that differ by at most this many seconds count as the same.
 
@@ -246,7 +246,7 @@ class Validation:
         self.tolerance_s = tolerance_s
 
     def __getitem__(self, policy: str) -> PolicyValidation:
-        """Return the policy of that label."""
+        """Return the policy with this label."""
         for one in self.policies:
             if one.policy == policy:
                 return one
@@ -260,14 +260,14 @@ class Validation:
         return len(self.policies)
 
     def order(self) -> dict[str, Order]:
-        """Return whether each layer ranks the policies by mean JCT as they were observed.
+        """Compare the ranks of the policies by mean JCT in each layer with the observed ranks.
 
         Returns
         -------
         dict of str to dict
-            By layer that all policies have: `observed` and `simulated`, the labels from the least
-            mean JCT to the largest; `alike` of `pairs` pairs have the same order. Empty with one
-            policy, and where one table is that of all policies.
+            For each layer that all policies have: `observed` and `simulated`, the labels by
+            increasing mean JCT; `alike` of `pairs` pairs have the same order. Empty with one
+            policy, or with one table for all policies.
         """
         found: dict[str, Order] = {}
         for layer in LAYERS if len(self.policies) > 1 else ():
@@ -303,7 +303,7 @@ class Validation:
         return data
 
     def tables(self) -> list[Table]:
-        """Return titles, titles of columns and cells: the measures of each policy first."""
+        """Return titles, column titles and cells, starting with the measures of each policy."""
         bias = [table for one in self.policies for table in one.bias_tables()]
         return [*(one.table() for one in self.policies), *bias]
 
@@ -319,14 +319,14 @@ class Validation:
         return said
 
     def write(self, path: str | PathLike[str], *, command: str = "") -> Path:
-        """Write one HTML page with all tables and pictures, which loads nothing.
+        """Write one self-contained HTML page with all tables and pictures.
 
         Raises
         ------
         ResultError
-            If the file there is not a report.
+            If the existing file is not a report.
         OSError
-            If it cannot be written.
+            If the file cannot be written.
         """
         from gangline.analysis import report
         from gangline.studies.validate.picture import pictures
@@ -360,7 +360,7 @@ class Validation:
 
 
 def signed(error: float | None) -> str:
-    """Return a relative error in per cent with its sign.
+    """Return a relative error as a percentage with its sign.
 
     Examples
     --------
@@ -379,7 +379,7 @@ def _share(error: float | None) -> str:
 
 
 def _gpu_time(seconds: float | None) -> str:
-    """Return GPU time in GPU-hours, with three digits where it is short.
+    """Return GPU time in GPU-hours, with three digits if it is short.
 
     Examples
     --------

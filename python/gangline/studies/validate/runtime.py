@@ -1,4 +1,4 @@
-"""Run times as they were observed: rate factors, a cost per start, and noise.
+"""Fits observed run times by rate factors, a cost per start, and noise.
 
 The model of a job that held its gang for `run` seconds is
 
@@ -43,18 +43,20 @@ if TYPE_CHECKING:
 __all__ = ["ALL", "Estimate", "RuntimeFit", "fit_runtime"]
 
 ALL = "all models"
-"""The factor of jobs without a model, and of kinds with few jobs."""
+"""The name of the factor of jobs without a model, and of kinds with few jobs."""
 
 _HUBER = 1.345  # Huber's: 95 % of the efficiency of least squares if errors are normal
-_MAD = 1.4826022185056018  # median distance to the standard deviation, of the normal law
-_STEPS = 200  # our choice: reweighted fits; they end before that once nothing moves
+_MAD = 1.4826022185056018  # normal distribution: standard deviation over median distance
+_STEPS = (
+    200  # our own choice: the maximum number of reweighted fits, which end when nothing changes
+)
 _STILL = 1e-12  # relative
-_LEAST = 1e-3  # ours: no fitted time is thought to be shorter than this part of the observed one
-_MAD_ERROR = 1.1664  # standard error of that deviation over itself, times the root of the jobs
-_NORMAL = 1.959963984540054  # quantile of the normal law at 0.975: intervals of 95 %
+_LEAST = 1e-3  # our own choice: fitted times are at least this fraction of the observed ones
+_MAD_ERROR = 1.1664  # relative standard error of this deviation, times the square root of the jobs
+_NORMAL = 1.959963984540054  # the 0.975 quantile of the normal distribution, for 95 % intervals
 _MOST_NOISE = 2.0  # that a run takes
-_LEAST_JOBS = 5  # our choice: with fewer, a factor of a model would say more than the jobs can
-_ALIKE = 0.9  # our choice: estimates that correlate by more are not told apart
+_LEAST_JOBS = 5  # our own choice: fewer jobs would not determine the factor of a model
+_ALIKE = 0.9  # our own choice: estimates with a higher correlation are not distinguished
 
 
 @dataclass(frozen=True)
@@ -73,22 +75,23 @@ class RuntimeFit:
     Attributes
     ----------
     factors : dict of str to Estimate
-        Run time over the duration in the trace, by model and gang size such as `bert, 8 GPUs`; by
-        model, and `all models`, for kinds with few jobs.
+        Run time divided by the duration in the trace, by model and gang size such as `bert, 8
+        GPUs`. Kinds with few jobs are grouped by model, or under `all models`.
     start_s, restart_s : Estimate or None
         Seconds that the first start, and each later one, costs; None if it cannot be estimated.
     start_by_model, restart_by_model : dict of str to Estimate
-        The same by model, if they were fitted so; `start_s` and `restart_s` are then those of
-        models with few jobs.
+        The same by model, if the costs were fitted by model; `start_s` and `restart_s` are then
+        those of models with few jobs.
     noise : Estimate
-        Sigma of the log-normal noise of run times less their costs, from the median distance. Its
-        interval holds only as far as the noise is log-normal.
+        Sigma of the log-normal noise of run times without the costs of starts, from the median
+        distance. Its interval is valid only if the noise is log-normal.
     jobs : int
         Number of jobs in the fit.
     alike : list of (str, str)
-        Numbers that the jobs cannot separate: raising one and lowering the other fits as well.
+        Pairs of numbers that the jobs cannot separate: raising one and lowering the other fits
+        equally well.
     notes : list of str
-        Sentences on what was left out, and what could not be fitted.
+        Sentences about jobs that were left out and numbers that could not be fitted.
 
     Examples
     --------
@@ -128,7 +131,7 @@ class RuntimeFit:
         return Trace.from_arrow(jobs.table.set_column(place, "duration_s", durations))
 
     def options(self) -> dict[str, float]:
-        """Return the costs of starts as options of `gangline.simulate`; none below 0.
+        """Return the costs of starts as options of `gangline.simulate`, at least 0.
 
         They do not include costs by model, except those of models with few jobs.
         """
@@ -136,7 +139,7 @@ class RuntimeFit:
         return {name: max(one.value, 0.0) for name, one in costs.items() if one is not None}
 
     def runtime(self) -> dict[str, Json]:
-        """Return costs of starts, by model if fitted so, and noise, as a table `[runtime]`."""
+        """Return costs of starts (by model if so fitted) and the noise as a `[runtime]` table."""
         costs = {
             "first_start_s": {ALL: self.start_s, **self.start_by_model},
             "restart_s": {ALL: self.restart_s, **self.restart_by_model},
@@ -193,9 +196,9 @@ def fit_runtime(
         The observed times: as for `gangline.validate`, with run_s, and starts or preemptions if
         known.
     columns : mapping, optional
-        Native name to the name in the table.
+        Mapping from native names to names in the table.
     costs_by_model : bool
-        Fit the costs of starts by model, where five jobs or more have it.
+        Whether to fit the costs of starts by model, for models with five or more jobs.
 
     Returns
     -------
@@ -204,7 +207,7 @@ def fit_runtime(
     Raises
     ------
     TraceError
-        If a table is wrong, or fewer jobs have a run time and a duration than there are numbers
+        If a table is wrong, or if there are fewer jobs with a run time and a duration than numbers
         to fit.
 
     Examples
@@ -277,7 +280,7 @@ def _fitted(
     values, scale, scaled, left = _log_normal(scaled, is_factor, ratio)
     inside = np.abs(left) <= _HUBER * scale
     bent = np.clip(left, -_HUBER * scale, _HUBER * scale)
-    # a number that only jobs far off determine has no slope there: theirs count by their weights
+    # a number that only outliers determine has no slope there, so outliers count by their weights
     is_far = ~(scaled[inside] != 0.0).any(axis=0)
     rough = ~inside & (scaled[:, is_far] != 0.0).any(axis=1)
     weight = inside.astype(np.float64)
@@ -378,7 +381,7 @@ def _huber(
 
 
 def _alike(names: list[str], inverse: npt.NDArray[np.float64]) -> list[tuple[str, str]]:
-    """Return the pairs of numbers whose estimates are nearly the same, by the design alone."""
+    """Return the pairs of numbers whose estimates have a high correlation, given the jobs."""
     spread = np.sqrt(np.diag(inverse))
     correlation = inverse / np.outer(spread, spread)
     return [

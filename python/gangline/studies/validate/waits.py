@@ -1,9 +1,9 @@
-"""Agreement of simulated and observed waits, in numbers that distinguish policies.
+"""Measures the agreement of simulated and observed waits by numbers that distinguish policies.
 
 JCTs hardly differ between policies, because a long job takes long under every policy. Waits and the
 order in which jobs start do differ. Simulated and real schedules drift apart with time even under
-the same policy. So all three numbers are geometric means of the factors by which single jobs are
-off.
+the same policy. Therefore, all three numbers are geometric means of the factors by which single
+jobs are off.
 """
 
 from __future__ import annotations
@@ -26,12 +26,14 @@ if TYPE_CHECKING:
 
 __all__ = ["Times", "Waits", "losses", "passed", "waits"]
 
-_SHORT = 5.0  # our choice: times the tolerance; a start comes that late for reasons of no policy
-_GRAIN_S = 60.0  # ours: added to waits, so that a minute more or less after none counts little
+_SHORT = (
+    5.0  # our own choice: the multiple of the tolerance by which any scheduler may delay a start
+)
+_GRAIN_S = 60.0  # our own choice: added to waits, so that a minute hardly counts
 
 
 class Times(NamedTuple):
-    """Times of the same jobs: from the arrival to the first start, and all time without GPUs."""
+    """Two times of the same jobs: from arrival to first start, and all time without GPUs."""
 
     queue_s: Floats
     wait_s: Floats
@@ -39,21 +41,21 @@ class Times(NamedTuple):
 
 @dataclass(frozen=True)
 class Waits:
-    """Agreement of simulated waits with observed ones.
+    """The agreement of simulated waits with observed ones.
 
     Attributes
     ----------
     jobs : int
-        Jobs whose waits were observed.
+        Number of jobs whose waits were observed.
     short_s : float
-        Waits up to this, five times the tolerance, are short.
+        Longest wait that counts as short, which is five times the tolerance.
     waiting : int
-        Number of jobs that were observed to wait longer than that.
+        Number of jobs with a longer observed wait.
     queue_mean_s, wait_mean_s : Pair
         Mean time from the arrival to the first start, and mean time without GPUs.
     rank_correlation : float or None
-        Spearman's, of the times without GPUs; short waits count as equal. None where all are
-        equal.
+        Spearman's rank correlation of the times without GPUs; short waits count as equal. None if
+        all are equal.
     queue_factor, wait_factor : float
         Geometric mean of the factors by which the two times of a job are off, after a minute was
         added to each. 1 if all are equal.
@@ -74,7 +76,7 @@ class Waits:
 
     @property
     def distance(self) -> float:
-        """The geometric mean of the three factors: 1 if the simulation is what happened."""
+        """The geometric mean of the three factors: 1 if the simulation equals the observation."""
         return math.cbrt(self.queue_factor * self.wait_factor * self.order_factor)
 
     def to_dict(self) -> dict[str, Json]:
@@ -90,16 +92,16 @@ class Waits:
 
 
 def waits(arrival_s: Floats, observed: Times, simulated: Times, tolerance_s: float) -> Waits | None:
-    """Hold simulated waits against observed ones; None if no job has both.
+    """Compare simulated waits with observed ones; None if no job has both.
 
     Parameters
     ----------
     arrival_s : float64 array
-        A row per job.
+        Arrival of each job.
     observed, simulated : Times
-        Unknown = NaN.
+        Observed and simulated times; NaN if unknown.
     tolerance_s : float
-        Starts that differ by at most this count as the same.
+        Starts that differ by at most this number of seconds count as the same.
     """
     known = _known(observed, simulated)
     if not known.any():
@@ -122,7 +124,7 @@ def waits(arrival_s: Floats, observed: Times, simulated: Times, tolerance_s: flo
 
 
 def losses(arrival_s: Floats, observed: Times, simulated: Times) -> Floats:
-    """Return for each job its part of the logarithm of the distance, which is their mean.
+    """Return each job's part of the logarithm of the distance, which is the mean of the parts.
 
     The value of a job is NaN unless all four times are known.
     """
@@ -135,7 +137,7 @@ def losses(arrival_s: Floats, observed: Times, simulated: Times) -> Floats:
 
 
 def passed(arrival_s: Floats, start_s: Floats) -> Ints:
-    """Return for each job how many jobs arrived after it and started before it.
+    """Return, for each job, how many jobs arrived after it and started before it.
 
     Notes
     -----
@@ -148,7 +150,7 @@ def passed(arrival_s: Floats, start_s: Floats) -> Ints:
     [2, 0, 0, 0]
     """
     count = len(arrival_s)
-    order = np.lexsort((start_s, arrival_s))  # of equal arrivals none passes another
+    order = np.lexsort((start_s, arrival_s))  # jobs with equal arrivals do not pass each other
     rank = np.unique(start_s, return_inverse=True)[1][order].astype(np.int64)
     found = np.zeros(count, dtype=np.int64)
     at = np.arange(count)  # jobs whose ranks have the same upper bits are adjacent
