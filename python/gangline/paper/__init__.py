@@ -1,4 +1,4 @@
-"""A paper kit: a policy among the rivals of five papers, and one folder for the paper.
+"""Creates a paper kit: runs a policy against the rivals of five papers, in one folder.
 
 Examples
 --------

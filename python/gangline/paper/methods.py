@@ -1,4 +1,4 @@
-"""The paragraph of methods: what was run, on what, and how it was compared; every number of it."""
+"""Writes the paragraph on methods: policies, worlds and comparisons, with all their numbers."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = ["methods_tex", "methods_txt", "versions_of_run"]
 
-_SHOWN = 16  # digits of a hash in a sentence; repeat.toml has all
+_SHOWN = 16  # digits of a hash in a sentence; repeat.toml contains all digits
 
 
 @cache
@@ -91,7 +91,7 @@ def _count(made: Paper) -> str:
     return (
         f"In {plural(len(made.worlds), 'world')}, {plural(made.runs_count, 'run')} finished. "
         f"In each world {plural(len(made.seeds), 'draw')} of the jobs (seeds {seeds}, "
-        "also those of the runs) were scheduled by every policy alike."
+        "also those of the runs) were scheduled by every policy."
     )
 
 
@@ -125,15 +125,15 @@ def _statistics(made: Paper) -> str:
     counted = [one for one in made.pairs if one.interval is not None]
     text = (
         "Rivals have the default parameters of that version unless others are named. A ratio is "
-        "the measure under a rival over that under the new policy, seed by seed on the same jobs; "
-        "means of ratios are geometric. "
+        "the measure under a rival divided by that under the new policy, for each seed on the same "
+        "jobs; means of ratios are geometric. "
     )
     if not counted:
         return text + _too_few(made.seeds)
     return text + (
         "Intervals are 95 % BCa bootstrap intervals over the seeds (4,000 resamples, widened by "
-        "Student's t), of ratios taken of their logarithms. Where one contains 1, the seeds "
-        "cannot tell which policy is better. Each interval is that of one comparison: of the "
+        "Student's t), for ratios taken of their logarithms. If an interval contains 1, the seeds "
+        "cannot tell which policy is better. Each interval covers one comparison: of the "
         f"{len(counted):,} here about {max(1, round(0.05 * len(counted))):,} would exclude 1 by "
         "chance if no two policies differed."
     )

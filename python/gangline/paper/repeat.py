@@ -28,7 +28,7 @@ __all__ = ["Repeated", "repeat"]
 _OF_VERSIONS = {
     "methods.txt", "methods.tex", "table.parquet", "ratios.parquet", *DRAWN,
 }  # fmt: skip
-"""Files whose bytes depend on versions as well, not on the runs alone."""
+"""Files whose bytes depend not only on the runs but also on versions."""
 
 
 _RUNS = "runs.csv"
@@ -65,12 +65,12 @@ class Repeated(NamedTuple):
     runs: int
     files: int
     differences: list[str]
-    """Differences without a cause in other versions; empty if the kit repeats."""
+    """Differences that other versions do not explain; empty if the kit repeats."""
     versions: list[str]
     """Changed versions, and the files whose bytes differ because of them."""
 
     def sentences(self) -> list[str]:
-        """Return in words whether the kit repeats."""
+        """Say whether the kit repeats."""
         if self.differences:
             same = not any(one.startswith(_RUNS) for one in self.differences)
             but = ": the runs have the same events, but some files differ" if same else ""
@@ -88,12 +88,12 @@ def repeat(
     workers: int | None = None,
     progress: bool | Callable[[int, int, int], None] = False,
 ) -> Repeated:
-    """Run a kit again from its repeat.toml, and compare every file with those that it names.
+    """Run a kit again from its repeat.toml, and compare every file with the recorded one.
 
     Parameters
     ----------
     path : path
-        The file, next to the files of its policies.
+        The file repeat.toml, next to the files of its policies.
     out : path, optional
         Folder for the repetition; by default it is not kept.
     workers, progress
@@ -167,7 +167,7 @@ def _compared(asked: _File, here: Path, folder: Path, runs: int) -> Repeated:
             differences.append(f"{old}: was changed after it was written")
     versions = [f"other versions: {', '.join(other)}"] if other else []
     if by_versions:
-        versions.append(f"other bytes for that: {', '.join(by_versions)}")
+        versions.append(f"files that differ for this reason: {', '.join(by_versions)}")
     return Repeated(runs, len(asked.sha256), differences, versions)
 
 
@@ -179,7 +179,7 @@ def _difference(name: str, old: Path, new: Path, sha256: str) -> str:
                 where = ", ".join(before[key] for key in ("world", "change", "policy", "seed"))
                 what = f"{before['value']} then, {after['value']} now"
                 return f"{_RUNS}: the first run that differs: {where}: {what}"
-    return f"{name}: has other bytes than the one that was written"
+    return f"{name}: differs from the file that was written"
 
 
 def _lines(path: Path) -> Iterable[dict[str, str]]:

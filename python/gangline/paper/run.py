@@ -1,4 +1,4 @@
-"""Carries the runs of a paper kit out, and compares the policies seed by seed."""
+"""Carries out the runs of a paper kit, and compares the policies for each seed."""
 
 from __future__ import annotations
 
@@ -32,16 +32,16 @@ __all__ = ["SEEDS", "Entrant", "Pair", "Paper", "Row", "carry_out", "entrants"]
 SEEDS = tuple(range(10))
 QUICK_SEEDS = (0, 1)
 WORK = "work"
-"""Folder of the single runs, by which a kit that was stopped goes on."""
+"""Folder of the single runs, from which a stopped kit continues."""
 
 
 class Entrant(NamedTuple):
-    """A policy that the kit is about."""
+    """A policy that the kit examines."""
 
     label: str
     reference: PolicyReference
     source: Source | None
-    """None for a policy of the registry."""
+    """The source of a policy in Python; None for a policy of the registry."""
     files: list[Path]
     """Sources that can be copied to another folder."""
 
@@ -53,11 +53,11 @@ class Row(NamedTuple):
     change: Change
     policy: str
     is_new: bool
-    """Whether the kit is about it; otherwise it is a rival."""
+    """Whether the kit examines the policy; otherwise it is a rival."""
     values: dict[int, float]
     """The headline measure by seed."""
     status: str
-    """finished, does not apply or failed."""
+    """The status: finished, does not apply or failed."""
     reason: str
 
     @property
@@ -69,7 +69,7 @@ class Row(NamedTuple):
 
 
 class Pair(NamedTuple):
-    """A rival against a new policy: how many times as much it needs."""
+    """A rival compared with a new policy: the ratio of their measures."""
 
     world: PaperWorld
     change: Change
@@ -93,11 +93,11 @@ class Paper:
     Attributes
     ----------
     entrants : list of Entrant
-        The policies that it is about.
+        The policies that the kit examines.
     worlds : list of PaperWorld
-        Where they ran.
+        The worlds in which they ran.
     seeds : list of int
-        Each draws the jobs of a world anew, and is the seed of the run.
+        Seeds, each of which draws the jobs of a world anew and is the seed of the run.
     is_quick : bool
         Whether the worlds were made small.
     rows : list of Row
@@ -108,7 +108,7 @@ class Paper:
     notes : list of str
         Mechanisms of policies that had nothing to gain in a world, by world.
     traces : dict
-        PaperWorld to the SHA-256 of the traces as drawn by the seeds, unchanged.
+        Mapping from worlds to the SHA-256 of the unchanged traces of all seeds.
 
     Examples
     --------
@@ -143,11 +143,11 @@ class Paper:
 
     @property
     def pairs(self) -> list[Pair]:
-        """Every policy against every new one that runs in the same world, in order of rows."""
+        """Every policy compared with every new policy in its world, in the order of the rows."""
         return [pair for row in self.rows for pair in self.pairs_of(row)]
 
     def pairs_of(self, row: Row) -> list[Pair]:
-        """Return a policy against each new one, but not against itself."""
+        """Compare a policy with each new policy, but not with itself."""
         same = [one for one in self.rows if one[:2] == row[:2] and one.is_new]
         return [_pair(row, one) for one in same if one.policy != row.policy]
 
@@ -167,37 +167,37 @@ def carry_out(
     workers: int | None = None,
     progress: bool | Callable[[int, int, int], None] = False,
 ) -> Paper:
-    """Run policies among their rivals, in the world of each and in a common one.
+    """Run policies against their rivals, in the world of each rival and in a common one.
 
     Parameters
     ----------
     policies : iterable
         Names, `module:Class`, configurations or objects of classes in files.
     worlds : iterable of str, optional
-        Some of hadar, dally, sjf-bsbf, gavel, tiresias, common; default: all.
+        Any of hadar, dally, sjf-bsbf, gavel, tiresias and common; by default, all.
     quick : bool
-        Small workloads and two seeds, for a first look; it gives no verdicts.
+        Whether to run small workloads with two seeds for a first look, without verdicts.
     seeds : sequence of int, optional
-        Default: 0 to 9.
+        Seeds; by default, 0 to 9.
     out : path, optional
-        Its folder `work` keeps the runs: a kit that was stopped continues from them. A policy in
-        Python whose file has changed is run again.
+        Folder of the kit. Its folder `work` keeps the runs, from which a stopped kit continues. A
+        policy in Python whose file has changed is run again.
     workers : int, optional
-        Runs at once; default: one per core.
+        Maximum number of concurrent runs; by default, one per core.
     progress : bool or callable
         As for `gangline.sweep`.
 
     Returns
     -------
     Paper
-        Equal for equal arguments.
+        The results, which are equal for equal arguments.
 
     Raises
     ------
     PolicyError
-        If a policy is unknown, given twice, or not in a file.
+        If a policy is unknown, a duplicate, or not in a file.
     OptionError
-        If there is no such world, or a seed is given twice.
+        If there is no such world, or a seed is a duplicate.
 
     Examples
     --------
@@ -233,7 +233,7 @@ def carry_out(
 
 
 class _Cell(NamedTuple):
-    """A policy in a world, with its runs; none if the world lacks what it needs."""
+    """A policy in a world, with its runs; empty if the world lacks facts that the policy needs."""
 
     world: PaperWorld
     change: Change
@@ -248,12 +248,12 @@ class _Cell(NamedTuple):
 
 
 def entrants(policies: Iterable[PolicyLike]) -> list[Entrant]:
-    """Return the policies that a kit is about, each with the files of its class.
+    """Return the policies that a kit examines, each with the files of its class.
 
     Raises
     ------
     PolicyError
-        If one is unknown, given twice, or not in a file.
+        If a policy is unknown, a duplicate, or not in a file.
     """
     from gangline.policies.choice import resolve_policy
 
@@ -322,7 +322,7 @@ def _affected(change: Change, found: Sequence[_Taking]) -> list[_Taking]:
 
 
 def _taking_part(made: Paper, place: PaperWorld, change: Change) -> Iterator[_Taking]:
-    """Yield label and policy of those that run; of the rivals all, or at changes the heroes."""
+    """Yield label and policy of those that run: all rivals, or only the heroes at changes."""
     from gangline.policies.choice import resolve_policy
 
     known = {one.reference.text for one in made.entrants}
@@ -341,7 +341,7 @@ def _taking_part(made: Paper, place: PaperWorld, change: Change) -> Iterator[_Ta
 
 
 def _changed(chosen: ChosenPolicy, change: Change) -> ChosenPolicy:
-    """Return a policy with those parameters of a change that it takes."""
+    """Return a policy with the parameters of a change that it has."""
     from gangline.policies.choice import resolve_policy
 
     if not change.params or not change.params.keys() <= chosen.params.keys():
@@ -364,7 +364,7 @@ def _read(
     failed: dict[str, dict[str, Any]],
     folder: Path,
 ) -> None:
-    """Fill the rows from what became of the runs."""
+    """Fill the rows from the outcomes of the runs."""
     from gangline.runs.store import Store
 
     store = Store(folder, "summary")
@@ -396,7 +396,7 @@ def _read(
 
 
 def _told(errors: Sequence[dict[str, Any]], runs: int) -> tuple[str, str]:
-    """Return the status and the reason of a policy some of whose runs failed.
+    """Return the status and the reason of a policy with failed runs.
 
     A policy in Python that raises a `PolicyError` says that it does not apply.
     """

@@ -1,4 +1,4 @@
-"""Tables, figure and sentences of a paper kit, from its rows."""
+"""Writes the tables, the figure and the sentences of a paper kit from its rows."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ __all__ = [
 ]  # fmt: skip
 
 _HOUR_S = 3600.0
-_COLUMN_CM, _WIDE_CM, _ROW_CM = 9.0, 4.6, 0.34  # our choice: two columns of panels on a page
+_COLUMN_CM, _WIDE_CM, _ROW_CM = 9.0, 4.6, 0.34  # our own choice: two columns of panels on a page
 _AROUND_CM, _LEGEND_CM = 1.9, 0.4
 _SHIFT = 0.15
 _MARKS = ("*", "square*", "triangle*", "diamond*", "pentagon*")
@@ -107,7 +107,7 @@ def table_tex(made: Paper) -> str:
 
 
 def sensitivity_tex(made: Paper) -> str:
-    """Return the table of the ratios with one thing changed at a time."""
+    """Return the table of the ratios with one setting changed at a time."""
     groups = []
     for place in made.worlds:
         rows = [r for r in made.rows
@@ -134,8 +134,8 @@ _VERDICTS = {
 def legend(made: Paper) -> list[str]:
     """Return sentences on how to read the tables of the terminal."""
     lines = [
-        f"Ratio to {one.label}: the measure under a rival over that under {one.label}; above 1 "
-        f"{one.label} is better."
+        f"Ratio to {one.label}: the measure under a rival divided by that under {one.label}; above "
+        f"1, {one.label} is better."
         for one in made.entrants
     ]
     if any(one.verdict == "cannot tell" for one in made.pairs):
@@ -144,7 +144,7 @@ def legend(made: Paper) -> list[str]:
 
 
 def verdicts(made: Paper) -> list[str]:
-    """Return which policies the unchanged new ones beat, lose to, or are not distinguished from."""
+    """Say which policies the unchanged new ones beat, lose to, or do not differ from."""
     if len(made.seeds) < LEAST_SEEDS:
         return [f"{plural(len(made.seeds), 'seed')}: no verdicts, which need five seeds or more."]
     found = []
@@ -165,7 +165,7 @@ def verdicts(made: Paper) -> list[str]:
 
 
 def reasons(made: Paper) -> list[str]:
-    """Return why policies do not apply or failed, once per reason."""
+    """Return the reasons why policies do not apply or failed, once per reason."""
     found: dict[tuple[str, str, str, str], list[str]] = {}
     for row in made.rows:
         if row.reason:
@@ -181,7 +181,7 @@ def reasons(made: Paper) -> list[str]:
 
 
 def panels(made: Paper) -> list[Panel]:
-    """Return the figure as data: for each new policy and world the ratios of its heroes.
+    """Return the figure as data: the ratios of the heroes for each new policy and world.
 
     Examples
     --------
@@ -227,7 +227,7 @@ def figure_pgf(made: Paper) -> str:
 
 
 def figure_tex() -> str:
-    """Return a document of the figure alone."""
+    """Return a document with only the figure."""
     return "\n".join(
         [
             "\\documentclass[border=2pt]{standalone}",

@@ -1,8 +1,9 @@
-"""The worlds of a paper kit as data: one per rival, as in its own paper, and the common one.
+"""Defines the worlds of a paper kit as data: one per rival, as in its paper, and a common one.
 
-Worlds of papers are settings of `gangline.reproduce`, which says what of them is published and what
-is ours; Gavel and Tiresias have no study there, so their worlds are defined here. The common world
-is one of the suite of `gangline bench`. Each has changes, made one at a time.
+Worlds of papers are settings of `gangline.reproduce`, which says which parts are published and
+which are our own choice. Gavel and Tiresias have no study there, so their worlds are defined here.
+The common world is one of the suite of `gangline bench`. Each world has changes, which are made one
+at a time.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ __all__ = ["NAMES", "UNCHANGED", "Change", "PaperWorld", "world"]
 
 @dataclass(frozen=True)
 class Change:
-    """One thing of a world, changed alone.
+    """A single changed setting of a world.
 
     Parameters
     ----------
@@ -41,13 +42,13 @@ class Change:
     scale : float
         Factor of the number of servers of each kind.
     cluster : mapping
-        Tables of the cluster in place of its own.
+        Tables that replace those of the cluster.
     options : mapping
         Run options of all policies.
     params : mapping
         Parameters of the policies that have them; others run unchanged.
     load : float
-        The load of the common world; 0 = its own.
+        The load of the common world; 0 means its usual load.
 
     Examples
     --------
@@ -68,7 +69,7 @@ class Change:
 
     @property
     def label(self) -> str:
-        """In tables and figures."""
+        """The label in tables and figures."""
         return f"{self.what}: {self.value}" if self.value else self.what
 
 
@@ -77,12 +78,12 @@ UNCHANGED = Change("unchanged", "")
 
 @dataclass(frozen=True)
 class PaperWorld:
-    """A cluster, a workload, and its policies.
+    """A world of a paper kit: a cluster, a workload and policies.
 
     Parameters
     ----------
     name, title : str
-        As in `--worlds NAME`; what it is.
+        Name as in `--worlds NAME`, and a short description.
     source : str
         The source, and the parts that are our own choice.
     measure, words : str
@@ -90,21 +91,21 @@ class PaperWorld:
     heroes : tuple of str
         The rivals to which the world belongs; they run at every change.
     rivals : tuple of Contender
-        All policies that the new ones are compared with.
+        All policies with which the new ones are compared.
     base : str
         Name of the cluster.
     build : callable
-        From the name of a cluster to the cluster.
+        Function from the name of a cluster to the cluster.
     workload : str
         Name of the generator.
     trace : mapping
-        Its parameters, without the seed.
+        Parameters of the generator, without the seed.
     quick : mapping
-        Those that make it small.
+        Parameters that make the workload small.
     options : mapping
         Run options.
     changes : tuple of Change
-        Made one at a time.
+        Changes, which are made one at a time.
     is_common : bool
         Whether jobs get the models and the load of the suite of the bench.
 
@@ -133,7 +134,7 @@ class PaperWorld:
     is_common: bool = False
 
     def cluster(self, change: Change = UNCHANGED) -> Cluster:
-        """Return the cluster, changed."""
+        """Return the cluster with the change."""
         from gangline.cluster.description import Cluster
         from gangline.studies.sweep.clusters import derived
 
@@ -143,7 +144,7 @@ class PaperWorld:
         return Cluster.from_dict({**made.to_dict(), **change.cluster}) if change.cluster else made
 
     def changes_of(self, *, quick: bool) -> tuple[Change, ...]:
-        """Return the changes; a small world leaves out those of the settings that make it small."""
+        """Return the changes; a small world omits changes of the settings that make it small."""
         fixed = set(self.quick) if quick else set()
         return tuple(one for one in self.changes if not fixed & set(one.trace))
 
@@ -158,14 +159,14 @@ class PaperWorld:
         return f"{self.source}; made small here: {', '.join(small)}"
 
     def address(self, seed: int, change: Change = UNCHANGED, *, quick: bool = False) -> str:
-        """Return the address of the trace that a seed draws."""
+        """Return the address of the trace for a seed."""
         given = {**self.trace, **(self.quick if quick else {}), **change.trace}
         shape = given.pop("workload", self.workload)
         words = "&".join(f"{key}={value}" for key, value in given.items())
         return f"synth:{shape}?{words}{'&' * bool(words)}seed={seed}"
 
     def draw(self, seed: int, change: Change = UNCHANGED, *, quick: bool = False) -> TraceReference:
-        """Return the trace that a seed draws."""
+        """Return the trace for a seed."""
         from gangline.trace.read import read_trace, refer
 
         address = self.address(seed, change, quick=quick)
@@ -436,7 +437,7 @@ def _common() -> PaperWorld:
     heroes = ("hadar-jct", "dally", "sjf-bsbf", "gavel-las", "tiresias")
     return PaperWorld(
         name="common",
-        title="The common world: three GPU types with unlike rates, and sharing",
+        title="The common world: three GPU types with different rates, and sharing",
         source=(
             f"suite {_SUITE} of gangline bench (sha256 {suite.digest[:16]}...): workload philly, "
             f"cluster mixed, load {_LOAD:g}, restarts of 60 s"
@@ -489,7 +490,7 @@ def world(name: str) -> PaperWorld:
     Raises
     ------
     OptionError
-        If there is none of this name.
+        If there is no world with this name.
 
     Examples
     --------

@@ -372,7 +372,7 @@ def test_another_policy_file_is_refused_before_a_run(kit: Path, tmp_path: Path) 
     assert "kit_order.py is not the file that was run" in done.stderr
     order.unlink()
     done = gangline("paper", str(there / "repeat.toml"), cwd=tmp_path)
-    assert "kit_order.py is not next to it" in done.stderr
+    assert "kit_order.py is missing next to it" in done.stderr
 
 
 def test_a_file_that_is_none_of_a_kit_is_refused(tmp_path: Path) -> None:
