@@ -2,7 +2,7 @@
 
 `check_result` checks the tables of one run; `check_policy` runs a policy in many small worlds and
 checks each run. A broken law is a `LawBroken` that names it. `strategies` draws clusters, traces,
-worlds and plans for property tests of your own.
+worlds and plans for your property tests.
 
 Examples
 --------

@@ -29,7 +29,7 @@ EVENTS_MAX = 100_000
 policies need less than a hundredth of it on `small_worlds`."""
 
 DRAWN_EVENTS_MAX = 5_000
-"""The same in drawn worlds, which have at most 14 jobs."""
+"""The same limit for drawn worlds, which have at most 14 jobs."""
 
 
 def check_policy(
@@ -49,19 +49,19 @@ def check_policy(
     policy : policy
         A name, a configuration or a gangline.Policy object.
     worlds : int or iterable of World or of (cluster, trace, run options), optional
-        The number of worlds to draw, by `strategies.any_worlds`, which needs the extra `testing`;
-        or the worlds. Default: `small_worlds()`.
+        The worlds, or the number of worlds to draw from `strategies.any_worlds`, which needs the
+        extra `testing`. The default is `small_worlds()`.
     laws : iterable of str or Law
         Laws that the policy claims, beyond those that every run must keep: names of `LAWS`, or
         `LAWS[name].within(bound)`.
     params : mapping, optional
         Parameters of a policy given by name.
     max_share : int, optional
-        Maximum number of jobs on one GPU; default: what the policy declares.
+        Maximum number of jobs on one GPU; by default, the number that the policy declares.
     max_events : int, optional
         A run with jobs left after this many events counts as endless, unless its options set a
-        limit; default `EVENTS_MAX` on `small_worlds()`, `DRAWN_EVENTS_MAX` in drawn worlds, none in
-        your own worlds.
+        limit; the default is `EVENTS_MAX` on `small_worlds()`, `DRAWN_EVENTS_MAX` in drawn worlds,
+        and no limit in worlds that are passed.
     seed : int
         Seed of the drawn worlds: it draws the same worlds with the same modules loaded, as
         hypothesis also draws constants that it finds in modules.
@@ -69,7 +69,7 @@ def check_policy(
     Raises
     ------
     LawBroken
-        With the names of the broken laws.
+        If a law is broken; the error names the broken laws.
     PlanError
         If a plan breaks a rule of the engine.
     StalledError
@@ -77,9 +77,9 @@ def check_policy(
 
     Notes
     -----
-    If worlds are drawn, the error is that of the smallest failing world that was found, and has a
-    note: a program that repeats it and a Gantt chart. `counterexample` returns the same as an
-    object. In a `World`, jobs that can never run are dropped unless its options say otherwise.
+    If worlds are drawn, the error is that of the smallest failing world that was found. Its note
+    contains a program that repeats it and a Gantt chart. `counterexample` returns the same facts as
+    an object. In a `World`, jobs that can never run are dropped unless its options say otherwise.
 
     Examples
     --------
@@ -166,7 +166,7 @@ def counterexample(
     max_events: int | None = None,
     seed: int = 0,
 ) -> Counterexample | None:
-    """Draw worlds until a policy fails in one, and return the smallest world that fails alike.
+    """Draw worlds until a policy fails in one; return the smallest world with the same failure.
 
     Parameters
     ----------
@@ -178,7 +178,7 @@ def counterexample(
     Returns
     -------
     Counterexample or None
-        None if the policy fails in no world.
+        The counterexample; None if the policy fails in no world.
 
     Examples
     --------
@@ -290,7 +290,7 @@ class _Trial:
             alone.simulate(self.policy, params=self.params, max_events=100)
         except GanglineError as error:
             return {getattr(error, "field", None)}
-        except Exception:  # noqa: BLE001 - of the user's code: the drawn worlds tell more of it
+        except Exception:  # noqa: BLE001 - an error of the user's code, about which the drawn worlds reveal more
             return set()
         return set()
 

@@ -1,4 +1,4 @@
-"""Policies that are wrong on purpose; the guide has the output of `check_policy` for each.
+"""Defines policies that are wrong on purpose; the guide shows the output of `check_policy`.
 
 Examples
 --------
@@ -91,7 +91,7 @@ class Sleepless(Sound):
     wake_on = ("arrival", "completion", "capacity", "timer")
 
     def decide(self, view: View, changes: Changes) -> Plan:
-        """Preempt all jobs and start all jobs in turns."""
+        """Alternate between preempting all jobs and starting all jobs."""
         if len(view.running("job")):
             plan = Plan()
             for job in view.running("job").tolist():
@@ -186,4 +186,4 @@ BREAKS: dict[str, Any] = {
     "no-envy": LastComeFirstServed,
     "seed-independence": random_places,
 }
-"""A policy that breaks each law; for one that stalls, the error in place of a law."""
+"""For each law, a policy that breaks it; the key of a policy that stalls is the error."""

@@ -37,7 +37,7 @@ _SLACK = 1e-9  # the relative tolerance of sums of times in seconds
 
 
 class Measured(NamedTuple):
-    """The amount by which a run approaches the bound of a law."""
+    """The amount of a run that a law bounds."""
 
     amount: float
     words: str
@@ -139,8 +139,8 @@ class Evidence:
     result : Result
         The result of the run, with its segments.
     simulate : callable
-        Runs the same policy in the same world; `cluster`, `policy` and options of
-        `gangline.simulate` replace what they name.
+        Runs the same policy in the same world; arguments replace the cluster, the policy or options
+        of `gangline.simulate`.
     max_share : int or None
         Maximum number of jobs on one GPU.
     """
@@ -309,7 +309,7 @@ def _envy(evidence: Evidence) -> Measured:
 
 
 def _done_at(spans: list[tuple[float, float, float]], work: float) -> float | None:
-    """Return when a job with this pace has done some amount of work; None if it never has."""
+    """Return when a job with these rates has done some amount of work; None if it never has."""
     left = work
     for start, end, rate in spans:
         if rate * (end - start) >= left - _SLACK_S:
@@ -362,13 +362,13 @@ _ALL = (
         "arrival-order",
         "of two waiting jobs that ask for the same number of GPUs, the first to arrive starts "
         "first",
-        _ordered(lambda job: job.arrival_s, "asks for as many GPUs and arrived earlier"),
+        _ordered(lambda job: job.arrival_s, "asks for the same number of GPUs and arrived earlier"),
         needs_plain=True,
     ),
     Law(
         "shortest-first",
         "of two waiting jobs that ask for the same number of GPUs, the shorter starts first",
-        _ordered(lambda job: job.duration_s, "asks for as many GPUs and is no longer"),
+        _ordered(lambda job: job.duration_s, "asks for the same number of GPUs and is no longer"),
         needs_plain=True,
     ),
     Law(
@@ -395,8 +395,8 @@ _ALL = (
     ),
     Law(
         "no-envy",
-        "no job would have finished more than {bound} times as fast with the GPU time of "
-        "a later job that asks for as many GPUs",
+        "no job would have finished more than {bound} times as fast with the GPU time of a later "
+        "job that asks for the same number of GPUs",
         _envy,
         bound=1.0,
         needs_plain=True,

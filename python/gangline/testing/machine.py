@@ -44,7 +44,7 @@ jobs."""
 
 
 class PolicyMachine(RuleBasedStateMachine):
-    """Drives one policy; `machine` makes the class for your policy.
+    """A state machine that drives one policy; `machine` creates the class for your policy.
 
     Attributes
     ----------
@@ -158,7 +158,7 @@ class PolicyMachine(RuleBasedStateMachine):
         ]
         active = waiting | set(running)
         broken += [
-            ("before-arrival", f"job {job} is there before it arrives")
+            ("before-arrival", f"job {job} exists before it arrives")
             for job in active
             if self.arrivals[job] > self.now_ns
         ]
@@ -176,7 +176,9 @@ class PolicyMachine(RuleBasedStateMachine):
             self._step()
             decisions += 1
             if decisions > DECISIONS_MAX:
-                raise LawBroken([("ends", f"after {decisions} more decisions jobs are not done")])
+                raise LawBroken(
+                    [("ends", f"after {decisions} more decisions, jobs are not finished")]
+                )
 
 
 def machine(
@@ -194,12 +196,12 @@ def machine(
     params : mapping, optional
         Parameters of a policy given by name.
     worlds : strategy of World, optional
-        Default: `strategies.any_worlds()`.
+        The worlds; by default, `strategies.any_worlds()`.
 
     Returns
     -------
     type
-        A `hypothesis.stateful.RuleBasedStateMachine`. Its attribute `TestCase` is what pytest runs.
+        A `hypothesis.stateful.RuleBasedStateMachine`. Pytest runs its attribute `TestCase`.
     """
     found: dict[str, Any] = {"policy": policy, "params": params}
     if worlds is not None:

@@ -1,4 +1,4 @@
-"""Shows a failing world to people: a program that repeats it, and a Gantt chart in text."""
+"""Shows a failing world: a program that repeats it, and a Gantt chart as text."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def last_run(
         options.setdefault("max_events", 1000)
     try:
         return world.simulate(policy, **options)
-    except Exception:  # noqa: BLE001 - a picture is a help: what failed is reported anyway
+    except Exception:  # noqa: BLE001 - a picture is only a help; the failure is reported anyway
         return None
 
 
@@ -161,7 +161,7 @@ def _letters(names: Sequence[str]) -> dict[str, str]:
 
 
 def _sizes(world: World) -> list[int]:
-    """Return the GPUs of each server."""
+    """Return the number of GPUs of each server."""
     blocks: Any = world.cluster_keys["servers"]
     return [block["gpus"] for block in blocks for _ in range(block["count"])]
 

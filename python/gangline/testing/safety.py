@@ -1,4 +1,4 @@
-"""Checks the laws that every run must keep, of gangline's policies and your own.
+"""Checks the laws that every run of every policy must keep.
 
 `check_result` checks the tables of one run. The laws are the rules of `gangline.audit`, checked
 to the nanosecond.
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 __all__ = ["LAW_NAMES", "LawBroken", "broken_laws", "check_result"]
 
 LAW_NAMES: tuple[str, ...] = (*RULES, "ends", "repeats")
-"""Names of the laws, as `LawBroken.law` gives them: the rules of `gangline.audit`, that a run ends,
+"""Names of the laws, as in `LawBroken.law`: the rules of `gangline.audit`, that a run ends,
 and that it repeats."""
 
 TOLERANCE_S = 6e-10
@@ -45,7 +45,7 @@ class LawBroken(AssertionError):  # noqa: N818 - the name is the sentence
     law : str
         Name of the first broken law.
     broken : list of (law, what)
-        All of them.
+        All broken laws, with descriptions.
     """
 
     def __init__(self, broken: Sequence[Broken]) -> None:
@@ -77,14 +77,14 @@ def broken_laws(
     cluster, trace : Cluster, Trace
         The cluster and the trace of the run.
     timeline, summary : optional
-        Checked as well if given.
+        The timeline and the summary, which are checked if given.
     outcome : str, optional
         The outcome of the run, as in `Result.spec["outcome"]`: "finished", or "limit" for a run
         that was stopped. Without it, the tables decide whether a stop may have left a job
         unfinished.
     options : mapping, optional
-        Run options, as in `Result.spec["options"]`: overheads and checkpoints. Without them the
-        work of jobs that were stopped is only known within bounds.
+        Run options, as in `Result.spec["options"]`: overheads and checkpoints. Without them, the
+        work of stopped jobs is only known within bounds.
     max_share : int
         Maximum number of jobs that the run allowed on one GPU.
     copy_gpus : str or int
@@ -97,7 +97,7 @@ def broken_laws(
     Returns
     -------
     list of (law, what)
-        Empty if all hold.
+        The broken laws; empty if all laws hold.
 
     Examples
     --------
@@ -155,7 +155,7 @@ def check_result(
     max_share: int | None = None,
     work_conserving: bool = False,
 ) -> None:
-    """Raise `LawBroken` unless the run keeps every law; it must have kept its segments.
+    """Raise `LawBroken` unless the run keeps every law; the run must have segments.
 
     `max_share` is the maximum number of jobs on one GPU; by default 2 if the policy shares GPUs,
     otherwise 1.

@@ -1,4 +1,4 @@
-"""Draws worlds by hypothesis, and makes a failing world as small as possible."""
+"""Draws worlds with hypothesis, and makes a failing world as small as possible."""
 
 from __future__ import annotations
 
@@ -26,11 +26,10 @@ __all__ = ["smallest"]
 
 
 _SHRINKS_MAX = 150
-"""Tries of hypothesis to make a failing world smaller. Our own choice: a few seconds; what is
-left out afterwards helps more."""
+"""Tries of hypothesis to make a failing world smaller: a few seconds; our own choice."""
 
 
-class _Found(Exception):  # noqa: N818 - no error: it tells hypothesis that a world fails
+class _Found(Exception):  # noqa: N818 - not an error: it signals to hypothesis that a world fails
     pass
 
 
@@ -52,7 +51,7 @@ def smallest(
         The same seed draws the same worlds with the same modules loaded, as hypothesis also draws
         constants that it finds in modules.
     drawn : strategy, optional
-        Default: `strategies.any_worlds()`.
+        The worlds; by default, `strategies.any_worlds()`.
     """
     last: list[tuple[World, Exception]] = []
     tries: list[bool] = []

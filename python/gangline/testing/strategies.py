@@ -230,7 +230,7 @@ def clusters(draw: st.DrawFn) -> Cluster:
     Returns
     -------
     strategy of Cluster
-        At most 12 servers of at most 4 GPUs; without network or tables.
+        Clusters of at most 12 servers with at most 4 GPUs each, without network or tables.
     """
     from gangline.cluster.description import Cluster
 
@@ -246,12 +246,12 @@ def traces(draw: st.DrawFn, *, types: Sequence[str] = ("A",), gpus: int = 4) -> 
     types : sequence of str
         GPU types that jobs may ask for.
     gpus : int
-        GPUs of the widest gang; others ask for 1 to 6.
+        Number of GPUs of the largest gang; other gangs have 1 to 6.
 
     Returns
     -------
     strategy of Trace
-        With any of the optional columns of the native trace.
+        Traces with any of the optional columns of the native format.
     """
     jobs = draw(_jobs(draw(_some(_OF_JOBS)), types, gpus))
     trace: Trace = World({}, jobs).trace
@@ -265,7 +265,7 @@ def plain_worlds(draw: st.DrawFn) -> World:
     Returns
     -------
     strategy of World
-        Jobs run at rate 1 wherever they are, so that results are easy to work out by hand.
+        Worlds in which jobs run at rate 1 everywhere, so that results are easy to compute by hand.
     """
     keys = draw(_cluster(frozenset()))
     gpus = _gpus(keys)
@@ -291,7 +291,7 @@ def worlds(draw: st.DrawFn, *, checkpoints: bool = False, random_failures: bool 
     Returns
     -------
     strategy of World
-        Small worlds, most with a handful of the features.
+        Small worlds, most of which have a few of the features.
     """
     names = [*_OF_CLUSTERS, *_OF_JOBS, *_OF_RUNS, *_OF_PLACES, "seed"]
     names += ["checkpoint_interval_s"] if checkpoints else []
@@ -359,7 +359,7 @@ def run_time_worlds(draw: st.DrawFn) -> World:
     Returns
     -------
     strategy of World
-        Restarts take at most a quarter of a second more than in `worlds`.
+        Worlds in which restarts take at most a quarter of a second more than in `worlds`.
     """
     world = draw(worlds())
     models = sorted({str(row["model"]) for row in world.jobs if row.get("model")})
@@ -387,7 +387,7 @@ def phase_worlds(draw: st.DrawFn) -> World:
     Returns
     -------
     strategy of World
-        Most jobs have up to five phases, in the column `phases`.
+        Worlds in which most jobs have up to five phases, in the column `phases`.
     """
     world = draw(worlds())
     for row in world.jobs:
@@ -469,7 +469,7 @@ def contended_worlds(draw: st.DrawFn) -> World:
     Returns
     -------
     strategy of World
-        With a network whose up-links are shared by max-min fairness or by the peak rule.
+        Worlds with a network whose up-links are shared by max-min fairness or by the peak rule.
     """
     drawn = draw(worlds())
     keys: dict[str, Any] = drawn.cluster_keys
@@ -616,7 +616,7 @@ def iteration_worlds(draw: st.DrawFn) -> World:
     Returns
     -------
     strategy of World
-        With a table `iter_time` in the cluster.
+        Worlds with a table `iter_time` in the cluster.
     """
     world = draw(sharing_worlds())
     keys: dict[str, Any] = world.cluster_keys
@@ -676,7 +676,7 @@ def elastic_worlds(draw: st.DrawFn, *, checkpoints: bool = False) -> World:
     Returns
     -------
     strategy of World
-        With a table `elastic` in the cluster.
+        Worlds with a table `elastic` in the cluster.
     """
     drawn = draw(worlds(checkpoints=checkpoints, random_failures=checkpoints))
     keys: dict[str, Any] = drawn.cluster_keys

@@ -44,7 +44,7 @@ class World:
     Attributes
     ----------
     cluster_keys : dict
-        The cluster, as `gangline.Cluster.from_dict` takes it.
+        The keys of the cluster, for `gangline.Cluster.from_dict`.
     jobs : list of dict
         Rows of the native trace. A key may be absent, or None.
     options : dict
@@ -89,19 +89,19 @@ class World:
         return iter((self.cluster, self.trace, self.options))
 
     def simulate(self, policy: PolicyLike, **more: Unpack[SimulateKeywords]) -> Result:
-        """Simulate the world under a policy, with the world's options and further ones.
+        """Simulate the world under a policy, with the world's options and additional ones.
 
         Parameters
         ----------
         policy : policy
             As for `gangline.simulate`.
         **more
-            Further arguments of `gangline.simulate`; `segments` is True if it is not given.
+            Additional arguments of `gangline.simulate`; `segments` is True by default.
 
         Returns
         -------
         Result
-            Of `gangline.simulate`.
+            Result of `gangline.simulate`.
         """
         from gangline.runs.simulate import simulate
 
@@ -139,7 +139,7 @@ def _table(rows: list[dict[str, Any]]) -> pa.Table:
 
 
 def small_worlds() -> list[tuple[Cluster, Trace, RunOptions]]:
-    """Return worlds that are small and awkward, where every gang fits on one server.
+    """Return small and awkward worlds in which every gang fits on one server.
 
     The worlds cover ties, mixed servers, overheads, and failures and checkpoints with and without
     each other. They also cover contended up-links, elastic jobs, and jobs of many models with

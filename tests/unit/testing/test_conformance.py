@@ -126,5 +126,5 @@ def test_a_class_is_no_policy() -> None:
 
     wrong: Any = Idle
     for ask in (gl.testing.check_policy, gl.testing.counterexample):
-        with refused(gl.PolicyError, value="the class Idle; pass an object of it: Idle()"):
+        with refused(gl.PolicyError, value="the class Idle; pass an instance: Idle()"):
             ask(wrong, 2)

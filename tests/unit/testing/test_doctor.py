@@ -56,7 +56,7 @@ def test_a_sound_installation() -> None:
 def test_tables_for_people_with_the_line_that_installs() -> None:
     done = run()
     assert done.returncode == 0, done.stderr
-    for words in ("gangline", "pyarrow", "6 of 6 self-checks are fine"):
+    for words in ("gangline", "pyarrow", "6 of 6 self-checks passed"):
         assert words in done.stdout
     report = doctor.examine()
     for library in report.libraries:
