@@ -1,1 +1,1 @@
-"""Helpers for text, numbers and progress, which know nothing about scheduling."""
+"""Provides helpers for text, numbers and progress, which know nothing about scheduling."""

@@ -9,13 +9,13 @@ __all__ = ["DEEPEST", "Json", "finite", "flaw", "is_deeper", "to_builtins"]
 
 if TYPE_CHECKING:
     Json: TypeAlias = "bool | int | float | str | Sequence[Json] | Mapping[str, Json] | None"
-    """A value that JSON can hold."""
+    """A value that JSON can represent."""
 else:
     Json = Any  # msgspec evaluates the annotations of structs and does not accept a recursive alias
 
 
 def to_builtins(value: Any) -> Any:
-    """Return numpy's numbers and arrays as Python's, inside lists and mappings too.
+    """Convert numpy's numbers and arrays to Python's, also inside lists and mappings.
 
     Everything else is returned unchanged.
 
@@ -37,7 +37,7 @@ _PLAIN = {str, int, bool, type(None)}
 
 
 def finite(value: Any) -> Any:
-    """Return the value with NaN and infinities replaced by None, which JSON can hold."""
+    """Return the value with None in place of NaN and infinities, which JSON cannot represent."""
     if type(value) in _PLAIN:
         return value
     if isinstance(value, dict):
@@ -53,26 +53,26 @@ DEEPEST = 50  # The maximum nesting of tables and lists in what users write; our
 
 
 def flaw(value: Any) -> str | None:
-    """Return the first problem of values from a user, before anything else reads them.
+    """Return the first problem of values from a user, before other code reads them.
 
-    The values may be nested too deeply for other recursive code. They may also contain half of a
-    character, which a JSON escape can express but a UTF-8 file cannot.
+    The values may be nested too deeply for other recursive code. They may also contain an unpaired
+    surrogate, which a JSON escape can express but a UTF-8 file cannot.
 
     Examples
     --------
     >>> flaw({"params": ["fine", chr(0xD800)]})
-    'params[1]: expected text of whole characters, got half of one'
+    'params[1]: expected text, got an unpaired surrogate'
     >>> flaw({"params": ["fine"]})
     """
     if is_deeper(value, DEEPEST):
         return f"its tables or lists are nested more than {DEEPEST} levels deep"
     if not _is_broken(value):
         return None
-    return f"{_place(value, '')}: expected text of whole characters, got half of one"
+    return f"{_place(value, '')}: expected text, got an unpaired surrogate"
 
 
 def _is_broken(value: Any) -> bool:
-    """Return whether some text contains half of a character."""
+    """Return whether some text contains an unpaired surrogate."""
     if type(value) in _SCALARS:
         return False
     if isinstance(value, str):
@@ -83,7 +83,7 @@ def _is_broken(value: Any) -> bool:
 
 
 def _place(value: Any, at: str) -> str:
-    """Return the key path of the first text with half of a character; there must be one."""
+    """Return the key path of the first text with an unpaired surrogate; there must be one."""
     if isinstance(value, Mapping):
         if any(map(_is_broken, value)):
             return f"{at}: a key" if at else "a key"

@@ -1,4 +1,4 @@
-"""Formats numbers for people, and says which of them are too close to tell apart."""
+"""Formats numbers for people, and decides which of them are too close to distinguish."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ __all__ = [
     "times",
 ]
 
-LIGHT_LOAD = "take a smaller cluster, or compress the arrivals: --rescale 0.5 doubles the load"
+LIGHT_LOAD = "use a smaller cluster, or compress the arrivals: --rescale 0.5 doubles the load"
 
 # Our own choice: one run on one trace cannot tell a smaller relative difference from chance.
 TIE = 0.01
@@ -104,7 +104,7 @@ def duration(seconds: float | None) -> str:
 
 
 def seconds(text: str) -> float | None:
-    """Read a length of time as people type it; None for anything else.
+    """Parse a length of time in the form that users type; None for anything else.
 
     Examples
     --------
@@ -126,7 +126,7 @@ def seconds(text: str) -> float | None:
 
 
 def share(value: float | None) -> str:
-    """Return a share as per cent.
+    """Return a share as a percentage.
 
     Examples
     --------
@@ -141,7 +141,7 @@ def share(value: float | None) -> str:
 
 
 def percent(value: float) -> str:
-    """Return a share as per cent, for sentences: rounded, and neither 0 nor 100 unless it is.
+    """Return a share as a rounded percentage for sentences, 0 or 100 only if it is exact.
 
     Examples
     --------
@@ -243,17 +243,17 @@ def leaders(
 ) -> list[bool]:
     """Mark the best values of a column: the best one and all that tie with it.
 
-    A value ties with the best if it is within 1 % of it or is shown by the same text. Where all
-    values tie there is no best.
+    A value ties with the best value if it is within 1 % of it or is shown as the same text. If all
+    values tie, there is no best value.
 
     Parameters
     ----------
     values : sequence of float or None
-        None and NaN are unknown.
+        The values; None and NaN are unknown.
     direction : int
-        -1 if less is better, 1 if more is, 0 if neither.
+        -1 if less is better, 1 if more is better, 0 if neither.
     form : callable
-        Formats a value.
+        Function that formats a value.
 
     Examples
     --------
@@ -269,7 +269,7 @@ def leaders(
 
 
 def is_tie(a: float | None, b: float, form: Callable[[float | None], str]) -> bool:
-    """Return whether two values are within 1 % of each other or are shown by the same text."""
+    """Return whether two values are within 1 % of each other or are shown as the same text."""
     if a is None:
         return False
     return abs(a - b) <= TIE * max(abs(a), abs(b)) or form(a) == form(b)
@@ -287,7 +287,7 @@ class Measure(NamedTuple):
     form : callable
         Formats a value in a table.
     direction : int
-        -1 if less is better, 1 if more is, 0 if neither.
+        -1 if less is better, 1 if more is better, 0 if neither.
     short : str
         The title in a terminal.
     """

@@ -1,4 +1,4 @@
-"""Small tables for notebooks: self-contained, and safe for any names in them."""
+"""Writes small tables for notebooks, which are self-contained and safe for any names."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def text(value: object, longest: int | None = _LONGEST) -> str:
     >>> text("</script>'")
     '&lt;/script&gt;&#x27;'
     """
-    # A lone surrogate cannot be written as UTF-8; a NUL ends the text for some parsers.
+    # An unpaired surrogate cannot be written as UTF-8; a NUL ends the text for some parsers.
     shown = str(value)
     if longest is not None and len(shown) > longest:
         shown = shown[:longest] + "…"
@@ -51,7 +51,7 @@ def table(
     rows : rows of values
         Text or numbers; None leaves a cell empty.
     caption : str
-        Shown above.
+        Text above the table.
     best : rows of bool, optional
         Whether each cell is the best of its column.
     """
@@ -76,7 +76,7 @@ def table(
 
 
 def more(summary: str, content: str) -> str:
-    """Return HTML that stays folded until the reader opens it."""
+    """Return HTML that is collapsed until the reader opens it."""
     return f"<details><summary>{text(summary)}</summary>{content}</details>"
 
 

@@ -19,8 +19,8 @@ def uninterrupted() -> Iterator[None]:
     """Delay an interrupt of this thread to the end of the block, which must not wait for long.
 
     The conditions of `threading`, and so the futures of a pool, take their lock in Python code. An
-    interrupt between the lock and the block that would release it leaves it locked for good: a
-    thread that needs it waits for ever, and so does the main thread, which waits for that thread.
+    interrupt between the lock and the block that would release it leaves it locked. A thread that
+    needs the lock then waits for ever, and so does the main thread, which waits for that thread.
     """
     handler = signal.getsignal(signal.SIGINT)
     is_here = threading.current_thread() is threading.main_thread()

@@ -15,7 +15,7 @@ _SPECIAL = str.maketrans(
         "\\": r"\textbackslash{}",
         "~": r"\textasciitilde{}",
         "^": r"\textasciicircum{}",
-        # the old font encoding has other characters in these places
+        # the old font encoding has other characters at these codes
         "<": r"\textless{}",
         ">": r"\textgreater{}",
         "|": r"\textbar{}",

@@ -1,4 +1,4 @@
-"""The style of the figures of runs: colours, dashes, line widths and the ticks of time axes."""
+"""Defines the style of the figures of runs: colours, dashes, line widths and time ticks."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def ticks_s(low: float, high: float) -> dict[float, str]:
 
 
 def style_of(number: int) -> tuple[str, tuple[int, ...]]:
-    """Return colour and dashes of a policy by its place in the report.
+    """Return the colour and the dashes of a policy by its place in the report.
 
     Examples
     --------

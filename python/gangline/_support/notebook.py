@@ -1,4 +1,4 @@
-"""Progress in a notebook: one line below the cell, replaced as the work goes on."""
+"""Shows progress in a notebook: a line below the cell that is replaced as the work continues."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _lines: dict[int, Any] = {}  # the handles that replace the line of the running 
 
 
 def is_notebook() -> bool:
-    """Return whether a cell of a notebook runs."""
+    """Return whether a cell of a notebook is running."""
     return _shell() is not None
 
 

@@ -1,4 +1,4 @@
-"""The data of a figure of ratios, for both matplotlib and pgfplots."""
+"""Holds the data of a figure of ratios, for both matplotlib and pgfplots."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ _MARGIN = 1.04  # The free space at both ends, as a factor; our own choice.
 
 
 class Panel(NamedTuple):
-    """Ratios with intervals, one row for each item; those of one series have the same colour."""
+    """Ratios with intervals, one row for each item; ratios of one series have the same colour."""
 
     title: str
     rows: list[str]
     series: dict[str, list[tuple[int, float, float, float]]]
-    """Label to row, ratio, and the ends of its interval, which are the ratio if there is none."""
+    """Mapping from labels to row, ratio and interval; without one, its ends are the ratio."""
 
 
 def limits(panel: Panel) -> tuple[float, float]:
@@ -32,7 +32,7 @@ def limits(panel: Panel) -> tuple[float, float]:
 
 
 def ticks(low: float, high: float) -> list[float]:
-    """Return the ticks between two ratios, 1 among them, not too close to each other.
+    """Return ticks between two ratios, including 1, that are not too close to each other.
 
     Examples
     --------

@@ -14,7 +14,7 @@ def safe(text: object, longest: int = LONGEST) -> str:
     r"""Return text on one line that can neither steer a terminal nor flood it.
 
     Characters that are not printable are shown as escapes, as in Python's `repr`: control
-    characters, line breaks, marks that change the direction of writing, halves of characters. Long
+    characters, line breaks, marks that change the direction of writing, unpaired surrogates. Long
     text is cut in the middle.
 
     Examples

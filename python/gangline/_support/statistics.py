@@ -2,7 +2,7 @@
 
 Intervals are 95 % bootstrap intervals. Their random draws are the same every time. No end lies
 outside the range of the measure: no time is negative and no share exceeds 1. Two policies are
-compared seed by seed, so effects of a seed on both cancel out.
+compared for each seed, so effects of a seed on both cancel out.
 """
 
 from __future__ import annotations
@@ -42,14 +42,14 @@ __all__ = [
 # With fewer seeds an interval would claim more than the runs can show.
 LEAST_SEEDS = 5
 _RESAMPLES = 4_000
-_NORMAL = 1.959963984540054  # quantile of the normal law at 0.975: intervals of 95 %
+_NORMAL = 1.959963984540054  # the 0.975 quantile of the normal distribution, for 95 % intervals
 # At most 8 MB; our own choice. Many intervals of a sweep's table have the same number of seeds.
 _DRAWS_KEPT = 256
-_STREAM, _COUNTERS = "extra", 256  # where the core's random numbers are drawn from
+_STREAM, _COUNTERS = "extra", 256  # the stream of the core's random numbers
 
 
 class Range(NamedTuple):
-    """The least and the greatest value that a measure can take."""
+    """The smallest and the largest value that a measure can have."""
 
     low: float
     high: float
@@ -60,7 +60,7 @@ class Range(NamedTuple):
         return Range(self.low - self.high, self.high - self.low)
 
 
-ANY = Range(-math.inf, math.inf)  # for example, of a logarithm
+ANY = Range(-math.inf, math.inf)  # for example, for a logarithm
 _NOT_NEGATIVE, _SHARE = Range(0.0, math.inf), Range(0.0, 1.0)
 # Keys of the measures that are shares; all other measures are times, counts and ratios.
 _RANGES = {
@@ -98,7 +98,7 @@ def interval(values: Sequence[float], within: Range) -> tuple[float, float] | No
     Parameters
     ----------
     values : sequence of float
-        One per seed.
+        The values, one per seed.
     within : Range
         Range of the measure: `range_of` a key, or (1, n) of ranks. An end beyond it is moved to
         its edge. That costs no coverage, because the true mean lies within the range.
@@ -141,7 +141,7 @@ def interval(values: Sequence[float], within: Range) -> tuple[float, float] | No
 
 @lru_cache(_DRAWS_KEPT)
 def _drawn(place: int, count: int) -> npt.NDArray[np.int64]:
-    """Return the value's index that each resample draws; the same for all lists of this length."""
+    """Return the indices that each resample draws, the same for all lists of this length."""
     import numpy as np
 
     from gangline import _core
@@ -266,7 +266,7 @@ def difference(values: Sequence[float], baseline: Sequence[float], within: Range
 
 
 def ranks(values: Mapping[str, Sequence[float]]) -> dict[str, float]:
-    """Return mean ranks over the seeds: rank 1 is the least value, and ties share their mean rank.
+    """Return mean ranks over the seeds: rank 1 is the smallest value, and ties share a mean rank.
 
     Examples
     --------

@@ -12,7 +12,7 @@ from typing import Any, TypeGuard
 from gangline._support.builtin_values import DEEPEST, is_deeper
 
 _TURNS = re.compile("[\x80-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
-"""Characters that turn the direction of writing, or that a terminal acts on."""
+"""Characters that change the direction of writing, or that control a terminal."""
 _BARE = re.compile(r"[A-Za-z0-9_-]+")
 _PART = r"""(?:(?<![\w-])[\w-]+|"[^"\n]*"|'[^'\n]*')[ \t]*\.[ \t]*"""
 _LONG_KEY = re.compile(f"(?:{_PART}){{{DEEPEST}}}")

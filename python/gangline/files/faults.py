@@ -25,7 +25,7 @@ class Fault(NamedTuple):
     column : str or None
         Name in the input; None if the whole record is wrong.
     expected : str
-        In words.
+        The expected value in words.
     value : str or None
         The value found; None if it still has to be looked up.
     """
@@ -56,7 +56,7 @@ class Faults:
         expected: str,
         values: Sequence[str] | None = None,
     ) -> None:
-        """Note wrong values of one column at these records, in ascending order."""
+        """Record wrong values of one column at these records, in ascending order."""
         if len(rows):
             self._parts.append((rows, column, expected, values))
             self.count += len(rows)
@@ -73,6 +73,6 @@ class Faults:
     def error(
         self, shown: int, locate: Callable[[Sequence[Fault]], list[TraceError]]
     ) -> TraceError:
-        """Make one error, which shows the first `shown` faults and counts the rest."""
+        """Build one error, which shows the first `shown` faults and counts the rest."""
         chosen = self.first(shown)
         return TraceError.many(locate(chosen), self.count - len(chosen))

@@ -1,4 +1,4 @@
-"""Writes sealed JSON files of results, equal bytes for equal data; checks them on reading."""
+"""Writes sealed JSON files of results, equal for equal data, and checks them on reading."""
 
 from __future__ import annotations
 
@@ -29,18 +29,18 @@ def write_json(path: Path, data: object) -> None:
         plain = json.dumps(data)
     try:  # the same bytes as below, six times as fast
         text = msgspec.json.format(plain, indent=1)
-    except msgspec.DecodeError:  # half of a character, as in file names that are not UTF-8
+    except msgspec.DecodeError:  # an unpaired surrogate, as in file names that are not UTF-8
         text = json.dumps(data, indent=1)
     path.write_text(text + "\n", encoding="utf-8")
 
 
 def write_sealed(path: Path, kind: str, data: Mapping[str, Any]) -> None:
-    """Write JSON that a later run may replace; the file appears whole or not at all.
+    """Write JSON that a later run may replace; the file appears complete or not at all.
 
     Raises
     ------
     FileExistsError
-        If another file is there.
+        If the path holds another file.
     """
     check_free(path, kind)
     with whole(path, kind) as part:
@@ -60,7 +60,7 @@ def decode(path: Path, content: bytes, expected: str = "expected JSON") -> dict[
     Raises
     ------
     ResultError
-        If it is something else, or nested too deeply.
+        If the content is something else, or is nested too deeply.
     """
     try:
         data = json.loads(content.decode("utf-8"))
@@ -80,7 +80,7 @@ def read_sealed(path: Path, kind: str, advice: str) -> dict[str, Any]:
     Raises
     ------
     OSError
-        If it cannot be read.
+        If the file cannot be read.
     ResultError
         If the file was changed or has no seal; the message says what to do.
     """

@@ -58,9 +58,9 @@ class JsonFile:
         Raises
         ------
         TraceError
-            If it is not JSON.
+            If the input is not JSON.
         msgspec.ValidationError
-            If it is JSON of another shape.
+            If the JSON has another shape.
         """
         try:
             return msgspec.json.decode(self.data, type=kind)
@@ -178,8 +178,8 @@ def malformed(text: str) -> tuple[int, str]:
             return error.lineno, "the end of the text"
         return error.lineno, f"`{short(rest)}` at column {error.colno}"
     except RecursionError:
-        return 1, "text nested too deep"
-    return 1, "NaN, Infinity, half of a character, or a number out of range"
+        return 1, "text that is nested too deeply"
+    return 1, "NaN, Infinity, an unpaired surrogate, or a number out of range"
 
 
 def _wrong(value: object, kind: Any) -> tuple[str, str]:

@@ -2,7 +2,7 @@
 
 The sealed file `files.json` lists the size and CRC-32 of each of them. A file that differs from the
 list belongs to the user and is never replaced. The list is written before the files and contains
-the states before and after. So a killed process leaves no file that looks like the user's.
+the states before and after. Therefore, a killed process leaves no file that looks like the user's.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _ADVICE = "run the command again with another folder"
 
 
 def check(folder: Path, names: Iterable[str]) -> None:
-    """Raise an OSError now if files of these names could not be replaced in a folder later.
+    """Raise an OSError in advance if files with these names could not be replaced in a folder.
 
     Raises
     ------
@@ -43,12 +43,13 @@ def check(folder: Path, names: Iterable[str]) -> None:
 
 @contextlib.contextmanager
 def replacing(folder: Path, names: Iterable[str]) -> Iterator[Path]:
-    """Yield a temporary folder; on success the files of these names in it replace those there.
+    """Yield a temporary folder; on success, its files with these names replace those in `folder`.
 
     Raises
     ------
     FileExistsError
-        If one of the files to replace was changed since gangline wrote it. None is replaced then.
+        If one of the files to replace was changed since gangline wrote it. In this case, none is
+        replaced.
     """
     names = tuple(names)
     folder.mkdir(parents=True, exist_ok=True)
@@ -68,12 +69,12 @@ def replacing(folder: Path, names: Iterable[str]) -> Iterator[Path]:
 
 
 def check_unchanged(folder: Path, name: str) -> Path:
-    """Return the path of a file that is as gangline wrote it.
+    """Return the path of a file after checking that it is unchanged since gangline wrote it.
 
     Raises
     ------
     OSError
-        If it is not there.
+        If the file does not exist.
     ResultError
         If the file or the list was changed.
     """

@@ -32,14 +32,14 @@ _HEADER = 16  # number of bytes of a page that contain its kind and size
 def read_parquet(
     source: Source, wanted: Mapping[str, pa.DataType] | None = None
 ) -> tuple[pa.Table, list[str]]:
-    """Read the columns of these names; return them, and the names of all that are there.
+    """Read the columns with these names; return them, and the names of all columns.
 
     Parameters
     ----------
     source : Source
         The file; its `max_bytes` bounds the columns in memory, too.
     wanted : mapping of str to Arrow type, optional
-        Columns to read; default: all. Dictionary-encoded text stays encoded.
+        Columns to read; by default, all. Dictionary-encoded text stays encoded.
 
     Raises
     ------
@@ -50,7 +50,7 @@ def read_parquet(
         return _read(source, wanted)
     except MemoryError:
         raise source.too_large() from None
-    # ValueError: names that are no text; KeyError: duplicate columns
+    # ValueError: names that are not text; KeyError: duplicate columns
     except (pa.ArrowException, OSError, ValueError, KeyError) as error:
         if isinstance(error, TraceError):
             raise
@@ -188,5 +188,5 @@ def _damaged(source: Source, words: str) -> TraceError:
     return TraceError(
         f"{source.name}: damaged Parquet file, fetch or write it again: {words}",
         path=source.name,
-        expected="a whole file",
+        expected="a complete file",
     )

@@ -1,7 +1,7 @@
-"""Writes files whole or not at all, and never over a file that gangline did not write.
+"""Writes files completely or not at all, and never over a file that gangline did not write.
 
 A file that a later run may replace carries a seal: the word `gangline`, the kind of file, and the
-SHA-256 of all bytes of the file, taken with zeros in the place of its digits. An edit breaks the
+SHA-256 of all bytes of the file, computed with zeros in place of its digits. An edit breaks the
 seal, so an edited file is treated like any file of the user.
 """
 
@@ -41,7 +41,7 @@ __all__ = [
 ]
 
 PREFIX = ".gangline-"
-"""Begins the names of temporary folders; a process that is killed leaves its folder behind."""
+"""The beginning of the names of temporary folders, which killed processes leave behind."""
 _DIGITS = 2 * hashlib.sha256().digest_size
 _BLANK = b"0" * _DIGITS
 _REACH = 1 << 16  # A seal is looked for in this many bytes at both ends of a file; our own choice.
@@ -75,8 +75,8 @@ def seal(path: Path, kind: str, copies: int | None = None) -> None:
         The kind of file, such as "report".
     copies : int, optional
         Number of times that the writer puts the text into the file. If the text occurs more often,
-        it is also in the user's data, which must not be changed, and the file gets no seal.
-        Default: once, before any user data, so that the first occurrence is the seal.
+        it is also in the user's data, which must not be changed, and the file gets no seal. By
+        default, once, before any user data, so that the first occurrence is the seal.
     """
     with path.open("r+b") as file:
         places = [at for at, digits in _seals(file, kind) if digits == _BLANK]
@@ -89,7 +89,7 @@ def seal(path: Path, kind: str, copies: int | None = None) -> None:
 
 
 def flush(path: Path) -> None:
-    """Wait until a file or folder is on the disk, if the file system can tell."""
+    """Wait until a file or folder is on disk, if the file system can tell."""
     handle = os.open(path, os.O_RDONLY)
     try:
         with contextlib.suppress(OSError):
@@ -99,7 +99,7 @@ def flush(path: Path) -> None:
 
 
 def is_sealed(source: Path | bytes, kind: str) -> bool:
-    """Return whether gangline wrote this file as one of this kind and it was not changed since.
+    """Return whether gangline wrote this file with this kind, and it has not changed since.
 
     Parameters
     ----------
@@ -129,7 +129,7 @@ def state(path: Path) -> dict[str, Any]:
 
 
 def is_free(path: Path, kind: str) -> bool:
-    """Return whether a file of this kind may be written there.
+    """Return whether a file of this kind may be written to the path.
 
     The result is True for a free name, an empty file, a device, and an earlier file of this kind.
     """
@@ -140,12 +140,12 @@ def is_free(path: Path, kind: str) -> bool:
 
 
 def check_free(path: Path, kind: str) -> None:
-    """Raise an OSError now if a file of this kind could not be written there later.
+    """Raise an OSError in advance if a file of this kind could not be written to the path.
 
     Raises
     ------
     FileExistsError
-        If another file is there.
+        If the path holds another file.
     """
     if not is_free(path, kind):
         words = f"exists and is not an unchanged {kind} of gangline; choose another place"
@@ -170,7 +170,7 @@ def _seals(file: IO[bytes], kind: str) -> list[tuple[int, bytes]]:
 
 
 def _checksum(file: IO[bytes], places: list[int]) -> bytes:
-    """Return the digits of a file's SHA-256, taken with zeros at these positions."""
+    """Return the digits of a file's SHA-256, computed with zeros at these positions."""
     digest = hashlib.sha256()
     end = file.seek(0, os.SEEK_END)
     begin = 0
@@ -186,7 +186,7 @@ def _checksum(file: IO[bytes], places: list[int]) -> bytes:
 
 
 def landing(path: Path) -> Path:
-    """Return the path that a link leads to, or the path itself.
+    """Return the path to which a link leads, or the path itself.
 
     Raises
     ------
@@ -201,7 +201,7 @@ def landing(path: Path) -> Path:
 
 
 def check_place(path: Path) -> None:
-    """Raise an OSError now if nothing could be written to `path` later; nothing is left behind."""
+    """Raise an OSError in advance if nothing could be written to `path`; leave nothing behind."""
     path = landing(path)
     if _is_device(path):
         return
@@ -254,8 +254,9 @@ def whole(path: Path, kind: str = "", copies: int | None = None) -> Iterator[Pat
 def workplace(folder: Path, target: Path, *, is_folder: bool = False) -> Iterator[Path]:
     """Yield a path in a new temporary folder inside `folder`, which is removed in the end.
 
-    If `is_folder`, yield a new temporary folder, to be renamed; otherwise the folder is removed
-    too. An OSError that names this path, or no path, is raised again with the name of `target`.
+    With `is_folder`, yield a new temporary folder that is to be renamed; otherwise, the folder is
+    removed too. An OSError that names this path, or no path, is raised again with the name of
+    `target`.
     """
     place = None
     try:

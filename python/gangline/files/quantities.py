@@ -103,7 +103,7 @@ def by_value(texts: Any, function: Callable[[Any], Parsed]) -> Parsed:
 
 
 def numbers_in(texts: Any, decimal: str = ".") -> Parsed:
-    """Return plain numbers."""
+    """Convert plain numbers."""
 
     def parse(distinct: Any) -> Parsed:
         if decimal != ".":
@@ -116,7 +116,7 @@ def numbers_in(texts: Any, decimal: str = ".") -> Parsed:
 
 
 def durations(texts: Any, unit_s: float = 1.0) -> Parsed:
-    """Return seconds: plain numbers of a unit, `1-02:03:04`, `90m`, `1h 30min`, `PT1H30M`.
+    """Parse durations into seconds: numbers of a unit, `1-02:03:04`, `90m`, `1h 30min`, `PT1H30M`.
 
     Two numbers with a colon are minutes and seconds.
 
@@ -151,7 +151,7 @@ def durations(texts: Any, unit_s: float = 1.0) -> Parsed:
 
 
 def sizes(texts: Any, unit_gib: float = 1.0) -> Parsed:
-    """Return GiB: plain numbers of a unit, and `64G`, `1.5Ti`, `16384MiB`; powers of 1,024."""
+    """Parse sizes into GiB: numbers of a unit, `64G`, `1.5Ti`, `16384MiB`; powers of 1,024."""
 
     def parse(distinct: Any) -> Parsed:
         parts = pc.extract_regex(distinct, pattern=_SIZE)
@@ -172,12 +172,12 @@ def sizes(texts: Any, unit_gib: float = 1.0) -> Parsed:
 
 
 def gib_of(text: str, unit: str = "G") -> float:
-    """Return GiB of one size; a number without a prefix counts `unit`.
+    """Parse one size into GiB; a number without a prefix is in `unit`.
 
     Raises
     ------
     ValueError
-        If it is not a quantity.
+        If the text is not a quantity.
 
     Examples
     --------
@@ -186,7 +186,7 @@ def gib_of(text: str, unit: str = "G") -> float:
     """
     found = _ONE_SIZE.fullmatch(text.strip())
     if found is None:
-        raise ValueError(f"no size: {text}")
+        raise ValueError(f"not a size: {text}")
     number, prefix = found.groups()
     return float(number) * _PREFIXES[(prefix or unit).upper()] / 2**30
 
@@ -216,12 +216,12 @@ def gres_gpus(text: str) -> dict[str, int]:
 
 
 def quantity(amount: str | float) -> float:
-    """Return the value of a quantity as Kubernetes writes it.
+    """Parse a quantity in the notation of Kubernetes.
 
     Raises
     ------
     ValueError
-        If it is not a quantity.
+        If the text is not a quantity.
 
     Examples
     --------
@@ -232,13 +232,13 @@ def quantity(amount: str | float) -> float:
         return float(amount)
     found = _QUANTITY.fullmatch(amount)
     if found is None:
-        raise ValueError(f"no quantity: {amount}")
+        raise ValueError(f"not a quantity: {amount}")
     number, suffix = found.groups()
     return float(number) * _SUFFIXES[suffix or ""]
 
 
 def _plain(distinct: Any) -> Parsed:
-    """Return plain numbers, and which texts are not numbers; blank texts are not."""
+    """Convert plain numbers, and mark the texts that are not numbers, which blank texts are not."""
     try:  # nearly every text has neither blanks nor infinities
         values = _float(distinct)
         return np.where(np.isfinite(values), values, np.nan), ~np.isfinite(values)

@@ -1,4 +1,4 @@
-"""Finds the first value of decoded data that does not fit its type, and says what was expected.
+"""Finds the first value of decoded data that does not fit its type, and the expected value.
 
 The decoder says only whether data fit. This module finds the mistake by descending through the
 values and their types together.
@@ -30,11 +30,11 @@ class Misfit:
     path : tuple of str or int
         Keys and indices from the root to the value.
     value : object
-        The value there; None for a missing key.
+        The value at this path; None for a missing key.
     expected : str
         The expected value, such as "an integer >= 1".
     known : tuple of str
-        The keys of the table that holds a missing or unknown key.
+        The known keys of the table with the missing or unknown key.
     is_missing, is_unknown : bool
         Whether the path ends in a key that is required but missing, or in an unknown key.
     """
@@ -74,7 +74,7 @@ def key_path(path: Path) -> str:
 
 
 def misfit(value: object, kind: Any, *, is_json: bool = False) -> Misfit | None:
-    """Return the first thing wrong with a value, or None if it fits.
+    """Return the first fault of a value, or None if it fits.
 
     Parameters
     ----------

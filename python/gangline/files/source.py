@@ -28,7 +28,7 @@ _CHUNK = 1 << 20
 _CELL_BYTES = 8  # bytes of a number in memory; a text needs as many for its offset
 _LZMA_MEMORY = 1 << 29  # Our own choice: `xz -9` needs 65 MiB, and a header may ask for 4 GiB.
 _MEMBERS_SHOWN = 10
-BUNDLED = "mini:"  # stands before the name of a trace that comes with gangline
+BUNDLED = "mini:"  # the prefix of the names of bundled traces
 _BUNDLED_SUFFIXES = (".parquet", ".gz")
 _BUNDLED = Path(__file__).parents[1] / "trace" / "mini"
 _SUFFIXES = (".gz", ".xz", ".zst")
@@ -85,7 +85,7 @@ class Source:
     def sha256(self) -> str:
         """Hash of the stored bytes of the input."""
         self.start_hash()
-        assert self._hashing is not None, "it was just started"
+        assert self._hashing is not None, "the hash has just been started"
         self._hashing.join()
         return self._digest
 
@@ -160,7 +160,7 @@ class Source:
         """Build the error of an input beyond `max_bytes`."""
         return TraceError(
             f"{self.name}: {words} more than {self.max_bytes} bytes; "
-            "raise `max_bytes` if that is meant",
+            "raise `max_bytes` if this is intended",
             path=self.name,
         )
 
@@ -177,7 +177,7 @@ class Source:
                 f"{self.name}: damaged or truncated: {error}; fetch the file again",
                 path=self.name,
                 value=str(error),
-                expected="a whole file",
+                expected="a complete file",
             ) from None
 
     def _open(self) -> IO[bytes]:
@@ -194,7 +194,7 @@ class Source:
         return self.path.open("rb")
 
     def members(self) -> str:
-        """Name the first files of an archive, and say whether it holds more."""
+        """Name the first files of an archive, and say whether there are more."""
 
         def first() -> list[str]:
             with self.archive() as archive:
@@ -221,7 +221,7 @@ class Source:
 
     @contextmanager
     def archive(self) -> Iterator[Tar]:
-        """Open the archive as a stream that is unpacked once, never goes back, and is bounded."""
+        """Open the archive as a bounded stream that is unpacked once and never goes back."""
         with self._open() as file:
             yield Tar(_Bounded(file, self.max_bytes, self.too_large), str(self.path))
 

@@ -42,9 +42,9 @@ class Tar:
     Parameters
     ----------
     stream : Stream
-        The archive, unpacked.
+        The unpacked archive.
     name : str
-        For messages.
+        Name of the archive, for messages.
 
     Raises
     ------
@@ -92,7 +92,7 @@ class Tar:
             yield chunk
 
     def error(self, words: str) -> TraceError:
-        """Build the error of an archive that is not read further."""
+        """Build the error of an archive that cannot be read further."""
         return TraceError(f"{self._name}: expected a tar archive: it has {words}", path=self._name)
 
     def _header(self, number: int) -> bytes | None:

@@ -1,7 +1,7 @@
 """Parses delimited text into typed columns with pyarrow, and reports every fault exactly.
 
-The second pass runs only after something failed, so a clean file never pays for good messages.
-Records are numbered from 0 in the order of the file, without empty lines.
+A second pass runs only after a failure, so a correct file never pays for good messages. Records are
+numbered from 0 in the order of the file, without empty lines.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ TIME = pa.timestamp("us")
 LABEL = pa.dictionary(pa.int32(), pa.string())
 ZONED_TIME = pa.timestamp("us", "UTC")
 
-# What a message calls a cell of each Arrow type.
+# The description of a cell of each Arrow type in messages.
 WORDS = {
     pa.float64(): "a finite number",
     pa.int64(): "an integer",
@@ -98,11 +98,11 @@ class TextFile:
     names : list of str, optional
         Columns of a file that has no header line.
     delimiter : str
-        One character.
+        The delimiter, one character.
     quoted : bool
-        Whether `"` quotes cells, line breaks included.
+        Whether `"` quotes cells, including line breaks.
     data : bytes, optional
-        Text to parse instead of that of the source, with the same lines.
+        Text to parse in place of the text of the source, with the same lines.
     nulls : sequence of str
         The texts, besides the empty one, of cells whose value is unknown.
     mend : callable, optional
@@ -112,13 +112,14 @@ class TextFile:
     Attributes
     ----------
     names : list of str
-        Columns in order, as in the file.
+        Names of the columns in the order of the file.
     faults : Faults
         The wrong cells and records that `read` found.
     bad : bool array or None
-        Rows of the table of `read` that hold a wrong cell; None if there is none.
+        Rows in the result of `read` with a wrong cell; None if there are none.
     dropped : int
-        Records that have another number of fields than the header and are not in the table.
+        Number of records that are not in the table because their number of fields differs from the
+        header's.
     """
 
     def __init__(
@@ -162,14 +163,14 @@ class TextFile:
         Parameters
         ----------
         wanted : mapping of str to Arrow type
-            Keys in lower case.
+            Columns by their names in lower case.
         words : mapping of str to str, optional
             The expectation of a column, for messages; the default depends on its type.
 
         Returns
         -------
         dict of str to Array
-            One chunk each, keys as in `wanted`; wrong cells are null.
+            Arrays of one chunk, with the keys of `wanted`; wrong cells are null.
         """
         self._words = words or {}
         found = [simple(name) for name in self.names]
@@ -177,7 +178,7 @@ class TextFile:
         for key in places:
             if found.count(key) > 1:
                 raise TraceError(
-                    f"{self.path}:{self._line_at(0)}: {key}: expected one column of that name, "
+                    f"{self.path}:{self._line_at(0)}: {key}: expected one column with this name, "
                     f"got {found.count(key)}",
                     path=self.path,
                     line=self._line_at(0),
@@ -209,7 +210,7 @@ class TextFile:
         return rows if self._records is None else self._records[rows]
 
     def locate(self, faults: Sequence[Fault]) -> list[TraceError]:
-        """Give each fault its line and, where it lacks it, the text of its cell."""
+        """Add the line of each fault and, if it is missing, the text of its cell."""
         wanted = {fault.row for fault in faults}
         found: dict[int, tuple[int, list[str]]] = {}
         for record, line, cells in self._walk():
@@ -286,7 +287,7 @@ class TextFile:
         )
 
     def _salvage(self, wanted: Mapping[str, tuple[str, pa.DataType]]) -> dict[str, Any]:
-        """Parse everything as text, convert each cell that can be converted, and note the rest."""
+        """Parse everything as text; convert the cells that are valid, and record the others."""
         try:
             self._data.decode("utf-8")
         except UnicodeDecodeError as error:
@@ -299,7 +300,9 @@ class TextFile:
             )
         except (pa.ArrowInvalid, pa.ArrowKeyError) as error:
             long = _LONG_LINE in str(error)
-            words = "a line is longer than 1 MiB; expected one job a line" if long else short(error)
+            words = (
+                "a line is longer than 1 MiB; expected one job per line" if long else short(error)
+            )
             raise TraceError(
                 f"{self.path}: cannot be read as delimited text: {words}", path=self.path
             ) from None
@@ -382,13 +385,13 @@ def _trimmed(array: Any) -> Any:
 
 
 def _without_blanks(strings: Any) -> Any:
-    """Make cells of nothing but blanks null."""
+    """Replace cells that contain only blanks by null."""
     blank = pc.equal(pc.ascii_trim(strings, characters=" \t"), "")
     return pc.if_else(blank, pa.scalar(None, strings.type), strings)
 
 
 def convert(strings: Any, kind: pa.DataType) -> tuple[Any, npt.NDArray[np.bool_]]:
-    """Convert text cells; return them, null where that failed, and which failed."""
+    """Convert text cells; return them, with null for failures, and mark the failures."""
     wrong = np.zeros(len(strings), dtype=np.bool_)
     if kind in (pa.string(), LABEL):
         return strings.cast(kind), wrong
@@ -409,7 +412,7 @@ def convert(strings: Any, kind: pa.DataType) -> tuple[Any, npt.NDArray[np.bool_]
 
 
 def _plain_numbers(strings: Any) -> Any:
-    """Return the cells as finite numbers, or None if some cell is not plainly one."""
+    """Return the cells as finite numbers, or None if some cell might not be one."""
     try:
         values = strings.cast(pa.float64())
     except pa.ArrowInvalid:
