@@ -1,4 +1,4 @@
-"""Two voices: results on stdout, everything else on stderr."""
+"""Prints results on stdout, and everything else on stderr."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ __all__ = [
 ]
 
 _PLAIN_BARS = str.maketrans("▁▂▃▄▅▆▇█▏", ".:-=+*%#|")
-"""Bars for a terminal whose encoding has none."""
-NARROW = 80  # characters of a line that is made to be read, wherever it goes
-_CELL_LONGEST = 500  # our choice: characters of a cell
-_READABLE = 88  # our choice: characters of a line of text
+"""Substitutes for bars that the encoding of a terminal lacks."""
+NARROW = 80  # the maximum width of a line of a table, on any output
+_CELL_LONGEST = 500  # our own choice: characters of a cell
+_READABLE = 88  # our own choice: characters of a line of text
 _NAME_LEAST = 12  # characters that a column of words keeps in a narrow terminal
 # Of a text that is folded after spaces, after hyphens, and after the name before a parenthesis.
 _PIECE = re.compile(r"[^\s(-]+\(|[^\s-]*-+|[^\s-]+")
@@ -45,7 +45,7 @@ _TITLE_PIECE = re.compile(r"[^\s._]*[._]\s*|[^\s._]+\s*")
 
 
 def open_voices() -> None:
-    """Make stdout and stderr safe: closed ones are silent, and every character can be shown."""
+    """Make stdout and stderr safe: closed ones are silent, and all characters can be shown."""
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:  # closed by the parent process
             nowhere = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115 - to the end
@@ -56,7 +56,7 @@ def open_voices() -> None:
 
 
 def say(*lines: object) -> None:
-    """Write lines for people on stderr, each made safe for a terminal and folded at its width."""
+    """Write messages on stderr, made safe for a terminal and folded at its width."""
     shown = [safe(line) for line in lines]
     if sys.stderr.isatty():
         width = max(shutil.get_terminal_size().columns, 40)
@@ -75,7 +75,7 @@ def write(*lines: object) -> None:
 
 
 def columns() -> int:
-    """Return the columns of the terminal; for a pipe, enough to cut no text."""
+    """Return the columns of the terminal; for a pipe, a number at which no text is cut."""
     return max(shutil.get_terminal_size().columns, 40) if sys.stdout.isatty() else 200
 
 
@@ -88,7 +88,7 @@ def prose(text: str) -> None:
 
 
 def paragraphs(*sentences: str) -> None:
-    """Write each text as lines that are read with ease, no wider than the terminal."""
+    """Write each text in lines of readable length, no wider than the terminal."""
     for text in sentences:
         write(*_folded(text, min(_READABLE, columns())))
 
@@ -100,7 +100,7 @@ def _folded(line: str, width: int) -> list[str]:
 
 
 def document(data: Any) -> None:
-    """Write one JSON document on stdout; it has ASCII characters only."""
+    """Write one JSON document on stdout, in ASCII characters only."""
     text = json.dumps(finite(data), indent=1, allow_nan=False)
     sys.stdout.write(text.replace("\x7f", "\\u007f") + "\n")
 
@@ -114,7 +114,7 @@ def data(found: Mapping[str, Any], *, raw: bool) -> None:
 
 
 def _leaves(value: Any, path: str) -> Iterator[tuple[str, object]]:
-    """Yield each value that has no parts with the path to it, such as ``rows[0].jct_mean_s``."""
+    """Yield each simple value with its path, such as ``rows[0].jct_mean_s``."""
     if isinstance(value, dict) and value:
         for key, inner in value.items():
             yield from _leaves(inner, f"{path}.{key}" if path else str(key))
@@ -138,10 +138,10 @@ def table(
 ) -> list[str]:
     """Draw a table on stdout with right-aligned numbers; the best of a column is bold with a `*`.
 
-    Some numbers are already text: with `is_formatted` those in every column except the first,
-    otherwise those in the columns `numbers`. The table is as wide as the terminal, but at most
-    `at_most`. If a name in the first column would be broken, columns of `spare` are left out in
-    their order, and the omitted ones are returned.
+    Some numbers are already text: with `is_formatted`, in every column except the first; otherwise,
+    in the columns `numbers`. The table is as wide as the terminal, but at most `at_most`. If a name
+    in the first column would be broken, columns of `spare` are left out in their order, and the
+    omitted ones are returned.
     """
     from rich import box
     from rich.console import Console
@@ -211,7 +211,7 @@ def _least(titles: Sequence[str], cells: Sequence[Sequence[str]]) -> int:
 
 
 def _wrapped(cell: str, width: int) -> str:
-    """Fold a cell where a line may end, so that pieces longer than the column are cut only."""
+    """Fold a cell where a line may end, so that only pieces longer than the column are cut."""
     lines = [""]
     for piece in re.findall(rf"\s*(?:{_PIECE.pattern})", cell):
         if lines[-1] and len(lines[-1] + piece) > width:
@@ -226,8 +226,8 @@ def grouped(
 ) -> None:
     """Draw a table whose rows are named by their first columns; it is 80 characters wide at most.
 
-    If the table would be wider, as many of the first keys as needed become headings above their
-    rows. So a name is broken only if it is longer than a line.
+    If the table would be wider, the first keys become headings above their rows until it fits.
+    Therefore, a name is broken only if it is longer than a line.
 
     Parameters
     ----------
@@ -238,7 +238,7 @@ def grouped(
     keys : int
         Number of columns that are keys; rows with equal keys follow each other.
     title : str
-        Above the table.
+        Title above the table.
     """
     shown = [[safe(cell, _CELL_LONGEST) for cell in row] for row in rows]
     room = min(columns(), NARROW)
@@ -289,7 +289,7 @@ def _title_lines(title: str, width: int) -> list[str]:
 def _widths(
     titles: Sequence[str], cells: Sequence[Sequence[str]], numeric: Sequence[bool], room: int
 ) -> tuple[list[int], bool]:
-    """Return the widths of columns and whether there is room for all as they are.
+    """Return the widths of columns, and whether there is room for all of them.
 
     If the space is too small, titles of numeric columns are wrapped, but numbers are never cut.
     Columns of words share the remaining width: each gets its longest word if there is room, and

@@ -1,4 +1,4 @@
-"""From an error to one clear message and an exit code; no traceback for a user's mistake."""
+"""Turns an error into a clear message and an exit code, without a traceback."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Options that several commands share, and how their texts become values."""
+"""Defines options that several commands share, and parses their texts."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 def _whole(_: object, tokens: Sequence[Token]) -> int:
-    """Read a whole number; the default of the library would round 1.5."""
+    """Read a whole number, because the library would round 1.5."""
     text = tokens[0].value
     try:
         return int(text)
@@ -63,21 +63,23 @@ class TraceReading:
     Parameters
     ----------
     format
-        Forces a trace format; the default detects it.
+        Name of the trace format; by default, it is detected.
     limit
-        Keep this number of jobs, the first.
+        Keep only the first N jobs.
     window
-        Keep arrivals in FROM,TO seconds.
+        Keep only arrivals from FROM to TO, as FROM,TO in seconds.
     rescale
-        Multiplies arrivals; 0.5 doubles the load.
+        Factor by which arrivals are multiplied; 0.5 doubles the load.
     min_duration_s
-        Lift shorter durations to this; by default jobs that last 0 seconds are dropped instead.
+        Raise shorter durations to this value; by default, jobs that last 0 seconds are dropped
+        instead.
     max_gpus
         Drop larger gangs.
     models
-        A throughput table; each job without a model gets one measured at its gang size.
+        A throughput table; each job without a model gets a model that was measured at its gang
+        size.
     models_seed
-        Seed by which `--models` draws.
+        Seed of the draws of `--models`.
     models_reference
         GPU type of the table on which durations do not change.
     status
@@ -87,10 +89,10 @@ class TraceReading:
     cpu_jobs
         Whether jobs without GPUs are left out or are an error, in formats that have such jobs.
     zone
-        Zone of local times, such as America/Los_Angeles; the default takes differences of
-        local clock times.
+        Zone of local times, such as America/Los_Angeles; by default, times are differences of local
+        clock times.
     max_bytes
-        Refuse inputs that unpack to more.
+        Maximum number of bytes of an unpacked input.
     option
         An option of one format as KEY=VALUE, such as unit=job; repeatable.
     """
@@ -125,7 +127,7 @@ class TraceReading:
 
     @property
     def reading(self) -> dict[str, Any]:
-        """The options of `gangline.read_trace`, the format among them."""
+        """The options of `gangline.read_trace`, including the format."""
         options: dict[str, Any] = {
             "format": self.format,
             "limit": self.limit,
@@ -178,7 +180,7 @@ class TraceBeside(TraceReading):
     Parameters
     ----------
     trace_columns
-        NATIVE=THEIRS,... for a trace of other names, as `--columns` of `gangline run`.
+        NATIVE=THEIRS,... for a trace with other column names, like `--columns` of `gangline run`.
     """
 
     trace_columns: str | None = None
@@ -201,7 +203,7 @@ class Overheads:
     first_start_s
         Seconds without progress after the first start; default 0.
     checkpoint_interval_s
-        Seconds of progress between checkpoints, to which a stopped job falls back; by default a
+        Seconds of progress between checkpoints, to which a stopped job falls back; by default, a
         stop loses no work.
     """
 
@@ -228,9 +230,9 @@ class World(Overheads):
     cluster
         A TOML file, a list of servers, a preset, or 8x8xA100 (8 servers of 8).
     count_arrivals
-        FROM,TO such as 2d,9d: measure the jobs that arrive then; all jobs are run.
+        FROM,TO such as 2d,9d: measure only the jobs that arrive in this window; all jobs are run.
     estimate_default_s
-        Seconds that policies are given of a job without an estimate; default 3600.
+        Estimate in seconds for jobs without an estimate; default 3600.
     """
 
     trace: Jobs
@@ -259,11 +261,11 @@ class Kept:
     Parameters
     ----------
     html
-        File for a report with tables and charts; it needs no network.
+        File for a self-contained report with tables and charts.
     segments
         Keep the segments table, which `gangline gantt` needs; --html keeps it as well.
     explain
-        Keep what `gangline explain` needs when the trace is gone: segments table and jobs.
+        Keep the segments table and the jobs, so that `gangline explain` works without the trace.
     on_infeasible
         Whether a job that can never run is an error, or is left out and listed.
     """
@@ -276,7 +278,7 @@ class Kept:
     @property
     def options(self) -> dict[str, Any]:
         """The options of the run."""
-        # from segments a report tells why jobs waited
+        # a report derives the reasons for waiting from segments
         segments = self.segments or self.explain or self.html is not None
         return {"segments": segments, "on_infeasible": self.on_infeasible}
 
@@ -291,7 +293,8 @@ class Replicates:
     seeds
         Seeds of the runs separated by commas, or 0..9; at most 10,000.
     trace_seeds
-        Draw a synth: trace anew with each of these seeds; from five on numbers have intervals.
+        Draw a synth: trace anew with each of these seeds; with five or more, numbers have
+        intervals.
     """
 
     seeds: Annotated[str, Parameter(name=["--seeds", "--seed"])] = "0"
@@ -305,7 +308,7 @@ class Replicates:
 
 
 def say_about(trace: Trace, cluster: Cluster, policies: Sequence[PolicyLike]) -> None:
-    """Print notes on oddities of a trace, by itself or with the cluster and the policies."""
+    """Print notes on a trace, by itself or in combination with the cluster and the policies."""
     say_notes(trace)
     _say_types(trace, cluster)
     _say_runtime(trace, cluster)
@@ -320,7 +323,7 @@ def say_lacks(
     *,
     drops: bool = False,
 ) -> None:
-    """Print before the first run which premises of the policies the world lacks."""
+    """Print, before the first run, which premises of the policies are missing."""
     from gangline.policies.choice import resolve_policy
     from gangline.runs.inputs import as_cluster, override
     from gangline.runs.premises import lacks, require
@@ -343,13 +346,13 @@ def say_absent(trace: Trace, policies: Sequence[PolicyLike], told: Sequence[str]
 
 
 def say_each(found: Iterable[Lack]) -> None:
-    """Print one note per premise that a world lacks."""
+    """Print one note per missing premise."""
     for lack in found:
         _console.say(f"note: {lack.sentence()}")
 
 
 def say_notes(trace: Trace) -> None:
-    """Print notes on omissions and oddities of a trace, with their meanings."""
+    """Print notes on omissions and irregularities of a trace, with their meanings."""
     from gangline.trace.jobs.notes import explain
 
     for name, count in trace.notes.items():
@@ -449,7 +452,7 @@ def seeds(text: str, flag: str = "--seeds") -> list[int]:
 def split_settings(settings: list[str] | None) -> tuple[dict[str, Any], ClusterOptions]:
     """Split settings into those of the policy and those of tables of the cluster.
 
-    `@FILE` stands for all the parameters in a TOML file, `POLICY.@FILE` for those of one policy.
+    `@FILE` stands for all parameters in a TOML file, and `POLICY.@FILE` for those of one policy.
     """
     from pathlib import Path
 
@@ -475,7 +478,7 @@ def split_settings(settings: list[str] | None) -> tuple[dict[str, Any], ClusterO
 
 
 def policy(name: str, params: dict[str, Any]) -> PolicyBase | Policy:
-    """Build a policy: one of the registry, an installed one, or the `module:Class` of another.
+    """Build a policy: from the registry, from an installed package, or from `module:Class`.
 
     Modules in the working directory are found, as `python -m` finds them.
     """
@@ -501,9 +504,9 @@ def find_modules_here() -> None:
 def policies(
     names: str, settings: list[str] | None
 ) -> tuple[list[PolicyBase | Policy], ClusterOptions]:
-    """Build the policies of `--policies a,b` with `--set a.key=value`; also keys of the cluster.
+    """Build the policies of `--policies a,b` with `--set a.key=value`; return cluster keys too.
 
-    A setting without a policy's name goes to every policy that has the parameter.
+    A setting without the name of a policy applies to every policy with this parameter.
     """
     chosen = [name.strip() for name in names.split(",") if name.strip()]
     if not chosen:

@@ -1,4 +1,4 @@
-"""The `--html` of several commands: checked before the work, written after it."""
+"""Handles `--html` of several commands: checks it before the work, and writes it afterwards."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["check", "typed", "write", "write_tables"]
 
 
 def check(path: Path) -> None:
-    """Raise before the runs if the report could not be written after them."""
+    """Raise an error before the runs if the report could not be written afterwards."""
     from gangline.analysis.report import check_target
 
     check_target(path)

@@ -1,4 +1,4 @@
-"""Commands start without pandas, which none of them uses."""
+"""Keeps commands from loading pandas, which none of them uses."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ __all__ = ["leave_out"]
 
 
 class _Hidden(MetaPathFinder):
-    """Knows that pandas is not there."""
+    """An import hook that hides pandas."""
 
     def find_spec(self, fullname: str, *_: object) -> None:
         if fullname == "pandas":
-            raise ModuleNotFoundError("pandas is hidden for a moment", name=fullname)
+            raise ModuleNotFoundError("pandas is temporarily hidden", name=fullname)
 
 
 def leave_out() -> None:
-    """Keep pyarrow from loading pandas, where that is installed: it takes longer than most runs.
+    """Keep pyarrow from loading pandas, which takes longer than most runs.
 
     pyarrow looks for pandas when it first makes an array from Python objects and from numpy, to
     recognise pandas objects. If pandas is hidden during this look, pyarrow does not load it.

@@ -1,4 +1,4 @@
-"""`gangline advise`: from a cluster's own log to a scheduler and a number of servers."""
+"""`gangline advise`: finds a scheduler and a number of servers for the log of a cluster."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from gangline.trace.jobs.table import Trace
 
 _SPARE = ("p50", "GPUs", "mean JCT", "95 % interval", "load")
-"""Columns that a narrow terminal may lack, the first first."""
+"""Columns that a narrow terminal may lack, in the order in which they are omitted."""
 _MARKS = (
     "(over): the jobs ask for more than the GPUs can do; ?: the sign of the change is uncertain"
 )
@@ -50,7 +50,7 @@ def advise(
     json: Json = False,
     choice: TraceChoice | None = None,
 ) -> int:
-    """Find the scheduler and the number of servers that serve the jobs of a log best.
+    """Find the best scheduler and number of servers for the jobs of a log.
 
     Parameters
     ----------
@@ -59,23 +59,24 @@ def advise(
     cluster
         The present servers: a TOML file, a list of servers, a preset, or 8x8xA100.
     policies
-        Names separated by commas; default: several schedulers that a site could run.
+        Names separated by commas; by default, several schedulers that a site could run.
     servers
-        Numbers of servers to compare, such as 6,8,12; default: 75 to 150 % of the present.
+        Numbers of servers to compare, such as 6,8,12; by default, 75 to 150 % of the present
+        number.
     price
-        Price of a GPU-hour, or TYPE=PRICE; repeatable. Default: that of the cluster.
+        Price of a GPU-hour, or TYPE=PRICE; repeatable. The default is the price of the cluster.
     base
-        The policy that others are compared with; default: the nearest to the log.
+        The policy with which others are compared; by default, the nearest to the log.
     settings
         POLICY.KEY=VALUE, or KEY=VALUE for every policy that has the key; repeatable.
     overheads
         Costs of starts and stops.
     tolerance_s
-        As for validate: waits up to five times this are short in the calibration.
+        As for validate; waits up to five times this value count as short in the calibration.
     workers
-        Maximum number of concurrent runs; default: one per core.
+        Maximum number of concurrent runs; by default, one per core.
     out
-        Folder of the page advice.html, of advice.json, and of the files that the commands name.
+        Folder for advice.html, advice.json, and the files that the commands name.
     json
         Print one JSON document instead of tables.
     choice
@@ -141,7 +142,9 @@ def _policies(names: str | None, settings: list[str] | None, trace: Trace) -> li
         names = ",".join(default_contenders(trace, named))
     chosen, tables = _inputs.policies(names, settings)
     if tables:
-        message = "--set: an advice takes no setting of the cluster; give it in the cluster file"
+        message = (
+            "--set: an advice does not accept settings of the cluster; put them in the cluster file"
+        )
         raise OptionError(message, field="settings")
     return list(chosen)
 

@@ -1,4 +1,4 @@
-"""The entry point: commands, one-line errors, exit codes."""
+"""The entry point of the command line: commands, one-line errors and exit codes."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ __all__ = ["main"]
 _ELSEWHERE = "choose another path"
 _NO_ROOM = f"; free some space, or {_ELSEWHERE}"
 _NO_RIGHT = f"; {_ELSEWHERE}, or change its permissions"
-_NO_MEMORY = "; take fewer jobs (--limit), or leave out --segments"
+_NO_MEMORY = "; use fewer jobs (--limit), or leave out --segments"
 _HINTS = {
     errno.ELOOP: f"; the links form a loop: {_ELSEWHERE}",
     errno.ENOENT: "; check the name",
@@ -47,7 +47,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     Parameters
     ----------
     arguments : sequence of str, optional
-        Default: those of the process.
+        The arguments; by default, those of the process.
     """
     tokens = list(sys.argv[1:] if arguments is None else arguments)
     _console.open_voices()
@@ -77,7 +77,7 @@ def _carry_out(tokens: list[str]) -> int:
             _console.say(f"gangline: {_one_line(str(error))} ({command} --help lists the options)")
         return _exit.USAGE
     except GanglineError as error:
-        notes = getattr(error, "__notes__", ())  # such as the round of a solve that failed
+        notes = getattr(error, "__notes__", ())  # for example, the round of a failed solve
         words = _as_typed(str(error), tokens)
         # Several errors of a trace have a line each; a line break in a name was made visible.
         _console.say(*"; ".join([f"gangline: {words}", *map(safe, notes)]).split("\n"))
@@ -86,13 +86,15 @@ def _carry_out(tokens: list[str]) -> int:
         _console.say(f"gangline: out of memory{_NO_MEMORY}")
         return _exit.REFUSED
     except BrokenPipeError:
-        # The reader of stdout is gone, as with `| head`; this is not our error.
+        # The reader of stdout has closed it, as with `| head`; this is not an error.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return _exit.DONE
     except SystemExit as end:
         if end.code != 1:
             raise
-        return _exit.DONE  # the library that draws tables and help ends so where the reader is gone
+        return (
+            _exit.DONE
+        )  # the library that draws tables and help ends in this way if stdout is closed
     except ModuleNotFoundError as error:
         _console.say(
             f"gangline: {error.name} is not installed; "
@@ -127,7 +129,7 @@ _ARGUMENT_WITHIN = re.compile(r'(?<=as |th |se )`([a-z_]+)(?:="(\w+)")?`')  # as
 
 
 def _as_typed(words: str, tokens: Sequence[str]) -> str:
-    """Name options in an error as they were typed, where it names the arguments of Python."""
+    """Replace the Python arguments in an error by options of the command line."""
     flags: dict[str, str] = {}
     for argument in commands.app().parse_commands(tokens)[1][-1].assemble_argument_collection():
         typed = [name for name in argument.names if name in tokens] or argument.names
@@ -144,7 +146,7 @@ def _as_typed(words: str, tokens: Sequence[str]) -> str:
 
 
 def _unknown_command(error: UnknownCommandError) -> str:
-    """Name the command that was meant."""
+    """Describe an unknown command, with a suggestion."""
     above = commands.app().parse_commands(error.command_chain or ())[1][-1]
     known = [name for name in above if not name.startswith("-")]
     typed = (error.unused_tokens or [""])[0]

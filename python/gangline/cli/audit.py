@@ -35,41 +35,42 @@ def audit(
     raw: Flag = False,
     choice: TraceBeside | None = None,
 ) -> int:
-    """Check a segments or jobs table of any simulator; exit code 3 if a rule is broken.
+    """Check a segments or jobs table of any simulator; the exit code is 3 if a rule is broken.
 
     Parameters
     ----------
     table
         Parquet, Arrow or CSV file, or the folder of a result.
     cluster
-        A TOML file, a list of servers, a preset, or 8x8xA100 (8 servers of 8);
-        default: that of the folder of a result.
+        A TOML file, a list of servers, a preset, or 8x8xA100 (8 servers of 8); by default, the
+        cluster in the folder of a result.
     jobs
         The jobs table that belongs to a segments table.
     trace
         The trace that was simulated: a file or a generator.
     columns
-        NATIVE=THEIRS,... for columns of other names; NATIVE= leaves a column out.
+        NATIVE=THEIRS,... for other column names; NATIVE= leaves a column out.
     max_share
-        Maximum number of jobs on one GPU; default 1, or that of the folder of a result.
+        Maximum number of jobs on one GPU; default 1, or the number in the folder of a result.
     max_parts
         Maximum number of whole gangs of one job at a time.
     copy_gpus
-        GPUs of each part of a job: gang, server (all of its server), or a number.
+        GPUs of each part of a job: gang, server (all GPUs of a server), or a number.
     max_idle_s
-        Maximum time for which a gang may wait while enough GPUs are free for each waiting gang.
+        Maximum number of seconds that a gang may wait while enough GPUs are free for each waiting
+        gang.
     tolerance_s
         Tolerance of times, in seconds.
     first
-        Maximum number of findings shown for each rule.
+        Maximum number of findings that are shown for each rule.
     require
-        RULE,... that must be checked; otherwise the exit code is 3.
+        RULE,... that must be checked; if one cannot be, the exit code is 3.
     json
         Print one JSON document instead of a table.
     raw
-        Print every value in full, one per line, in the unit that ends its key.
+        Print every value in full, one per line, in the unit at the end of its key.
     choice
-        Options for reading the trace: those of the run under audit.
+        Options for reading the trace, which must be those of the audited run.
     """
     from gangline.analysis.audit import audit as look
     from gangline.files.quantities import mapping_of
@@ -133,7 +134,7 @@ def _show(found: Audit) -> None:
 
 
 def _idle(figures: Mapping[str, Any]) -> str:
-    """Return how much was free while gangs waited."""
+    """Say how much GPU time was free while gangs waited."""
     free, part = figures["gpu_seconds"], figures["fraction"]
     enough = "enough GPUs were free together for"
     if not free:

@@ -1,4 +1,4 @@
-"""`gangline bench`: policies on a frozen suite, ranked among those that know as much."""
+"""`gangline bench`: ranks policies on a frozen suite, among those with the same knowledge."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 _TABLES = ("bench.csv", "bench.parquet")
 _JSON = "bench.json"
 _SPARE = ("preempt. per job", "ms per run", "mean rank")
-"""Columns that a narrow terminal may lack, the first first."""
+"""Columns that a narrow terminal may lack, in the order in which they are omitted."""
 
 
 def bench(
@@ -39,38 +39,37 @@ def bench(
     json: Json = False,
     raw: Flag = False,
 ) -> int:
-    """Run policies on a frozen suite of worlds and rank them among those that know as much.
+    """Run policies on a frozen suite of worlds and rank them among those with the same knowledge.
 
-    This is about how well policies schedule. The speed of gangline itself is measured by the
-    programs in the folder benches of the project.
+    The command measures how well policies schedule. The programs in the folder benches of the
+    project measure the speed of gangline.
 
     Parameters
     ----------
     policies
-        Names separated by commas; module:Class is a policy in Python. Default: all that solve no
-        linear programs. Others are in the tables as published.
+        Names separated by commas; module:Class is a policy in Python. By default, all policies that
+        solve no linear programs. The tables show others with their published results.
     quick
-        A small part of the suite, in seconds.
+        Run only a small part of the suite, which takes seconds.
     suite
-        Version of the suite; default: the newest.
+        Version of the suite; by default, the newest.
     traces
         A folder with the suite's real traces, recognised by their SHA-256.
     workers
-        Runs at once; default: one per core.
+        Maximum number of concurrent runs; by default, one per core.
     out
-        Folder for bench.csv, bench.parquet, bench.html, bench.json, and table and runs as of a
-        sweep; default:
-        gangline-bench-VERSION. A bench that was stopped goes on there.
+        Folder for bench.csv, bench.parquet, bench.html, bench.json, and the table and runs as of a
+        sweep; default: gangline-bench-VERSION. A stopped bench continues there.
     row
-        Folder for the row of one policy in Python, which a pull request can send: its numbers, the
+        Folder for the row of one policy in Python, to be sent in a pull request: its numbers, the
         hashes of its events, and its file.
     verify
-        A row, or a folder of rows: run them again and compare. With --quick only the runs of the
+        Run a row, or a folder of rows, again and compare. With --quick, repeat only the runs of the
         small part.
     json
         Print one JSON document instead of tables.
     raw
-        Print every value in full, one per line, in the unit that ends its key.
+        Print every value in full, one per line, in the unit at the end of its key.
     """
     from gangline.studies import bench as benchmark
 
@@ -134,12 +133,12 @@ def _named(name: str) -> PolicyLike:
 
 
 def _unknown(titles: Sequence[str], rows: Sequence[Sequence[object]]) -> list[str]:
-    """Return the columns in which no row has a value: those of policies that were not run."""
+    """Return the columns in which no row has a value, because no policy was run."""
     return [name for i, name in enumerate(titles) if all(row[i] == "–" for row in rows)]
 
 
 def _check(folder: Path, page: Path) -> None:
-    """Raise before the runs if something could not be written after them."""
+    """Raise an error before the runs if something could not be written afterwards."""
     from gangline.files import listed_files
     from gangline.files.places import check_free
     from gangline.studies.bench.run import KIND
@@ -179,7 +178,7 @@ def _show(done: Bench) -> None:
         )
         left_out.update(dict.fromkeys(name for name in gone if name not in spare))
     if left_out:
-        _console.say(f"left out here: {formatting.listed(list(left_out))}; bench.html has them")
+        _console.say(f"not shown here: {formatting.listed(list(left_out))}; see bench.html")
     for title, titles, rows in show.loads(done):
         _console.table(titles, rows, title=title)
     _console.paragraphs(*show.sentences(done))

@@ -1,4 +1,4 @@
-"""`gangline cluster`: look at clusters, check their files, turn node lists into TOML."""
+"""`gangline cluster`: shows clusters, checks their files, converts node lists to TOML."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ app = App(name="cluster", help="Show, check, convert and list clusters.")
 _BLOCKS_SHOWN = 100
 _STEPS_SHOWN = 12
 _KIND = "cluster"
-"""Kind of file, in its seal."""
+"""The kind of file in the seal."""
 
 
 @app.command(help_epilogue=examples("cluster show"))
@@ -32,14 +32,14 @@ def show(
     settings: Settings = None,
     json: Json = False,
 ) -> int:
-    """Show a cluster, and what distance costs where it has a network.
+    """Show a cluster, and the cost of distance if it has a network.
 
     Parameters
     ----------
     cluster
         A TOML file, a list of servers, a preset, or 8x8xA100 (8 servers of 8).
     format
-        Forces a kind of node list; the default looks at its first line.
+        Format of a node list; by default, it is detected from the first line.
     columns
         NATIVE=THEIRS,... for a table of servers with other names, such as gpu=model,gpus=cards.
     settings
@@ -95,7 +95,7 @@ def _notes(cluster: Cluster) -> list[str]:
 
 
 def _show_network(cluster: Cluster) -> None:
-    """Draw the locality factors: one line per model and tier, one column per size."""
+    """Draw the locality factors, with a row per model and tier, and a column per size."""
     from gangline.cluster.network import locality_factors, shared_bw
 
     kept = locality_factors(cluster)
@@ -125,7 +125,7 @@ def _show_network(cluster: Cluster) -> None:
 
 @app.command(help_epilogue=examples("cluster validate"))
 def validate(*files: str) -> int:
-    """Check cluster files; says where the first mistake is.
+    """Check cluster files, and report the first mistake of each.
 
     Parameters
     ----------
@@ -152,16 +152,16 @@ def convert(
     columns: str | None = None,
     settings: Settings = None,
 ) -> int:
-    """Write a node list or a preset as a cluster TOML, to be edited.
+    """Write a node list or a preset as a cluster TOML for editing.
 
     Parameters
     ----------
     file
         A list of servers, or the name of a preset.
     out
-        File to write. An earlier one is replaced, unless it was edited.
+        File to write. An earlier file is replaced, unless it was edited.
     format
-        Forces a kind of node list; the default looks at its first line.
+        Format of a node list; by default, it is detected from the first line.
     columns
         NATIVE=THEIRS,... for a table of servers with other names, such as gpu=model,gpus=cards.
     settings

@@ -1,4 +1,4 @@
-"""The commands: the module, a line of help and examples of each.
+"""Lists the commands, each with its module, a line of help and examples.
 
 `gangline --help` prints its list from here, so it imports neither the modules of the commands nor
 the library that reads options.
@@ -36,31 +36,31 @@ GROUPS = {
         "profile",
     ),
     "One run": ("run", "serve", "explain", "report", "gantt", "audit"),
-    "What there is": ("policies", "cluster", "trace", "doctor"),
+    "Information": ("policies", "cluster", "trace", "doctor"),
 }
 COMMANDS = {
     "run": Command("run:run", "simulate one policy, or repeat a saved run"),
     "serve": Command("serve:serve", "let a scheduler in another process drive a run"),
-    "compare": Command("compare:compare", "put several policies side by side on one trace"),
-    "advise": Command("advise:advise", "say which scheduler and how many GPUs a log asks for"),
-    "sweep": Command("sweep:sweep", "run a grid of runs from a TOML file and sum it up"),
+    "compare": Command("compare:compare", "compare several policies on one trace"),
+    "advise": Command("advise:advise", "find the best scheduler and number of GPUs for a log"),
+    "sweep": Command("sweep:sweep", "run a grid of runs from a TOML file and summarise it"),
     "plan": Command("plan:plan", "find the fewest servers, or the largest load, for targets"),
-    "eta": Command("eta:eta", "tell when jobs that wait in a queue will start"),
+    "eta": Command("eta:eta", "forecast when the jobs that wait in a queue will start"),
     "bench": Command("bench:bench", "rank policies on a frozen suite of worlds"),
-    "explain": Command("explain:explain", "say why a job of a saved run waited, or what if"),
+    "explain": Command("explain:explain", "explain why a job of a saved run waited, or what if"),
     "report": Command("report:report", "write an HTML report on saved runs"),
-    "gantt": Command("gantt:gantt", "write which job held which GPU when, for Perfetto"),
-    "reproduce": Command("reproduce:reproduce", "run a paper's evaluation again"),
+    "gantt": Command("gantt:gantt", "write a Gantt chart of jobs on GPUs, for Perfetto"),
+    "reproduce": Command("reproduce:reproduce", "repeat the evaluation of a paper"),
     "paper": Command("paper:paper", "run new policies in the worlds of five papers"),
-    "validate": Command("validate:validate", "compare simulated with observed times of jobs"),
-    "profile": Command("profile:app", "measure your own GPU, and run jobs there for real"),
+    "validate": Command("validate:validate", "compare simulated and observed times of jobs"),
+    "profile": Command("profile:app", "measure your GPU, and run real jobs on it"),
     "policies": Command("policies:policies", "list policies, or the parameters of one"),
     "audit": Command("audit:audit", "check the tables of any simulator for broken rules"),
-    "doctor": Command("doctor:doctor", "say what is installed and whether it works"),
+    "doctor": Command("doctor:doctor", "show what is installed and whether it works"),
     "cluster": Command("cluster:app", "show, check, convert and list clusters"),
-    "trace": Command("trace:app", "look at, check, convert, draw and fit traces"),
+    "trace": Command("trace:app", "inspect, check, convert, draw and fit traces"),
 }
-_WIDEST = 74  # characters of an example, with the mark that a line goes on
+_WIDEST = 74  # the width of an example, including the mark of a continued line
 _PHILLY = "--trace mini:philly --cluster pollux-64"
 _DRAWN = '--trace "synth:pai?jobs=500&seed=0&max_gpus=16" --cluster 8x4xV100'
 _EXAMPLES = {
@@ -165,7 +165,7 @@ def overview() -> str:
     lines = [
         "Exact and fast simulation of deep-learning job scheduling on GPU clusters.",
         "",
-        "Usage: gangline COMMAND ...     gangline COMMAND --help says more, with examples",
+        "Usage: gangline COMMAND ...     gangline COMMAND --help shows options and examples",
     ]
     for title, names in GROUPS.items():
         lines += ["", f"{title}:", *(f"  {name:<11} {COMMANDS[name].line}" for name in names)]
@@ -188,7 +188,7 @@ def overview() -> str:
 
 @cache
 def app() -> App:
-    """Return the reader of the command line; it imports the module of a command when it is used."""
+    """Return the command line parser, which imports the module of a command on use."""
     from cyclopts import App
 
     made = App(

@@ -1,4 +1,4 @@
-"""`gangline compare`: several policies on one trace."""
+"""`gangline compare`: compares several policies on one trace."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ if TYPE_CHECKING:
 
 _GROUPS_SHOWN = 12
 _SPARE = ("mean FTF", "p50", "makespan", "GPU util.", "mean queue")
-"""Columns that a narrow terminal may lack, the first first."""
+"""Columns that a narrow terminal may lack, in the order in which they are omitted."""
 _LEGEND = """\
-JCT: from arrival to finish; queue: from arrival to first start; FTF: time taken
-over that on an equal share of the cluster (rho); preempt.: running jobs stopped"""
+JCT: from arrival to finish; queue: from arrival to first start; FTF: time taken divided by that on
+an equal share of the cluster (rho); preempt.: number of times that running jobs were stopped"""
 _LOADS = """\
-offered load: work of all jobs over what the GPUs can do until the last arrival;
-GPU util.: GPU time that jobs held, over all of it until the last job is done"""
+offered load: work of all jobs divided by what the GPUs can do until the last arrival; GPU util.:
+share of all GPU time until the last job finishes that jobs held"""
 
 
 def compare(
@@ -58,7 +58,7 @@ def compare(
     kept: Kept | None = None,
     choice: TraceChoice | None = None,
 ) -> int:
-    """Simulate several policies and put them side by side.
+    """Simulate several policies and compare them.
 
     Parameters
     ----------
@@ -71,23 +71,23 @@ def compare(
     replicates
         Seeds.
     estimates
-        What policies are given in place of durations: exact, noise:SIGMA, limit, table, user:mean,
-        user:pN, user+model:last and others; several, separated by commas, are compared.
+        Estimates that policies get in place of durations: exact, noise:SIGMA, limit, table,
+        user:mean, user:pN, user+model:last and others; several, separated by commas, are compared.
     baseline
-        The policy that others are compared with, seed by seed; default: the first.
+        The policy with which others are compared for each seed; by default, the first.
     by
-        Show what the jobs waited by the values of a column: user, vc, account, partition, qos or
-        model; all: of all jobs only.
+        Show the waits of jobs by the values of a column: user, vc, account, partition, qos or
+        model; all shows only the waits of all jobs.
     workers
-        Runs at once; the results are the same.
+        Maximum number of concurrent runs; it does not change the results.
     out
-        Folder: comparison.json and one result folder per run.
+        Folder for comparison.json and one result folder per run.
     json
         Print one JSON document instead of a table.
     raw
-        Print every value in full, one per line, in the unit that ends its key.
+        Print every value in full, one per line, in the unit at the end of its key.
     kept
-        What is kept.
+        Tables and jobs to keep.
     choice
         Options for reading the trace.
     """
@@ -113,8 +113,8 @@ def compare(
     digests: list[Digest] = []
 
     def each(result: Result) -> None:
-        # A run is on disk and in the report as soon as it is done. So an interrupt loses only the
-        # present run, and only the tables of one run are in memory.
+        # A run is on disk and in the report as soon as it is done. Therefore, an interrupt loses
+        # only the present run, and only the tables of one run are in memory.
         name = next(in_turn)
         if out is not None:
             result.save(out / name, explain=kept.explain)
@@ -190,7 +190,7 @@ def _show(comparison: Comparison, jobs: str, draws: int, baseline: str | None) -
     )
     if left_out:
         lacks = formatting.listed(left_out)
-        _console.say(f"left out here: {lacks}; a wider terminal, a pipe and --json have them")
+        _console.say(f"not shown here: {lacks}; use a wider terminal, a pipe or --json")
     _console.say(*_legend(comparison, is_marked=any(any(row) for row in best)))
     _show_statistics(comparison, baseline)
 
@@ -219,12 +219,12 @@ def _show_groups(by: str, runs: Sequence[tuple[str, Sequence[Waited]]]) -> None:
     titles = [by, "jobs", "GPU-hours", *(name for name, _ in runs)]
     _console.table(titles, cells, title=f"Mean wait by {by}", is_formatted=True)
     if len(first) > _GROUPS_SHOWN:
-        _console.say(f"the {_GROUPS_SHOWN} with most GPU time are shown; --json has all")
+        _console.say(f"the {_GROUPS_SHOWN} with the most GPU time are shown; --json has all")
 
 
 def _legend(comparison: Comparison, *, is_marked: bool) -> list[str]:
     """Return the meanings of the signs and titles of the table."""
-    by_seeds = "all that the seeds do not tell from it"
+    by_seeds = "all that the seeds do not distinguish from it"
     tie = by_seeds if comparison.tied() else "all values within 1 % of it or shown alike"
     mark = f"*: best value of the column, and {tie}"
     loads = comparison.offered_loads
@@ -247,11 +247,11 @@ def _show_statistics(comparison: Comparison, baseline: str | None) -> None:
     titles = [
         "policy",
         "mean JCT",
-        f"difference to {rows[0].get('baseline', '')}",
+        f"difference from {rows[0].get('baseline', '')}",
         "better in",
         "mean rank",
     ]
-    title = f"Over {rows[0]['seeds']} seeds{ends}; differences seed by seed"
+    title = f"Over {rows[0]['seeds']} seeds{ends}; differences by seed"
     _console.table(titles, cells, title=title, is_formatted=True)
     if not has_ends:
         _console.say(f"intervals need {LEAST_SEEDS} seeds or more")

@@ -1,4 +1,4 @@
-"""The values that Tab offers for options: asked for while a line is typed, so errors are silent.
+"""Completes the values of options on Tab; errors are silent, because a line is being typed.
 
 Each function gets the text typed so far and returns its possible completions.
 """
@@ -25,7 +25,7 @@ __all__ = [
     "trace",
 ]
 
-_BUSIEST = 200  # our choice: most files that are offered
+_BUSIEST = 200  # our own choice: the maximum number of files that are offered
 
 
 def policy(context: CompletionContext) -> list[str]:  # noqa: ARG001 - the protocol of completers
@@ -37,12 +37,12 @@ def policy(context: CompletionContext) -> list[str]:  # noqa: ARG001 - the proto
 
 
 def policies(context: CompletionContext) -> list[str]:
-    """Offer the next policy of a list separated by commas, without those that it has."""
+    """Offer the next policy of a list separated by commas, without policies already in it."""
     return _next(context, policy(context))
 
 
 def models(context: CompletionContext) -> list[str]:
-    """Offer the next model of a list separated by commas, of those that can be measured."""
+    """Offer the next model of a list separated by commas, among those that can be measured."""
     from gangline.studies.profile.trainers import MODELS
 
     return _next(context, MODELS)
@@ -90,7 +90,7 @@ def study(context: CompletionContext) -> list[str]:  # noqa: ARG001
 
 
 def settings(context: CompletionContext) -> list[str]:
-    """Offer the parameters of the policies that were typed, then the values of one of them."""
+    """Offer the parameters of the typed policies, or the values of a parameter."""
     from gangline import _core
 
     chosen = _typed(context)
@@ -113,7 +113,7 @@ def _values(key: str, parameter: dict[str, Any]) -> list[str]:
 
 
 def _typed(context: CompletionContext) -> list[str]:
-    """Return the policies on the line; a preset as the policy that it sets."""
+    """Return the policies on the line, with its policy in place of a preset."""
     from gangline.policies.registry import presets
 
     for option in ("--policies", "--policy"):

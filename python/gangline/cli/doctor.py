@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def doctor(*, json: Json = False) -> int:
-    """Show versions and extras and run a self-check; exit code 3 if something needed is broken.
+    """Show versions and extras and run a self-check; the exit code is 3 if a requirement is broken.
 
     Parameters
     ----------
@@ -39,7 +39,7 @@ def _show(report: Report) -> None:
     failed += [f"{item.name}: {item.problem}" for item in report.libraries if _is_needed(item)]
     passed = len(report.checks) - sum(bool(check.problem) for check in report.checks)
     works = "works" if report.ok else "does not work"
-    checks = f"{passed} of {len(report.checks)} self-checks are fine"
+    checks = f"{passed} of {len(report.checks)} self-checks passed"
     _console.prose(f"gangline {versions['gangline']} {works}: {checks}.")
     for line in failed:
         _console.prose(f"  {line}")

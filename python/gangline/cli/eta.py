@@ -49,8 +49,8 @@ def eta(
     Parameters
     ----------
     trace
-        An export in which jobs wait or run, such as that of sacct, squeue or kubectl get; or a log
-        of finished jobs with their starts, and --at.
+        An export in which jobs wait or run, such as that of sacct, squeue or kubectl get; or, with
+        --at, a log of finished jobs with their starts.
     cluster
         A TOML file, a list of servers, a preset, or 8x8xA100 (8 servers of 8).
     policy
@@ -59,16 +59,17 @@ def eta(
         A parameter as KEY=VALUE, or sharing.KEY=VALUE or runtime.KEY=VALUE of the cluster;
         repeatable.
     at
-        The moment: seconds on the clock of the trace, 2d, or YYYY-MM-DD HH:MM:SS; default: the last
-        instant in the trace.
+        The moment of the forecast: seconds on the clock of the trace, 2d, or YYYY-MM-DD HH:MM:SS;
+        by default, the last instant in the trace.
     history
         A log of finished jobs, from whose run times the intervals come.
     estimate_error
         Instead of a history: the standard deviation of the logarithm of run time over limit.
     arrivals
-        Let jobs arrive later too: those of the history, else those of the trace that have run.
+        Let jobs also arrive later, drawn from the history, or else from the finished jobs of the
+        trace.
     draws
-        Runs, each with other run times.
+        Number of runs, each with different run times.
     level
         Probability with which an interval contains the start.
     seed
@@ -76,13 +77,13 @@ def eta(
     overheads
         Costs of starts and stops.
     job
-        Show this job alone.
+        Show only this job.
     workers
-        Runs at once; default: one per core.
+        Maximum number of concurrent runs; by default, one per core.
     json
         Print one JSON document instead of a table.
     choice
-        How the trace is read.
+        Options for reading the trace.
     """
     from gangline.studies.eta import eta as foresee
 

@@ -1,4 +1,4 @@
-"""`gangline explain`: why a job of a saved run waited, and its times after a change."""
+"""`gangline explain`: says why a job of a saved run waited, and its times after a change."""
 
 from __future__ import annotations
 
@@ -21,26 +21,26 @@ def explain(
     json: Json = False,
     raw: Flag = False,
 ) -> int:
-    """Explain why a job waited and what it lost, or compare with runs after a change.
+    """Explain why a job waited and how much time it lost, or compare with runs after a change.
 
-    Without --what-if the run is repeated once; with it, once per change.
+    Without --what-if, the run is repeated once; with it, once per change.
 
     Parameters
     ----------
     folder
-        The folder that `run --out` or `compare --out` wrote. With --explain it can be explained
-        after the trace is gone.
+        The folder that `run --out` or `compare --out` wrote. With --explain, it contains the jobs,
+        so that the trace is no longer needed.
     job
         Its job_id, as in jobs.parquet.
     policy
-        A policy of the comparison; its first seed is taken.
+        A policy of the comparison; its first seed is used.
     what_if
-        Run it again with a change and compare: policy=NAME, servers=+2 (V100:-1),
-        gpus=4 or submitted=+1h; commas combine changes. Repeatable: one run each.
+        Run the job's run again with a change and compare: policy=NAME, servers=+2 (V100:-1), gpus=4
+        or submitted=+1h; commas combine changes. Repeatable, with one run each.
     json
         Print one JSON document instead of sentences.
     raw
-        Print every value in full, one per line, in the unit that ends its key.
+        Print every value in full, one per line, in the unit at the end of its key.
     """
     from gangline.analysis.report import choose, load_runs
 

@@ -1,4 +1,4 @@
-"""`gangline gantt`: which job was on which GPU when, for Perfetto's viewer."""
+"""`gangline gantt`: draws which job was on which GPU when, for Perfetto's viewer."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def gantt(
     from_s: Annotated[float | None, Parameter(name="--from")] = None,
     to_s: Annotated[float | None, Parameter(name="--to")] = None,
 ) -> int:
-    """Write a Gantt chart of a saved run; ui.perfetto.dev opens it, nothing is uploaded.
+    """Write a Gantt chart of a saved run for ui.perfetto.dev, which uploads nothing.
 
     Parameters
     ----------

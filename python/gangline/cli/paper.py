@@ -1,4 +1,4 @@
-"""`gangline paper`: policies among the rivals of papers, and one folder for a paper."""
+"""`gangline paper`: runs policies against the rivals in papers, and writes a folder for a paper."""
 
 from __future__ import annotations
 
@@ -28,26 +28,28 @@ def paper(
 ) -> int:
     """Run a policy in the worlds of five papers and a common one, and write a folder for a paper.
 
-    The folder has the tables and the figure in LaTeX, the paragraph of methods, and repeat.toml.
-    `gangline paper repeat.toml` runs all of it again and compares every file.
+    The folder contains the tables and the figure in LaTeX, the paragraph on methods, and
+    repeat.toml. `gangline paper repeat.toml` runs everything again and compares every file.
 
     Parameters
     ----------
     policies
-        Names separated by commas; module:Class is a policy in Python. Or the repeat.toml of a kit.
+        Names separated by commas, where module:Class is a policy in Python; or the repeat.toml of a
+        kit.
     settings
         A parameter as KEY=VALUE, or POLICY.KEY=VALUE; repeatable.
     worlds
-        Some of hadar, dally, sjf-bsbf, gavel, tiresias, common, separated by commas; default: all.
+        Any of hadar, dally, sjf-bsbf, gavel, tiresias and common, separated by commas; by default,
+        all.
     seeds
         Seeds separated by commas, or 0..9, which is the default; intervals need five or more.
     quick
-        Small workloads and two seeds, in seconds; it gives no verdicts.
+        Run small workloads with two seeds, which takes seconds and gives no verdicts.
     workers
-        Runs at once; default: one per core.
+        Maximum number of concurrent runs; by default, one per core.
     out
-        Folder; default: gangline-paper. A kit that was stopped continues there. A repetition is
-        kept only where this names a folder.
+        Folder of the kit; default: gangline-paper. A stopped kit continues there. A repetition is
+        kept only if this option names a folder.
     json
         Print one JSON document instead of tables.
     """

@@ -1,4 +1,4 @@
-"""`gangline plan`: the fewest servers, or the largest load, that meet targets."""
+"""`gangline plan`: finds the fewest servers, or the largest load, that meet targets."""
 
 from __future__ import annotations
 
@@ -56,19 +56,20 @@ def plan(
     world
         Trace, cluster and overheads.
     policies
-        Name of a policy, or several separated by commas; module:Class is one in Python.
+        Name of a policy, or several separated by commas; module:Class is a policy in Python.
     keep
         A target such as "p95_wait<1h", in quotes because of the shell: a key of the summary, or a
-        quantile of jct, queue, wait, slowdown or ftf; the mean over the seeds counts. Repeatable:
-        all are kept.
+        quantile of jct, queue, wait, slowdown or ftf; the mean over the seeds counts. Repeatable;
+        all targets must be met.
     gpu
-        GPU type whose servers are varied; needed where there are several.
+        GPU type whose servers are varied; required if there are several types.
     load
         Find the largest load on the given cluster, instead of the fewest servers.
     step
-        Step between two loads that are tried; default 0.05.
+        Difference between two loads that are tried; default 0.05.
     most
-        The largest number of servers or load; default: servers for every job, or load 20.
+        The largest number of servers or load; by default, separate servers for every job, or a load
+        of 20.
     exhaustive
         Try every size up to the largest that the search tries.
     allow_overload
@@ -79,19 +80,19 @@ def plan(
     replicates
         Seeds.
     price_per_hour
-        Price of one GPU of the type; default: that of the cluster.
+        Price of one GPU of the type; by default, that of the cluster.
     workers
-        Maximum number of concurrent runs; default: one per core.
+        Maximum number of concurrent runs; by default, one per core.
     out
-        Folder of the runs and of plan.json; a plan that was stopped goes on there.
+        Folder for the runs and plan.json; a stopped plan continues there.
     html
-        File for a page with the curve; it loads nothing.
+        File for a self-contained page with the curve.
     figure
         File for the curve as PDF, PNG, PGF or SVG; needs the extra plot.
     json
         Print one JSON document instead of a table.
     raw
-        Print every value in full, one per line, in the unit that ends its key.
+        Print every value in full, one per line, in the unit at the end of its key.
     choice
         Options for reading the trace.
     """
@@ -149,7 +150,7 @@ def plan(
 
 
 def _policies(names: str, settings: list[str] | None) -> tuple[list[Any], ClusterOptions]:
-    """Build the policies; also keys of the cluster."""
+    """Build the policies; return keys of the cluster, too."""
     if "," in names:
         return _inputs.policies(names, settings)
     given, tables = _inputs.split_settings(settings)
@@ -158,7 +159,7 @@ def _policies(names: str, settings: list[str] | None) -> tuple[list[Any], Cluste
 
 
 def _show(found: CapacityPlan | CapacityContest, jobs: Trace) -> None:
-    """Draw the table of the sizes, or that of the policies."""
+    """Draw the table of the sizes, or the table of the policies."""
     from gangline.studies.capacity.contest import CapacityContest
 
     first = found.plans[0] if isinstance(found, CapacityContest) else found
@@ -170,14 +171,14 @@ def _show(found: CapacityPlan | CapacityContest, jobs: Trace) -> None:
 
 
 def _check_figure(path: Path) -> None:
-    """Refuse a figure now that could not be drawn after the runs."""
+    """Refuse a figure in advance if it could not be drawn after the runs."""
     from gangline import plot
 
     plot.check(path)
 
 
 def _write_page(found: CapacityPlan | CapacityContest, what: str, path: Path) -> None:
-    """Write the page: what was varied, the sentences, the curves and the tables."""
+    """Write the page: the question, the sentences, the curves and the tables."""
     from gangline.studies.capacity.contest import CapacityContest
     from gangline.studies.capacity.picture import SHOWN, curve
     from gangline.studies.capacity.result import in_words
@@ -191,10 +192,12 @@ def _write_page(found: CapacityPlan | CapacityContest, what: str, path: Path) ->
         dots += ", the band their 95 % intervals." if banded else "."
     if any(point.is_overloaded for plan in plans for point in plan.points):
         dots += " A hollow dot is a size that is offered more work than it can do."
-    answers = "the dotted one the answer" if len(plans) == 1 else "the dotted ones the answers"
+    answers = "the dotted line is the answer"
+    if len(plans) > 1:
+        answers = "the dotted lines are the answers"
     about = (
-        f"{dots} The solid line is the bound, {answers}; what lies above "
-        f"{SHOWN:g} times the bound is cut off."
+        f"{dots} The solid line is the bound, {answers}; values above "
+        f"{SHOWN:g} times the bound are cut off."
     )
     pictures = [
         (in_words(one), about, curve(plans, one)) for one in first.targets if one.bound > 0.0

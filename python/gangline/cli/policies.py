@@ -19,7 +19,7 @@ def policies(name: MaybePolicy = None, /, *, json: Json = False) -> int:
     Parameters
     ----------
     name
-        A policy or a preset; without it all are listed.
+        A policy or a preset; without a name, all are listed.
     json
         Print one JSON document instead of a table.
     """
@@ -40,8 +40,8 @@ def policies(name: MaybePolicy = None, /, *, json: Json = False) -> int:
     rows = [[entry["name"], _knows(entry), entry["summary"]] for entry in listed]
     _console.table(["policy", "knows", "what it does"], rows)
     _console.say(
-        "online: does not see how long jobs run; remaining: sees how long each job still runs, or "
-        "what --estimates gives in its place"
+        "online: does not know how long jobs run; remaining: knows how long each job still runs, "
+        "or the estimates that --estimates gives instead"
     )
     presets = [
         [preset, entry["name"], _settings(values)]
@@ -57,7 +57,7 @@ def policies(name: MaybePolicy = None, /, *, json: Json = False) -> int:
 
 
 def _entry(name: str) -> dict[str, Any]:
-    """Return the listing of a policy in Python; on a failed import, the reason."""
+    """Return the listing of a policy in Python, or the reason if its import fails."""
     from gangline.errors import PolicyError
     from gangline.policies.own import load, parameters
 
@@ -76,7 +76,7 @@ def _entry(name: str) -> dict[str, Any]:
 
 
 def _knows(entry: Mapping[str, Any]) -> str:
-    """Return what a policy knows, and the parameter with which it knows more."""
+    """Return the knowledge of a policy, and the parameter with which it knows more."""
     asked = entry["durations_with"]
     return f"{entry['knowledge']}; remaining with {asked}" if asked else str(entry["knowledge"])
 
@@ -86,7 +86,7 @@ def _own(name: str, *, json: bool) -> int:
     from gangline.policies.own import load
 
     find_modules_here()
-    load(name)  # asked for by name: what is wrong with it is an error
+    load(name)  # the user asked for this policy, so a fault in it is an error
     entry = _entry(name)
     if json:
         _console.document(entry)

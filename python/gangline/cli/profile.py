@@ -1,4 +1,4 @@
-"""`gangline profile`: measure a GPU of one's own, and run jobs there as policies start them."""
+"""`gangline profile`: measures a GPU, and runs jobs on it as policies would start them."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ if TYPE_CHECKING:
 
     from gangline.studies.profile import Profile
 
-app = App(name="profile", help="Measure the GPU of this machine, and run jobs there.")
+app = App(name="profile", help="Measure the GPU of this machine, and run jobs on it.")
 
-_MATRIX_MOST = 12  # models whose slowdown factors fit a table
+_MATRIX_MOST = 12  # the maximum number of models whose slowdown factors fit a table
 _POLICIES = "fifo,sjf-ffs,sjf-bsbf"
 
 
@@ -73,27 +73,28 @@ def measure(
     Parameters
     ----------
     models
-        [NAME=]SOURCE[@BATCH], separated by commas; a SOURCE is a model of `gangline profile
-        models` or module:function. Default: ten networks in PyTorch on a GPU, else three in numpy.
+        [NAME=]SOURCE[@BATCH], separated by commas; a SOURCE is a model of `gangline profile models`
+        or module:function. The default is ten networks in PyTorch on a GPU, and otherwise three in
+        numpy.
     out
         Folder for cluster.toml, the tables that it names, runtime.csv and profile.json.
     device
-        Where to train; auto takes a GPU if PyTorch finds one.
+        Device for the training; auto uses a GPU if PyTorch finds one.
     passes
         Numbers of passes per iteration to measure, separated by commas.
     seconds
         Length of each measurement.
     repeats
-        Measurements of each kind; from five on they have intervals.
+        Number of measurements of each kind; with five or more, they have intervals.
     starts
-        Starts of each model, with a checkpoint and a restart each.
+        Number of starts of each model, each with a checkpoint and a restart.
     no_pairs
-        Measure models alone only.
+        Measure models only alone.
     processes
-        Maximum number of processes that are loaded at once; 2 needs the least memory. Default: two
-        of each model.
+        Maximum number of processes that are loaded at once; 2 needs the least memory. The default
+        is two of each model.
     gpu
-        Name of the GPU type in the tables; default: that of the driver.
+        Name of the GPU type in the tables; by default, the name that the driver reports.
     timeout_s
         Longest wait for a process, in seconds.
     json
@@ -146,7 +147,7 @@ def draw(
     Parameters
     ----------
     folder
-        What `gangline profile measure` has written.
+        Folder that `gangline profile measure` has written.
     out
         File to write: .parquet, .arrow or .csv.
     count
@@ -158,7 +159,7 @@ def draw(
     longest_s
         Longest run time alone, in seconds; log-uniform between the two.
     seed
-        Same seed, same jobs.
+        The same seed gives the same jobs.
     """
     from gangline.studies.profile import Profile
     from gangline.studies.profile import draw as drawn
@@ -190,12 +191,12 @@ def run(
 ) -> int:
     """Run the jobs of a trace on this machine's GPU, and compare with the prediction.
 
-    A job starts when the jobs have finished that it waits for in the simulated run.
+    A job starts when all jobs for which it waits in the simulated run have finished.
 
     Parameters
     ----------
     folder
-        What `gangline profile measure` has written.
+        Folder that `gangline profile measure` has written.
     trace
         Jobs of one GPU whose models are those of the folder.
     out
@@ -203,19 +204,19 @@ def run(
     policies
         Names separated by commas, of policies that let each job run to its end.
     cluster
-        One server with one GPU; default: cluster.toml of the folder.
+        One server with one GPU; by default, cluster.toml of the folder.
     settings
         POLICY.KEY=VALUE, or KEY=VALUE for every policy that has the key, or sharing.KEY=VALUE;
         repeatable.
     cold
-        Start the process of a job when the job starts. Default: before the first arrival, so that
-        a start costs nothing.
+        Start the process of a job when the job starts. By default, it is started before the first
+        arrival, so that a start costs nothing.
     first_start_s
         Seconds without progress after a start, in the prediction.
     tolerance_s
         Two starts of a job that differ by at most this many seconds count as the same.
     timeout_s
-        Longest wait for a process, in seconds, on top of 20 times the predicted run time.
+        Longest wait for a process, in seconds, in addition to 20 times the predicted run time.
     json
         Print one JSON document instead of tables.
     choice
@@ -284,7 +285,7 @@ def _show(found: Profile) -> None:
     names = [one.name for one in found.models]
     if found.pairs and len(names) <= _MATRIX_MOST:
         factors = [[one, *(_factor(found, one, other) for other in names)] for one in names]
-        title = "Slowdown factor of the model of the row with that of the column"
+        title = "Slowdown factor of the row's model with the column's model"
         _console.table(["", *names], factors, title=title, is_formatted=True)
     if found.pairs:
         _console.write(f"alone before and after the pairs: rates differ by {found.drift - 1:.0%} "

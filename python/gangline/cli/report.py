@@ -1,4 +1,4 @@
-"""`gangline report`: one page on saved runs."""
+"""`gangline report`: writes a page about saved runs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def report(folder: Path, /, *, html: Path | None = None) -> int:
     Parameters
     ----------
     folder
-        The folder that `run --out` or `compare --out` wrote, or any folder that holds several of
+        The folder that `run --out` or `compare --out` wrote, or any folder that contains several of
         them.
     html
         File to write; the default is report.html in the folder.

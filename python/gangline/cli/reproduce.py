@@ -1,4 +1,4 @@
-"""`gangline reproduce`: a paper's evaluation, and which of its claims hold."""
+"""`gangline reproduce`: repeats a paper's evaluation, and says which of its claims hold."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ def reproduce(
     paper
         dally, hadar, hadare, hadar-search or sjf-bsbf.
     quick
-        A small part of it, in less than a minute; it gives no verdicts.
+        Run only a small part, which takes less than a minute and gives no verdicts.
     clusters
-        Clusters of the study separated by commas; for dally RACKSxSERVERS, such as 4x4,8x8.
+        Clusters of the study separated by commas; for dally, RACKSxSERVERS such as 4x4,8x8.
     networks
         Link presets separated by commas.
     workloads
-        Names separated by commas; an unknown one lists them.
+        Names separated by commas; an unknown name makes the error list all of them.
     policies
         Contenders of the study, or any policies, separated by commas.
     seeds
@@ -52,15 +52,15 @@ def reproduce(
     workers
         Maximum number of concurrent runs; it does not change the numbers.
     out
-        Folder: reproduction.json, and the runs of each world as `compare --out` writes them.
+        Folder for reproduction.json, and the runs of each world as `compare --out` writes them.
     html
-        File for a page with all tables and figures; it loads nothing.
+        File for a self-contained page with all tables and figures.
     tables
         Also print the tables of each world and of all ratios.
     json
         Print one JSON document instead of tables.
     raw
-        Print every value in full, one per line, in the unit that ends its key.
+        Print every value in full, one per line, in the unit at the end of its key.
     """
     from gangline.studies.reproduce import run
 
@@ -109,7 +109,7 @@ def reproduce(
 
 
 def _folded(titles: list[str], cells: list[list[Any]]) -> list[tuple[list[str], list[list[Any]]]]:
-    """Cut a table that is wider than the terminal into several; each has the first column."""
+    """Split a table that is wider than the terminal into several, each with the first column."""
     from gangline._support.html import show
 
     room = _console.columns()

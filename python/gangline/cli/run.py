@@ -1,4 +1,4 @@
-"""`gangline run`: one policy on one trace, or the run of a spec once more."""
+"""`gangline run`: simulates one policy on one trace, or repeats the run of a spec."""
 
 from __future__ import annotations
 
@@ -52,12 +52,12 @@ _SHOWN = (
     ("decisions", "decisions", count),
     ("events", "events", count),
     ("time of the solver", "solver_s", duration),
-    ("time of the run on the clock", "wall_s", duration),
+    ("wall-clock time of the run", "wall_s", duration),
 )
 """The shown values of a summary: the name, its key, and the format of a value."""
 
 
-_BESIDE_SPEC = ("html", "segments", "explain")  # what a run of a spec may keep
+_BESIDE_SPEC = ("html", "segments", "explain")  # the tables that a run of a spec may keep
 
 
 def run(
@@ -84,14 +84,14 @@ def run(
     Parameters
     ----------
     spec
-        A spec.json, or the folder of a result: the run is repeated with all that the spec says.
+        A spec.json, or the folder of a result, whose run is repeated with all its options.
     trace
-        A file, or a generator such as synth:philly?jobs=10000&seed=1; with a spec, where its trace
-        is now.
+        A file, or a generator such as synth:philly?jobs=10000&seed=1; with a spec, the new place of
+        its trace.
     cluster
         A TOML file, a list of servers, a preset, or 8x8xA100 (8 servers of 8).
     policy
-        Name of a policy (`gangline policies` lists them), or module:Class of one in Python.
+        Name of a policy (`gangline policies` lists them), or module:Class of a policy in Python.
     settings
         A parameter of the policy as KEY=VALUE, or sharing.KEY=VALUE or runtime.KEY=VALUE of the
         cluster; repeatable.
@@ -100,12 +100,12 @@ def run(
     overheads
         Costs of starts and stops.
     count_arrivals
-        FROM,TO such as 2d,9d: measure the jobs that arrive then; all jobs are run.
+        FROM,TO such as 2d,9d: measure only the jobs that arrive in this window; all jobs are run.
     estimates
-        What the policy is given in place of durations: exact (the default), noise:SIGMA, limit,
-        table, user:mean, user:pN, user+model:last and others.
+        Estimates that the policy gets in place of durations: exact (the default), noise:SIGMA,
+        limit, table, user:mean, user:pN, user+model:last and others.
     estimate_default_s
-        Seconds that it is given of a job without an estimate; default 3600.
+        Estimate in seconds for jobs without an estimate; default 3600.
     out
         Folder for spec.json, summary.json and the tables.
     raw
@@ -113,7 +113,7 @@ def run(
     json
         Print one JSON document instead of a table.
     kept
-        What is kept.
+        Tables and jobs to keep.
     choice
         Options for reading the trace.
     """
@@ -140,7 +140,7 @@ def run(
 
 
 def check_places(kept: Kept, out: Path | None) -> None:
-    """Refuse before the run what could not be written after it."""
+    """Refuse, before the run, places that could not be written after it."""
     from gangline.runs.result_folder import check as check_folder
 
     if out is not None:
@@ -159,7 +159,7 @@ def show(
     json: bool,
     raw: bool = False,
 ) -> None:
-    """Save a result, and print its summary and what is odd in the run."""
+    """Save a result, and print its summary and notes on the run."""
     from gangline.runs.inputs import as_cluster
 
     if out is not None:
@@ -238,7 +238,9 @@ def _repeat(path: Path, trace: str | None, *, keeps_segments: bool) -> _Done:
     changed = spec.versions_then_and_now()
     if changed:
         listed = [f"{name} {then} (now {now})" for name, (then, now) in changed.items()]
-        _console.say(f"note: {file} is of {formatting.listed(listed)}; numbers may differ")
+        _console.say(
+            f"note: {file} was written with {formatting.listed(listed)}; numbers may differ"
+        )
     jobs = read_again(spec.trace, trace)
     result = carry_out(spec.with_segments() if keeps_segments else spec, trace=jobs, progress=True)
     is_same = data.get("log_hash", result.log_hash) == result.log_hash
@@ -269,5 +271,5 @@ def _refuse_beside(spec: Path, options: Mapping[str, object]) -> None:
     for name, value in options.items():
         if value is not None and name not in _BESIDE_SPEC:
             flag = f"--{name.replace('_', '-')}"
-            message = f"{flag}: the run of {spec} has its own; leave one of them out"
+            message = f"{flag}: the spec {spec} already sets it; leave one of them out"
             raise OptionError(message, field=name, value=value)

@@ -1,4 +1,4 @@
-"""`gangline serve`: a run that a scheduler in another process drives."""
+"""`gangline serve`: lets a scheduler in another process drive a run."""
 
 from __future__ import annotations
 
@@ -38,11 +38,12 @@ def serve(
     knowledge
         The knowledge of the scheduler; with remaining, it sees how much work jobs have left.
     round_s
-        Seconds between decisions, the first at 0 s; default: a decision when something happens.
+        Seconds between decisions, the first of which is at 0 s; by default, decisions occur at
+        events.
     mixes_types
         Allow gangs on several GPU types.
     forks
-        Allow jobs of several parts.
+        Allow jobs with several parts.
     any_host
         Allow --listen to name an address that other machines reach. There is no password.
     timeout_s
@@ -54,7 +55,7 @@ def serve(
     json
         Print one JSON document instead of a table.
     kept
-        What is kept.
+        Tables and jobs to keep.
     choice
         Options for reading the trace.
     """
@@ -67,7 +68,7 @@ def serve(
     kept = kept or Kept()
     if listen is not None and batsim is not None:
         message = (
-            "--batsim connects to the scheduler, --listen waits for one: leave one of them out"
+            "--batsim connects to the scheduler, and --listen waits for one: leave one of them out"
         )
         raise OptionError(message, field="listen", value=listen)
     where = listen or "127.0.0.1:0"
@@ -94,6 +95,6 @@ def serve(
             any_host=any_host,
             timeout_s=timeout_s,
             on_listening=lambda address: _console.say(f"listening on {address}"),
-            on_turned_away=lambda why: _console.say(f"a scheduler was turned away: {why}"),
+            on_turned_away=lambda why: _console.say(f"a scheduler was rejected: {why}"),
         )
     show(result, jobs, [], kept, out, json=json)

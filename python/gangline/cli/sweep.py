@@ -1,4 +1,4 @@
-"""`gangline sweep`: many runs from one file, and their summary."""
+"""`gangline sweep`: carries out many runs from one file, and summarises them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 _FAILED_SHOWN = 5
 _ABOUT = ("digest", "status", "error", "message")
-_NAMED = ("policy", "trace", "trace_seed")  # what the line of a failed run names anyway
+_NAMED = ("policy", "trace", "trace_seed")  # keys that the line of a failed run names in any case
 
 
 def sweep(
@@ -41,40 +41,41 @@ def sweep(
     json: Json = False,
     raw: Flag = False,
 ) -> int:
-    """Carry out every run of a sweep that is not in its folder yet, and sum them up.
+    """Carry out every run of a sweep that is not in its folder yet, and summarise all of them.
 
     Parameters
     ----------
     spec
         A TOML file with [grid], [[zip]] and [options].
     by
-        Keys of the table, separated by commas; default: the policy, and all that vary but seeds.
+        Keys of the table, separated by commas; by default, the policy and all keys that vary except
+        seeds.
     measure
-        Numbers of the summaries of runs, separated by commas, a table for each; default:
+        Measures in the summaries of runs, separated by commas, with a table for each; default:
         jct_mean_s.
     baseline
-        The policy that others are compared with, seed by seed; default: the first.
+        The policy with which others are compared for each seed; by default, the first.
     runs
-        Print a row per run as well.
+        Also print a row per run.
     save
-        The tables that are saved of each run: summary (no tables), jobs (the tables of jobs and the
-        timeline too) or segments (every table); default: as the file says, else jobs.
+        The tables of each run that are saved: summary (none), jobs (the jobs table and the
+        timeline) or segments (every table); by default, as in the file, or else jobs.
     html
-        A page with the table and the curves of all measures.
+        File for a page with the table and the curves of all measures.
     executor
         local: the cores of this machine; dask: the processes of a Dask cluster.
     workers
-        Runs at once; default: one per core.
+        Maximum number of concurrent runs; by default, one per core.
     address
-        Scheduler of a Dask cluster that runs already; default: one is started here.
+        Scheduler of a running Dask cluster; by default, a cluster is started here.
     out
-        Folder of the results and of the table; default: the name of the sweep.
+        Folder for the results and the table; by default, the name of the sweep.
     resume
-        Go on where an earlier sweep stopped, which happens anyway; an error if there was none.
+        Continue where an earlier sweep stopped, as always, but fail if there was no earlier sweep.
     json
         Print one JSON document instead of a table.
     raw
-        Print every value in full, one per line, in the unit that ends its key.
+        Print every value in full, one per line, in the unit at the end of its key.
     """
     from gangline.errors import OptionError
     from gangline.runs.execution import Worlds
@@ -88,7 +89,7 @@ def sweep(
     plan = read_plan(spec, save=save)
     folder = plan.name if out is None else out
     if resume and not Path(folder, "runs").is_dir():
-        message = f"--resume: {folder} holds no earlier sweep; leave it out, or check --out"
+        message = f"--resume: {folder} contains no earlier sweep; leave it out, or check --out"
         raise OptionError(message, field="resume", value=str(folder))
     keys = None if by is None else [name.strip() for name in by.split(",")]
     _check(plan, keys, baseline)
@@ -124,7 +125,7 @@ def sweep(
         _show(done, summary, with_runs=runs)
         if plan.window is not None:
             ends = arrival_window.said(plan.window)
-            _console.say(f"measures of jobs are of those that arrive between {ends}")
+            _console.say(f"measures of jobs cover those that arrive between {ends}")
         _console.say(f"saved in {folder}: table.parquet, table.csv, runs/")
         if html is not None and summary is not None:
             _console.say(f"saved {html}")
@@ -132,7 +133,7 @@ def sweep(
 
 
 def _check(plan: Plan, by: Sequence[str] | None, baseline: str | None) -> None:
-    """Refuse before the first run what could not be summed up after the last."""
+    """Refuse, before the first run, what could not be summarised after the last one."""
     from gangline.studies.sweep.summary import check_baseline, keys_of_summary
 
     policies = [str(row["policy"]) for axis in plan.axes for row in axis if "policy" in row]
@@ -156,7 +157,7 @@ def _show(done: Sweep, summary: Summary | None, *, with_runs: bool) -> None:
             _console.say(*_folded(show.legend(summary, measure)))
         _console.write(*_folded(summary.sentences()))
     _console.say(
-        f"{counts['new']:,} done now, {counts['finished']:,} finished in all, "
+        f"{counts['new']:,} done now, {counts['finished']:,} finished in total, "
         f"{counts['failed']:,} failed"
     )
     _show_failed(done.failed)

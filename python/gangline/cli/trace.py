@@ -1,4 +1,4 @@
-"""`gangline trace`: draw, convert, check, fit, look at and list traces."""
+"""`gangline trace`: draws, converts, checks, fits, inspects and lists traces."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from gangline.cli.trace_synth import synth
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-app = App(name="trace", help="Look at, check, convert, draw and fit traces.")
-# the functions themselves: a path to one would have no line in the list of `gangline trace --help`
+app = App(name="trace", help="Inspect, check, convert, draw and fit traces.")
+# the functions themselves, because a path would have no line in the list of `gangline trace --help`
 _COMMANDS: dict[str, Callable[..., Any]] = {
     "info": info,
     "validate": validate,

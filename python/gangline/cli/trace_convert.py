@@ -1,4 +1,4 @@
-"""`gangline trace convert`: from one format to another."""
+"""`gangline trace convert`: converts a trace from one format to another."""
 
 from __future__ import annotations
 
@@ -22,17 +22,18 @@ def convert(
     settings: Settings = None,
     choice: Annotated[TraceChoice | None, Parameter(name="*")] = None,
 ) -> int:
-    """Read a trace and write it in another format; says what that format cannot carry.
+    """Read a trace and write it in another format; report what the format cannot hold.
 
     Parameters
     ----------
     trace
         A file or a generator.
     out
-        File to write; a last suffix .gz compresses. An earlier .parquet or .arrow trace is
+        File to write; a final suffix .gz compresses it. An earlier .parquet or .arrow trace is
         replaced.
     to
-        Format; the default goes by the suffix: .parquet, .arrow and .csv are native, .swf is SWF.
+        Format; the default depends on the suffix: .parquet, .arrow and .csv are native, .swf is
+        SWF.
     strict
         Refuse to leave anything out.
     settings
@@ -45,7 +46,9 @@ def convert(
     options = {key: value for key, _, value in (text.partition("=") for text in settings or [])}
     found = (choice or TraceChoice()).read(trace)
     if out.exists() and Path(trace).exists() and out.samefile(trace):
-        raise TraceError(f"{out}: is the trace that is read; choose another name", path=str(out))
+        raise TraceError(
+            f"{out}: is the trace that is being read; choose another name", path=str(out)
+        )
     lost = write_trace(found, out, format=to, strict=strict, **_typed(options))
     _console.say(f"{found!r} written to {out}")
     for loss in lost:
@@ -55,7 +58,7 @@ def convert(
 
 
 def _typed(options: dict[str, str]) -> dict[str, object]:
-    """Turn the one number among the options into one; dates stay text."""
+    """Convert the only numeric option to a number; dates stay text."""
     return {
         key: int(value) if key == "nb_res" and value.isdigit() else value
         for key, value in options.items()

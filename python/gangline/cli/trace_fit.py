@@ -1,4 +1,4 @@
-"""`gangline trace fit`: seven numbers per application in place of its measured iteration times."""
+"""`gangline trace fit`: fits seven numbers per application to its measured iteration times."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ def fit(
     Parameters
     ----------
     profiles
-        Folder or tar archive with one folder per application, as the Pollux experiments publish
-        them: placements.csv and so on.
+        Folder or tar archive with one folder per application, as published with the Pollux
+        experiments: placements.csv and so on.
     applications
-        Names separated by commas; default: all.
+        Names separated by commas; by default, all.
     placements
-        File of the placements in each folder.
+        Name of the placements file in each folder.
     json
         Print one JSON document instead of a table.
     """
@@ -50,8 +50,8 @@ def fit(
     titles = ["application", *_COLUMNS, "points", "error median", "90 %", "max"]
     _console.table(titles, cells, title=str(profiles))
     _console.write(
-        "Seconds: a pass takes a_c + b_c x samples per GPU; a synchronisation a_r + b_r x "
-        "(GPUs - 2) on one server, a_n + b_n x (GPUs - 2) on several; gamma is how "
-        "far they overlap. The errors are those of the time of an iteration."
+        "Seconds: a pass takes a_c + b_c x samples per GPU; a synchronisation takes a_r + b_r x "
+        "(GPUs - 2) on one server and a_n + b_n x (GPUs - 2) on several; gamma is the degree of "
+        "their overlap. The errors are those of the time of an iteration."
     )
     return 0

@@ -1,4 +1,4 @@
-"""`gangline trace fit-runtime`: fit rate factors and costs of starts to observed run times."""
+"""`gangline trace fit-runtime`: fits rate factors and costs of starts to observed run times."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ def fit_runtime(
         The observed times: a table as for `gangline validate`, with run_s, and starts or
         preemptions.
     columns
-        NATIVE=THEIRS,... for columns of other names in this table; NATIVE= leaves one out.
+        NATIVE=THEIRS,... for other column names in this table; NATIVE= leaves a column out.
     costs_by_model
-        Fit the costs of starts by model, where five jobs or more have it.
+        Fit the costs of starts by model, if five jobs or more have the model.
     out
         File for the trace with its durations multiplied by the factors.
     json

@@ -32,11 +32,12 @@ def info(
     trace
         A file or a generator.
     cluster
-        Say how much work the trace offers to this cluster, relative to what its GPUs can do.
+        Cluster for which to show the offered load, the work of the trace relative to what its GPUs
+        can do.
     json
         Print one JSON document instead of tables.
     raw
-        Print every value in full, one per line, in the unit that ends its key.
+        Print every value in full, one per line, in the unit at the end of its key.
     choice
         Options for reading the trace.
     """
@@ -72,7 +73,7 @@ def validate(
     traces: list[str], /, *, json: Json = False, quiet: Flag = False,
     choice: TraceChoice | None = None,
 ) -> int:  # fmt: skip
-    """Read traces and list everything that is wrong with them; exit code 2 if anything is.
+    """Read traces and list everything that is wrong with them; the exit code is 2 if anything is.
 
     Parameters
     ----------
@@ -81,9 +82,9 @@ def validate(
     json
         Print one JSON document instead of lines.
     quiet
-        Print what is wrong only.
+        Print only what is wrong.
     choice
-        Options for reading them.
+        Options for reading the traces.
     """
     from gangline.errors import TraceError
 

@@ -1,4 +1,4 @@
-"""`gangline trace synth`: draw a trace."""
+"""`gangline trace synth`: draws a trace."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ def synth(
     out
         File to write: .parquet, .arrow or .csv. An earlier .parquet or .arrow trace is replaced.
     jobs
-        How many jobs. Needed, but for bsbf (160), hadar (480) and the dally shapes (the published
-        number).
+        Number of jobs; required except for bsbf (160), hadar (480) and the dally shapes (the
+        published number).
     seed
-        Same seed, same jobs; 0 if not given.
+        The same seed gives the same jobs; default 0.
     settings
         Another parameter as KEY=VALUE; repeatable.
     """

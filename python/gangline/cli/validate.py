@@ -1,4 +1,4 @@
-"""`gangline validate`: simulated runs compared with observed times."""
+"""`gangline validate`: compares simulated runs with observed times."""
 
 from __future__ import annotations
 
@@ -44,13 +44,13 @@ def validate(
     observed
         The observed times: a table with job_id, finish_s or jct_s, and if known arrival_s,
         first_start_s or queue_s, and run_s; POLICY=FILE for the table of one policy, repeatable.
-        Default: the observed starts and finishes that the trace itself has.
+        The default is the observed starts and finishes in the trace itself.
     columns
-        NATIVE=THEIRS,... for columns of other names in these tables; NATIVE= leaves one out.
+        NATIVE=THEIRS,... for other column names in these tables; NATIVE= leaves a column out.
     peer
         Results of another simulator for the same jobs; FILE or POLICY=FILE, repeatable.
     peer_columns
-        NATIVE=THEIRS,... for the tables of the peer; default: as --columns.
+        NATIVE=THEIRS,... for the tables of the peer; by default, as --columns.
     tolerance_s
         Two starts of a job that differ by at most this many seconds count as the same.
     bias
@@ -62,11 +62,11 @@ def validate(
     on_infeasible
         Whether a job that can never run ends the run, or is left out.
     html
-        File for a page with all tables and pictures; it loads nothing.
+        File for a self-contained page with all tables and pictures.
     json
         Print one JSON document instead of tables.
     raw
-        Print every value in full, one per line, in the unit that ends its key.
+        Print every value in full, one per line, in the unit at the end of its key.
     choice
         Options for reading the trace.
     """

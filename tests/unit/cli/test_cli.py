@@ -131,7 +131,7 @@ def test_what_compare_says_comes_in_lines() -> None:
 
 def test_a_history_without_users_is_noted() -> None:
     given = ("--estimates", "exact,user:mean:2")
-    words = "note: no column user: under estimates=user:mean:2 all jobs count as those of one user"
+    words = "note: no column user: under estimates=user:mean:2 all jobs count as jobs of one user"
     assert words in " ".join(
         gangline("compare", *SMALL, "--policies", "sjf", *given).stderr.split()
     )
@@ -509,7 +509,7 @@ def test_options_of_one_format_on_the_command_line(tmp_path: Path) -> None:
     done = gangline("trace", "info", "p.csv", "--option", "durations", cwd=tmp_path)
     assert (done.returncode, "expected KEY=VALUE" in done.stderr) == (2, True)
     done = gangline("trace", "info", "p.csv", "--option", "unit=job", cwd=tmp_path)
-    assert (done.returncode, "option `unit` is one of format pai" in done.stderr) == (2, True)
+    assert (done.returncode, "option `unit` belongs to format pai" in done.stderr) == (2, True)
 
 
 def test_a_library_that_is_gone_is_named(
@@ -547,7 +547,8 @@ def test_gpu_types_that_the_cluster_lacks_are_named(
 
 
 @pytest.mark.parametrize(
-    ("seeds", "told"), [("0..9", "all that the seeds do not tell from it"), ("0..3", "within 1 %")]
+    ("seeds", "told"),
+    [("0..9", "all that the seeds do not distinguish from it"), ("0..3", "within 1 %")],
 )
 def test_the_legend_says_by_what_values_tie(
     seeds: str, told: str, capsys: pytest.CaptureFixture[str]

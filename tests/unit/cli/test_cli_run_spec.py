@@ -126,7 +126,7 @@ def test_what_the_spec_says_is_not_said_twice(
     saved: Path, capsys: pytest.CaptureFixture[str], words: str
 ) -> None:
     assert main(["run", str(saved / "first"), *words.split()]) == 2
-    assert f"{words.split(maxsplit=1)[0]}: the run of " in capsys.readouterr().err
+    assert f"{words.split(maxsplit=1)[0]}: the spec " in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("text", ["no JSON", "[]", "{}", '{"trace": 3}'])
