@@ -165,7 +165,7 @@ def overview() -> str:
     lines = [
         "Exact and fast simulation of deep-learning job scheduling on GPU clusters.",
         "",
-        "Usage: gangline COMMAND ...     gangline COMMAND --help shows options and examples",
+        "Usage: gangline COMMAND ...     gangline COMMAND --help shows help and examples",
     ]
     for title, names in GROUPS.items():
         lines += ["", f"{title}:", *(f"  {name:<11} {COMMANDS[name].line}" for name in names)]

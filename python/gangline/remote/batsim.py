@@ -121,7 +121,7 @@ def serve_batsim(
     >>> gl.serve_batsim(run, "127.0.0.1:9", timeout_s=0.1)
     Traceback (most recent call last):
     ...
-    gangline.errors.PeerError: no scheduler was at 127.0.0.1:9 within 0.1 s
+    gangline.errors.PeerError: no scheduler listened at 127.0.0.1:9 within 0.1 s
     """
     if knowledge not in ("online", "remaining"):
         message = f'knowledge: expected "online" or "remaining", got {knowledge!r}'

@@ -155,7 +155,7 @@ def named(window: Window, jobs: Sequence[float]) -> str:
     >>> named((172800.0, 777600.0), [412, 412])
     'the 412 jobs that arrive between 2 d and 9 d'
     >>> named((172800.0, 777600.0), [1, 1030])
-    'the 1 to 1,030 jobs of a draw that arrive between 2 d and 9 d'
+    'the 1 to 1,030 jobs per draw that arrive between 2 d and 9 d'
     """
     low, high = int(min(jobs)), int(max(jobs))
     if low == high == 1:

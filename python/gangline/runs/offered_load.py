@@ -214,7 +214,7 @@ class OfferedLoad:
             return f"The offered load has no bound: {only} {between}."
         if self.is_light:
             assert self.peak_share is not None
-            late = ", as much work is done after the last arrival" if self.exceeds else ""
+            late = ", because much work is done after the last arrival" if self.exceeds else ""
             late = late if self.window is None else f" for the jobs{that}"
             return (
                 f"The offered load is {self.text()}{late}. The jobs never ask for more than "

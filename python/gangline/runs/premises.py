@@ -11,8 +11,8 @@ Examples
 >>> jobs = gl.synth.philly(jobs=20, seed=1, max_gpus=8)
 >>> for lack in lacks(gl.Cluster.preset("pollux-64"), jobs, [resolve_policy("dally")]):
 ...     print(lack.sentence())
-no network: waiting for GPUs that are close together gains nothing under dally; a [network] table \
-in the cluster file says what distance costs
+no network: waiting for GPUs that are close together gains nothing under dally; give the \
+cluster a [network] table with the cost of distance
 """
 
 from __future__ import annotations

@@ -307,7 +307,7 @@ def test_a_neighbour_has_a_lane_of_its_own(tmp_path: Path) -> None:
     drawn = chart(run, tmp_path / "g.pftrace")
     lanes = {slice_.track[-1] for slice_ in drawn.slices}
     assert "GPU 0" in lanes
-    assert "GPU 0, job 2 beside it" in lanes
+    assert "GPU 0, job 2 on it" in lanes
     by_track: dict[tuple[str, ...], list[Slice]] = defaultdict(list)
     for slice_ in drawn.slices:
         assert slice_.inner == [], "two jobs on one track"
@@ -383,7 +383,7 @@ def test_mistakes_are_one_message(
         assert heard.err.count("\n") == 1
         return heard.err
 
-    assert "choose one of the policies compared: fifo, srtf" in said(str(folder), *out)
+    assert "choose one of the compared policies: fifo, srtf" in said(str(folder), *out)
     assert "no run of easy here" in said(str(folder), *out, "--policy", "easy")
     assert "run it again with --segments" in said(str(bare), *out)
     assert "expected a span of time" in said(*fifo, *out, "--from", "5", "--to", "5")

@@ -456,7 +456,7 @@ def test_pairs_of_models_that_shared_gpus() -> None:
     # without segments only sums are known, and the page says what to do
     unknown = gl.report.digest(gl.simulate(one, trace, "sjf-ffs", sharing=sharing))
     assert unknown.pairs == []
-    assert "the models that shared GPUs" in gl.report.render([unknown])
+    assert "The models that shared GPUs" in gl.report.render([unknown])
     # a run without sharing has no such text
     alone = gl.report.digest(gl.simulate(one, trace, "sjf", segments=True))
     assert "Shared GPUs" not in gl.report.render([alone])
@@ -681,7 +681,7 @@ def test_nothing_finished_still_makes_a_page() -> None:
     run = gl.report.digest(gl.simulate(LAB, JOBS, "fifo", until_s=1.0))
     said = "".join(Page(gl.report.render([run])).words)
     assert "No job finished" in said
-    assert "ended before all jobs were done" in said
+    assert "ended before all jobs finished" in said
 
 
 def test_a_run_without_a_time_line_still_makes_a_page() -> None:
@@ -815,5 +815,5 @@ def test_what_was_left_out_is_told_in_words(
     page = tmp_path / "p.html"
     command = ["run", "--trace", str(tmp_path / "t.csv"), "--cluster", "pollux-64"]
     assert main([*command, "--policy", "fifo", "--html", str(page)]) == 0
-    assert "note: zero_duration 1: duration is 0 or negative" in capsys.readouterr().err
-    assert "1: duration is 0 or negative (min_duration_s lifts them)" in page.read_text("utf-8")
+    assert "note: zero_duration 1: has a duration of 0 or less" in capsys.readouterr().err
+    assert "1: has a duration of 0 or less (min_duration_s raises it)" in page.read_text("utf-8")

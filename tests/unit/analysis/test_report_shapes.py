@@ -106,7 +106,7 @@ def test_the_page_tells_of_mixed_gangs_and_copies() -> None:
         assert f"<summary>Under <bdi><strong>{name}</strong></bdi></summary>" in page
     assert " + K80" in page
     only = gl.report.render([gl.report.digest(runs[1])])
-    assert "No gang lay on GPUs of several types, and no job ran as several copies" in only
+    assert "No gang used GPUs of several types, and no job ran as several copies" in only
 
 
 def test_the_gantt_chart_names_the_types_of_a_mixed_gang(tmp_path: Path) -> None:

@@ -505,8 +505,8 @@ def test_shares_of_waiting_over_several_draws_are_those_of_all_that_was_waited()
     assert mean["behind_head"] == pytest.approx(8 / waited)
     assert mean["wait_mean_s"] == pytest.approx(waited / 6)
     page = gl.report.render(runs)
-    assert "Means over 2 runs. Times to finish, groups of jobs and fairness are charted" in page
-    assert "pairs of models are of the one with seed 0." in page
+    assert "Means over 2 runs. The charts of times to finish, groups of jobs and fairness" in page
+    assert "pairs of models cover only the one with seed 0." in page
 
 
 def draws(*traces: dict[str, Any], seeds: int = 1) -> list[gl.report.Digest]:

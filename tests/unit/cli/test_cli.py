@@ -65,9 +65,7 @@ def test_run_prints_a_table_and_saves_a_whole_folder(tmp_path: Path) -> None:
     done = gangline("run", *SMALL, "--policy", "srtf", "--out", "out", "--segments", cwd=tmp_path)
     assert done.returncode == 0
     assert "jct_mean_s" in done.stdout
-    assert done.stderr.startswith(
-        "note: The offered load is 8.22, as much of the work is done after"
-    )
+    assert done.stderr.startswith("note: The offered load is 8.22, because much work is done after")
     assert done.stderr.endswith("\nsaved in out\n")
     assert gl.load_result(tmp_path / "out").summary["finished"] == 50
     assert (tmp_path / "out" / "segments.parquet").is_file()
@@ -150,7 +148,7 @@ def test_policies_lists_and_explains() -> None:
     assert names == list(gl.policies.registry)
     listed = gangline("policies")
     assert "toy" not in listed.stdout
-    assert "remaining: sees how long each job still runs" in listed.stderr
+    assert "remaining: knows how long each job still runs" in listed.stderr
     one = gangline("policies", "las")
     assert "promote_knob" in one.stdout
     assert "[3250, 7200]" in one.stdout
@@ -470,7 +468,7 @@ def test_trace_info_says_what_was_left_out_and_why(tmp_path: Path) -> None:
     assert done.returncode == 0
     for words in (
         "asks for no GPU",
-        "duration is 0 or negative",
+        "has a duration of 0 or less",
         "20.0%",
         "arrivals, first to last",
         "UTC+8",

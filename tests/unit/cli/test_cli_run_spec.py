@@ -51,8 +51,8 @@ def test_a_spec_gives_the_same_bytes_again(saved: Path, capsys: pytest.CaptureFi
 def test_a_trace_that_moved_is_given(saved: Path, capsys: pytest.CaptureFixture[str]) -> None:
     moved = shutil.move(saved / "jobs.csv", saved / "moved.csv")
     assert main(["run", str(saved / "first")]) == 2
-    assert "jobs.csv: a file that the run read is not there" in (said := capsys.readouterr().err)
-    assert "pass the place where it is now as `--trace`" in said
+    assert "jobs.csv: a file that the run read is missing" in (said := capsys.readouterr().err)
+    assert "pass its new path as `--trace`" in said
     assert main(["run", str(saved / "first"), "--trace", str(moved)]) == 0
     moved.write_text(moved.read_text() + "more,1,1,1\n")
     capsys.readouterr()
@@ -67,11 +67,11 @@ def test_other_versions_are_noted(saved: Path, capsys: pytest.CaptureFixture[str
     old = saved / "old.json"
     old.write_text(json.dumps({**spec, "versions": {**spec["versions"], "numpy": "1.0.0"}}))
     assert main(["run", str(old)]) == 0
-    assert "old.json is of numpy 1.0.0 (now" in capsys.readouterr().err
+    assert "old.json was written with numpy 1.0.0 (now" in capsys.readouterr().err
     old.write_text(json.dumps({**spec, "gangline": "0.0.1", "log_hash": "0" * 16}))
     assert main(["run", str(old), "--json"]) == 3
     said = capsys.readouterr()
-    assert "old.json is of gangline 0.0.1 (now" in said.err
+    assert "old.json was written with gangline 0.0.1 (now" in said.err
     assert "not the same events; the versions above differ" in said.err
     assert json.loads(said.out)["summary"]["finished"] == 12
 

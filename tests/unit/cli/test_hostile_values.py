@@ -28,7 +28,7 @@ LAB = '[[gpu_types]]\nname = "V"\nmemory_gb = 16\n[[servers]]\ncount = 2\ngpu = 
 @pytest.mark.parametrize("text", ["[" * 200_000 + "]" * 200_000, '{"a":' * 5000 + "1" + "}" * 5000])
 def test_a_deep_spec_is_one_line(text: str, tmp_path: Path, refuse: Refuse) -> None:
     (tmp_path / "deep.json").write_text(text)
-    refuse("run", "deep.json", words=("deep.json", "expected a spec.json"))
+    refuse("run", "deep.json", words=("deep.json", "expected JSON, as in the spec.json"))
 
 
 def paths(value: Any, at: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:

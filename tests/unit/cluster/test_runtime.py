@@ -159,15 +159,15 @@ def test_a_bad_row_is_named_by_its_kind_of_job() -> None:
     with pytest.raises(gl.ClusterError, match=r"restart_s, stop_s, checkpoint_s, got .*model.*m"):
         gl.Cluster.from_dict(lab(rows=[{"model": "m"}]))
     twice = [{"gpus": 2, "stop_s": 1.0}, {"gpus": 2, "restart_s": 1.0}]
-    with pytest.raises(gl.ClusterError, match='no earlier row has, got "gpus = 2"'):
+    with pytest.raises(gl.ClusterError, match='has no earlier row, got "gpus = 2"'):
         gl.Cluster.from_dict(lab(rows=twice))
-    with pytest.raises(gl.ClusterError, match='no earlier row has, got "all jobs"'):
+    with pytest.raises(gl.ClusterError, match='has no earlier row, got "all jobs"'):
         gl.Cluster.from_dict(lab(rows=[{"stop_s": 1.0}, {"restart_s": 1.0}]))
 
 
 FILES = [
     ("model,cost\nm,1\n", "columns of model"),
-    ("stop_s,stop_s\n1,2\n", "expected one column of that name"),
+    ("stop_s,stop_s\n1,2\n", "expected one column with this name"),
     ("stop_s\n", "at least one row"),
     ("gpus,stop_s\n0,1\n", "row 1"),
     ("gpus,stop_s\nx,1\n", "costs.csv"),

@@ -132,8 +132,10 @@ TWO = world((0.0, 1, 4.0), (1.0, 1, 2.0))
             "fifo",
             "shortest-first",
             world((0, 1, 9), (1, 1, 5), (2, 1, 3)),
-            "job b starts at 9 s while job c, which asks for the same number of GPUs and is no "
-            "longer, waits",
+            (
+                "job b starts at 9 s while job c, which asks for the same number of GPUs and is no "
+                "longer, waits"
+            ),
         ),
         # b is not there when a starts
         ("fifo", "shortest-first", TWO, None),

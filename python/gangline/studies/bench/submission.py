@@ -70,7 +70,7 @@ class Verified(NamedTuple):
     --------
     >>> import gangline as gl
     >>> gl.bench.Verified("mine", runs=5, of=180, differences=[]).sentences()
-    ['mine: holds: 5 of 180 runs have the same events']
+    ['mine: confirmed: 5 of 180 runs are the same']
     """
 
     name: str
