@@ -95,7 +95,7 @@ def capacity(found: CapacityPlan | CapacityContest) -> Figure:
         bound is a line. Several targets are drawn relative to their bounds. Bands are 95 %
         intervals; a dotted line marks the answer. Hollow dots are overloaded sizes, which are
         offered more work than they can do. Values above four times the bound are cut off. Each
-        policy has its own line.
+        policy has a line.
 
     Returns
     -------

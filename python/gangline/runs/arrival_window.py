@@ -142,7 +142,7 @@ def sentence(window: Window | None, jobs: Sequence[float]) -> str:
     if window is None or not jobs:
         return ""
     return (
-        f"Measures of jobs and the offered load are of {named(window, jobs)}; the makespan and "
+        f"Measures of jobs and the offered load cover {named(window, jobs)}; the makespan and "
         "measures of GPUs cover the whole run."
     )
 

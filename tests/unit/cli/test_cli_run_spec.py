@@ -114,7 +114,7 @@ def test_explain_finds_a_policy_in_the_working_folder(
     assert main(["explain", "compared", "--policy", "specwhy:Own", "--job", "j3"]) == 0
     said = " ".join(capsys.readouterr().out.split())
     assert "Under Own it started at once" in said
-    assert "reasons are not known" not in said
+    assert "reasons of the policy are not known" not in said
 
 
 @pytest.mark.parametrize(

@@ -379,7 +379,7 @@ def test_compare_says_which_jobs_it_measures(
     assert named in (tmp_path / "later.html").read_text("utf-8")
     document = json.loads((tmp_path / "c" / "comparison.json").read_text("utf-8"))
     assert document["count_arrivals"] == list(WINDOW)
-    assert document["reading"][0].startswith("Measures of jobs and the offered load are of the ")
+    assert document["reading"][0].startswith("Measures of jobs and the offered load cover the ")
     assert {row["jobs"] for row in document["runs"]} == {jobs}
 
 
@@ -403,7 +403,7 @@ def test_a_sweep_takes_it_among_its_options(
         out = str(tmp_path / "store")
         assert main(["sweep", str(tmp_path / "s.toml"), "--out", out]) == 0
         said = capsys.readouterr().err
-        assert f"of those that arrive between {arrival_window.said(WINDOW)}" in said
+        assert f"cover those that arrive between {arrival_window.said(WINDOW)}" in said
     assert "0 done now, 2 finished in all" in said
     keys = {"trace": [ADDRESS], "cluster": ["2x4xV100"], "policy": ["fifo"]}
     options = {"count_arrivals": WINDOW}
@@ -418,7 +418,7 @@ def test_a_plan_measures_the_window(tmp_path: Path) -> None:
     options: dict[str, Any] = {"workers": 1, "count_arrivals": TEXT, "out": tmp_path}
     found = gl.plan_capacity("2x4xV100", ADDRESS, "fifo", keep=keep, **options)
     ends = arrival_window.said(WINDOW)
-    assert f"are of the jobs that arrive between {ends}." in " ".join(found.sentences())
+    assert f"cover the jobs that arrive between {ends}." in " ".join(found.sentences())
     assert found.to_dict()["count_arrivals"] == list(WINDOW)
     for point in found.points:
         lab = gl.Cluster.homogeneous(servers=int(point.size), gpus=4, gpu="V100")

@@ -154,8 +154,9 @@ def test_a_log_without_waits_tells_nothing() -> None:
     starts = {"observed_start_s": JOBS["arrival_s"]}
     found = gl.advise("4x8xA100", pa.table({**JOBS, **starts}), ["fifo", "sjf"], servers=[4])
     said = (
-        "Only 0 of 4 jobs waited for longer than 5 min (0 %), so the log hardly tells policies "
-        "apart. fifo is nearest to it: its distance of waits and order is 1.00, where 1 means none."
+        "Only 0 of 4 jobs waited for longer than 5 min (0 %), so the log hardly distinguishes "
+        "policies. fifo is nearest to it: its distance of waits and order is 1.00, where 1 means "
+        "none."
     )
     assert found.calibration.sentences() == [said, "The log does not distinguish sjf from fifo."]
 

@@ -338,7 +338,7 @@ def test_a_cluster_that_is_too_small_is_said() -> None:
     small = gl.Cluster.homogeneous(servers=1, gpus=1)
     found = gl.eta(small, pa.table(QUEUE), at=40)
     assert found.unplaced == 1
-    assert "is this the cluster" in " ".join(found.sentences())
+    assert "Check that this is the cluster" in " ".join(found.sentences())
 
 
 def test_types_that_the_cluster_lacks_are_said() -> None:

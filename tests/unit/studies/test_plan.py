@@ -375,7 +375,7 @@ def test_draws_that_all_keep_a_target_fully_have_an_interval() -> None:
         ("quue_mean_s<=3", "did you mean `queue_mean_s`"),
         ("quue_mean_s<=3", "known: jobs, finished, dropped, makespan_s, jct_mean_s, jct_p50_s"),
         ("jct_mean_s=3", "KEY<BOUND or KEY>=BOUND"),
-        ("queue_p95_s", "quote it, or the shell takes < and > for itself"),
+        ("queue_p95_s", "quote it, because the shell interprets < and >"),
         ("jct_mean_s<=soon", "a number after the sign"),
         ("jct_mean_s<=nan", "a number after the sign"),
         ("wall_s<=3", "clock"),
@@ -515,5 +515,5 @@ def test_a_real_curve_that_is_not_monotone() -> None:
     assert any("fail at 3." in line for line in found.sentences())
     every = gl.plan_capacity(LAB, trace, "easy", keep=keep, exhaustive=True, **options)
     assert (every.answer, every.broken_beyond) == (2, (3,))
-    assert any("Every size was looked at" in line for line in every.sentences())
+    assert any("Every size was tried" in line for line in every.sentences())
     assert not any("may exist" in line for line in every.sentences())

@@ -379,7 +379,10 @@ def test_the_search_of_hadar_is_compared_by_what_comes_of_it() -> None:
     expected = utility["exact"] / utility["greedy"]
     assert found["speed_mean", "greedy"] == pytest.approx(expected, rel=1e-12)
     titles = [title for title, _, _ in made.claim_tables()]
-    assert titles[1:] == ["exact: What it gains in mean JCT", "exact: What it gains in makespan"]
+    assert titles[1:] == [
+        "exact: Gain of exact search in mean JCT",
+        "exact: Gain of exact search in makespan",
+    ]
     assert all("stroke-dasharray" not in one.svg for one in made.figures())
     assert "dashed" not in made.figures()[0].about
 

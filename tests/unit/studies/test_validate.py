@@ -740,11 +740,13 @@ class TestTheTraceItself:
         assert found.job_ids == ["a", "d"]
 
     def test_no_start_is_an_error(self) -> None:
-        with pytest.raises(gl.TraceError, match="no observed start; give a table of what happened"):
+        with pytest.raises(
+            gl.TraceError, match="no observed start; give a table of observed times"
+        ):
             gl.validate(LAB, TRACE, "fifo")
 
     def test_columns_are_of_a_table(self) -> None:
-        with pytest.raises(gl.OptionError, match="columns: of the table of what happened"):
+        with pytest.raises(gl.OptionError, match="columns: expected a table of observed times"):
             gl.validate(LAB, TRACE, "fifo", columns={"finish_s": "end"})
 
     def test_on_the_command_line(self, tmp_path: Path) -> None:

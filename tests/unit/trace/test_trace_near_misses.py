@@ -80,7 +80,7 @@ def test_separators_are_named_whatever_the_names_are(tmp_path: Path) -> None:
     assert "`--columns arrival_s=" in words
     content = NATIVE.replace(",", "|") + "a|0|1|10\n"
     assert "those of native" in (words := refusal(path, content))
-    assert "`--format table` takes them" in words
+    assert "`--format table` accepts them" in words
     assert gl.read_trace(path, format="table").column("gpus").to_pylist() == [1]
 
 
@@ -88,7 +88,7 @@ def test_a_near_miss_says_what_to_rename_and_forces_nothing_that_fails(tmp_path:
     path = tmp_path / "own.csv"
     words = refusal(path, "job_id,arrival_s,gpus,runtime\na,0,1,10\n")
     assert "native lacks duration_s or iterations" in words
-    assert "say which columns hold them, such as `--columns " in words
+    assert "say which columns hold them, for example `--columns " in words
     assert "--format" not in words
     assert "--format" in refusal(path, "1,2,3\n4,5,6\n")  # formats without a header
 

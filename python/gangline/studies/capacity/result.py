@@ -442,7 +442,7 @@ class CapacityPlan:
         small = [point for point in self.points if point.why]
         if not small:
             return []
-        # the rest of the error tells how to go on without these jobs, which a plan must not
+        # the rest of the error says how to continue without these jobs, which a plan must not
         why = small[-1].why.partition("; leave such")[0]
         hint = "" if self.point is not None else "; --max-gpus leaves out wider jobs"
         return [f"At {_sizes(small)} the cluster is too small: {why}{hint}."]
@@ -461,14 +461,16 @@ class CapacityPlan:
         if self.is_monotone:
             if self.answer in (None, self.hardest):
                 return []
-            fits = f"The {count} looked at fit a monotone curve, for which the answer is exact"
-            return [f"{fits}; an exhaustive search looks at every size."]
+            fits = (
+                f"The {count} that were tried fit a monotone curve, for which the answer is exact"
+            )
+            return [f"{fits}; an exhaustive search tries every size."]
         if self.answer == self.hardest:
             return self._contradictions()
         better = "smaller" if self.vary == "servers" else "larger"
         return [
             *self._contradictions(),
-            f"A {better} answer may exist; an exhaustive search looks at every size.",
+            f"A {better} answer may exist; an exhaustive search tries every size.",
         ]
 
     @property

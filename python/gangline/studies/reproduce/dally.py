@@ -1,6 +1,6 @@
-"""The evaluation of Dally (arXiv 2401.16492): delay scheduling on racks of servers.
+"""Defines the evaluation of Dally (arXiv 2401.16492): delay scheduling on racks of servers.
 
-The published facts: servers of 8 GPUs in racks, a hierarchical network, a batch of 500 jobs,
+The published facts are: servers of 8 GPUs in racks, a hierarchical network, a batch of 500 jobs,
 Poisson arrivals with three mean gaps, a mix of 411 gangs over one to two weeks, six models. The
 numbers of racks and servers, the seeds and the restart overhead are our own choice.
 """
@@ -15,7 +15,7 @@ from gangline.studies.reproduce.study import Choice, Claim, Contender, Study
 
 __all__ = ["STUDY"]
 
-_GPUS = 8  # of a server
+_GPUS = 8  # GPUs of a server
 _SIZE = re.compile(r"([1-9]\d{0,3})x([1-9]\d{0,3})")
 _PRESETS = ("dally-2024", "dally-2024-small")
 
@@ -39,20 +39,22 @@ def _cluster(size: str, network: str) -> Cluster:
 
 
 _REMARKS = (
-    'The published numbers are "up to" and from simulation alone; so are ours.',
+    'The published numbers are "up to" values from simulation alone, and so are ours.',
     (
         "Our implementation of Dally follows its public simulator, whose printed algorithms were "
         "not available to us; workloads have its counts, not its files. Lease (1 h) and window of "
-        "the tuner (24 leases) are not published: they bound how long a job waits for a place."
+        "the tuner (24 leases) are not published: they limit how long a job waits for a good "
+        "placement."
     ),
     (
-        "tiresias goes by the model's name in keeping gangs together, as the public simulator "
-        "does; on a network bound by latency those names are wrong (VGG and AlexNet hardly suffer, "
-        "ResNet18 and BERT do). tiresias-oracle asks the network model instead: the fair rival."
+        "tiresias decides by the name of the model whether to keep a gang together, like the "
+        "public simulator; on a network bound by latency, these names are wrong (VGG and AlexNet "
+        "hardly suffer, "
+        "ResNet18 and BERT do). tiresias-oracle, the fair rival, uses the network model instead."
     ),
     (
-        "On dally-2024 a gang of MobileNetV3 keeps 0.5 % of its speed across racks, so one badly "
-        "placed job can set the makespan of all."
+        "On dally-2024, a gang of MobileNetV3 keeps 0.5 % of its speed across racks, so one badly "
+        "placed job can determine the makespan."
     ),
 )
 

@@ -1,4 +1,4 @@
-"""The evaluation of Hadar (arXiv 2503.10918): gangs, GPU types and servers chosen together.
+"""Defines the evaluation of Hadar (arXiv 2503.10918): joint choice of gangs, types and servers.
 
 We had access to the abstracts but not to the evaluation. The cluster and the classes of jobs follow
 secondary descriptions that we could not check. Shares, loads, seeds and overheads are our own
@@ -19,7 +19,7 @@ CLASSES_BY_NAME = {one.name: one.models for one in CLASSES}
 
 
 def _cluster(name: str, network: str) -> Cluster:
-    assert network == "", "this paper has no network of its own"
+    assert network == "", "this paper has no network"
     if name not in _CLUSTERS:
         message = f"--clusters: expected {' or '.join(_CLUSTERS)}, got {name!r}"
         raise ClusterError(message, key="clusters", value=name)
@@ -30,33 +30,32 @@ _REMARKS = (
     (
         "This is our interpretation of Hadar: its abstracts were available to us, its formulas and "
         "its evaluation were not. The cluster of 60 GPUs and the classes of jobs follow secondary "
-        "descriptions that we could not check; all else of the world is ours. Read ratios, not "
+        "descriptions that we could not check; everything else is our own choice. Read ratios, not "
         "hours."
     ),
     (
-        "hadar-ttd, hadar-jct and hadar-ftf are settings of one policy; hadar-paper is what most "
-        "likely comes closest to the paper. Each claim is judged for the setting that is meant for "
-        "it: no single setting has all of them."
+        "hadar-ttd, hadar-jct and hadar-ftf are settings of one policy; hadar-paper most likely "
+        "comes closest to the paper. Each claim is judged for the setting that is meant for it, "
+        "because no single setting meets all claims."
     ),
     (
-        "Where many jobs wait, the order `density` starves gangs: age counts once per GPU. "
+        "If many jobs wait, the order `density` starves gangs, because age counts once per GPU. "
         "hadar-jct-srtf is hadar-jct with the shortest remaining time first."
     ),
     (
-        "tiresias, yarn-cs, srtf and fifo-skip do not ask how fast a GPU type is for a job, and "
-        "seldom move one: a single XL job on K80 can set their makespan. yarn-cs "
-        "takes the type with most free GPUs, yarn-cs-fastest the one on which the gang is fastest, "
-        "tiresias-fast puts a gang where it is fastest. They tell how much of a ratio is owed to "
-        "the type that the rival picks."
+        "tiresias, yarn-cs, srtf and fifo-skip ignore how fast a GPU type is for a job, and rarely "
+        "move jobs: a single XL job on K80 can determine their makespan. yarn-cs uses the type "
+        "with the most free GPUs. yarn-cs-fastest and tiresias-fast use the type on which the gang "
+        "is fastest, and so show how much of a ratio is due to the rival's choice of types."
     ),
     (
         "gavel-makespan is the fair rival for makespans, which it minimises; gavel-las shares the "
-        "cluster by max-min fairness and does not try to."
+        "cluster by max-min fairness and does not minimise them."
     ),
     (
         "The conference version names no baseline for queueing delay and for fairness. The time to "
-        "the first start flatters rivals that take turns: all jobs start at once and "
-        "waits later. Waiting in all counts both."
+        "the first start flatters rivals whose jobs take turns: all jobs start at once and wait "
+        "later. The total wait counts both."
     ),
 )
 
@@ -81,7 +80,7 @@ STUDY = Study(
     contenders=(
         Contender("hadar-ttd", "hadar-ttd"),
         Contender("hadar-jct", "hadar-jct"),
-        # density starves gangs where many jobs wait; this order does not
+        # density starves gangs if many jobs wait; this order does not
         Contender("hadar-jct-srtf", "hadar-jct", {"order": "srtf"}),
         Contender("hadar-ftf", "hadar", {"utility": "ftf"}),
         # its beam looks at every waiting job in each round: minutes for 480 jobs
@@ -121,7 +120,7 @@ STUDY = Study(
             "hadar-jct", ("gavel-las", "tiresias", "yarn-cs"), is_saving=True,
         ),
         Factor(
-            "wait_mean_s", "waiting in all", 1.0 / 0.87,
+            "wait_mean_s", "total wait", 1.0 / 0.87,
             "The same claim, with all waiting counted",
             "hadar-jct", ("gavel-las", "tiresias", "yarn-cs"), is_saving=True,
         ),

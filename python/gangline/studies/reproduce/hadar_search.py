@@ -1,4 +1,4 @@
-"""The gain of Hadar from its search over take or skip: exact, beam and greedy on few jobs.
+"""Measures the gain of Hadar from its search: exact, beam and greedy search on few jobs.
 
 This study tests no claim of a paper; it compares the tiers and their costs. All settings are our
 own choice.
@@ -17,12 +17,12 @@ if TYPE_CHECKING:
 
 __all__ = ["STUDY"]
 
-_SERVERS = 3  # one of each type of hadar-60: 12 GPUs, so that 8 jobs already compete
+_SERVERS = 3  # one server of each type of hadar-60: 12 GPUs, so that 8 jobs already compete
 _CLUSTER = "hadar-12"
 
 
 def _cluster(name: str, network: str) -> Cluster:
-    assert network == "", "this study has no network of its own"
+    assert network == "", "this study has no network"
     if name != _CLUSTER:
         message = f"--clusters: expected {_CLUSTER}, got {name!r}"
         raise ClusterError(message, key="clusters", value=name)
@@ -56,15 +56,15 @@ STUDY = Study(
     factors=(
         Factor(
             "speed_mean", "mean utility", None,
-            "What exact search gains in utility (time alone over JCT, mean of the jobs)",
+            "Gain of exact search in utility (mean over jobs of time alone divided by JCT)",
             "exact", (*_AGAINST, "greedy-density"), more=True,
         ),
         Factor(
-            "jct_mean_s", "mean JCT", None, "What it gains in mean JCT",
+            "jct_mean_s", "mean JCT", None, "Gain of exact search in mean JCT",
             "exact", (*_AGAINST, "greedy-density"),
         ),
         Factor(
-            "makespan_s", "makespan", None, "What it gains in makespan",
+            "makespan_s", "makespan", None, "Gain of exact search in makespan",
             "exact", (*_AGAINST, "greedy-density"),
         ),
     ),
@@ -87,15 +87,15 @@ STUDY = Study(
     options={"restart_s": 10.0, "first_start_s": 10.0},
     remarks=(
         (
-            "hadar-12 is one server of each type of hadar-60; gangs of 1, 2 and 4 GPUs. No "
-            "backfilling, and order of arrival as in hadar-paper; greedy-density has the order of "
-            "hadar-ttd."
+            "hadar-12 is one server of each type of hadar-60; gangs of 1, 2 and 4 GPUs. There is "
+            "no backfilling, and jobs are in the order of arrival as in hadar-paper; "
+            "greedy-density has the order of hadar-ttd."
         ),
         (
             "Exact means: of all choices to take or skip jobs, in this order and with the "
             "placement that each job finds, the one with the largest sum of payoffs at this "
-            "decision. What is best now need not be best over the run: the ratios show what comes "
-            "of it."
+            "decision. The best choice at a decision need not be the best for the whole run; the "
+            "ratios show the effect on the run."
         ),
     ),
     measures=(

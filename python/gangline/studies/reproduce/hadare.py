@@ -1,4 +1,4 @@
-"""The evaluation of HadarE (arXiv 2503.10918): a job trains as several copies on unlike nodes.
+"""Defines the evaluation of HadarE (arXiv 2503.10918): a job trains as copies on several nodes.
 
 We had access to the abstract but not to the evaluation. Nodes, jobs, seeds and overheads are our
 own choice.
@@ -17,7 +17,7 @@ _LAB, _LARGE = "hadare-5", "hadar-60"
 
 
 def _cluster(name: str, network: str) -> Cluster:
-    assert network == "", "this paper has no network of its own"
+    assert network == "", "this paper has no network"
     if name not in (_LAB, _LARGE):
         message = f"--clusters: expected {_LAB} or {_LARGE}, got {name!r}"
         raise ClusterError(message, key="clusters", value=name)
@@ -27,33 +27,33 @@ def _cluster(name: str, network: str) -> Cluster:
 _REMARKS = (
     (
         "This is our interpretation of HadarE: its abstract was available to us, its formulas and "
-        "its evaluation were not. The nodes and the jobs are ours; the abstract does not say "
-        "against which baseline its figures are."
+        "its evaluation were not. The nodes and the jobs are our own choice; the abstract does not "
+        "name the baseline of its figures."
     ),
     (
-        "Rates of copies add up here. Averaging parameters costs convergence, which a scheduler's "
-        "simulation does not know: with it the makespans of hadare would be longer."
+        "Rates of copies add up here. Averaging parameters slows convergence, which the simulation "
+        "of a scheduler does not model; with this effect, the makespans of hadare would be longer."
     ),
     (
         "hadare-5 has five nodes with speeds 10, 5, 2, 2 and 1. A single job can be 20 / 10 = 2 "
         "times faster than on the fastest node, 50 % less time, and 20 / 4 = 5 times faster than "
-        "on a node of mean speed, 80 % less. So the node that the rival picks decides the ratio: "
-        "hadar and gavel find the fastest, yarn-cs-random takes any."
+        "on a node of mean speed, 80 % less. So the rival's choice of node determines the ratio: "
+        "hadar and gavel find the fastest node, and yarn-cs-random uses any."
     ),
     (
         "With as many jobs as nodes or more, every policy keeps all nodes busy, and copies gain "
         "little. Node utilisation can rise at most as many times as there are nodes: 5 and 15."
     ),
     (
-        "On hadar-60 a copy takes a whole server of four GPUs, also for a job that asks for one: "
-        "good for a few jobs and wasteful for many. CycleGAN was measured on one GPU only; its "
-        "copies count with four times that rate, which favours hadare."
+        "On hadar-60, a copy takes a whole server of four GPUs, even for a job that asks for one "
+        "GPU. This is good for a few jobs and wasteful for many. CycleGAN was only measured on one "
+        "GPU; its copies count with four times that rate, which favours hadare."
     ),
 )
 
 STUDY = Study(
     name="hadare",
-    title="HadarE: several copies of a job on unlike nodes",
+    title="HadarE: several copies of a job on different nodes",
     source="arXiv 2503.10918, abstract",
     hero="hadare",
     contenders=(

@@ -1,4 +1,4 @@
-"""The evaluation of SJF-BSBF (arXiv 2407.13088): sharing GPUs in place of preemption.
+"""Defines the evaluation of SJF-BSBF (arXiv 2407.13088): sharing GPUs in place of preemption.
 
 We had access to the abstract, but not to the evaluation or its tables of slowdowns and iteration
 times. The cluster is that of the paper's simulation. Jobs, loads and seeds are our own choice.
@@ -51,7 +51,7 @@ def _cluster(name: str, network: str) -> Cluster:
 
     `mixed` has three GPU types; `apart-1.5` has 8 servers of 8, and gangs on several are slower.
     """
-    assert network == "", "this paper has no network of its own"
+    assert network == "", "this paper has no network"
     data = Cluster.homogeneous(servers=_SERVERS, gpus=_GPUS).to_dict()
     if name == "mixed":
         return Cluster.from_dict({**data, "name": name, **_mixed()})
@@ -146,14 +146,16 @@ _REMARKS = (
         "ratios, not hours."
     ),
     (
-        "xi-1.5 means: beside another job every job takes 1.5 times as long. Below 1.5 sharing "
-        "always pays for a pair of jobs with one xi, and sjf-bsbf differs from sjf-ffs in its "
-        "choice of partners alone; from 1.5 on it refuses to share with a resident that ends soon."
+        "xi-1.5 means that every job takes 1.5 times as long with a co-runner. Below 1.5, sharing "
+        "always pays for a pair of jobs with the same xi, and sjf-bsbf differs from sjf-ffs only "
+        "in its choice of partners; from 1.5 on, it refuses to share with a resident that ends "
+        "soon."
     ),
     (
         "sjf and srtf know how long jobs run, as sjf-ffs and sjf-bsbf do; tiresias does not. "
-        "Much of what is saved against tiresias is owed to that knowledge, which sjf has as well: "
-        "against sjf one sees what sharing adds, and against srtf whether it beats preemption."
+        "Much of the saving against tiresias is due to this knowledge, which sjf also has: the "
+        "comparison with sjf shows the gain from sharing, and that with srtf shows whether sharing "
+        "beats preemption."
     ),
     (
         "Preemption costs 30 s here, as does a first start. Rivals without sharing are not slowed "
@@ -164,16 +166,17 @@ _REMARKS = (
         "and sub-batches are not used."
     ),
     (
-        "Among the changes at the end three are options of sjf-bsbf that the paper does not have: "
+        "Among the changes at the end, three are options of sjf-bsbf that the paper does not have: "
         "partner time shared, GPU types compared, and distance compared. mixed has three GPU types "
         "with the medians of public measurements; on apart-1.25, 8 servers of 8 GPUs, gangs over "
         "several servers are slower as measured."
     ),
     (
-        "pollux is not a rival like the others: its jobs are elastic. It gives each job the GPUs "
+        "pollux is not a rival like the others, because its jobs are elastic. It gives each job "
+        "the GPUs "
         "and the batch at which it progresses fastest, by models that were fitted to public "
         "measurements and that it knows; all others run the gang and the batch of the trace. So "
-        "what it saves is owed to changing jobs, not to a better order of them. A gang over "
+        "its savings are due to changed jobs, not to a better order. A gang over "
         "several servers is slowed down as measured under pollux, and not at all under the others. "
         "It never shares GPUs, so its rows are the same for all xi."
     ),

@@ -412,7 +412,7 @@ def read_plan(
 
 
 def _axes(where: str, table: str, given: Mapping[str, Any]) -> Axes:
-    """Return the lists of a table; settings are keys of their own, as `las.limits`."""
+    """Return the lists of a table; settings are separate keys, such as `las.limits`."""
     settings = given.get("set", {})
     if not isinstance(settings, Mapping):
         raise _wrong(where, f"{table}.set", "keys like `las.limits`", settings)

@@ -25,7 +25,7 @@ def content(trace: Trace, _: WriteOptions) -> bytes:
 
     sink = pa.BufferOutputStream()
     if "gpu_types" in trace.columns:
-        joined_types(trace)  # this refuses names that could not be told apart
+        joined_types(trace)  # this refuses names that could not be distinguished
     table = _flat(trace.table.replace_schema_metadata(None))
     pa_csv.write_csv(table, sink, pa_csv.WriteOptions(quoting_style="needed"))
     return _bytes(sink)
