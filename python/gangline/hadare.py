@@ -148,9 +148,9 @@ def merge_parameters(
     Raises
     ------
     MergeError
-        There is nothing to merge, the copies differ in names, shapes or dtypes, an array is
-        neither numeric nor boolean, `integer="equal"` is broken, or a value is not
-        finite. `name` and `copy` say where the mistake is, and `why` describes it.
+        There is nothing to merge, the copies differ in names, shapes or dtypes, an array is neither
+        numeric nor boolean, `integer="equal"` is broken, or a value is not finite. `name` and
+        `copy` say where the mistake is, and `why` describes it.
 
     Notes
     -----

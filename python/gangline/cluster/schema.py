@@ -321,9 +321,8 @@ class Sharing(_Table, frozen=True):
         `table`), `"gavel"` (measured rates of pairs), `"matrix"` (`models` and `matrix`) or
         `"analytic"` (`util` and `kappa`).
     xi : float
-        Slowdown factor >= 1 of the constant kind, and of absent pairs with
-        `missing = "constant"`. It has no default: a run that shares GPUs without any source of
-        slowdown factors is refused.
+        Slowdown factor >= 1 of the constant kind, and of absent pairs with `missing = "constant"`.
+        It has no default: a run that shares GPUs without any source of slowdown factors is refused.
     rows : list of tables
         Pairs of the table and gavel kinds.
     table : str

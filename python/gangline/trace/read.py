@@ -45,12 +45,12 @@ def read_trace(path: str | PathLike[str], *, format: str | None = None, **option
         limit, window, rescale, min_duration_s, max_gpus, status, models, models_seed,
         models_reference, cpu_jobs, zone, on_bad_row, max_bytes, max_errors: see
         `gangline.trace.jobs.options.Options`. Options of single formats: run_time ("sum" or "span")
-        of `philly-json`, unit ("task" or "job") of `pai`, procs_per_gpu
-        of `swf`, flops of `batsim`, throughput and reference of `gavel`, durations, profiles
-        and placements of `pollux`; columns (a dict, or text NATIVE=THEIRS,...), separator, comment,
-        decimal, header and status_words of `table`; fields, separator, vc, types, run_time and
-        arrival of `slurm`; vc, run_time and arrival of `pbs` and
-        `lsf`; metadata_gpus of `ray`; run_time ("simulated" or "stated") of `dally`.
+        of `philly-json`, unit ("task" or "job") of `pai`, procs_per_gpu of `swf`, flops of
+        `batsim`, throughput and reference of `gavel`, durations, profiles and placements of
+        `pollux`; columns (a dict, or text NATIVE=THEIRS,...), separator, comment, decimal, header
+        and status_words of `table`; fields, separator, vc, types, run_time and arrival of `slurm`;
+        vc, run_time and arrival of `pbs` and `lsf`; metadata_gpus of `ray`; run_time ("simulated"
+        or "stated") of `dally`.
 
     Returns
     -------

@@ -150,8 +150,8 @@ def jobs_of_rows(segments: pa.Table, jobs: pa.Table) -> Ints:
 def arrivals(jobs: pa.Table) -> Floats:
     """Return when jobs arrived, in whole nanoseconds.
 
-    A file may have times between two nanoseconds. The engine rounds them, so
-    the start of a job in its tables can differ from the arrival in the last digit.
+    A file may have times between two nanoseconds. The engine rounds them, so the start of a job in
+    its tables can differ from the arrival in the last digit.
     """
     ns = np.asarray(jobs["arrival_s"].to_numpy(), np.float64) * _NS_PER_S
     whole = np.trunc(ns)
