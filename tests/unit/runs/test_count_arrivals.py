@@ -330,7 +330,7 @@ def test_run_repeat_and_audit(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     result = gl.load_result(out)
     jobs = result.summary["jobs"]
     assert jobs == len(counted(result)) < 150
-    assert f"are of the {jobs} jobs that arrive between {arrival_window.said(WINDOW)};" in said
+    assert f"cover the {jobs} jobs that arrive between {arrival_window.said(WINDOW)};" in said
     assert main(["run", out, "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["summary"]["jobs"] == jobs
     assert main(["run", out, "--count-arrivals", TEXT]) == 2
@@ -389,7 +389,7 @@ def test_draws_of_a_trace_count_each_their_own() -> None:
     assert [row["jobs"] for row in table.rows] == found
     low, high = min(found), max(found)
     assert low < high
-    assert f"of the {low} to {high} jobs per draw that arrive" in table.sentences()[0]
+    assert f"cover the {low} to {high} jobs per draw that arrive" in table.sentences()[0]
 
 
 def test_a_sweep_takes_it_among_its_options(
@@ -404,7 +404,7 @@ def test_a_sweep_takes_it_among_its_options(
         assert main(["sweep", str(tmp_path / "s.toml"), "--out", out]) == 0
         said = capsys.readouterr().err
         assert f"cover those that arrive between {arrival_window.said(WINDOW)}" in said
-    assert "0 done now, 2 finished in all" in said
+    assert "0 done now, 2 finished in total" in said
     keys = {"trace": [ADDRESS], "cluster": ["2x4xV100"], "policy": ["fifo"]}
     options = {"count_arrivals": WINDOW}
     done = gl.sweep({"grid": keys, "options": options}, out=tmp_path / "store", workers=1)
@@ -509,7 +509,7 @@ def test_a_page_of_one_run_names_the_jobs(tmp_path: Path) -> None:
     page = gl.report.render([gl.report.digest(result)])
     text = re.sub(r"<[^>]*>", " ", page)
     jobs = len(counted(result))
-    assert f"are of the {jobs} jobs that arrive between {arrival_window.said(WINDOW)};" in text
+    assert f"cover the {jobs} jobs that arrive between {arrival_window.said(WINDOW)};" in text
     assert f"{jobs} jobs finished" in text
     result.save(tmp_path / "r")
     assert gl.report.render([gl.report.digest(gl.load_result(tmp_path / "r"))]) == page

@@ -197,7 +197,7 @@ def test_worlds_by_hand(
 @pytest.mark.parametrize(
     ("chosen", "estimates", "words"),
     [
-        ("sjf", "user:mean:2", "It was given estimates of durations: user:mean:2."),
+        ("sjf", "user:mean:2", "It read estimates of durations: user:mean:2."),
         (gl.policies.Sjf(estimate_error=0.5), "exact", "durations: noise:0.5."),
         ("sjf", "exact", ""),
         ("fifo-skip", "user:mean:2", ""),

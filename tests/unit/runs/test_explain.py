@@ -455,7 +455,7 @@ def test_the_bar_shows_turns() -> None:
         "gandiva", 0, gl.Cluster.homogeneous(servers=1, gpus=1), table((0, 1, 3000), (1, 1, 3000))
     )
     lines = str(said).splitlines()
-    at = next(at for at, line in enumerate(lines) if line.startswith("Its life"))
+    at = next(at for at, line in enumerate(lines) if line.startswith("The life of the job"))
     assert "+ both" in lines[at]
     assert lines[at + 1].count("+") > 10
     assert any("more times with and without GPUs" in line for line in lines)

@@ -347,7 +347,10 @@ def test_types_that_the_cluster_lacks_are_said() -> None:
     assert found.unknown_types == ["a100"]
     # the type is what is wrong, whatever the size
     assert set(causes(found).values()) == {"unknown type a100"}
-    assert "unknown type: it can never run: the cluster has no GPU type of that name" in str(found)
+    assert (
+        "unknown type: it can never run: the cluster has no GPU type with exactly this name"
+        in str(found)
+    )
     assert "too large" not in str(found)
     mixed = pa.table(
         {**QUEUE, "gpu_types": [["A100"], ["A100"], ["a100", "h100"], ["a100", "A100"]]}
@@ -494,7 +497,7 @@ def test_arrivals_of_another_log() -> None:
     log = pa.table({"arrival_s": [0.0, 1.0], "gpus": [1, 1], "duration_s": [3.0, 4.0]})
     found = gl.eta(LAB, pa.table(QUEUE), "fifo", at=40, history=log, arrivals=True)
     assert found.spread.jobs == 2
-    assert "Fewer than 20" in " ".join(found.sentences())
+    assert "fewer than 20" in " ".join(found.sentences())
     assert found.spread.source == "history"
 
 

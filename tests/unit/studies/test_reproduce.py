@@ -268,7 +268,7 @@ def test_an_interrupt_leaves_whole_runs(tmp_path: Path) -> None:
         (["dally", "--policies", "dali"], "unknown policy `dali`; did you mean `dally`?"),
         (["dally", "--policies", "nope"], "of this study: tiresias-oracle, dally-manual"),
         (["dally", "--policies", ","], "--policies: expected names separated by commas"),
-        (["dally", "--policies", "fifo,fifo"], "--policies: one is named twice"),
+        (["dally", "--policies", "fifo,fifo"], "--policies: duplicate name in"),
         (["dally", "--seeds", "one"], "--seeds: expected integers"),
         (["dally", "--seeds", "-1"], "seed: expected an integer from 0"),
         (["dally", "--restart-s", "-1"], "--restart-s: expected seconds >= 0"),
