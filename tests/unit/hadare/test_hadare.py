@@ -171,7 +171,7 @@ def test_what_is_not_finite_is_refused_unless_it_is_allowed() -> None:
             [1, 1],
             "dtype float32 in copy 1, float64 in copy 0",
         ),
-        ([weights(1), {"v": np.zeros(1)}], [1, 0], "copy 0 has an array that copy 1 has not"),
+        ([weights(1), {"v": np.zeros(1)}], [1, 0], "copy 0 has an array that copy 1 lacks"),
         ([weights(1), weights(1) | {"v": 0}], [1, 1], "copy 1 has an array that copy 0 lacks"),
         ([{"w": np.array(["a"])}], [1], "dtype <U1"),
         ([{"w": np.zeros(1, dtype=[("a", "f8")])}], [1], "numbers and booleans"),

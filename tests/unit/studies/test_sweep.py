@@ -263,7 +263,7 @@ def test_a_run_without_tables_says_how_to_get_them(
     for words in (["explain", run, "--job", "job-0"], ["report", run]):
         assert main(words) == 2
         (line,) = capsys.readouterr().err.splitlines()
-        assert "saved the summary of this run alone, without jobs.parquet" in line
+        assert "saved only the summary of this run, without jobs.parquet" in line
         assert line.endswith(advice)
     assert main(["run", run, "--out", str(tmp_path / "more")]) == 0
     few, more = gl.load_result(run), gl.load_result(tmp_path / "more")

@@ -194,7 +194,7 @@ def test_wrong_cells_are_named_as_the_table_names_them(tmp_path: Path) -> None:
     content = "submit,cards,run\n1,2,3\n2,two,3\n3,2,later\n"
     lines = refusal(tmp_path, content).split("\n")
     assert lines[0].endswith('mine.csv:3: cards: expected an integer from 1 to 32768, got "two"')
-    assert ":4: run: expected a duration: seconds, or one such as 1-02:03:04" in lines[1]
+    assert ":4: run: expected a duration: seconds, or a text such as 1-02:03:04" in lines[1]
     assert len(read(tmp_path, content, on_bad_row="drop")) == 1
 
 
