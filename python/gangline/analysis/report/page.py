@@ -313,7 +313,7 @@ def _compared(runs: Sequence[Digest], drawn: Sequence[Digest]) -> str:
     )
     titles = [("Policy", ""), ("Knows", "A policy with more knowledge has an easier task")]
     if has_changes := any(run.changed for run in drawn):
-        titles.append(("Parameters changed", "All values are in spec.json and at the end of the page"))
+        titles.append(("Parameters changed", "All values are in spec.json and below"))
     rows = []
     for i, run in enumerate(drawn):
         knows = _knows(run.spec["policy"])
