@@ -314,7 +314,7 @@ def read_cluster(
     >>> Path("nodes.conf").write_text(text)
     40
     >>> gl.read_cluster("nodes.conf")
-    Cluster('slurm', 4 servers in 1 rack, 16 GPUs: 16 a100)
+    Cluster('nodes', 4 servers in 1 rack, 16 GPUs: 16 a100)
     """
     from gangline.cluster.node_lists.formats import read_keys
 

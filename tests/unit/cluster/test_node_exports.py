@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 from typing import TYPE_CHECKING, Any
 
@@ -83,6 +84,16 @@ def test_scontrol(tmp_path: Path) -> None:
     assert [kind.memory_gb for kind in cluster.gpu_types] == [80.0, 16.0]
     up = read(tmp_path, SCONTROL, up_only=True, gpu="K80")
     assert blocks(up) == [(1, "a100", 8, 64, 1024.0), (1, "K80", 4, 16, 128.0)]
+
+
+def test_the_name_is_that_of_the_cluster_or_of_the_file(tmp_path: Path) -> None:
+    assert read(tmp_path, CONF).name == "lab"
+    assert read(tmp_path, SCONTROL).name == read(tmp_path, SINFO).name == "nodes"
+    assert read(tmp_path, SCONTROL, name="ours").name == "ours"
+    hidden = tmp_path / ".gz.d"
+    hidden.mkdir()
+    (hidden / "gpu-site.2024.txt.gz").write_bytes(gzip.compress(SCONTROL.encode()))
+    assert gl.read_cluster(hidden / "gpu-site.2024.txt.gz").name == "gpu-site"
 
 
 def test_one_record_a_line(tmp_path: Path) -> None:

@@ -27,6 +27,7 @@ __all__ = ["NODE_NAME", "kubernetes", "node_objects", "nodes", "records", "slurm
 
 NODE_NAME = re.compile(rb"(?im)^[ \t]*NodeName=")
 """The ways in which a record of scontrol or a line of slurm.conf begins."""
+_CLUSTER_NAME = re.compile(r"(?im)^[ \t]*ClusterName=(\S+)")
 _PAIR = re.compile(r"(\w+)=(\S*)")
 _HOSTS = re.compile(r"[^,\[]*(?:\[[^\]]*\][^,\[]*)*")
 _RANGE = re.compile(r"(\d{1,9})-(\d{1,9})")
@@ -46,6 +47,7 @@ _RESOURCES = ("nvidia.com/gpu", "amd.com/gpu", "habana.ai/gaudi")
 def records(source: Source) -> Rows:
     """Return the records of `scontrol show node`, or the NodeName lines of slurm.conf."""
     text = _text(source)
+    titles = _CLUSTER_NAME.findall(text)
     defaults: dict[str, str] = {}
     rows: list[tuple[int, list[str]]] = []
     current: dict[str, str] = {}
@@ -65,7 +67,7 @@ def records(source: Source) -> Rows:
             rows[-1] = (rows[-1][0], [current.get(name, "") for name in _FIELDS])
     if not rows:
         raise ClusterError(f"{source.name}: expected NodeName=..., got none", path=source.name)
-    return Rows(source.name, _FIELDS, rows)
+    return Rows(source.name, _FIELDS, rows, title="".join(titles[:1]))
 
 
 def slurm(rows: Rows, options: FileOptions) -> dict[str, Any]:
@@ -97,7 +99,7 @@ def slurm(rows: Rows, options: FileOptions) -> dict[str, Any]:
         memory = _plain(row.get("realmemory") or row.get("memory") or "") / _MIB_PER_GIB
         server = (gpu or options.gpu or "GPU", types[gpu], cpus, memory)
         servers[server] = servers.get(server, 0) + count
-    return cluster_of("slurm", rows, servers, options, notes)
+    return cluster_of(rows, servers, options, notes)
 
 
 def nodes(rows: Rows, options: FileOptions) -> dict[str, Any]:
@@ -115,11 +117,10 @@ def nodes(rows: Rows, options: FileOptions) -> dict[str, Any]:
         cpus = rows.number(line, row, "cpus") if row.get("cpus") else None
         memory = rows.number(line, row, "memory_gb") if row.get("memory_gb") else None
         servers[gpu, gpus, cpus, memory] = servers.get((gpu, gpus, cpus, memory), 0) + count
-    return cluster_of("nodes", rows, servers, options, notes)
+    return cluster_of(rows, servers, options, notes)
 
 
 def cluster_of(
-    name: str,
     rows: Rows,
     servers: Mapping[Server, int],
     options: FileOptions,
@@ -141,7 +142,7 @@ def cluster_of(
     ]
     blocks = blocks_of(servers, options.servers_per_rack)
     notes["racks_assumed"] = sum(-(-b["count"] // options.servers_per_rack) for b in blocks)
-    return {"name": name, "gpu_types": kinds, "servers": blocks, "notes": notes}
+    return {"name": rows.cluster_name(), "gpu_types": kinds, "servers": blocks, "notes": notes}
 
 
 class _Struct(msgspec.Struct, rename="camel"):
@@ -221,7 +222,7 @@ def kubernetes(source: Source, options: FileOptions) -> dict[str, Any]:
             memory_gb[gpu] = own
         server = (gpu, int(gpus), amounts["cpu"], amounts["memory"] / 2**30)
         servers[server] = servers.get(server, 0) + 1
-    return cluster_of("kubernetes", rows, servers, options, notes, memory_gb)
+    return cluster_of(rows, servers, options, notes, memory_gb)
 
 
 def _text(source: Source) -> str:

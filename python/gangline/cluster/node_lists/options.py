@@ -23,7 +23,8 @@ class FileOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     Parameters
     ----------
     name : str
-        Name of the cluster; by default, the name of the format.
+        Name of the cluster. The default is the name of the format. For exports of schedulers and
+        tables of servers it is the `ClusterName` of the file, else the name of the file.
     gpu : str
         Name of the GPU type if the file does not name one.
     gpus : int

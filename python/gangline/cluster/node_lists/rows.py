@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import re
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gangline.errors import ClusterError
@@ -49,10 +50,18 @@ def simple(name: str) -> str:
 class Rows:
     """The rows of one file as (line, cells by column)."""
 
-    def __init__(self, path: str, names: Sequence[str], rows: list[tuple[int, list[str]]]) -> None:
+    def __init__(
+        self,
+        path: str,
+        names: Sequence[str],
+        rows: list[tuple[int, list[str]]],
+        *,
+        title: str = "",
+    ) -> None:
         self.path = path
         self.names = list(names)
         self._rows = rows
+        self._title = title
 
     def __iter__(self) -> Iterator[tuple[int, dict[str, str]]]:
         for line, row in self._rows:
@@ -60,6 +69,11 @@ class Rows:
 
     def __len__(self) -> int:
         return len(self._rows)
+
+    def cluster_name(self) -> str:
+        """Return the name that the file gives its cluster, else that of the file itself."""
+        file = Path(self.path.rpartition("::")[2]).name
+        return self._title or file.lstrip(".").partition(".")[0] or "cluster"
 
     def gpus(self, line: int, row: Mapping[str, str], name: str, least: int = 0) -> int:
         """Return the GPUs of one server."""
