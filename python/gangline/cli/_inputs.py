@@ -310,6 +310,7 @@ class Replicates:
 def say_about(trace: Trace, cluster: Cluster, policies: Sequence[PolicyLike]) -> None:
     """Print notes on a trace, by itself or in combination with the cluster and the policies."""
     say_notes(trace)
+    _console.say(*notes_of(cluster))
     _say_types(trace, cluster)
     _say_runtime(trace, cluster)
     _say_elastic(trace, cluster, policies)
@@ -357,6 +358,13 @@ def say_notes(trace: Trace) -> None:
 
     for name, count in trace.notes.items():
         _console.say(f"note: {name} {count:,}: {explain(name, trace.metadata)}")
+
+
+def notes_of(cluster: Cluster) -> list[str]:
+    """Return one line per assumption or omission of a cluster, with the unit of its count."""
+    from gangline.cluster.node_lists.notes import explain
+
+    return [f"note: {name} {count:,}: {explain(name)}" for name, count in cluster.notes.items()]
 
 
 def _say_types(trace: Trace, cluster: Cluster) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from cyclopts import App, Parameter
 
 from gangline.cli import _console
-from gangline.cli._inputs import Json, Lab, Settings  # noqa: TC001 - cyclopts reads the annotations
+from gangline.cli._inputs import Json, Lab, Settings, notes_of
 from gangline.cli.commands import examples
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ def show(
         _console.table(["from, s", "servers there"], steps[:_STEPS_SHOWN])
         if len(steps) > _STEPS_SHOWN:
             _console.write(f"and {len(steps) - _STEPS_SHOWN} more steps")
-    for line in (*_failures(found), *_notes(found)):
+    for line in (*_failures(found), *notes_of(found)):
         _console.write(line)
     _show_network(found)
     return 0
@@ -85,13 +85,6 @@ def _failures(cluster: Cluster) -> list[str]:
     rows = failures.table or ()
     servers = len({row.server for row in rows})
     return [f"failures: {len(rows):,} listed, of {servers:,} of the servers"]
-
-
-def _notes(cluster: Cluster) -> list[str]:
-    """Print assumptions and omissions, with the unit of each count."""
-    from gangline.cluster.node_lists.notes import explain
-
-    return [f"note: {name} {count:,}: {explain(name)}" for name, count in cluster.notes.items()]
 
 
 def _show_network(cluster: Cluster) -> None:
@@ -178,7 +171,7 @@ def convert(
     with whole(out, _KIND) as part:
         part.write_text(f"# {unsealed(_KIND)}\n{found.to_toml()}", encoding="utf-8")
     _console.say(f"{found!r} written to {out}")
-    for line in _notes(found):
+    for line in notes_of(found):
         _console.say(line)
     return 0
 

@@ -96,6 +96,21 @@ def test_the_name_is_that_of_the_cluster_or_of_the_file(tmp_path: Path) -> None:
     assert gl.read_cluster(hidden / "gpu-site.2024.txt.gz").name == "gpu-site"
 
 
+@pytest.mark.parametrize("command", ["run", "compare"])
+def test_runs_say_which_servers_were_not_up(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], command: str
+) -> None:
+    from gangline.cli.app import main
+
+    path = tmp_path / "nodes.txt"
+    path.write_text(SCONTROL)
+    trace = "synth:philly?jobs=9&seed=1&max_gpus=4"
+    assert main([command, "--trace", trace, "--cluster", str(path), "--policy", "fifo"]) == 0
+    said = [line.split(":")[1].split() for line in capsys.readouterr().err.splitlines()]
+    assert ["servers_away", "1"] in said
+    assert ["servers_without_gpus", "1"] in said
+
+
 def test_one_record_a_line(tmp_path: Path) -> None:
     """`scontrol -o show node` prints each record on one line."""
     lines = "\n".join(" ".join(one.split("\n")) for one in SCONTROL.split("\n\n"))

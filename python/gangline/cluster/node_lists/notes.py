@@ -17,7 +17,8 @@ NOTES: Mapping[str, str] = {
     "memory_assumed": "GPU types whose memory is unknown; 16 GiB is assumed (`memory_gb`)",
     "pods": "groups of racks behind one switch",
     "racks_assumed": "racks that are assumed, because the list has none (`servers_per_rack`)",
-    "servers_away": "servers that were not up; they are included unless `up_only` is set",
+    "servers_away": "servers that were not up; they are included unless `gangline cluster convert` "
+    "was given `--set up_only=true`",
     "servers_without_gpus": "servers that were left out",
     "total_differs": "days whose total is not the sum of the virtual clusters; the total is used",
 }
