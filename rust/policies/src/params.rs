@@ -257,8 +257,7 @@ impl ParamReader {
         for (name, value) in &given {
             if !specs.clone().any(|spec| spec.name == name) {
                 let known: Vec<&str> = specs.clone().map(|spec| spec.name).collect();
-                let (near, known) = (nearest(name, &known), known.join(", "));
-                let expected = format!("one of {known}; the nearest is {near}");
+                let expected = format!("one of {}{}", known.join(", "), guess(name, &known));
                 return Err(reader.bad(name, value, &expected));
             }
         }
@@ -331,6 +330,14 @@ impl ParamReader {
             && kind.takes(&ParamValue::Float(number))
         {
             expected = format!("{expected}, not text: write {text} without quotes");
+        }
+        if let ParamKind::Choice(words) | ParamKind::Words(words) = kind {
+            let given = value.text().map(|text| vec![text]).or(value.texts());
+            let wrong = given
+                .into_iter()
+                .flatten()
+                .find(|text| !words.contains(text));
+            expected += &wrong.map_or_else(String::new, |text| guess(text, words));
         }
         if (kind, &value) == (ParamKind::Text, &ParamValue::None) {
             expected = format!("{expected}: it must be given");
@@ -694,6 +701,19 @@ pub fn nearest(word: &str, known: &[&str]) -> String {
         .map_or_else(String::new, |&name| name.to_owned())
 }
 
+/// Returns the end of a message about a wrong word, if at most half of the letters of a known one differ.
+fn guess(word: &str, known: &[&str]) -> String {
+    let word = word.to_lowercase();
+    let distance = |name: &str| edits(&word, &name.to_lowercase());
+    let is_near = |name: &&str| 2 * distance(name) <= name.len();
+    let near = known
+        .iter()
+        .copied()
+        .filter(is_near)
+        .min_by_key(|name| distance(name));
+    near.map_or_else(String::new, |name| format!("; did you mean `{name}`?"))
+}
+
 fn edits(a: &str, b: &str) -> usize {
     let b: Vec<char> = b.chars().collect();
     let mut row: Vec<usize> = (0..=b.len()).collect();
@@ -901,6 +921,17 @@ mod tests {
         };
         assert_eq!(field, "limit");
         assert!(expected.contains("limits"), "{expected}");
+    }
+
+    #[test]
+    fn a_wrong_word_is_answered_with_a_near_one() {
+        assert_eq!(guess("BEST", &["first", "best"]), "; did you mean `best`?");
+        assert_eq!(guess("aligned", &["first", "best"]), "");
+        assert_eq!(
+            guess("firxt", &["best", "first"]),
+            "; did you mean `first`?"
+        );
+        assert_eq!(guess("", &["best"]), "");
     }
 
     #[test]

@@ -71,6 +71,9 @@ def test_mistakes_are_named_by_their_path(params: dict[str, Any], field: str) ->
             "cohorts[1].parent",
         ),
         ({"cohorts": [{"name": "a", "parent": "a"}]}, "cohorts[0].parent"),
+        ({"queues": [queue(reclaim="any")]}, "queues[0].reclaim"),
+        ({"queues": [queue(reclaim="Always")]}, "queues[0].reclaim"),
+        ({"strategies": ["LessThanInitialShar"]}, "strategies"),
     ],
 )
 def test_a_mistake_in_a_table_says_what_to_do(
