@@ -452,6 +452,22 @@ def test_a_wrong_description_is_refused(change: dict[str, Any], facts: dict[str,
 
 
 @pytest.mark.parametrize(
+    "change",
+    [
+        {"las.limits": [[1.0]]},
+        {"set.las.limits": [[1.0]]},
+        {"las": {"limits": [[1.0]]}},
+        {"limits": [[1.0]]},
+    ],
+)
+def test_a_parameter_outside_of_set_is_answered_with_its_form(
+    change: dict[str, Any], snapshot: Snapshot
+) -> None:
+    with refused(OptionError, snapshot):
+        read_plan({"grid": GRID | change})
+
+
+@pytest.mark.parametrize(
     ("key", "value"),
     [
         ("policy", "fiffo"),

@@ -417,9 +417,13 @@ def _axes(where: str, table: str, given: Mapping[str, Any]) -> Axes:
     if not isinstance(settings, Mapping):
         raise _wrong(where, f"{table}.set", "keys like `las.limits`", settings)
     flat = {key: value for key, value in given.items() if key != "set"}
-    for key in flat:
+    for key, value in flat.items():
         if key not in KEYS:
-            raise _wrong(where, f"{table}.{key}", f"one of {', '.join(KEYS)}, set", key)
+            inner = next(iter(value), "KEY") if isinstance(value, Mapping) else ""
+            name = f"{key.removeprefix('set.')}.{inner}" if inner else key.removeprefix("set.")
+            form = f'set."{name}"' if "." in name else f'set."POLICY.{name}"'
+            known = f"one of {', '.join(KEYS)}, or {form} for a parameter"
+            raise _wrong(where, f"{table}.{key}", known, key)
     for key, value in settings.items():
         # set.las.limits = [...] and set."las.limits" = [...] are equivalent
         inner = value.items() if isinstance(value, Mapping) else [("", value)]
