@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from gangline.runs.inputs import ClusterLike
     from gangline.runs.options import ClusterOptions
     from gangline.runs.premises import Lack
+    from gangline.runs.result import Result
     from gangline.trace.jobs.table import Trace
 
 
@@ -344,6 +345,15 @@ def say_absent(trace: Trace, policies: Sequence[PolicyLike], told: Sequence[str]
         for words in dict.fromkeys(absent(estimates, trace) for estimates in told):
             if words:
                 _console.say(f"note: {words}")
+
+
+def dropped(result: Result) -> list[str]:
+    """Return a note per reason for which jobs of a run can never run."""
+    return [
+        f"note: under {result.policy}, {formatting.plural(count, 'job')} can never run and "
+        f"{'was left out: it' if count == 1 else 'were left out: each'} {why}"
+        for why, count in result.spec.get("dropped", {}).items()
+    ]
 
 
 def say_each(found: Iterable[Lack]) -> None:

@@ -111,11 +111,13 @@ def compare(
     by_run: list[tuple[str, list[Waited]]] = []
     in_turn, seen, is_single = iter(names), set[str](), len(names) == len(labels)
     digests: list[Digest] = []
+    dropped: dict[str, None] = {}  # notes, each once
 
     def each(result: Result) -> None:
         # A run is on disk and in the report as soon as it is done. Therefore, an interrupt loses
         # only the present run, and only the tables of one run are in memory.
         name = next(in_turn)
+        dropped.update(dict.fromkeys(_inputs.dropped(result)))
         if out is not None:
             result.save(out / name, explain=kept.explain)
         if kept.html is not None:
@@ -156,9 +158,8 @@ def compare(
     if by is not None:
         _show_groups(by, by_run)
     _inputs.say_about(jobs, comparison.cluster, configs)
-    for path in (out, kept.html):
-        if path is not None:
-            _console.say(f"saved {path}")
+    saved = [f"saved {path}" for path in (out, kept.html) if path is not None]
+    _console.say(*dropped, *saved)
     return 0
 
 

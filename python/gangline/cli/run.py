@@ -185,6 +185,7 @@ def show(
         lab = as_cluster(result.spec["cluster"])
         _inputs.say_lacks(jobs, lab, policies, drops=True)
         _inputs.say_absent(jobs, policies, [str(result.spec["options"].get("estimates", "exact"))])
+        _console.say(*_inputs.dropped(result))
         load = result.offered_load
         if load is not None and (load.is_over or load.is_light or load.steady_window is not None):
             _console.say(f"note: {load.in_words()}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -101,7 +102,7 @@ class Result:
         `facts` are facts that are known before the run but are not in its spec, by the keys of
         `Result.spec`.
         """
-        report = output.solver()
+        report, dropped = output.solver(), dict(output.dropped())
         summary = {**output.summary(), **(report.summary if report else {}), "wall_s": wall_s}
         said: dict[str, Any] = spec.to_dict()
         keys = said.pop("cluster")  # this is large and already in JSON form
@@ -121,6 +122,7 @@ class Result:
             "log_hash": output.log_hash(),
             "outcome": output.outcome(),
             "counters": dict(output.counters()),
+            **({"dropped": dict(Counter(dropped.values()))} if dropped else {}),
             **({} if report is None else {"solver": report.solver}),
             "measured": {key: summary[key] for key in _MEASURED if key in summary},
         }

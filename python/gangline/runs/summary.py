@@ -159,6 +159,7 @@ class SpecDict(TypedDict, total=False):
     log_hash: Required[str]
     outcome: str
     counters: dict[str, int]
+    dropped: dict[str, int]
     solver: dict[str, Json]
     measured: dict[str, float]
 

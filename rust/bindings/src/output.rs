@@ -145,12 +145,14 @@ impl RunOutput {
         let mut out = self.take(|output| {
             let (segments, causes) = (output.segments.take(), output.causes.take());
             let timeline = std::mem::take(&mut output.timeline);
+            let dropped = std::mem::take(&mut output.dropped);
             std::mem::replace(
                 output,
                 Output {
                     segments,
                     causes,
                     timeline,
+                    dropped,
                     ..Output::default()
                 },
             )
@@ -164,10 +166,6 @@ impl RunOutput {
             .into());
         }
         let (table, rows) = (PyDict::new(py), self.rows);
-        let mut reason = vec![0_u8; rows];
-        for entry in &out.dropped {
-            reason[entry.job.index()] = entry.reason as u8;
-        }
         for (name, column) in [
             ("first_start_s", &mut out.first_start_s),
             ("finish_s", &mut out.finish_s),
@@ -200,8 +198,17 @@ impl RunOutput {
         table.set_item("preemptions", filled(py, out.preemptions, 0, rows))?;
         table.set_item("migrations", filled(py, out.migrations, 0, rows))?;
         table.set_item("status", out.status.into_pyarray(py))?;
-        table.set_item("drop_reason", reason.into_pyarray(py))?;
         Ok(table)
+    }
+
+    /// Returns the dropped jobs, each with the reason why it can never run.
+    fn dropped(&self) -> Vec<(u32, &'static str)> {
+        self.take(|output| {
+            let dropped = output.dropped.iter();
+            dropped
+                .map(|entry| (entry.job.0, entry.reason.text()))
+                .collect()
+        })
     }
 
     fn segments<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {

@@ -5,7 +5,7 @@ use crate::plan::Plan;
 use crate::traits::{Next, PolicyTraits};
 use crate::view::{Changes, ClusterView};
 use crate::watch::{Cause, Reason};
-use gangline_model::JobId;
+use gangline_model::{InfeasibleReason, JobId};
 
 /// A scheduling policy, which reads the state through a view and fills a plan. Only the engine changes the state.
 pub trait Policy: Send {
@@ -24,6 +24,11 @@ pub trait Policy: Send {
         view: &ClusterView<'_>,
         plan: &mut Plan<'_>,
     ) -> Result<Vec<JobId>, PolicyError>;
+
+    /// Returns why a job can never run, for a job that [`Self::start`] returned.
+    fn why_never(&self, _view: &ClusterView<'_>, _job: JobId) -> InfeasibleReason {
+        InfeasibleReason::Placement
+    }
 
     /// The engine calls this method once at each instant that wakes the policy.
     ///

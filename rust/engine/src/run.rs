@@ -206,11 +206,12 @@ impl Engine {
         let result = policy.start(&view, &mut plan);
         self.buffer.clear();
         self.motion.state.occupancy_mut().take_back(index);
+        let view = self.motion.view(self.traits.knowledge);
         let mut unplaceable: Vec<Infeasible> = result?
             .into_iter()
             .map(|job| Infeasible {
                 job,
-                reason: InfeasibleReason::Placement,
+                reason: policy.why_never(&view, job),
             })
             .collect();
         if let Some(most) = self.traits.gang_max {

@@ -4,24 +4,25 @@ use crate::{ClusterSpec, GpuTypeId, JobFacts, JobId, RateTable};
 
 /// Reason why a job can never run on a cluster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[repr(u8)]
 pub enum InfeasibleReason {
     /// The job needs more GPUs than exist of every allowed type.
-    TooManyGpus = 1,
+    TooManyGpus,
     /// The job has rate 0 on every allowed type.
-    NoRate = 2,
+    NoRate,
     /// The job needs more memory per GPU than any allowed type has.
-    Memory = 3,
+    Memory,
     /// No allowed GPU type exists in this cluster.
-    NoType = 4,
+    NoType,
     /// The policy's placement rule has no place for the job on the empty cluster.
-    Placement = 5,
+    Placement,
     /// The gang is larger than the policy allows.
-    Gang = 6,
+    Gang,
     /// The job needs more GPUs than exist of all allowed types together, where a gang may mix types.
-    TooManyTogether = 7,
+    TooManyTogether,
     /// No copy of the job fits on a server of an allowed type and makes progress there.
-    NoCopy = 8,
+    NoCopy,
+    /// The policy gives its own reason, in words that follow the job.
+    Policy(&'static str),
 }
 
 impl InfeasibleReason {
@@ -40,6 +41,7 @@ impl InfeasibleReason {
                 "asks for more GPUs than the cluster has of all types it may use together"
             }
             Self::NoCopy => "has no copy that fits on a server and makes progress there",
+            Self::Policy(words) => words,
         }
     }
 }

@@ -12,6 +12,7 @@ import pytest
 import gangline as gl
 import worlds
 from gangline import policies
+from gangline.cli._inputs import dropped
 from gangline.cli.app import main
 from gangline.errors import ResultError
 from gangline.policies.choice import resolve_policy
@@ -480,6 +481,41 @@ def test_what_a_job_may_get_counts_as_enough(snapshot: Snapshot) -> None:
 def test_a_job_that_can_never_run() -> None:
     said = said_of("fifo", 1, LAB, table((0, 1, 1), (0, 9, 1)), on_infeasible="drop")
     assert "can never run on this cluster" in str(said)
+
+
+@pytest.mark.parametrize(
+    ("policy", "params"),
+    [
+        ("kai", {"queues": [{"name": "b", "limit": 4}], "queue_by": "account"}),
+        ("kai", {"queues": [{"name": "b", "quota": 4}], "queue_by": "account"}),
+        (
+            "kueue",
+            {
+                "queues": [{"name": "b", "flavors": [{"gpu": "gpu", "nominal": 4}]}],
+                "queue_by": "account",
+            },
+        ),
+        ("slurm", {"account_grp_gpus": {"b": 4}}),
+    ],
+)
+def test_a_job_beyond_its_limit_is_told_the_limit(
+    policy: str, params: dict[str, Any], snapshot: Snapshot
+) -> None:
+    lab = gl.Cluster.homogeneous(servers=2, gpus=4, gpu="gpu")
+    jobs = pa.table(
+        {
+            "arrival_s": [0.0],
+            "gpus": [6],
+            "duration_s": [1.0],
+            "account": ["b"],
+            "priority": [100],
+        }
+    )
+    with refused(gl.InfeasibleJobError, snapshot, job=0):
+        gl.simulate(lab, jobs, policy, params=params)
+    left = gl.simulate(lab, jobs, policy, params=params, on_infeasible="drop")
+    snapshot(str(left.explain("0")), *dropped(left))
+    assert left.explain("0").to_dict()["never"]
 
 
 class Late(gl.Policy):

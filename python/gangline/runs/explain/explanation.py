@@ -46,6 +46,8 @@ class Explanation(Facts):
         Whether jobs may share GPUs in this run.
     note : str
         An explanation of why the reasons of the policy are unknown; empty if they are known.
+    never : str
+        The reason why a dropped job can never run; empty if it is unknown.
     reasons : dict of str to Reason
         The sentence for each `cause` of an interval, with placeholders for jobs and numbers.
     """

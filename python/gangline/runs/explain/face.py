@@ -90,7 +90,7 @@ def explain(
     row = row_of(result.jobs, str(job))
     facts = _facts(result, row)
     if facts["status"] == "dropped":
-        return Explanation(**facts)
+        return Explanation(**facts, never=_why_never(row, again, progress))
     tables, watched, note = _repeated(result, row, again, progress)
     return _Story(tables, cluster_of(result.spec), row, watched).tell(facts, note)
 
@@ -125,6 +125,16 @@ def explain_rows(
         return None
     cluster = cluster_of(tables.spec)
     return [_Story(tables, cluster, row, watched).tell(_facts(tables, row), "") for row in rows]
+
+
+def _why_never(row: int, again: Again | None, progress: bool | Progress) -> str:
+    """Return why a dropped job can never run; nothing if the run cannot be repeated."""
+    if again is None:
+        return ""
+    try:
+        return again([row], progress)[1].why_never(row)
+    except (GanglineError, OSError):
+        return ""
 
 
 def _facts(result: Tables, row: int) -> dict[str, Any]:

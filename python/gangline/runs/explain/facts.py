@@ -109,6 +109,7 @@ class Facts:
     round_s: float = math.nan
     is_shared: bool = False
     note: str = ""
+    never: str = ""
     reasons: dict[str, Reason] = field(default_factory=dict, repr=False)
 
     @property

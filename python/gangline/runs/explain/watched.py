@@ -56,6 +56,8 @@ class Watched(NamedTuple):
         Length of a round; NaN for a policy without rounds.
     reasons : dict of str to Reason
         The reasons of the policy and those of the tables, by name.
+    dropped : dict of int to str
+        The reasons why dropped jobs can never run, by row of the trace.
     labels : dict of int to dict of str to str
         The names by which the policy groups a job, by row of the trace: see `policy_labels`.
     """
@@ -67,7 +69,13 @@ class Watched(NamedTuple):
     outages: list[tuple[int, float, float]]
     round_s: float
     reasons: dict[str, Reason]
+    dropped: dict[int, str]
     labels: dict[int, dict[str, str]]
+
+    def why_never(self, row: int) -> str:
+        """Return why a dropped job can never run; the words name its queue or account."""
+        reason = Reason("", self.dropped.get(row, "")).naming(self.labels.get(row, {}))
+        return reason.sentence.format()
 
     def reasons_of(self, row: int) -> dict[str, Reason]:
         """Return the reasons by name; their sentences name the queue or account of the job."""
@@ -94,7 +102,7 @@ class Watched(NamedTuple):
         outages += [(server, time_s, math.inf) for server, time_s in down.items()]
         known = OF_TABLES | {reason.name: reason for reason in declared}
         length_s = math.nan if round_s is None else round_s
-        return cls(said, types, fewest, mixes, outages, length_s, known, {})
+        return cls(said, types, fewest, mixes, outages, length_s, known, dict(output.dropped()), {})
 
 
 def policy_types(chosen: ChosenPolicy, trace: Trace, row: int) -> set[str] | None:

@@ -59,7 +59,8 @@ def headline(said: Facts) -> str:
     if said.gpus_min < said.gpus:
         job += f" ({said.gpus_min} {'is' if said.gpus_min == 1 else 'are'} enough)"
     if said.status == "dropped":
-        return f"{job} and was left out of the run: it can never run on this cluster."
+        why = f": it {said.never}" if said.never else ""
+        return f"{job} and was left out of the run. It can never run on this cluster{why}."
     start = f"{job} at {_instant(said.arrival_s)}"
     waited, ran = duration(said.wait_s), duration(said.run_s)
     if said.status == "finished":

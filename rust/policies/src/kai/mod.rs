@@ -27,7 +27,7 @@ use gangline_engine::{
     Cause, Changes, ClusterView, Counted, Next, Plan, Policy, PolicyError, PolicyTraits, Reason,
     WakeOn,
 };
-use gangline_model::{GpuSet, GpuTypeId, JobFacts, JobId, SimSpan, SimTime};
+use gangline_model::{GpuSet, GpuTypeId, InfeasibleReason, JobFacts, JobId, SimSpan, SimTime};
 use line::{Line, Member, Place, Rank};
 use params::Row;
 use rustc_hash::FxHashMap;
@@ -611,6 +611,22 @@ impl Policy for Kai {
                 .could_hold(member.leaf as usize, gpus, member.is_fixed)
         }));
         Ok(infeasible.into_iter().collect())
+    }
+
+    fn why_never(&self, view: &ClusterView<'_>, job: JobId) -> InfeasibleReason {
+        let member = self.members[job.index()];
+        let (leaf, gpus) = (member.leaf as usize, i64::from(view.jobs().gpus(job)));
+        if !self.tree.could_hold(leaf, gpus, false) {
+            InfeasibleReason::Policy(
+                "asks for more GPUs than the limit of its queue, or of one above it",
+            )
+        } else if !self.tree.could_hold(leaf, gpus, member.is_fixed) {
+            InfeasibleReason::Policy(
+                "cannot be preempted and asks for more GPUs than the quota of its queue, or of one above it",
+            )
+        } else {
+            InfeasibleReason::Placement
+        }
     }
 
     fn decide(

@@ -36,7 +36,7 @@ use gangline_engine::{
     BitSet, Cause, Changes, ClusterView, Counted, Next, Plan, Policy, PolicyError, PolicyTraits,
     Reason, WakeOn,
 };
-use gangline_model::{ClusterSpec, GpuTypeId, JobFacts, JobId, SimSpan};
+use gangline_model::{ClusterSpec, GpuTypeId, InfeasibleReason, JobFacts, JobId, SimSpan};
 use params::{Flavor, Group, Rules, Weight};
 use preempt::{Choice, Search};
 use quota::{Share, Tree, type_of};
@@ -480,6 +480,19 @@ impl Policy for Kueue {
         self.timers = JobTimers::new(jobs.len());
         self.line_up(jobs);
         Ok(self.unplaceable(jobs))
+    }
+
+    fn why_never(&self, view: &ClusterView<'_>, job: JobId) -> InfeasibleReason {
+        let queue = self.books.queue(job);
+        let gpus = i64::from(view.jobs().gpus(job));
+        let mut types = self.books.queues[queue].types.iter();
+        if types.any(|&t| self.books.tree.could_have(queue, t, gpus)) {
+            InfeasibleReason::Placement
+        } else {
+            InfeasibleReason::Policy(
+                "asks for more GPUs than its queue may use of any type, borrowed ones included",
+            )
+        }
     }
 
     fn decide(

@@ -28,7 +28,9 @@ use gangline_engine::{
     Cause, Changes, ClusterView, FreeIndex, Knowledge, Next, Plan, Policy, PolicyError,
     PolicyTraits, Reason, Run, WakeOn,
 };
-use gangline_model::{GpuSet, JobFacts, JobId, SPAN_MAX, ServerId, SimSpan, SimTime};
+use gangline_model::{
+    GpuSet, InfeasibleReason, JobFacts, JobId, SPAN_MAX, ServerId, SimSpan, SimTime,
+};
 use jobs::{JobKinds, LineKey, Profile, UNLIMITED};
 use limits::Limits;
 use params::Weights;
@@ -737,6 +739,16 @@ impl Policy for Slurm {
         self.fair = (self.params.weights.fairshare > 0.0).then_some(known.fair);
         self.jobs = Arc::new(jobs);
         Ok(unplaceable)
+    }
+
+    fn why_never(&self, _view: &ClusterView<'_>, job: JobId) -> InfeasibleReason {
+        if self.limits.is_beyond(&self.jobs.of(job).counts) {
+            InfeasibleReason::Policy(
+                "asks for more GPUs than a limit of its QOS, its user or its account",
+            )
+        } else {
+            InfeasibleReason::Placement
+        }
     }
 
     fn decide(
