@@ -208,16 +208,17 @@ def _meanwhile(rows: Records) -> str:
 
 def _free(said: Facts, rows: Records, state: int) -> str:
     least, most = rows["gpus_free_min"].min(), rows["gpus_free_max"].max()
-    free, together = _span(least, most), rows["gpus_together_max"].max()
+    together = rows["gpus_together_max"].max()
+    free = f"{_span(least, most)} {'GPU was' if least == most == 1 else 'GPUs were'} free"
     if state == _TOO_FEW:
         words = _of_use(rows) + (f"; it needs {said.gpus_min}" if most > 0 else "")
         return f"{words}, and no room to share GPUs with running jobs" if said.is_shared else words
     if state == _APART:
         return (
-            f"{free} GPUs were free, but on too many servers: at most {together} on as few as can "
+            f"{free}, but on too many servers: at most {together} on as few as can "
             f"hold {said.gpus_min}"
         )
-    return f"{free} GPUs were free, at most {together} of them on the fewest possible servers"
+    return f"{free}, at most {together} of them on the fewest possible servers"
 
 
 def _when(said: Facts) -> str:
@@ -369,10 +370,13 @@ def _ran(said: Facts, run: RunPart, after: RunPart | None) -> str:
     if run.co_runners:
         words += f", shared with {_some([f'job {name}' for name in run.co_runners])}"
     takers = [_job(name, gpus) for name, gpus in run.taken_by.items()]
-    some = "its" if sum(run.taken_by.values()) >= run.gpus else "some of its"
-    taken = (
-        f"; {some} GPUs went to {_some(takers)}" if takers else "; its GPUs stayed free at first"
-    )
+    if len(takers) == 1:  # the number in parentheses would only repeat what is said before
+        takers = [f"job {name}" for name in run.taken_by]
+    went = sum(run.taken_by.values())
+    its = "its GPU" if run.gpus == 1 else "its GPUs"
+    taken = f"; {its} stayed free at first"
+    if takers:
+        taken = f"; {its if went >= run.gpus else f'{went} of {its}'} went to {_some(takers)}"
     if run.end == "preempted" and after is not None and after.start_s == run.end_s:
         less = "fewer copies" if after.copies < run.copies else "other copies"
         return f"{words}, then it went on with {less}{taken if takers else ''}"
