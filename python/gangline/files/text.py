@@ -148,6 +148,7 @@ class TextFile:
             self._body_at = len(BOM) if self._data.startswith(BOM) else 0
             self.names = names
             self._is_padded = False
+        self._may_quote = quoted
         self._quoted = quoted and self._data.find(b'"', self._body_at) >= 0
         self.faults = Faults()
         self.bad: npt.NDArray[np.bool_] | None = None
@@ -310,6 +311,8 @@ class TextFile:
         self.dropped = len(skipped)
         if skipped:
             places = np.asarray([at for at, _ in skipped])
+            if self._may_quote and any(count > len(self.names) for _, count in skipped):
+                fields += f", with quotes around a cell that contains `{self._delimiter}`"
             self.faults.add(places, None, fields, [_fields(count) for _, count in skipped])
             self._records = np.delete(np.arange(table.num_rows + len(skipped)), places)
         columns = {}

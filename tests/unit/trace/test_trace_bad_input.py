@@ -219,6 +219,15 @@ def test_a_line_with_more_or_fewer_fields(tmp_path: Path) -> None:
     assert trace.notes == {"bad_row": 2}
 
 
+@pytest.mark.parametrize("cell", ["0:1,0.3:1.6", '"0:1,0.3:1.6"'])
+def test_phases_with_commas_are_told_what_to_write(
+    tmp_path: Path, cell: str, snapshot: Snapshot
+) -> None:
+    content = f"job_id,arrival_s,gpus,duration_s,phases\na,0,1,10,{cell}\nb,1,1,10,\n"
+    with refused(TraceError, snapshot, line=2):
+        read_trace(put(tmp_path, "n.csv", content.encode()))
+
+
 def test_lines_count_quoted_breaks_and_empty_lines(tmp_path: Path) -> None:
     content = b'\xef\xbb\xbfjob_id,arrival_s,gpus,duration_s\r\n"a\nb\n",5,1,10\r\n\r\nb,2,0,20\r\n'
     with pytest.raises(TraceError) as caught:

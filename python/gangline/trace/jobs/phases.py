@@ -30,9 +30,9 @@ Phase = tuple[float, float, float]
 """Progress at which a phase begins, relative rate, and relative size of a step."""
 
 EXPECTED = (
-    f"at most {_MAX} items progress:rate or progress:rate:size joined by ;, as in 0:1;0.3:1.6, with "
-    f"progress that begins at 0, rises and stays below 1, and rates and sizes from "
-    f"{_RELATIVE[0]:g} to {_RELATIVE[1]:g}"
+    f"at most {_MAX} items progress:rate or progress:rate:size joined by `;`, not by commas, as in "
+    f"0:1;0.3:1.6, with progress that begins at 0, rises and stays below 1, and rates and sizes "
+    f"from {_RELATIVE[0]:g} to {_RELATIVE[1]:g}"
 )
 """The description of a value of the column in error messages."""
 
