@@ -166,6 +166,11 @@ def _summary(facts: dict[str, Any]) -> list[list[str]]:
     rows += [
         [name, words.count(facts[name])] for name in ("users", "vcs", "models") if facts.get(name)
     ]
+    if facts.get("phases", {}).get("jobs"):
+        rows += [
+            ["jobs with phases", words.count(facts["phases"]["jobs"])],
+            ["phases of a job, max", words.count(facts["phases"]["max"])],
+        ]
     for name, word, form in (
         ("duration_s", "duration", words.duration),
         ("gpus", "GPUs", words.count),

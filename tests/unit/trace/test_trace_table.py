@@ -15,6 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gangline import _core
+from gangline.cli.app import main
 from gangline.cluster.description import Cluster
 from gangline.cluster.rates import JobKeys, classify
 from gangline.errors import TraceError
@@ -343,6 +344,17 @@ def test_info_and_repr_say_what_there_is() -> None:
     one = Trace.from_arrow(pa.table({"arrival_s": [0.0], "gpus": [8], "duration_s": [86400]}))
     assert repr(one) == "Trace(1 job, 192 GPU-h, 0 s, native)"
     assert "<bdi>jobs</bdi>" in trace._repr_html_()
+
+
+def test_info_counts_jobs_with_phases(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    phases = Trace.from_arrow(jobs(phases=["0:1;0.3:2", None, "0:1;0.5:2;0.6:1", " "]))
+    assert phases.info()["phases"] == {"jobs": 2, "max": 3}
+    assert "phases" not in Trace.from_arrow(jobs()).info()
+    write_trace(phases, tmp_path / "t.csv")
+    assert main(["trace", "info", str(tmp_path / "t.csv")]) == 0
+    said = [line.split() for line in capsys.readouterr().out.splitlines()]
+    assert ["jobs", "with", "phases", "2"] in said
+    assert ["phases", "of", "a", "job,", "max", "3"] in said
 
 
 def test_sha256_of_a_table_depends_on_its_jobs_alone() -> None:

@@ -19,6 +19,7 @@ __all__ = [
     "factor_ranges",
     "parse_phases",
     "phase_classes",
+    "phase_counts",
     "phases_text",
     "wrong_phases",
 ]
@@ -108,6 +109,18 @@ def phase_classes(
             of_text[code] = len(found)
             found.append(phases)
     return (of_text[codes].astype(np.uint32), found) if found else None
+
+
+def phase_counts(column: Any) -> npt.NDArray[np.int64]:
+    """Return the number of phases of each job, 0 without phases.
+
+    Examples
+    --------
+    >>> phase_counts(pa.array(["0:1;0.3:1.6", None])).tolist()
+    [2, 0]
+    """
+    texts, codes = _coded(column)
+    return np.asarray([*(len(parse_phases(text or "") or ()) for text in texts), 0])[codes]
 
 
 def factor_ranges(column: Any) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:

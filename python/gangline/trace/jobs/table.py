@@ -15,6 +15,7 @@ from gangline._support.safe import safe
 from gangline.files.quantities import mapping_of
 from gangline.trace.jobs import options as trace_options
 from gangline.trace.jobs.normalise import Raw, normalise, numbers
+from gangline.trace.jobs.phases import phase_counts
 from gangline.trace.jobs.schema import METADATA_KEYS
 from gangline.trace.reference import TraceReference
 
@@ -182,6 +183,12 @@ class Trace:
         for label in labels:
             if label in self.table.column_names:
                 facts[f"{label}s"] = len(self.column(label).unique().drop_null())
+        if "phases" in self.table.column_names:
+            lengths = phase_counts(self.column("phases"))
+            facts["phases"] = {
+                "jobs": int(np.count_nonzero(lengths)),
+                "max": int(lengths.max(initial=0)),
+            }
         facts["notes"] = dict(self.notes)
         facts["metadata"] = dict(self.metadata)
         return facts
