@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from gangline.studies.sweep.summary import Summary
 
 _FAILED_SHOWN = 5
-_ABOUT = ("digest", "status", "error", "message")
+_ABOUT = ("digest", "status", "error", "message", "traceback")
 _NAMED = ("policy", "trace", "trace_seed")  # keys that the line of a failed run names in any case
 
 
@@ -187,5 +187,7 @@ def _show_failed(failed: Sequence[dict[str, Any]]) -> None:
         if len(runs) > 1:
             where = f"{formatting.plural(len(runs), 'run')}, the first of them {where}"
         _console.say(f"failed: {where}: {error}: {message}")
+    if any("traceback" in run for run in failed):
+        _console.say("failed.json has the tracebacks")
     if len(same) > _FAILED_SHOWN:
         _console.say(f"and {len(same) - _FAILED_SHOWN:,} more messages in failed.json")

@@ -70,6 +70,13 @@ class Outcome(NamedTuple):
     """None if the run failed, or if only the store has its result."""
     error: Exception | None = None
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle the error with the text of its traceback, which becomes its cause."""
+        from gangline.runs.executors import traced
+
+        error = None if self.error is None else traced(self.error)
+        return Outcome, (self.run, self.result, error)
+
     def get(self, load: Callable[[str], Result] | None = None) -> Result:
         """Return the result, loaded by its digest if necessary, or raise the error of the run."""
         if self.error is not None:
@@ -165,7 +172,9 @@ def _do_apart(apart: Apart, run: Run, store: Store | None, report: Progress | No
     try:
         sent = pickle.dumps((store, run._replace(keys=None)))
     except Exception as error:  # noqa: BLE001 - its objects may raise anything
-        return Outcome(run, error=_unsent(name, error))
+        made = _unsent(name, error)
+        made.__cause__ = error
+        return Outcome(run, error=made)
     try:
         return apart.do(_do_sent, name, sent, report=report)._replace(run=run)
     except PolicyError as error:
@@ -174,8 +183,8 @@ def _do_apart(apart: Apart, run: Run, store: Store | None, report: Progress | No
 
 def _unsent(name: str, error: Exception) -> PolicyError:
     message = (
-        f"{name}: cannot be sent to a process ({error}); put its class into a module, with values "
-        "that can be pickled, or use one worker"
+        f"{name}: cannot be sent to a process ({type(error).__name__}: {error}); put its class "
+        "into a module, with values that can be pickled, or use one worker"
     )
     return PolicyError(message, policy=name, field="workers")
 
@@ -191,8 +200,8 @@ def _begin(worlds: Worlds) -> None:
 def _do_sent(name: str, sent: bytes) -> Outcome:
     try:
         store, run = pickle.loads(sent)  # noqa: S301 - from our own parent
-    except Exception as error:  # noqa: BLE001 - its module may be missing, or raise anything
-        raise _unsent(name, error) from None
+    except Exception as error:  # its module may be missing, or raise anything
+        raise _unsent(name, error) from error
     return _do_there(store, run)
 
 
@@ -209,8 +218,9 @@ def _do_there(store: Store | None, run: Run) -> Outcome:
         try:
             pickle.loads(pickle.dumps(done.error))  # noqa: S301 - made here
         except Exception:  # noqa: BLE001 - an error of the user's own may need arguments
-            words = f"{type(done.error).__name__}: {done.error}"
-            return Outcome(run, error=PolicyError(words, policy=run.spec.policy.name))
+            made = RuntimeError(f"{type(done.error).__name__}: {done.error}")
+            made.__notes__ = [*getattr(done.error, "__notes__", ())]
+            return Outcome(run, error=made.with_traceback(done.error.__traceback__))
     return done if store is None else done._replace(result=None)
 
 

@@ -33,6 +33,7 @@ __all__ = [
     "cores",
     "in_dask",
     "in_threads",
+    "traced",
 ]
 
 EXECUTORS = ("local", "dask")
@@ -323,7 +324,14 @@ def _serve(line: Connection) -> None:
         try:
             line.send((work(*given), None))
         except BaseException as error:  # noqa: BLE001 - the parent raises the exception
-            line.send((None, error))
+            line.send((None, traced(error)))
+
+
+def traced(error: BaseException) -> Any:
+    """Return an error in a form that, unpickled, has the text of its traceback as its cause."""
+    from multiprocessing.pool import ExceptionWithTraceback  # type: ignore[attr-defined]
+
+    return ExceptionWithTraceback(error, error.__traceback__)
 
 
 def in_dask(

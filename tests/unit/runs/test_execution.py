@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import traceback
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -224,6 +225,55 @@ def test_an_error_in_a_process_is_that_of_the_run(
             gl.compare(LAB, SYNTH, [policy], seeds=[0, 1], workers=workers)
         said.append((str(caught.value), vars(caught.value)))
     assert said[0] == said[1]
+
+
+FAULTY = """
+import gangline as gl
+
+class Two(Exception):
+    def __init__(self, one, other):
+        super().__init__(f"{one} and {other}")
+
+class Faulty(gl.Policy):
+    def __init__(self, plain=True):
+        self.plain = plain
+
+    def params(self):
+        return {"plain": self.plain}
+
+    def decide(self, view, changes):
+        return self.look_up()
+
+    def look_up(self):
+        raise KeyError("key") if self.plain else Two(1, 2)
+"""
+
+
+@pytest.mark.parametrize(
+    ("is_plain", "kind", "words"),
+    [(True, KeyError, "'key'"), (False, RuntimeError, "Two: 1 and 2")],  # Two cannot be pickled
+)
+def test_an_error_of_the_users_own_keeps_its_traceback_in_a_process(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    is_plain: bool,
+    kind: type[Exception],
+    words: str,
+) -> None:
+    (tmp_path / "faulty_of_test.py").write_text(FAULTY)
+    monkeypatch.syspath_prepend(tmp_path)
+    policy = __import__("faulty_of_test").Faulty(is_plain)
+    with pytest.raises(kind) as caught:
+        gl.compare(LAB, SYNTH, [policy], seeds=[0, 1], workers=2)
+    assert str(caught.value) == words
+    told = "".join(traceback.format_exception(caught.value))
+    assert "in look_up" in told
+    assert "raised by Faulty at simulated time" in told
+    grid = {"trace": [SYNTH], "cluster": [LAB], "policy": ["faulty_of_test:Faulty"]}
+    grid |= {"set": {"faulty_of_test:Faulty.plain": [is_plain]}}
+    for workers in (1, 2):
+        (failed,) = gl.sweep({"grid": grid}, out=tmp_path / str(workers), workers=workers).failed
+        assert "in look_up" in failed["traceback"]
 
 
 def test_an_alias_of_the_users_own_goes_along() -> None:

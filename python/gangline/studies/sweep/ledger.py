@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import sys
+import traceback
 from enum import IntEnum
 from typing import TYPE_CHECKING
+
+from gangline.errors import GanglineError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -41,7 +45,7 @@ class Ledger:
     def __init__(self, runs: int) -> None:
         self._digests = bytearray(_WIDTH * runs)
         self._states = bytearray(runs)
-        self.errors: dict[int, dict[str, str]] = {}  # error and message
+        self.errors: dict[int, dict[str, str]] = {}  # error, message, traceback
         self._count = self.new = 0
 
     def take(self, runs: Runs, store: Store) -> Iterator[RunSpec]:
@@ -82,3 +86,8 @@ class Ledger:
         self._states[index] = State.FAILED if error else State.FINISHED
         if error:
             self.errors[index] = {"error": type(error).__name__, "message": str(error)}
+            if not isinstance(
+                error, GanglineError
+            ):  # of the user's code; equal texts are kept once
+                text = "".join(traceback.format_exception(error))
+                self.errors[index]["traceback"] = sys.intern(text)

@@ -73,8 +73,9 @@ class Sweep:
     def runs(self) -> list[dict[str, Json]]:
         """Return the varying keys, the digest and the status of each run.
 
-        The status is finished or failed; a failed run also has `error` and `message`. The list is
-        created on access, because a sweep may have many runs.
+        The status is finished or failed; a failed run also has `error` and `message`, and
+        `traceback` if the error is not one of gangline. The list is created on access, because a
+        sweep may have many runs.
         """
         return [self._entry(index) for index in self._ledger]
 
