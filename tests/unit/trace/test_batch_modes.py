@@ -41,9 +41,10 @@ def read(tmp_path: Path, text: str, **options: Any) -> gl.Trace:
 
 TEXTS = [
     *("0:1", "0:1;0.3:1.6", " 0 : 1 ; 3e-1 : 16E-1 ", "0.0:.5;.5:2.", "+0:+1", "-0:1", "", "  "),
-    *("0", "0:", ":1", "0:1;", ";0:1", "0:1;;0.5:2", "0:1:2", "a:1", "0:b", "0:1,0.5:2", "0 1"),
+    *("0", "0:", ":1", "0:1;", ";0:1", "0:1;;0.5:2", "0:1:2:3", "a:1", "0:b", "0:1,0.5:2", "0 1"),
     *("0.1:1", "0:1;0:2", "0:1;0.5:2;0.4:1", "0:1;1:2", "-0.5:1", "0:1;nan:2", "0:1;1e400:1"),
     *("0:0", "0:-1", "0:inf", "0:nan", "0:1e-7", "0:1e-6", "0:1e6", "0:2e6", "0:1_0", "0:0x1"),
+    *("0:1:2", "0:1: 2 ;0.5:1:.5;0.7:2", "0:1:", "0:1:0", "0:1:1e7", "0:1:1e6", "0::1", "0:1:x"),
     *("0:1;0.5: ", "0:\u0661", "0:1e", "0:1;0.5\n:2"),
     ";".join(f"{i / 1024}:{1 + i % 2}" for i in range(1024)),
     ";".join(f"{i / 2000}:{1 + i % 2}" for i in range(1025)),
@@ -89,7 +90,10 @@ def test_classes_are_those_of_equal_texts() -> None:
     assert found is not None
     none = 2**32 - 1
     assert found[0].tolist() == [0, none, none, 1, 0]
-    assert found[1] == [[(0.0, 1.0), (0.5, 2.0)], [(0.0, 3.0), (0.1, 2.0)]]
+    assert found[1] == [
+        [(0.0, 1.0, 1.0), (0.5, 2.0, 1.0)],
+        [(0.0, 3.0, 1.0), (0.1, 2.0, 1.0)],
+    ]
     assert phase_classes(texts.slice(1, 2)) is None
 
 
@@ -170,7 +174,10 @@ def test_a_job_that_doubles_its_batch(tmp_path: Path) -> None:
     trace = read(tmp_path, line("LM (batch size 40)", 22 * 1492, "gns", seconds=701, slo=2))
     faster = 1492 / 746 * 21.7129984 / 46.82253256
     (text,) = trace.column("phases").to_pylist()
-    assert parse_phases(text) == [(0.0, 1.0), (0.5, pytest.approx(faster, rel=1e-15))]
+    assert parse_phases(text) == [
+        (0.0, 1.0, 1.0),
+        (0.5, pytest.approx(faster, rel=1e-15), 2.0),
+    ]
     share = 0.5 + 0.5 / faster
     assert trace.numbers("duration_s").tolist() == [pytest.approx(701 * share, rel=1e-15)]
     assert trace.numbers("iterations").tolist() == [pytest.approx(22 * 1492 * share, rel=1e-15)]
@@ -232,8 +239,8 @@ def test_the_rate_at_the_first_batch_stays(shared: Path) -> None:
     ):
         phases = parse_phases(text or "0:1")
         assert phases is not None
-        ends = [*(progress for progress, _ in phases[1:]), 1.0]
-        times = [(e - p) / r for (p, r), e in zip(phases, ends, strict=True)]
+        ends = [*(progress for progress, *_ in phases[1:]), 1.0]
+        times = [(e - p) / r for (p, r, _), e in zip(phases, ends, strict=True)]
         assert seconds == pytest.approx(own * math.fsum(times), rel=1e-14)
 
 
@@ -251,10 +258,10 @@ def test_relative_rates_of_a_mode() -> None:
     job = Batches("Recommendation", 2048, 1, 100 * 58)
     slow = 58 * 11.6316932 / (15 * 59.26267281)
     assert phases_of(job, "accordion") == [
-        (0.0, 1.0),
-        (0.4, pytest.approx(slow)),
-        (0.6, 1.0),
-        (0.7, pytest.approx(slow)),
-        (0.8, 1.0),
-        (0.9, pytest.approx(slow)),
+        (0.0, 1.0, 1.0),
+        (0.4, pytest.approx(slow), 58 / 15),
+        (0.6, 1.0, 1.0),
+        (0.7, pytest.approx(slow), 58 / 15),
+        (0.8, 1.0, 1.0),
+        (0.9, pytest.approx(slow), 58 / 15),
     ]

@@ -43,7 +43,7 @@ _NO_CLASS = 2**32 - 1
 
 
 def parse_phases(text: str) -> list[Phase] | None:
-    """Return the progress at which each phase begins, its rate and its step size; None if malformed.
+    """Return the start of each phase, its rate and its step size; None if the text is malformed.
 
     Examples
     --------
@@ -58,9 +58,7 @@ def parse_phases(text: str) -> list[Phase] | None:
         return []
     items = [_ITEM.fullmatch(item) for item in text.split(";")]
     found = [
-        (float(item[1]), float(item[2]), float(item[3] or 1))
-        for item in items
-        if item is not None
+        (float(item[1]), float(item[2]), float(item[3] or 1)) for item in items if item is not None
     ]
     rises = all(first[0] < second[0] for first, second in pairwise(found))
     if len(found) < len(items) or not rises or len(found) > _MAX:

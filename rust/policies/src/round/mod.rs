@@ -371,8 +371,7 @@ impl Rounds {
         let is_everything_placed = jobs.sum::<usize>() == self.active.len();
         let at_home = self.are_at_home(&placed);
         let is_same = self.write(view, plan, placed);
-        // A job can enter its next phase at any time.
-        let is_settled = !self.planned(view).follows_phases && !self.is_stale;
+        let is_settled = !self.is_stale(view);
         if is_same && is_everything_placed && at_home && (self.active.is_empty() || is_settled) {
             return Ok(Next::Steady);
         }
