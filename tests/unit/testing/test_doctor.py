@@ -116,4 +116,4 @@ def test_a_wrong_answer_fails_the_self_check(monkeypatch: pytest.MonkeyPatch) ->
     assert not report.ok
     (failed,) = (check for check in report.checks if check.problem)
     assert failed.name == "sjf"
-    assert "by hand" in failed.problem
+    assert "expected {'a': 10.0" in failed.problem

@@ -73,6 +73,8 @@ fn exception(name: &str, numbers: &mut Numbers) -> Option<ParamValue> {
         // The delay of a rack may not exceed the delay of the network, and each of the two may keep its default.
         "rack_delay" => ParamValue::Float(numbers.pick(&[0.0, 0.3, 1.0, 5.0])),
         "network_delay" => ParamValue::Float(numbers.pick(&[6.0, 7.0, 12.0, 20.0])),
+        // The other value does not go with `packed`; parity tests of phases set it.
+        "planned_rate" => ParamValue::Str("mean".to_owned()),
         // A lease must be longer than every restart, for any gang size.
         "overhead_per_gpu_s" => ParamValue::Float(numbers.pick(&[0.0, 0.01])),
         // A merge pauses every copy for this time once per period.
