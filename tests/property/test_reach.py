@@ -133,6 +133,7 @@ def test_every_feature_of_the_engine_is_reached() -> None:
         (strategies.any_worlds(), 250),
         (strategies.contended_worlds(), 40),
         (strategies.iteration_worlds(), 30),
+        (strategies.run_time_worlds(), 40),
         (strategies.worlds(checkpoints=True, random_failures=True), 120),
     )
     for drawn, worlds in kinds:
