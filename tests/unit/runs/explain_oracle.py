@@ -328,33 +328,22 @@ def _check_passing(
     oracle: Oracle, said: Explanation, wait: WaitPart, types: list[int], *, mixes: bool
 ) -> None:
     """Check that these are exactly the later jobs that started during the wait."""
+    newer = {n for n, row in oracle.jobs.items() if row["arrival_s"] > said.arrival_s}
+    groups = [set(types)] if mixes else [{kind} for kind in types]
     found: dict[tuple[float, str], bool] = {}
-    for edge in oracle.edges:
-        if not wait.start_s <= edge < wait.end_s:
-            continue
+    enough_s = math.nan
+    for edge in _edges(oracle, wait.start_s, wait.end_s):
         before, after = oracle.before(edge), oracle.held(edge)
         began = set().union(*after.values()) - set().union(*before.values())
-        later = {n for n in began if oracle.jobs[n]["arrival_s"] > said.arrival_s}
-        later.discard(said.job_id)
-        if not later:
-            continue
         free = oracle.free(edge)
-        groups = [set(types)] if mixes else [{kind} for kind in types]
-        enough = set()
+        enough: set[str] = set()
         for group in groups:
+            here = {gpu: names for gpu, names in after.items() if oracle.kind[gpu[0]] in group}
             own = sum(n for n, k in zip(free, oracle.kind, strict=True) if k in group)
-            shared = set().union(*(names for names in after.values() if len(names) > 1))
-            given = sum(
-                bool(names & later - shared)
-                for (s, _), names in after.items()
-                if oracle.kind[s] in group
-            )
+            given = sum(names <= newer for names in here.values())
             if own + given >= said.gpus_min and given:
-                enough |= {
-                    name
-                    for (s, _), names in after.items()
-                    if oracle.kind[s] in group
-                    for name in names & later
-                }
-        found |= {(edge, name): name in enough for name in later}
+                enough_s = edge if math.isnan(enough_s) else enough_s
+                enough = enough.union(*here.values())
+        found |= {(edge, name): name in enough for name in began & newer}
     assert {(one.time_s, one.job_id): one.outranks for one in wait.passed_by} == found
+    assert wait.enough_s == enough_s or (math.isnan(wait.enough_s) and math.isnan(enough_s))

@@ -338,6 +338,25 @@ def test_srtf_names_who_outranks_and_who_took_the_gpus(snapshot: Snapshot) -> No
     snapshot(str(said))
 
 
+def test_gpus_that_later_jobs_already_held_count_as_free(snapshot: Snapshot) -> None:
+    """By hand: job 0 ends at 100, and all eight GPUs would be free then.
+
+    Job 2 has four of them from 2 to 302. Job 3, if there is one, has the others from 100 to 250.
+    """
+    lab = gl.Cluster.homogeneous(servers=1, gpus=8)
+    rows = [(0, 4, 100), (1, 8, 50), (2, 4, 300), (3, 4, 150)]
+    for count, passed in ((4, [("2", False), ("3", True)]), (3, [("2", False)])):
+        said = said_of("fifo-skip", 1, lab, table(*rows[:count]))
+        (wait,) = said.waits
+        assert (wait.start_s, wait.end_s, wait.enough_s) == (1.0, 302.0, 100.0)
+        assert [(one.job_id, one.outranks) for one in wait.passed_by] == passed
+        snapshot(str(said))
+    # if job 0 stays as long as job 2, there are never more than four
+    never = said_of("fifo-skip", 1, lab, table((0, 4, 302), *rows[1:3]))
+    assert math.isnan(never.waits[0].enough_s)
+    snapshot(str(never))
+
+
 def test_tiresias_after_its_demotion() -> None:
     lab = gl.Cluster.homogeneous(servers=1, gpus=1)
     jobs = table((0, 1, 100), (10, 1, 30))

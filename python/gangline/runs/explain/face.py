@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from gangline.runs.inputs import Progress
     from gangline.runs.summary import SpecDict
 
+    Bools = npt.NDArray[np.bool_]
     Floats = npt.NDArray[np.float64]
     Records = npt.NDArray[np.void]
 
@@ -262,26 +263,27 @@ class _Story:
         reasons["gpus"][at] = self._gpus.take(reasons["job"][at]).to_numpy()
         return reasons
 
-    def _free(self, start_s: float, end_s: float) -> Free:
-        """Return the free GPUs from the beginning of the first wait to the end of the last."""
+    def _free(self, table: pa.Table, instants: Floats) -> Free:
+        """Return what some segments leave free from the first instant on, at these ones too."""
+        start_s, end_s = instants[0], instants[-1]
         outages = [
             (server, down_s, up_s)
             for server, down_s, up_s in self._outages
             if down_s < end_s and up_s > start_s
         ]
-        bounds = np.asarray([start_s, end_s])
-        free = free_of_segments(self._segments.table, self._cluster, bounds, outages)
+        free = free_of_segments(table, self._cluster, instants, outages)
         assert free is not None, "there is at least one wait"
         return free
 
     def _waits(self, waits: list[Wait]) -> list[WaitPart]:
         begin_s, end_s = (np.asarray(edge) for edge in zip(*waits, strict=True))
-        free = self._free(begin_s[0], end_s[-1])
+        free = self._free(self._segments.table, np.asarray([begin_s[0], end_s[-1]]))
         mine = free.for_gang(self._gang, self._types, mixes_types=self._mixes)
         found = stretches(
             begin_s, end_s, mine, self._said, self._reasons, self._round_s, self._down
         )
-        passed = self._passed_by(begin_s, end_s, free)
+        time_s, enough = self._without_later(free)
+        passed = self._passed_by(begin_s, end_s, time_s, enough)
         parts: list[list[Rows[Any]]] = []
         for rows, time, make in (
             (found, "start_s", partial(stretch_of, self._reasons)),
@@ -292,28 +294,48 @@ class _Story:
             every = Rows(rows, self._ids, make)
             parts.append([every[low:high] for low, high in pairwise(cuts)])
         held = (each.tolist() for each in self._segments.holders(self._row, begin_s))
-        return [WaitPart(*wait, *one) for wait, *one in zip(waits, *parts, *held, strict=True)]
+        then_s = np.append(time_s[np.any(list(enough.values()), axis=0)], math.inf)
+        first_s = then_s[np.searchsorted(then_s, begin_s)]
+        enough_s = np.where(first_s < end_s, first_s, math.nan).tolist()
+        return [
+            WaitPart(*wait, *one) for wait, *one in zip(waits, *parts, *held, enough_s, strict=True)
+        ]
 
-    def _passed_by(self, begin_s: Floats, end_s: Floats, free: Free) -> Records:
-        segments, kinds = self._segments, self._kinds
+    def _without_later(self, free: Free) -> tuple[Floats, dict[tuple[int, ...], Bools]]:
+        """Return when enough GPUs would have been free without the jobs that arrived later.
+
+        There is one entry for each choice of GPU types of the gang. Instants at which these jobs
+        hold no such GPUs are left out.
+        """
+        segments = self._segments
+        is_earlier = segments.arrival[segments.job] <= segments.arrival[self._row]
+        # every instant of `free` is one of these
+        without = self._free(segments.table.filter(is_earlier), free.time_s)
+        at = np.searchsorted(free.time_s, without.time_s, "right") - 1
+        enough = {}
+        for choice in [tuple(self._types)] if self._mixes else [(kind,) for kind in self._types]:
+            left, then = (each.total[list(choice)].sum(axis=0) for each in (free, without))
+            enough[choice] = (then >= self._gang) & (then > left[at])
+        return without.time_s, enough
+
+    def _passed_by(
+        self,
+        begin_s: Floats,
+        end_s: Floats,
+        time_s: Floats,
+        enough: Mapping[tuple[int, ...], Bools],
+    ) -> Records:
+        segments = self._segments
         rows = segments.passed(self._row, begin_s, end_s)
         if not len(rows):
             return np.empty(0, _PASSING)
-        gpus = gpus_of(segments.mask[rows])
-        # a job on shared GPUs frees none of them, so they would not have been free without it
-        own = np.where(segments.is_alone[rows], gpus, 0)
-        # the GPUs that later jobs got at an instant, for each choice of types of the gang
-        choices = [self._types] if self._mixes else [[kind] for kind in self._types]
-        start = segments.start[rows]
+        gpus, start = gpus_of(segments.mask[rows]), segments.start[rows]
         is_new = np.append(True, np.diff(start) > 0.0)
-        times, at = start[is_new], np.cumsum(is_new) - 1
-        instant = np.searchsorted(free.time_s, times, "right") - 1
+        instant = np.searchsorted(time_s, start, "right") - 1
+        kinds = self._kinds[segments.server[rows]]
         outranks = np.zeros(len(rows), np.bool_)
-        for choice in choices:
-            mine = np.isin(kinds, choice)[segments.server[rows]]
-            given = np.bincount(at[mine], own[mine], minlength=len(times))
-            left = free.total[choice].sum(axis=0)[instant]
-            outranks |= mine & ((left + given >= self._gang) & (given > 0))[at]
+        for choice, is_enough in enough.items():
+            outranks |= np.isin(kinds, choice) & is_enough[instant]
         first = np.flatnonzero(is_new | np.append(True, np.diff(segments.job[rows]) != 0))
         passed = np.empty(len(first), _PASSING)
         passed["job"], passed["time_s"] = segments.job[rows[first]], start[first]

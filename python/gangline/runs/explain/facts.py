@@ -26,7 +26,7 @@ class Passing(NamedTuple):
         Number of GPUs that the job got.
     outranks : bool
         Whether enough GPUs would have been free at that instant, by number, if no job that arrived
-        later had got GPUs. GPUs that these jobs share with others do not count.
+        later held any. GPUs that these jobs share with others do not count.
     """
 
     job_id: str
@@ -47,6 +47,9 @@ class WaitPart(NamedTuple):
         Jobs that arrived later and got GPUs first.
     holders, later_holders : int
         The number of jobs that held GPUs when the wait began, and how many of them arrived later.
+    enough_s : float
+        The first instant of the wait at which enough GPUs would have been free, by number, if no
+        job that arrived later held any; NaN if there was none.
     """
 
     start_s: float
@@ -55,6 +58,7 @@ class WaitPart(NamedTuple):
     passed_by: Rows[Passing]
     holders: int
     later_holders: int
+    enough_s: float
 
 
 @dataclass(frozen=True)

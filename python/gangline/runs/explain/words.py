@@ -303,6 +303,13 @@ def passing(said: Facts) -> list[str]:
     jobs = len(np.unique(every.columns["job"]))
     lines.append(f"  {plural(jobs, 'job')} that arrived later got GPUs during this time.")
     outranking = every[np.flatnonzero(every.columns["outranks"])]
+    without = "  Without jobs that arrived later, enough GPUs would have been free for it"
+    enough_s = min(
+        (wait.enough_s for wait in said.waits if not math.isnan(wait.enough_s)), default=None
+    )
+    if not outranking and enough_s is not None:
+        lines.append(f"{without} at {_clock(said, enough_s)}.")
+        return lines
     if not outranking:
         them = "it" if jobs == 1 else "them"
         lines[-1] = f"{lines[-1][:-1]}; even without {them} too few would have been free."
@@ -314,8 +321,7 @@ def passing(said: Facts) -> list[str]:
         names.append(f"{more:,} more")
     where = "at one instant" if count == 1 else f"at {count:,} instants"
     lines.append(
-        f"  Without jobs that arrived later, enough GPUs would have been free for it {where}: when "
-        f"{listed(names)} got {'its' if len(first) == 1 else 'theirs'}."
+        f"{without} {where}: when {listed(names)} got {'its' if len(first) == 1 else 'theirs'}."
     )
     return lines
 
