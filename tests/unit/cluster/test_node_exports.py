@@ -84,6 +84,7 @@ def test_scontrol(tmp_path: Path) -> None:
     assert [kind.memory_gb for kind in cluster.gpu_types] == [80.0, 16.0]
     up = read(tmp_path, SCONTROL, up_only=True, gpu="K80")
     assert blocks(up) == [(1, "a100", 8, 64, 1024.0), (1, "K80", 4, 16, 128.0)]
+    assert (up.notes.get("servers_away"), up.notes["servers_left_out"]) == (None, 1)
 
 
 def test_the_name_is_that_of_the_cluster_or_of_the_file(tmp_path: Path) -> None:
@@ -107,7 +108,7 @@ def test_runs_say_which_servers_were_not_up(
     trace = "synth:philly?jobs=9&seed=1&max_gpus=4"
     assert main([command, "--trace", trace, "--cluster", str(path), "--policy", "fifo"]) == 0
     lines = capsys.readouterr().err.splitlines()
-    said = [line.split(":")[1].split() for line in lines if ":" in line]
+    said = [line.split(":")[1].split() for line in lines if line.startswith("note: ")]
     assert ["servers_away", "1"] in said
     assert ["servers_without_gpus", "1"] in said
 
@@ -165,7 +166,8 @@ def test_nodes_of_kubernetes(tmp_path: Path) -> None:
     assert block == (2, "NVIDIA-H100-80GB-HBM3", 8, 96, pytest.approx(1007.8, abs=0.1))
     assert cluster.gpu_types[0].memory_gb == pytest.approx(79.6, abs=0.1)
     assert (cluster.notes["servers_away"], cluster.notes["servers_without_gpus"]) == (1, 1)
-    assert read(tmp_path, content, up_only=True).gpus_total == 8
+    up = read(tmp_path, content, up_only=True)
+    assert (up.gpus_total, up.notes["servers_left_out"]) == (8, 1)
     items[0]["status"]["capacity"]["nvidia.com/gpu"] = "many"
     with refused(
         ClusterError, line=1, key="capacity of a", value="many", expected="a quantity such as 64Gi"

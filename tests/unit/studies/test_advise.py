@@ -215,6 +215,10 @@ def test_servers_of_a_list_that_were_down_are_told(tmp_path: Path) -> None:
     nodes.write_text("\n\n".join(lines) + "\n")
     found = gl.advise(str(nodes), pa.table(JOBS), ["fifo"], servers=[3])
     assert "2 servers of the list were not up, but count as present." in found.notes()
+    (tmp_path / "up.toml").write_text(gl.read_cluster(nodes, up_only=True).to_toml())
+    found = gl.advise(tmp_path / "up.toml", pa.table(JOBS), ["fifo"], servers=[1])
+    said = [note for note in found.notes() if "not up" in note]
+    assert said == ["2 servers of the list were not up, and are left out."]
 
 
 def test_a_log_without_users_has_no_table_of_them() -> None:

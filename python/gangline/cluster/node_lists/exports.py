@@ -74,7 +74,8 @@ def slurm(rows: Rows, options: FileOptions) -> dict[str, Any]:
     """Return the cluster that scontrol, sinfo or slurm.conf describes."""
     servers: dict[Server, int] = {}
     seen: set[str] = set()
-    notes = {"servers_without_gpus": 0, "servers_away": 0, "gpus_of_other_types": 0}
+    away = _away(options)
+    notes = {"servers_without_gpus": 0, away: 0, "gpus_of_other_types": 0}
     for line, row in rows:
         name = row.get("nodename") or row.get("nodelist") or ""
         if name and name in seen:
@@ -84,7 +85,7 @@ def slurm(rows: Rows, options: FileOptions) -> dict[str, Any]:
             raise rows.error(line, "nodename", "", "the name of a host")
         count = _hosts(rows, line, name) if name else rows.number(line, row, "nodes", 1)
         if _AWAY.search(row.get("state", "")):
-            notes["servers_away"] += count
+            notes[away] += count
             if options.up_only:
                 continue
         types = gres_gpus(row.get("gres", ""))
@@ -193,13 +194,14 @@ def kubernetes(source: Source, options: FileOptions) -> dict[str, Any]:
     _, found = node_objects(source)
     servers: dict[Server, int] = {}
     memory_gb: dict[str, float] = {}
-    notes = {"servers_without_gpus": 0, "servers_away": 0}
+    away = _away(options)
+    notes = {"servers_without_gpus": 0, away: 0}
     rows = Rows(source.name, [], [])
     for one in found:
         capacity, labels = one.status.capacity or {}, one.metadata.labels or {}
         ready = [c.status == "True" for c in one.status.conditions or () if c.type == "Ready"]
         if one.spec.unschedulable or not all(ready):
-            notes["servers_away"] += 1
+            notes[away] += 1
             if options.up_only:
                 continue
         amounts = {}
@@ -223,6 +225,11 @@ def kubernetes(source: Source, options: FileOptions) -> dict[str, Any]:
         server = (gpu, int(gpus), amounts["cpu"], amounts["memory"] / 2**30)
         servers[server] = servers.get(server, 0) + 1
     return cluster_of(rows, servers, options, notes, memory_gb)
+
+
+def _away(options: FileOptions) -> str:
+    """Return the counter of the servers that were not up."""
+    return "servers_left_out" if options.up_only else "servers_away"
 
 
 def _text(source: Source) -> str:

@@ -19,6 +19,7 @@ NOTES: Mapping[str, str] = {
     "racks_assumed": "racks that are assumed, because the list has none (`servers_per_rack`)",
     "servers_away": "servers that were not up; they are included unless `gangline cluster convert` "
     "was given `--set up_only=true`",
+    "servers_left_out": "servers that were not up; they are left out (`up_only`)",
     "servers_without_gpus": "servers that were left out",
     "total_differs": "days whose total is not the sum of the virtual clusters; the total is used",
 }

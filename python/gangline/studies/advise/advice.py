@@ -91,6 +91,10 @@ class Advice(Facts):
             verbs = ("was", "counts") if away == 1 else ("were", "count")
             which = f"{plural(away, 'server')} of the list {verbs[0]} not up"
             said.append(f"{which}, but {verbs[1]} as present.")
+        if out := self.cluster.notes.get("servers_left_out", 0):
+            verbs = ("was", "is") if out == 1 else ("were", "are")
+            which = f"{plural(out, 'server')} of the list {verbs[0]} not up"
+            said.append(f"{which}, and {verbs[1]} left out.")
         said += self._left_out()
         said += [f"{name} could not be run {why}" for name, why in self.failed.items()]
         return [*said, *self.calibration.notes]
