@@ -85,12 +85,14 @@ def eta(
     choice
         Options for reading the trace.
     """
+    from gangline.runs.inputs import as_cluster
     from gangline.studies.eta import eta as foresee
 
     given, tables = _inputs.split_settings(settings)
     chosen = _inputs.policy(policy, given)
+    lab = as_cluster(cluster)
     found = foresee(
-        cluster,
+        lab,
         trace,
         chosen,
         at=at,
@@ -114,6 +116,7 @@ def eta(
     )
     _console.paragraphs(*found.sentences())
     _say_notes(found)
+    _console.say(*_inputs.notes_of(lab))
     return 0
 
 

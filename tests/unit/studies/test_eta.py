@@ -519,5 +519,9 @@ def test_command(tmp_path: Path) -> None:
     assert shown.returncode == 0
     assert "starts now" in shown.stdout
     assert "long" not in shown.stdout.split("why not now")[1].split("Every job")[0]
+    nodes = "NodeName=a Gres=gpu:4 State=IDLE\n\nNodeName=b Gres=gpu:4 State=IDLE+DRAIN\n"
+    (tmp_path / "nodes.txt").write_text(nodes)
+    listed = gangline(*asked[:3], "--cluster", "nodes.txt", "--at", "40", cwd=tmp_path)
+    assert "note: servers_away 1: " in listed.stderr
     assert gangline(*asked, "--job", "runs", cwd=tmp_path).returncode == 2
     assert gangline(*asked, "--limit", "1", cwd=tmp_path).returncode == 2
