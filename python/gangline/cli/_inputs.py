@@ -315,6 +315,7 @@ def say_about(trace: Trace, cluster: Cluster, policies: Sequence[PolicyLike]) ->
     _say_types(trace, cluster)
     _say_runtime(trace, cluster)
     _say_elastic(trace, cluster, policies)
+    say_names(trace, policies)
 
 
 def say_lacks(
@@ -416,6 +417,16 @@ def _say_elastic(trace: Trace, cluster: Cluster, policies: Sequence[PolicyLike])
     said = notice(trace, cluster, labels[True], labels[False])
     if said is not None:
         _console.say(f"note: {said}")
+
+
+def say_names(trace: Trace, policies: Sequence[PolicyLike]) -> None:
+    """Print which names in the tables of `slurm` no job has."""
+    from gangline.policies.choice import resolve_policy
+    from gangline.runs.slurm_names import unused
+
+    chosen = map(resolve_policy, policies)
+    said = [line for one in chosen if one.policy == "slurm" for line in unused(one.params, trace)]
+    _console.say(*(f"note: {line}" for line in dict.fromkeys(said)))
 
 
 def _window(text: str) -> tuple[float, float]:

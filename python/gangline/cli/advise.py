@@ -107,6 +107,7 @@ def advise(
     else:
         _show(found, out)
         _inputs.say_notes(trace)
+        _inputs.say_names(trace, chosen or ())
     _console.say(f"saved {out / PAGE}")
     return 0
 

@@ -1,0 +1,79 @@
+"""Names in the tables of `slurm` that no job has."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.csv
+import pytest
+
+import gangline as gl
+from gangline.cli.app import main
+from gangline.runs.slurm_names import unused
+from gangline.trace.read import as_trace
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+JOBS: dict[str, list[Any]] = {
+    "job_id": ["a", "b"],
+    "arrival_s": [0, 1],
+    "gpus": [1, 1],
+    "duration_s": [10.0, 10.0],
+    "user": ["ann", "bob"],
+    "account": ["nlp", "vision"],
+    "partition": ["main", "long"],
+    "qos": ["high", None],
+}
+
+
+@pytest.mark.parametrize(
+    ("params", "said"),
+    [
+        ({"qos_user_gpus": {"normal": 1, "high": 2}, "qos_preempt": {"high": ["normal"]}}, []),
+        (
+            {"qos_user_gpus": {"nromal": 1, "x": 2}},
+            ["`qos_user_gpus` names the QOS `nromal` (did you mean `normal`?) and `x`"],
+        ),
+        (
+            {"qos_preempt": {"high": ["nrmal"]}},
+            ["`qos_preempt` names the QOS `nrmal` (did you mean `normal`?)"],
+        ),
+        ({"qos_priority": {"idle": 1}, "qos_preempt": {"high": ["idle"]}}, []),
+        (
+            {"partition_types": {"man": ["A100"]}},
+            ["`partition_types` names the partition `man` (did you mean `main`?)"],
+        ),
+        ({"account_parents": {"nlp": "science"}, "account_shares": {"science": 2}}, []),
+        (
+            {"account_parents": {"nlp": "science"}, "account_shares": {"sciences": 2}},
+            ["`account_shares` names the account `sciences` (did you mean `science`?)"],
+        ),
+        ({"user_shares": {"nlp/ann": 2, "vision/bob": 1}}, []),
+        ({"user_shares": {"nlp/bob": 2}}, ["`user_shares` names the user `nlp/bob`"]),
+    ],
+)
+def test_names_that_no_job_has(params: dict[str, Any], said: list[str]) -> None:
+    trace = as_trace(pa.table(JOBS))
+    chosen = gl.policies.Slurm(**params)
+    assert unused(chosen.params(), trace) == [f"slurm: {line}, which no job has" for line in said]
+
+
+def test_without_a_column_all_jobs_have_the_default() -> None:
+    trace = as_trace(pa.table({name: JOBS[name] for name in list(JOBS)[:4]}))
+    params = {"qos_priority": {"normal": 1}, "partition_tier": {"default": 1, "gpu": 2}}
+    assert unused(params, trace) == [
+        "slurm: `partition_tier` names the partition `gpu`, which no job has"
+    ]
+
+
+@pytest.mark.parametrize("command", ["run", "compare"])
+def test_commands_say_them(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], command: str
+) -> None:
+    pa.csv.write_csv(pa.table(JOBS), tmp_path / "jobs.csv")
+    asked = ["--trace", str(tmp_path / "jobs.csv"), "--cluster", "1x8xA100", "--policy", "slurm"]
+    assert main([command, *asked, "--set", "qos_user_gpus={nromal=1}"]) == 0
+    note = "note: slurm: `qos_user_gpus` names the QOS `nromal` (did you mean `normal`?), which no"
+    assert note in capsys.readouterr().err
