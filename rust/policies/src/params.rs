@@ -701,11 +701,11 @@ pub fn nearest(word: &str, known: &[&str]) -> String {
         .map_or_else(String::new, |&name| name.to_owned())
 }
 
-/// Returns the end of a message about a wrong word, if at most half of the letters of a known one differ.
+/// Returns the end of a message about a wrong word, if at most a third of the letters of a known one differ.
 fn guess(word: &str, known: &[&str]) -> String {
     let word = word.to_lowercase();
     let distance = |name: &str| edits(&word, &name.to_lowercase());
-    let is_near = |name: &&str| 2 * distance(name) <= name.len();
+    let is_near = |name: &&str| 3 * distance(name) <= name.len();
     let near = known
         .iter()
         .copied()
@@ -714,19 +714,23 @@ fn guess(word: &str, known: &[&str]) -> String {
     near.map_or_else(String::new, |name| format!("; did you mean `{name}`?"))
 }
 
+/// Returns the number of letters to insert, drop or change, or of neighbours to swap, that turn one word into another.
 fn edits(a: &str, b: &str) -> usize {
-    let b: Vec<char> = b.chars().collect();
-    let mut row: Vec<usize> = (0..=b.len()).collect();
-    for (i, x) in a.chars().enumerate() {
-        let mut diagonal = row[0];
-        row[0] = i + 1;
-        for (j, y) in b.iter().enumerate() {
-            let change = diagonal + usize::from(x != *y);
-            diagonal = row[j + 1];
-            row[j + 1] = change.min(row[j] + 1).min(diagonal + 1);
+    let [a, b] = [a, b].map(|word| word.chars().collect::<Vec<char>>());
+    let mut rows: Vec<Vec<usize>> = vec![(0..=b.len()).collect()];
+    for i in 1..=a.len() {
+        let mut row = vec![i];
+        for j in 1..=b.len() {
+            let change = rows[i - 1][j - 1] + usize::from(a[i - 1] != b[j - 1]);
+            let mut least = change.min(row[j - 1] + 1).min(rows[i - 1][j] + 1);
+            if i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] {
+                least = least.min(rows[i - 2][j - 2] + 1);
+            }
+            row.push(least);
         }
+        rows.push(row);
     }
-    row[b.len()]
+    rows[a.len()][b.len()]
 }
 
 #[cfg(test)]
@@ -927,6 +931,8 @@ mod tests {
     fn a_wrong_word_is_answered_with_a_near_one() {
         assert_eq!(guess("BEST", &["first", "best"]), "; did you mean `best`?");
         assert_eq!(guess("aligned", &["first", "best"]), "");
+        assert_eq!(guess("worst", &["first", "best"]), "");
+        assert_eq!(guess("qouta", &["quota"]), "; did you mean `quota`?");
         assert_eq!(
             guess("firxt", &["best", "first"]),
             "; did you mean `first`?"
