@@ -3,7 +3,9 @@
 //! A policy without rates treats all types on which a job can run as equal, so any split of the job's time among them
 //! is an optimum. A vertex would send a job to one type, perhaps the slowest, for its whole life. Here the time of each
 //! job is divided among its types in proportion to their GPUs, which corresponds to a mean rate over the cluster. If
-//! types would overflow because some jobs cannot run everywhere, time moves to other types along a shortest path.
+//! this would give a type more time than its GPUs have, because some jobs cannot run everywhere, the excess moves along
+//! a shortest path of types to one with spare GPUs. Each step of the path is a shift of jobs that can run on both of
+//! its types.
 
 use super::program::within;
 use std::collections::VecDeque;
@@ -90,8 +92,8 @@ impl Spread<'_> {
         classes.map(|class| self.held(shares, class, from)).sum()
     }
 
-    /// Returns the shortest path from the first type that overflows to a type with spare GPUs, and the number of GPUs
-    /// that move along it.
+    /// Returns the shortest path from the first type with too few GPUs to a type with spare GPUs, and the number of
+    /// GPUs whose time moves along this path.
     fn way_out(&self, shares: &[f64]) -> Option<(Vec<usize>, f64)> {
         let types = self.capacity.len();
         let over: Vec<f64> = (0..types)

@@ -481,7 +481,7 @@ impl PolicyView {
         })
     }
 
-    /// Returns the slot masks that are free after the actions, by server.
+    /// Returns, for each server, the mask of the slots that are free after the actions.
     fn free_masks<'py>(
         &self,
         py: Python<'py>,

@@ -19,17 +19,17 @@ const CLUSTER_COLUMNS: usize = 3;
 
 /// The arrays of a window.
 pub(crate) struct Arrays<'a> {
-    /// One row per place of the window. The first columns are: whether the row contains a job, whether the job has a
-    /// place, seconds since its arrival, GPUs, and attained GPU-seconds. The next columns are the speed of the job on
-    /// each GPU type, which is 1 on its fastest type. Where durations are known, the last column is the remaining time
-    /// in seconds.
+    /// One row per position of the window. The first columns are: whether the row contains a job, whether GPUs are
+    /// available on which the job could start now, seconds since its arrival, its GPUs, and its attained GPU-seconds.
+    /// The next columns are the speed of the job on each GPU type, which is 1 on its fastest type. Where durations are
+    /// known, the last column is the remaining time in seconds.
     pub(crate) jobs: ArrayViewMut2<'a, f64>,
     /// The first columns are, for each GPU type: free GPUs, the maximum number of free GPUs on one server, and GPUs of
     /// servers that are up. The next columns are the number of waiting jobs, the GPUs that they ask for, and the number
     /// of running jobs. Where durations are known, the last column is the time in seconds until the first running job
     /// ends.
     pub(crate) cluster: ArrayViewMut1<'a, f64>,
-    /// The job at each place; -1 means none.
+    /// The job at each position; -1 means none.
     pub(crate) ids: ArrayViewMut1<'a, i64>,
     /// Whether each job may start; the last entry tells whether waiting will end.
     pub(crate) mask: ArrayViewMut1<'a, i8>,
@@ -38,7 +38,7 @@ pub(crate) struct Arrays<'a> {
 /// Values that are constant until the next event. These are the present instant in ns, and the numbers of waiting jobs,
 /// running jobs and busy GPUs. Then comes the sum, over the waiting and running jobs, of 1 / (seconds that the job
 /// takes alone on its fastest GPUs). The last values are whether jobs are still to arrive, and the number of jobs in
-/// the window that have a place.
+/// the window that could start now.
 pub(crate) type Standing = (i64, usize, usize, u32, f64, bool, usize);
 
 /// Fills the arrays with the state after the actions of a plan so far. `seen` defines the times that the agent sees, if

@@ -49,7 +49,7 @@ pub(crate) struct Accounts {
     pub(crate) preemptions: u64,
     /// GPU time of parts that were paused at their quotas.
     pub(crate) paused_gpu_ns: i128,
-    /// GPU-seconds lost by parts, where the parts of a job may differ in their numbers of GPUs.
+    /// GPU-seconds lost, summed part by part; used if the parts of a job may have different numbers of GPUs.
     pub(crate) lost_by_parts: LostGpuSeconds,
     pub(crate) sharing: SharingTotals,
     /// Useful time of shared GPUs.

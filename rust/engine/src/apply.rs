@@ -257,8 +257,8 @@ impl Overlay {
         })
     }
 
-    /// Checks rules that concern several actions, on the state after the whole plan: residents, pairs and memory of
-    /// every GPU that it touches, and parts of one job on different servers.
+    /// Checks, on the state after the whole plan, the rules that concern several actions: the residents, pairs and
+    /// memory of each GPU that the plan touches, and that the parts of a job are on different servers.
     fn check_together(&mut self, state: &State, plan: &PlanBuffer) -> Result<(), Broken> {
         self.sort_by_part(plan);
         if state.features().forks {

@@ -53,7 +53,7 @@ pub trait Policy: Send {
         Vec::new()
     }
 
-    /// Returns the counters for the notes of the result (name, value), such as demotions.
+    /// Returns counters, such as demotions, as (name, value) pairs for the notes of the result.
     fn counters(&self) -> Vec<(&'static str, u64)> {
         Vec::new()
     }

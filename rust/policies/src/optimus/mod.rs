@@ -49,7 +49,7 @@ pub(crate) struct OptimusParams {
     period: SimSpan,
     /// Maximum number of GPUs of an elastic job.
     max_gpus_per_job: u32,
-    /// Whether numbers of GPUs on which a job would be no faster than on fewer are left out.
+    /// Whether to skip numbers of GPUs on which the job would be no faster than on fewer.
     skip_slower: bool,
     server_choice: ServerChoice,
 }

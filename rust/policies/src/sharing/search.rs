@@ -149,7 +149,8 @@ impl Newcomer<'_> {
         })
     }
 
-    /// Returns the slots of a server whose only resident leaves enough memory for the new job and may run with it.
+    /// Returns the slots of a server that hold exactly one job, where this job leaves enough memory for the new one and
+    /// the two may share a GPU.
     fn eligible(&self, server: ServerId) -> u64 {
         let room = self.room(0);
         let fits = |&slot: &u32| {

@@ -1,4 +1,4 @@
-//! Fair share: jobs of users who have used less of the cluster than their shares entitle them to go first.
+//! Fair share: priority goes to jobs of users who have used less of the cluster than their share.
 //!
 //! Associations (an account, and a user in it) are the leaves of a tree of accounts. Usage, in GPU-seconds, is charged
 //! and decays at the ends of periods, so the factors are constant within a period. All sums go over the children of a

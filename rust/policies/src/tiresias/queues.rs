@@ -303,7 +303,7 @@ impl QueuedService {
         }
     }
 
-    /// Moves the jobs that run after the plan before the waiting jobs of their queues.
+    /// In each queue, moves the jobs that will run once the plan is applied ahead of the waiting jobs.
     fn settle(&mut self, view: &ClusterView<'_>, plan: &Plan<'_>) {
         let line = self.line.as_mut().expect("positions");
         let (mut stopped, mut running) = (Vec::new(), Vec::new());
