@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import re
 from typing import TYPE_CHECKING
 
 from gangline._support.safe import visible
@@ -10,7 +11,7 @@ from gangline._support.safe import visible
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-__all__ = ["more", "show", "table", "text"]
+__all__ = ["more", "prose", "show", "table", "text"]
 
 _LONGEST = 2000  # The maximum number of characters of a text; our own choice.
 _CELL = "padding:.2em .8em .2em 0"
@@ -33,6 +34,17 @@ def text(value: object, longest: int | None = _LONGEST) -> str:
         shown = shown[:longest] + "…"
     shown = shown.encode("utf-8", "replace").decode("utf-8").replace("\0", "\ufffd")
     return html.escape(visible(shown))
+
+
+def prose(sentence: str) -> str:
+    """Return a sentence that is safe in HTML, with words between backticks as code.
+
+    Examples
+    --------
+    >>> prose("`fifo` is <")
+    '<code>fifo</code> is &lt;'
+    """
+    return re.sub("`([^`]*)`", r"<code>\1</code>", text(sentence))
 
 
 def table(

@@ -1,4 +1,4 @@
-"""`gangline paper`: runs policies against the rivals in papers, and writes a folder for a paper."""
+"""`gangline paper`: compares policies with baselines of papers, and writes a folder for yours."""
 
 from __future__ import annotations
 

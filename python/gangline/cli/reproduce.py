@@ -42,7 +42,7 @@ def reproduce(
     networks
         Link presets separated by commas.
     workloads
-        Names separated by commas; an unknown name makes the error list all of them.
+        Names separated by commas; an unknown name gives an error that lists all valid names.
     policies
         Contenders of the study, or any policies, separated by commas.
     seeds

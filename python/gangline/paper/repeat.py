@@ -1,4 +1,4 @@
-"""Repeats a paper kit from its file, and compares every byte."""
+"""Recreates the folder of a paper from its `repeat.toml`, and compares every byte."""
 
 from __future__ import annotations
 

@@ -228,7 +228,10 @@ class View:
         return str(job if self._names is None else self._names[_number(job, "job")].as_py())
 
     def labels(self, of: Label) -> list[str]:
-        """Return the names of GPU types, models, users or another label of jobs, by number."""
+        """Return the names behind the numbers of a label (GPU type, model, user, ...).
+
+        Item i is the name of number i.
+        """
         return self._core.labels(of)
 
     def rate_on(self, job: int, masks: Mapping[int, int], *, alone: bool = False) -> float:

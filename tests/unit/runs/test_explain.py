@@ -476,7 +476,7 @@ def test_the_bar_shows_turns() -> None:
     )
     lines = str(said).splitlines()
     at = next(at for at, line in enumerate(lines) if line.startswith("The life of the job"))
-    assert "+ both" in lines[at]
+    assert "+ = both" in lines[at]
     assert lines[at + 1].count("+") > 10
     assert any("more times with and without GPUs" in line for line in lines)
 

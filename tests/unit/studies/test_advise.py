@@ -115,17 +115,17 @@ class TestByHand:
     def test_what_it_says(self) -> None:
         said = {claim.kind: claim.text for claim in by_hand().claims()}
         assert said["scheduler"] == (  # no interval over four jobs
-            "With the present 1 server, jobs wait least under sjf: 56 min 45 s on average, instead "
-            "of 1 h 17 min under fifo (26 % less)."
+            "With the present 1 server, jobs wait least under `sjf`: 56 min 45 s on average, "
+            "instead of 1 h 17 min under `fifo` (26 % less)."
         )
         assert said["plain"] == (
-            "sjf needs to know how long each job will run. Of the schedulers that do neither, fifo "
-            "has the least mean wait, 1 h 17 min."
+            "`sjf` needs to know how long each job will run. Of the schedulers that do neither, "
+            "`fifo` has the shortest mean wait, 1 h 17 min."
         )
         assert said["users"] == (  # no user is left whose change is small
-            "Under sjf 2 of 3 users wait less than under fifo and 1 waits longer."
+            "Under `sjf` 2 of 3 users wait less than under `fifo` and 1 waits longer."
         )
-        assert said["needs"].startswith("sjf needs to know how long each job will run: ")
+        assert said["needs"].startswith("`sjf` needs to know how long each job will run: ")
 
 
 def test_without_observed_starts_it_cannot_calibrate_and_goes_on() -> None:
@@ -133,7 +133,7 @@ def test_without_observed_starts_it_cannot_calibrate_and_goes_on() -> None:
     assert (found.calibration.rows, found.base, len(found)) == ((), "easy", 2)
     said = {claim.kind: claim.text for claim in found.claims()}
     assert said["calibration"] == ("No policy can be calibrated: the log has no observed starts.")
-    assert "Without a calibration, the others are compared with easy." in found.notes()
+    assert "Without a calibration, the others are compared with `easy`." in found.notes()
 
 
 def test_a_log_of_no_contender_is_said_to_be_one() -> None:
@@ -155,10 +155,13 @@ def test_a_log_without_waits_tells_nothing() -> None:
     found = gl.advise("4x8xA100", pa.table({**JOBS, **starts}), ["fifo", "sjf"], servers=[4])
     said = (
         "Only 0 of 4 jobs waited for longer than 5 min (0 %), so the log hardly distinguishes "
-        "policies. fifo is nearest to it: its distance of waits and order is 1.00, where 1 means "
-        "none."
+        "policies. `fifo` comes closest to it: its waits and its order of jobs differ from those "
+        "of the log by a factor of 1.00 on average (1 = no difference)."
     )
-    assert found.calibration.sentences() == [said, "The log does not distinguish sjf from fifo."]
+    assert found.calibration.sentences() == [
+        said,
+        "The log does not distinguish `sjf` from `fifo`.",
+    ]
 
 
 class TestResemblance:
@@ -195,8 +198,9 @@ class TestResemblance:
     def test_another_policy_than_the_nearest_resembles_the_log(self) -> None:
         found = self.calibration(("fifo", 264.0, 0.73, 2.98), ("skip", 62.0, 0.51, 2.99))
         assert found.sentences()[0].startswith(
-            "fifo is nearest to the log but does not resemble it: its distance of waits and order "
-            "is 2.98, where 1 means none. skip resembles it. "
+            "`fifo` comes closest to the log but does not resemble it: its waits and its order of "
+            "jobs differ from those of the log by a factor of 2.98 on average (1 = no "
+            "difference). `skip` resembles it. "
         )
 
 
@@ -243,7 +247,7 @@ def test_a_policy_that_leaves_jobs_out_is_not_the_best() -> None:
     found = gl.advise(ONE, pa.table(gpus), ["fifo", "gavel-allox"], servers=[1])
     assert found["gavel-allox", 1].wait.mean < found["fifo", 1].wait.mean
     assert found.best.policy == "fifo"
-    assert any("With 1 server gavel-allox can never run 3 jobs" in note for note in found.notes())
+    assert any("With 1 server `gavel-allox` can never run 3 jobs" in note for note in found.notes())
 
 
 class TestSizes:
@@ -373,8 +377,8 @@ class TestEverySentenceByItsCommand:
         best = min(by, key=lambda name: by[name]["distance"])
         waits = by[best]
         assert text.startswith(
-            f"{best} resembles the log most: its distance of waits and order is "
-            f"{waits['distance']:.2f}, where 1 means none."
+            f"`{best}` comes closest to the log: its waits and its order of jobs differ from those "
+            f"of the log by a factor of {waits['distance']:.2f} on average (1 = no difference)."
         )
         assert best == "easy"
 
@@ -384,8 +388,8 @@ class TestEverySentenceByItsCommand:
             (name, rows[0]["wait_mean_s"]) for name, rows in found["by"].items()
         )
         assert text.startswith(
-            f"With the present 8 servers, jobs wait least under {best}: {duration(after)} on "
-            f"average, instead of {duration(before)} under {base} "
+            f"With the present 8 servers, jobs wait least under `{best}`: {duration(after)} on "
+            f"average, instead of {duration(before)} under `{base}` "
             f"({100 * (1 - after / before):.0f} % less)."
         )
 
@@ -393,7 +397,7 @@ class TestEverySentenceByItsCommand:
         text, found = checked(saved, "plain")
         waits = {name: rows[0]["wait_mean_s"] for name, rows in found["by"].items()}
         least = min(waits, key=lambda name: waits[name])
-        assert f"{least} has the least mean wait, {duration(waits[least])}." in text
+        assert f"`{least}` has the shortest mean wait, {duration(waits[least])}." in text
         assert set(waits) == {"fifo", "fifo-skip"}
 
     def test_users(self, saved: Path) -> None:
@@ -416,13 +420,14 @@ class TestEverySentenceByItsCommand:
     def test_sizes(self, saved: Path) -> None:
         text, found = checked(saved, "more")
         ((name, rows),) = found["by"].items()
-        assert f"Under {name} jobs wait no longer" in text or "do not replace" in text
+        is_enough = text.startswith(f"To make jobs wait no longer under `{name}` ")
+        assert is_enough or text.startswith(f"Under `{name}` even ")
         assert f" {duration(rows[0]['wait_mean_s'])} on average" in text
 
     def test_needs(self, saved: Path) -> None:
         claims = json.loads((saved / "advice" / "advice.json").read_text())["claims"]
         needs = next(one for one in claims if one["kind"] == "needs")
-        assert needs["text"].startswith("easy, sjf and srtf need to know")
+        assert needs["text"].startswith("`easy`, `sjf` and `srtf` need to know")
         listed = document("policies", "--json")
         known = {one["name"] for one in listed if one["durations"] == "yes"}
         assert known & set(SIX) == {"easy", "sjf", "srtf"}

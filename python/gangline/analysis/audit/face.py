@@ -176,7 +176,8 @@ def audit(
     ResultError
         If a folder is not the result of one run; the error names the results inside.
     ClusterError
-        If the cluster is wrong, or if it is missing and the table is not the folder of a result.
+        If the cluster is invalid, or if none is given and the first argument is not the folder of
+        a result.
     PolicyError
         If an option is out of range, or a required rule does not exist.
 

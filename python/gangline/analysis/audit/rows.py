@@ -155,7 +155,7 @@ class Rows(TableRows):
 
     @cached_property
     def part(self) -> Ints | None:
-        """Part of each row, counted over all jobs; None if jobs have no parts."""
+        """Rank of each row's part number among those of the table; None if jobs have no parts."""
         if not self.table.has("part"):
             return self.server if self.world.forks and self.has_server else None
         given = np.nan_to_num(self.table["part"])

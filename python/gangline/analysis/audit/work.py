@@ -40,10 +40,10 @@ class _Stints(NamedTuple):
 def check(world: World, rows: Rows, findings: Findings) -> None:
     """Check that finished jobs did all their work, and that no job did more.
 
-    The work that a failure or a checkpoint interval undid follows from the segments. The segments
-    do not say how long a start took without progress. That time is the run's overhead if this
-    explains the `overhead_s` of the job. Otherwise, for example with costs by kind of job, every
-    distribution of that time over the job's segments is allowed.
+    The work that a failure, a preemption or a move lost since the last checkpoint is computed from
+    the segments. The segments do not say how long a start took without progress. That time is the
+    run's overhead if this explains the `overhead_s` of the job. Otherwise, for example with costs
+    by kind of job, every distribution of that time over the job's segments is allowed.
     """
     if world.work is None:
         findings.skip("short-run", "how much work there is: a trace")

@@ -24,7 +24,7 @@ _BEYOND = 1.2  # higher points are clipped
 
 @dataclass(frozen=True)
 class Dot:
-    """A point of a curve; `low` and `high` are the interval of its mean, if it is known."""
+    """A point of a curve; `low` and `high` are the ends of the mean's interval, if known."""
 
     x: float
     mean: float

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gangline._support.html import show, text
+from gangline._support.html import prose, show, text
 from gangline.analysis.report.output import check_target, put
 from gangline.analysis.report.page import document, footer, section
 from gangline.analysis.report.tables import Cell, Table
@@ -66,7 +66,7 @@ def write_tables(
 
     path = Path(path)
     check_target(path)
-    said = "".join(f"<p>{text(line)}</p>" for line in sentences)
+    said = "".join(f"<p>{prose(line)}</p>" for line in sentences)
     body = [f"<header><h1>{text(title)}</h1></header><main>"]
     body.append(section("reading", "What the numbers say", said))
     drawn: dict[str, str] = {}

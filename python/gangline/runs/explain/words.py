@@ -46,8 +46,8 @@ def text(said: Facts) -> str:
         lines += [f"  What {said.policy} does: {said.rule}."] if said.rule else []
     if said.runs or said.waits:
         bar, life = timeline(said), duration(_end(said) - said.arrival_s)
-        both = ", + both" if "+" in bar else ""
-        lines += ["", f"The life of the job, {life} (. waiting, # with GPUs{both}):", f"  {bar}"]
+        marks = ". = waiting, # = with GPUs" + (", + = both" if "+" in bar else "")
+        lines += ["", f"The life of the job, {life} ({marks}):", f"  {bar}"]
         lines += [f"  {line}" for line in events(said)]
     lost = losses(said)
     return "\n".join(map(safe, [*lines, *(["", lost] if lost else [])]))
@@ -213,12 +213,10 @@ def _free(said: Facts, rows: Records, state: int) -> str:
     if state == _TOO_FEW:
         words = _of_use(rows) + (f"; it needs {said.gpus_min}" if most > 0 else "")
         return f"{words}, and no room to share GPUs with running jobs" if said.is_shared else words
+    where = "on the smallest number of servers that can hold " + plural(said.gpus_min, "GPU")
     if state == _APART:
-        return (
-            f"{free}, but on too many servers: at most {together} on as few as can "
-            f"hold {said.gpus_min}"
-        )
-    return f"{free}, at most {together} of them on the fewest possible servers"
+        return f"{free}, but spread over too many servers: at most {together} of them {where}"
+    return f"{free}, at most {together} of them {where}"
 
 
 def _when(said: Facts) -> str:

@@ -71,10 +71,10 @@ class Advice(Facts):
         """Return notes on the scope of the numbers and on omissions."""
         said = [self.parts.about()]
         if not self.calibration.rows:
-            said.insert(0, f"Without a calibration, the others are compared with {self.base}.")
+            said.insert(0, f"Without a calibration, the others are compared with `{self.base}`.")
         stopping = [one.policy for one in self.options if one.preemptions]
         if stopping and not self.run_options.get("restart_s"):
-            who = listed(list(dict.fromkeys(stopping)))
+            who = listed([f"`{name}`" for name in dict.fromkeys(stopping)])
             said.append(
                 f"Preemption is free in these runs, which favours {who}: set the cost of a restart "
                 "with restart_s."
@@ -96,7 +96,7 @@ class Advice(Facts):
             which = f"{plural(out, 'server')} of the list {verbs[0]} not up"
             said.append(f"{which}, and {verbs[1]} left out.")
         said += self._left_out()
-        said += [f"{name} could not be run {why}" for name, why in self.failed.items()]
+        said += [f"`{name}` could not be run {why}" for name, why in self.failed.items()]
         return [*said, *self.calibration.notes]
 
     def _left_out(self) -> list[str]:
@@ -109,8 +109,8 @@ class Advice(Facts):
                 where = plural(size, "server")
                 said.append(f"Too large for {where}, and left out there: {plural(few, 'job')}.")
             said += [
-                f"With {plural(size, 'server')} {name} can never run {plural(count, 'job')}; they "
-                "are left out, so its means cover other jobs."
+                f"With {plural(size, 'server')} `{name}` can never run {plural(count, 'job')}; "
+                "they are left out, so its means cover other jobs."
                 for name, count in lost.items()
                 if count > few
             ]
@@ -186,9 +186,9 @@ class Advice(Facts):
         return "\n".join(claim.text for claim in self.claims())
 
     def _repr_html_(self) -> str:
-        from gangline._support.html import table, text
+        from gangline._support.html import prose, table
 
-        said = "".join(f"<p>{text(claim.text)}</p>" for claim in self.claims())
+        said = "".join(f"<p>{prose(claim.text)}</p>" for claim in self.claims())
         return said + table(self.titles(), self.cells())
 
     def _contender(self, label: str) -> Contender:
@@ -200,13 +200,13 @@ class Advice(Facts):
         there = f"With the present {plural(self.servers, 'server')},"
         if best.policy == base.policy:
             return (
-                f"{there} no contender waits clearly less than {base.policy}, whose jobs wait "
-                f"{duration(base.wait.mean)} on average."
+                f"{there} no other contender gives clearly shorter waits than `{base.policy}`, "
+                f"under which jobs wait {duration(base.wait.mean)} on average."
             )
         less = 1.0 - best.wait.mean / base.wait.mean
         said = (
-            f"{there} jobs wait least under {best.policy}: {duration(best.wait.mean)} on average, "
-            f"instead of {duration(base.wait.mean)} under {base.policy} "
+            f"{there} jobs wait least under `{best.policy}`: {duration(best.wait.mean)} on "
+            f"average, instead of {duration(base.wait.mean)} under `{base.policy}` "
             f"({formatting.percent(less)} less)."
         )
         return f"{said} {_how_sure(best.difference)}".rstrip()
@@ -223,8 +223,8 @@ class Advice(Facts):
             (True, False): "needs to know how long each job will run",
             (False, True): "stops running jobs",
         }[best.needs_run_times, best.stops_jobs]
-        said = f"{best.label} {asks}. Of the schedulers that do neither, "
-        said += f"{row.policy} has the least mean wait, {duration(row.wait.mean)}."
+        said = f"`{best.label}` {asks}. Of the schedulers that do neither, "
+        said += f"`{row.policy}` has the shortest mean wait, {duration(row.wait.mean)}."
         return [Claim("plain", said, typed.compare(self.servers, sorted(plain)))]
 
     def _users(self, row: Option) -> str:
@@ -232,8 +232,8 @@ class Advice(Facts):
         gain, lose = row.gain, row.lose
         less, longer = ("waits" if len(side) == 1 else "wait" for side in (gain, lose))
         said = (
-            f"Under {row.policy} {len(gain)} of {plural(len(row.users), self.word)} {less} "
-            f"less than under {self.base} and {len(lose)} {longer} longer"
+            f"Under `{row.policy}` {len(gain)} of {plural(len(row.users), self.word)} {less} "
+            f"less than under `{self.base}` and {len(lose)} {longer} longer"
         )
         is_all = len(gain) + len(lose) == len(row.users)
         return said + ("." if is_all else f"; for the others the change is {_HARDLY}.")
@@ -253,9 +253,9 @@ class Advice(Facts):
             return None
         row = min(kept, key=lambda one: one.servers)
         said = (
-            f"Under {row.policy} {plural(row.servers, 'server')} would do: jobs wait "
-            f"{duration(row.wait.mean)} on average there, and {duration(target)} under {self.base} "
-            f"with {self.servers}."
+            f"Under `{row.policy}` {plural(row.servers, 'server')} would be enough: jobs wait "
+            f"{duration(row.wait.mean)} on average there, and {duration(target)} under "
+            f"`{self.base}` with {self.servers}."
         )
         return said + self._saved(row), row.servers
 
@@ -273,15 +273,16 @@ class Advice(Facts):
         if not kept:
             row = max(rows, key=lambda one: one.servers)
             said = (
-                f"Even {row.servers} servers, the largest compared size, do not replace the "
-                f"scheduler: jobs still wait {duration(row.wait.mean)} on average under "
-                f"{self.base} there."
+                f"Under `{self.base}` even {row.servers} servers, the largest size compared, are "
+                f"not enough to match `{self.best.policy}` on the present {self.servers}: jobs "
+                f"then wait {duration(row.wait.mean)} on average."
             )
             return said, row.servers
         row = min(kept, key=lambda one: one.servers)
         said = (
-            f"Under {self.base} jobs wait no longer than under {self.best.policy} now with "
-            f"{row.servers} servers, the smallest compared size: "
+            f"To make jobs wait no longer under `{self.base}` than under `{self.best.policy}` on "
+            f"the present {plural(self.servers, 'server')}, you need {row.servers} servers (the "
+            "smallest size compared that is enough). Jobs then wait "
             f"{duration(row.wait.mean)} on average."
         )
         return said + self._saved(row), row.servers
@@ -300,7 +301,7 @@ class Advice(Facts):
 
     def _needs(self) -> str:
         """Say which knowledge schedulers need, and how exact it is in the runs."""
-        informed = [one.label for one in self.contenders if one.needs_run_times]
+        informed = [f"`{one.label}`" for one in self.contenders if one.needs_run_times]
         if not informed:
             return "No contender needs to know how long jobs run."
         verb = "needs" if len(informed) == 1 else "need"

@@ -120,31 +120,34 @@ class Calibration:
         if best is None:
             return [f"No policy can be calibrated: {self.why}."]
         waits = best.waits
-        numbers = f"its distance of waits and order is {waits.distance:.2f}, where 1 means none"
+        numbers = (
+            "its waits and its order of jobs differ from those of the log by a factor of "
+            f"{waits.distance:.2f} on average (1 = no difference)"
+        )
         if self.is_quiet:
             said = (
                 f"Only {waits.waiting:,} of {plural(waits.jobs, 'job')} waited for longer than "
                 f"{duration(waits.short_s)} ({percent(waits.waiting / waits.jobs)}), so the log "
-                f"hardly distinguishes policies. {best.policy} is nearest to it: {numbers}."
+                f"hardly distinguishes policies. `{best.policy}` comes closest to it: {numbers}."
             )
         elif best.resembles:
-            said = f"{best.policy} resembles the log most: {numbers}."
+            said = f"`{best.policy}` comes closest to the log: {numbers}."
         else:
-            alike = [one.policy for one in self.rows if one.resembles]
+            alike = [f"`{one.policy}`" for one in self.rows if one.resembles]
             verb = "resembles" if len(alike) == 1 else "resemble"
             said = (
-                f"{best.policy} is nearest to the log but does not resemble it: {numbers}. "
+                f"`{best.policy}` comes closest to the log but does not resemble it: {numbers}. "
                 f"{listed(alike)} {verb} it."
                 if alike
-                else f"No contender resembles the log. {best.policy} is nearest to it: {numbers}."
+                else f"No contender resembles the log. `{best.policy}` comes closest: {numbers}."
             )
             said += (
                 " The results below show how the policies differ in the simulation, not how they "
                 "differ from the scheduler that produced the log."
             )
-        near = [one.policy for one in self.rows[1:] if not one.is_apart]
+        near = [f"`{one.policy}`" for one in self.rows[1:] if not one.is_apart]
         untold = (
-            [f"The log does not distinguish {listed(near)} from {best.policy}."] if near else []
+            [f"The log does not distinguish {listed(near)} from `{best.policy}`."] if near else []
         )
         return [said, *untold]
 
@@ -210,7 +213,7 @@ def calibrate(
     for one in contenders:
         held = _held(cluster, trace, one, tolerance_s, options)
         if isinstance(held, str):
-            notes.append(f"{one.label}: not calibrated: {held}")
+            notes.append(f"`{one.label}`: not calibrated: {held}")
         else:
             found.append(held)
             notes += held.notes

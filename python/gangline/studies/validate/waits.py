@@ -126,7 +126,8 @@ def waits(arrival_s: Floats, observed: Times, simulated: Times, tolerance_s: flo
 def losses(arrival_s: Floats, observed: Times, simulated: Times) -> Floats:
     """Return each job's part of the logarithm of the distance, which is the mean of the parts.
 
-    The value of a job is NaN unless all four times are known.
+    The value is NaN unless both times of the job are known in both the observed and the simulated
+    run.
     """
     known = _known(observed, simulated)
     found = np.full(len(arrival_s), np.nan)

@@ -291,7 +291,9 @@ class _Filler:
         if len(set(dated.values())) > 1:
             texts = ", ".join(f"{name} {'dates' if dated[name] else 'numbers'}" for name in dated)
             raise TraceError(
-                f"{raw.path}: columns: expected instants on one clock, got {texts}", path=raw.path
+                f"{raw.path}: columns: expected dates in all time columns, or numbers in all of "
+                f"them; got {texts}",
+                path=raw.path,
             )
         if self._zone is not None and not self._local:
             raise TraceError(
