@@ -714,7 +714,8 @@ fn guess(word: &str, known: &[&str]) -> String {
     near.map_or_else(String::new, |name| format!("; did you mean `{name}`?"))
 }
 
-/// Returns the number of letters to insert, drop or change, or of neighbours to swap, that turn one word into another.
+/// Returns the number of steps that turn one word into another: a letter is inserted, dropped or changed, or two adjacent
+/// letters are swapped.
 fn edits(a: &str, b: &str) -> usize {
     let [a, b] = [a, b].map(|word| word.chars().collect::<Vec<char>>());
     let mut rows: Vec<Vec<usize>> = vec![(0..=b.len()).collect()];
