@@ -40,6 +40,7 @@ __all__ = [
     "Comparison",
     "assumptions",
     "check_out",
+    "counted",
     "headline",
     "leaders",
     "load_said",
@@ -230,6 +231,7 @@ class Comparison:
             self._counted,
             first,
             headline(means, tied=tied, baseline=baseline),
+            counted(means),
             assumptions(means, self._policies, tied=tied),
             later,
             reminder(lacks(self.cluster, self.trace, self._contenders.values())),
@@ -485,6 +487,23 @@ def headline(
         rest = [f"{name(row['policy'])} ({_took(row)})" for row in best[1:]]
         said += f"; they do not distinguish it from {formatting.listed(rest)}"
     return f"{said}{_calmest(best, name)}."
+
+
+def counted(means: Sequence[Row], name: Name = str) -> str:
+    """Return how many jobs each mean is over if the policies did not finish equally many.
+
+    Examples
+    --------
+    >>> rows = [{"policy": "kueue", "finished": 9}, {"policy": "fifo", "finished": 10}]
+    >>> counted(rows)
+    'These means are over different jobs: 9 finished under kueue and 10 under fifo.'
+    """
+    counts = [(name(row["policy"]), row.get("finished", 0)) for row in means]
+    if len({count for _, count in counts}) < 2:
+        return ""
+    (first, count), *rest = [(label, f"{count:,.10g}") for label, count in counts]
+    said = [f"{count} finished under {first}", *(f"{count} under {label}" for label, count in rest)]
+    return f"These means are over different jobs: {formatting.listed(said)}."
 
 
 def assumptions(

@@ -287,3 +287,19 @@ def test_policies_that_the_seeds_do_not_tell_apart_are_not_called_the_same(
         {"policy": "srtf", "jct_mean_s": 3600.0, "preemptions": 3},
     ]
     snapshot(headline(rows, tied=["srtf", "fifo"]))
+
+
+def test_means_over_different_jobs_are_named() -> None:
+    jobs = pa.table(
+        {
+            "arrival_s": [0.0, 0.0],
+            "gpus": [2, 1],
+            "duration_s": [10.0, 2.0],
+            "account": ["lab", "lab"],
+        }
+    )
+    slurm = gl.policies.Slurm(account_grp_gpus={"lab": 1})
+    read = gl.compare(LAB, jobs, ["fifo", slurm], on_infeasible="drop").sentences()
+    (said,) = (line for line in read if line.startswith("These means"))
+    assert said.startswith("These means are over different jobs: 2 finished under fifo and 1 under")
+    assert not [line for line in both().sentences() if line.startswith("These means")]

@@ -79,7 +79,8 @@ def recommendation(means: Sequence[Row], rows: Sequence[Row], runs: Sequence[Dig
         return _kept_together(_joined(said, _seeds(best, [], rows)))
     policies = {run.label: run.spec["policy"] for run in runs}
     assumed = comparison.assumptions(means, policies, tables.name, tied=tied)
-    return _kept_together(_joined(said, assumed, _seeds(best, others, rows)))
+    unequal = comparison.counted(means, tables.name)
+    return _kept_together(_joined(said, unequal, assumed, _seeds(best, others, rows)))
 
 
 def _kept_together(line: str) -> str:
