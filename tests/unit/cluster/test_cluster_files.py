@@ -265,6 +265,9 @@ def test_every_note_is_explained(tmp_path: Path, capsys: pytest.CaptureFixture[s
             if line.startswith("note: "):
                 name, words = line.removeprefix("note: ").split(": ")
                 assert words == NOTES[name.split()[0]]
+    up = EXPORTS["scontrol"]
+    path.write_text(up + "\n" + up.replace("n1", "n2").replace("IDLE", "DOWN"))
+    seen |= set(gl.read_cluster(path, up_only=True).notes)
     assert seen == set(NOTES)
 
 

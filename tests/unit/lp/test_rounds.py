@@ -168,6 +168,18 @@ def test_allox_refuses_gangs() -> None:
     assert result.jobs.column("status").to_pylist() == ["finished", "dropped"]
 
 
+def test_allox_has_a_place_for_every_job_of_one_type() -> None:
+    """The jobs of the slow type fill its queue further than an equal distribution would."""
+    cluster = MIXED | {
+        "servers": [{"count": 1, "gpu": "slow", "gpus": 1}, {"count": 3, "gpu": "fast", "gpus": 1}]
+    }
+    rows = [{"gpu_types": ["slow"], "duration_s": 360.0 * (1 + at)} for at in range(7)]
+    result = gl.simulate(cluster, jobs(*rows), "gavel-allox")
+    starts = result.jobs.column("first_start_s").to_pylist()
+    assert starts == sorted(starts)  # the shortest first
+    assert result.summary["finished"] == 7
+
+
 def test_a_twin_that_sees_no_rates_splits_alike() -> None:
     """Two jobs are fast on different types; the variant without rates gives each half of both."""
     cluster = {

@@ -79,7 +79,7 @@ fn assign(
 ) -> Result<(f64, Places), SolverError> {
     let jobs = spans.len();
     let gpus: f64 = free.iter().sum();
-    let mut levels = (jobs as f64 / gpus).ceil() as usize + 1;
+    let mut levels = ((jobs as f64 / gpus).ceil() as usize + 1).max(enough(spans, free));
     loop {
         let (total, places) = with_levels(spans, free, levels, rows)?;
         if levels > jobs || places.iter().all(|own| own.1 != levels) {
@@ -87,6 +87,27 @@ fn assign(
         }
         levels *= 2;
     }
+}
+
+/// Returns a number of places per queue with which every job finds one. Many jobs may need the same type, so an equal
+/// distribution over all GPUs can be too few. Here each job joins the shortest queue of its types, and the jobs with the
+/// fewest types come first.
+fn enough(spans: &[Vec<Option<f64>>], free: &[f64]) -> usize {
+    let mut order: Vec<&Vec<Option<f64>>> = spans.iter().collect();
+    order.sort_by_key(|row| row.iter().flatten().count());
+    let mut jobs = vec![0.0_f64; free.len()];
+    let length = |jobs: &[f64], kind: usize| jobs[kind] / free[kind];
+    for row in order {
+        let usable = (0..free.len()).filter(|&kind| row[kind].is_some());
+        let shortest = usable.min_by(|&a, &b| length(&jobs, a).total_cmp(&length(&jobs, b)));
+        if let Some(kind) = shortest {
+            jobs[kind] += 1.0;
+        }
+    }
+    let used = (0..free.len()).filter(|&kind| jobs[kind] > 0.0);
+    used.map(|kind| length(&jobs, kind).ceil() as usize)
+        .max()
+        .unwrap_or(0)
 }
 
 fn with_levels(
