@@ -20,12 +20,17 @@ pub(crate) struct Planned<'a> {
 }
 
 impl<'a> Planned<'a> {
+    #[inline]
     fn phase(self, job: JobId) -> Option<PresentPhase> {
-        let phase = || self.view.present_phase(job);
-        self.follows_phases.then(phase).flatten()
+        if self.follows_phases {
+            self.view.present_phase(job)
+        } else {
+            None
+        }
     }
 
     /// Returns the rate of a gang on a type; 0 if the gang has no place there.
+    #[inline]
     pub(super) fn rate(self, job: JobId, gpu_type: GpuTypeId) -> f64 {
         let base = self.places.rate(self.view, job, gpu_type);
         let phase = self.phase(job);
