@@ -52,6 +52,7 @@ impl State {
     }
 
     /// Returns the factor of the present phase on the base rate of a job.
+    #[inline]
     pub(crate) fn phase_factor(&self, job: JobId) -> Option<f64> {
         let phases = self.phases_of(job)?;
         Some(phases.factor(self.present(job, phases)))
@@ -64,6 +65,7 @@ impl State {
     }
 
     /// Returns the time that the remaining work of a job takes at this mean rate.
+    #[inline]
     pub(crate) fn span_at(&self, job: JobId, rate: f64) -> SimSpan {
         let left = self.remaining_work(job);
         let Some(phases) = self.phases_of(job) else {
@@ -75,6 +77,7 @@ impl State {
     }
 
     /// Returns the time, in seconds without rounding, that the remaining work takes at this mean rate.
+    #[inline]
     pub(crate) fn seconds_at(&self, job: JobId, rate: f64) -> f64 {
         let left = self.remaining_work(job);
         let Some(phases) = self.phases_of(job) else {

@@ -351,13 +351,16 @@ impl Rounds {
         } else if self.solved_at.is_some() && (self.is_stale(view) || !self.is_order_solved) {
             // The set of active jobs now differs from that of the last allocation, or equals it again.
             let capacity: Vec<f64> = types(view).map(|t| f64::from(view.gpus_up(t))).collect();
-            let planned = self.planned(view);
-            let rates = self
-                .active
-                .iter()
-                .flat_map(|&job| types(view).map(move |gpu_type| planned.rate(job, gpu_type)));
+            let (places, planned) = (&self.places, self.planned(view));
             if self.params.type_order.is_none() {
-                self.type_order = order_of_types(&capacity, rates);
+                let active = self.active.iter();
+                self.type_order = if planned.follows_phases {
+                    let rates = |&job| types(view).map(move |t| planned.rate(job, t));
+                    order_of_types(&capacity, active.flat_map(rates))
+                } else {
+                    let rates = |&job| types(view).map(move |t| places.rate(view, job, t));
+                    order_of_types(&capacity, active.flat_map(rates))
+                };
             }
             self.is_order_solved = !self.is_stale(view);
         }
