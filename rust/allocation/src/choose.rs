@@ -157,7 +157,7 @@ struct Simplex<'a> {
     rises: Vec<f64>,
     /// Whether each class has a floor.
     has_floor: Vec<bool>,
-    /// Original rate of each class that a scaled rate of 1 stands for.
+    /// Original rate of each class that equals a scaled rate of 1.
     units_of_rates: Vec<f64>,
     /// Keys (class, place) that are fixed at 0.
     pins: SmallVec<[(usize, usize); 8]>,
@@ -170,7 +170,7 @@ struct Simplex<'a> {
     /// Fraction of the largest price up to which a reduced cost also counts as 0; the fraction is 0 where floors are
     /// fixed.
     rounding: f64,
-    /// What is left of the linking rows after the keys are subtracted.
+    /// Remainder of the linking rows after the keys are subtracted.
     residual: Links,
     is_first_phase: bool,
     steps: u32,

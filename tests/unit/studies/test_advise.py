@@ -160,7 +160,7 @@ def test_a_log_without_waits_tells_nothing() -> None:
     )
     assert found.calibration.sentences() == [
         said,
-        "The log does not distinguish `sjf` from `fifo`.",
+        "The distances in parts of the log do not tell `sjf` from `fifo`.",
     ]
 
 

@@ -146,10 +146,10 @@ class Calibration:
                 "differ from the scheduler that produced the log."
             )
         near = [f"`{one.policy}`" for one in self.rows[1:] if not one.is_apart]
-        untold = (
-            [f"The log does not distinguish {listed(near)} from `{best.policy}`."] if near else []
-        )
-        return [said, *untold]
+        if not near:
+            return [said]
+        untold = f"The distances in parts of the log do not tell {listed(near)} from "
+        return [said, f"{untold}`{best.policy}`."]
 
     def legend(self) -> str:
         """Return the rule for the last column of the table; empty without a table."""
