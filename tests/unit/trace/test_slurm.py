@@ -300,6 +300,8 @@ def test_arrival_when_eligible(tmp_path: Path) -> None:
         ("2", 0.0),
         ("1", 120.0),
     ]
+    with refused(TraceError, column="arrival", value="eligible"):
+        read(tmp_path, content.replace("Eligible", "Other"), arrival="eligible")
 
 
 @pytest.mark.parametrize("separator", [",", ";", "\t"])

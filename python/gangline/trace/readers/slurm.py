@@ -237,6 +237,9 @@ def _fill(
     raw: Raw, columns: dict[str, Any], special: Special, clock: pa.DataType, options: Options
 ) -> None:
     """Fill the internal columns with one row per record, then join them to one row per job."""
+    if special.arrival == "eligible" and "eligible" not in columns:
+        expected = "submit, because the file has no field Eligible"
+        raise TraceError.at("options", None, "arrival", special.arrival, expected)
     rows = len(columns["jobid"])
     made: dict[str, Any] = {"job_id": columns["jobid"]}
     stamps = {"arrival_s": "submit", "eligible": "eligible"}
