@@ -73,7 +73,9 @@ def make(name: str, settings: Mapping[str, object] | None = None) -> PolicyBase:
         raise PolicyError(message, policy=name, field="params", value=kind_of)
     for key, value in to_builtins(settings or {}).items():
         if key not in fields:
-            hint = did_you_mean(key, fields, f"gangline policies {name}")
+            hint = _system_option(kind, key) or did_you_mean(
+                key, fields, f"gangline policies {name}"
+            )
             message = f"{name}: unknown parameter `{key}`{hint}"
             raise PolicyError(message, policy=name, field=key, value=value)
         fit = _FITS.get(fields[key].metadata.get("kind", ""), _fit)
@@ -81,6 +83,20 @@ def make(name: str, settings: Mapping[str, object] | None = None) -> PolicyBase:
     made = kind(**values)
     # two names may stand for equal configurations, so the requested name is kept
     return presets[name] if name in presets and made == presets[name] else made
+
+
+def _system_option(kind: type[PolicyBase], option: str) -> str:
+    """Return the end of a message about an option of the real system, such as `PreemptExemptTime`.
+
+    The description of a parameter ends with the name of that option in parentheses.
+    """
+    from gangline import _core
+
+    (entry,) = (entry for entry in _core.registry() if entry["name"] == kind.name)
+    named = [
+        one["name"] for one in entry["parameters"] if f"({option} " in one["doc"].replace(")", " ")
+    ]
+    return f"; {option} is `{named[0]}` here" if named else ""
 
 
 def parse_setting(text: str) -> tuple[str, Json]:
@@ -97,6 +113,9 @@ def parse_setting(text: str) -> tuple[str, Json]:
     try:
         parsed: Any = toml.loads(f"value = {value}")["value"]
     except ValueError:
+        if value.lstrip().startswith(("[", "{")):
+            how = f"strings need double quotes, and the whole single quotes: '{key}=[\"a\"]'"
+            raise PolicyError(f"--set {text}: not TOML; {how}", value=text) from None
         parsed = value
     return key.strip(), parsed
 

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
@@ -11,6 +11,9 @@ from gangline import _core, policies
 from gangline.errors import PolicyError
 from gangline.policies.protocol import Changes, Plan, Policy, View, check_declaration
 from refusals import refused
+
+if TYPE_CHECKING:
+    from snapshots import Snapshot
 
 NAMES = list(policies.registry)
 ONE_JOB = pa.table({"arrival_s": [0.0], "gpus": [1], "duration_s": [1.0]})
@@ -119,6 +122,18 @@ SETTINGS: list[tuple[str, tuple[str, Any]]] = [
 @pytest.mark.parametrize(("text", "expected"), SETTINGS)
 def test_settings_are_toml_or_text(text: str, expected: tuple[str, Any]) -> None:
     assert policies.parse_setting(text) == expected
+
+
+@pytest.mark.parametrize("text", ["a=[b]", "a={b=[c]}", "a= [1, 2"])
+def test_a_list_without_quotes_round_its_strings_is_refused(text: str, snapshot: Snapshot) -> None:
+    with refused(PolicyError, snapshot, value=text):
+        policies.parse_setting(text)
+
+
+@pytest.mark.parametrize("key", ["PriorityWeightAge", "weight_agee"])
+def test_options_of_slurm_itself_and_near_names_are_suggested(key: str, snapshot: Snapshot) -> None:
+    with refused(PolicyError, snapshot, field=key):
+        policies.make("slurm", {key: 1000})
 
 
 @pytest.mark.parametrize("text", ["a", "=3", ""])
