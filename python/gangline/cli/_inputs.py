@@ -424,8 +424,7 @@ def say_names(trace: Trace, policies: Sequence[PolicyLike]) -> None:
     from gangline.policies.choice import resolve_policy
     from gangline.runs.slurm_names import unused
 
-    chosen = map(resolve_policy, policies)
-    said = [line for one in chosen if one.policy == "slurm" for line in unused(one.params, trace)]
+    said = [line for one in policies for line in unused(resolve_policy(one), trace)]
     _console.say(*(f"note: {line}" for line in dict.fromkeys(said)))
 
 

@@ -11,6 +11,7 @@ from gangline._support.formatting import listed
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from gangline.policies.choice import ChosenPolicy
     from gangline.trace.jobs.schema import Column
     from gangline.trace.jobs.table import Trace
 
@@ -22,8 +23,9 @@ _DEFAULTS: Mapping[Column, str] = {
 """By column, the name of a job without one. The tables of a column's names begin with its name."""
 
 
-def unused(params: Mapping[str, Any], trace: Trace) -> list[str]:
-    """Say, for each table, which of its names no job and no other table has."""
+def unused(chosen: ChosenPolicy, trace: Trace) -> list[str]:
+    """Say, for each table of `slurm`, which of its names no job and no other table has."""
+    params: Mapping[str, Any] = chosen.params if chosen.policy == "slurm" else {}
     said = []
     for kind in _DEFAULTS:
         given = {name: params[name] for name in params if name.startswith(f"{kind}_")}

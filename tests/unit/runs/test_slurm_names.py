@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.csv
@@ -10,11 +11,9 @@ import pytest
 
 import gangline as gl
 from gangline.cli.app import main
+from gangline.policies.choice import resolve_policy
 from gangline.runs.slurm_names import unused
 from gangline.trace.read import as_trace
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 JOBS: dict[str, list[Any]] = {
     "job_id": ["a", "b"],
@@ -56,14 +55,14 @@ JOBS: dict[str, list[Any]] = {
 )
 def test_names_that_no_job_has(params: dict[str, Any], said: list[str]) -> None:
     trace = as_trace(pa.table(JOBS))
-    chosen = gl.policies.Slurm(**params)
-    assert unused(chosen.params(), trace) == [f"slurm: {line}, which no job has" for line in said]
+    chosen = resolve_policy(gl.policies.Slurm(**params))
+    assert unused(chosen, trace) == [f"slurm: {line}, which no job has" for line in said]
 
 
 def test_without_a_column_all_jobs_have_the_default() -> None:
     trace = as_trace(pa.table({name: JOBS[name] for name in list(JOBS)[:4]}))
     params = {"qos_priority": {"normal": 1}, "partition_tier": {"default": 1, "gpu": 2}}
-    assert unused(params, trace) == [
+    assert unused(resolve_policy("slurm", params), trace) == [
         "slurm: `partition_tier` names the partition `gpu`, which no job has"
     ]
 
@@ -77,3 +76,45 @@ def test_commands_say_them(
     assert main([command, *asked, "--set", "qos_user_gpus={nromal=1}"]) == 0
     note = "note: slurm: `qos_user_gpus` names the QOS `nromal` (did you mean `normal`?), which no"
     assert note in capsys.readouterr().err
+
+
+QUEUE = {
+    "job_id": ["a", "b"], "arrival_s": [0.0, 1.0], "gpus": [8, 8], "time_limit_s": [60.0, 60.0],
+    "observed_start_s": [0.0, None], "trace_status": ["RUNNING", "PENDING"],
+    "qos": ["normal", "normal"],
+}  # fmt: skip
+ENDED = {
+    "job_id": ["a", "b"], "arrival_s": [0.0, 1.0], "gpus": [8, 8], "duration_s": [9.0, 9.0],
+    "observed_start_s": [0.0, 9.0], "observed_finish_s": [9.0, 18.0], "qos": ["normal", "normal"],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("command", "jobs"),
+    [
+        ("eta --policy slurm --set", QUEUE),
+        ("validate --policies slurm --set", ENDED),
+    ],
+)
+def test_forecasts_and_validations_say_them(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], command: str, jobs: dict[str, list[Any]]
+) -> None:
+    pa.csv.write_csv(pa.table(jobs), tmp_path / "jobs.csv")
+    world = ["--trace", str(tmp_path / "jobs.csv"), "--cluster", "1x8xA100"]
+    assert main([*command.split(), "qos_user_gpus={nromal=16}", *world]) == 0
+    told = capsys.readouterr()
+    words = " ".join((told.out + told.err).split())
+    assert "slurm: `qos_user_gpus` names the QOS `nromal` (did you mean `normal`?)" in words
+
+
+def test_sweeps_say_them(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    pa.csv.write_csv(pa.table(JOBS), "jobs.csv")
+    Path("a.toml").write_text(
+        'name = "a"\n[grid]\ntrace = ["jobs.csv"]\ncluster = ["1x8xA100"]\n'
+        'policy = ["fifo", "slurm"]\nset."slurm.qos_user_gpus" = [{nromal = 16}]\nseed = [0, 1]\n'
+    )
+    assert main(["sweep", "a.toml"]) == 0
+    assert capsys.readouterr().err.count("`qos_user_gpus` names the QOS `nromal`") == 1

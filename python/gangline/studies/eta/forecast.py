@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from gangline.errors import OptionError
 from gangline.runs.explain.reasons import NOT_ASKED, TOO_FEW
+from gangline.runs.slurm_names import unused
 from gangline.studies.eta.estimates import LATER_MOST, Arrivals, Estimates, Jobs, Log, history_of
 from gangline.studies.eta.result import NEVER, NO_TYPE, Cause, Eta, Forecast, Spread, edge_of
 
@@ -231,6 +232,7 @@ def eta(
         outlived=estimates.outlived,
         later=now.later,
         unknown_types=_unknown_types(now.trace, lab),
+        unknown_names=unused(chosen, now.trace),
         notes=dict(now.trace.notes),
     )
 

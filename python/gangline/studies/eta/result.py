@@ -146,6 +146,8 @@ class Eta:
         Number of jobs that arrive after the moment, which are left out.
     unknown_types : list of str
         GPU types that jobs request but the cluster lacks.
+    unknown_names : list of str
+        Sentences on names in the tables of `slurm` that no job has.
     notes : dict of str to int
         Notes on rows and values that were left out of the queue, as for a trace.
 
@@ -172,6 +174,7 @@ class Eta:
     outlived: int
     later: int
     unknown_types: list[str]
+    unknown_names: list[str]
     notes: dict[str, int]
 
     def __len__(self) -> int:
@@ -233,6 +236,7 @@ class Eta:
         if self.unknown_types:
             names = listed([f"`{name}`" for name in self.unknown_types])
             found.append(f"Jobs may use {names} GPUs, which the cluster lacks.")
+        found += [f"{said}." for said in self.unknown_names]
         if self.unplaced:
             found.append(
                 f"Up to {plural(self.unplaced, 'running job')} found no GPUs on this cluster when "

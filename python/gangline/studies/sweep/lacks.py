@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from gangline._support.formatting import listed
 from gangline.errors import GanglineError
 from gangline.runs.premises import lacks, merged, premises
+from gangline.runs.slurm_names import unused
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from gangline.runs.spec import RunSpec
     from gangline.trace.jobs.table import Trace
 
-__all__ = ["lacks_of"]
+__all__ = ["lacks_of", "names_of"]
 
 _SEED = re.compile(r"(?<=[?&])seed=\d+")
 
@@ -55,3 +56,22 @@ def lacks_of(specs: Iterable[RunSpec], worlds: Worlds) -> list[Lack]:
         lack if set(labs) == everywhere else lack._replace(what=f"{lack.what} (on {listed(labs)})")
         for lack, labs in where.items()
     )
+
+
+def names_of(specs: Iterable[RunSpec], worlds: Worlds) -> list[str]:
+    """Return sentences on names in the tables of `slurm` that no job of the trace has.
+
+    Each policy is checked once, with the first draw of each trace.
+    """
+    seen: set[tuple[str, str]] = set()
+    found: dict[str, None] = {}
+    for spec in specs:
+        key = (spec.policy.text, _SEED.sub("", spec.trace.source))
+        if key in seen or spec.policy.python:
+            continue
+        seen.add(key)
+        chosen = spec.policy.resolve()
+        if chosen.policy == "slurm":
+            with suppress(GanglineError):  # its runs say what is wrong with a trace
+                found.update(dict.fromkeys(unused(chosen, worlds.trace(spec.trace))))
+    return list(found)
