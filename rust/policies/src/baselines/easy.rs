@@ -1,9 +1,9 @@
 //! `easy`: FIFO with a reservation for the blocked head, and backfilling behind it.
 //!
-//! To make the reservation, GPUs are counted over the estimated finishes of running jobs, until there are enough for
-//! the head. Backfilled jobs are found per class. The candidate of a class is the first waiting job that is short
-//! enough to end before the reservation, or simply the first waiting job if the gang fits next to the reserved GPUs. A
-//! decision costs O((starts + classes) log n).
+//! The reservation is found by going through the running jobs in order of estimated finish and counting the GPUs that
+//! they release, until there are enough for the head. Jobs to backfill are searched class by class. The candidate of a
+//! class is its first waiting job that is short enough to end before the reservation. If a gang of the class fits next
+//! to the reserved GPUs, the candidate is simply the first waiting job. A decision costs O((starts + classes) log n).
 
 use crate::kit::why::NO_PLACE;
 use crate::kit::{Classes, Places, Seen};
@@ -34,10 +34,10 @@ pub(crate) static RESERVED: Reason = Reason::new(
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Shadow {
     head: JobId,
-    /// The type, and the instant at which enough GPUs of the type are free for the head, wherever they are; `None`
-    /// means that this never happens on any type.
+    /// The type, and the instant at which enough of its GPUs are free for the head, regardless of where they are;
+    /// `None` if this never happens on any type.
     reserved: Option<(GpuTypeId, SimTime)>,
-    /// Number of GPUs of the reserved type that are free at that instant in addition to those for the head.
+    /// Number of GPUs of the reserved type that are free at that instant beyond those that the head needs.
     extra: u32,
 }
 
@@ -50,12 +50,12 @@ pub(crate) struct Easy {
     extend: f64,
     places: Places,
     backlog: Backlog,
-    /// GPUs of the running jobs by estimated finish, per type.
+    /// For each type, the GPUs of the running jobs by estimated finish.
     ends: Vec<BTreeMap<(SimTime, JobId), u32>>,
     end_of: Vec<SimTime>,
     blocked: Option<Shadow>,
     heads: BinaryHeap<Reverse<(JobId, usize)>>,
-    /// The types on which the placement rule found no place in this pass, as a mask for each class.
+    /// For each class, a mask of the types on which the placement rule found no place in this pass.
     dead: Vec<u64>,
 }
 
@@ -77,7 +77,7 @@ impl Easy {
         }
     }
 
-    /// Returns the estimated time for which a job that starts now on a type holds its GPUs, regardless of its place.
+    /// Returns the estimated time for which a job holds its GPUs if it starts on a type now, regardless of its place.
     fn estimate(
         &self,
         view: &ClusterView<'_>,
@@ -178,8 +178,8 @@ impl Easy {
         best
     }
 
-    /// Returns whether a job may start on a type although the head waits. If the job needs some of the `extra` GPUs,
-    /// they are deducted.
+    /// Returns whether a job may start on a type while the head waits. If the job needs some of the `extra` GPUs, they
+    /// are deducted.
     fn passes(
         &self,
         view: &ClusterView<'_>,
@@ -231,8 +231,8 @@ impl Easy {
         Ok(false)
     }
 
-    /// Returns the next job of a class, from a position on, that has enough free GPUs on some type and may pass the
-    /// head there.
+    /// Returns the first job of a class, at or after a position, that may pass the head on some type with enough free
+    /// GPUs.
     fn candidate(
         &self,
         view: &ClusterView<'_>,
@@ -332,8 +332,7 @@ impl Easy {
         changes.retimed.contains(&job) || is_started
     }
 
-    /// Updates exact estimates after changes of rates on shared up-links, and where rates are known only while a job
-    /// runs.
+    /// Updates exact estimates when rates change on shared up-links, and when rates are known only while a job runs.
     #[inline]
     fn move_ends(&mut self, view: &ClusterView<'_>, changes: &Changes) -> Result<(), PolicyError> {
         for &job in &changes.retimed {
@@ -527,7 +526,7 @@ impl Backlog {
         self.waiting[class] == 0
     }
 
-    /// Records the estimate of a waiting job on the type with position `at` in its class.
+    /// Records the estimate of a waiting job on the type at position `at` of its class.
     pub(super) fn insert(&mut self, job: JobId, class: usize, at: usize, estimate: i64) {
         let position = self.position(job);
         self.trees[class][at].set(position, estimate);
@@ -549,7 +548,7 @@ impl Backlog {
         }
     }
 
-    /// Returns the first waiting job of a class, from a position on, whose estimate on a type is at most `bound`.
+    /// Returns the first waiting job of a class, at or after a position, whose estimate on a type is at most `bound`.
     pub(super) fn first_at_most(
         &self,
         class: usize,
@@ -569,12 +568,12 @@ const WIDTH: usize = 16;
 /// Values by position, initially [`MinTree::NONE`].
 #[derive(Clone, Debug)]
 pub(super) struct MinTree {
-    /// Level 0 contains the values, and each level above the minima of groups of sixteen.
+    /// Level 0 contains the values; each level above it contains the minima of groups of sixteen.
     levels: Vec<Vec<i64>>,
 }
 
 impl MinTree {
-    /// Value of a position without a value.
+    /// Marks a position that has no value.
     pub(super) const NONE: i64 = i64::MAX;
 
     /// Creates a tree of `len` positions without values.
@@ -607,7 +606,7 @@ impl MinTree {
         }
     }
 
-    /// Returns the leftmost position, from `from` on, whose value is at most `bound`.
+    /// Returns the leftmost position at or after `from` whose value is at most `bound`.
     pub(super) fn first_at_most(&self, from: usize, bound: i64) -> Option<usize> {
         let mut at = from;
         let mut level = 0;

@@ -4,7 +4,7 @@
 //! |---|---|---|
 //! | d | `gpus` | gang size |
 //! | R | remaining span | work left at the isolated best rate, nanoseconds |
-//! | s, extra | `Shadow` | earliest start of the blocked head by count, and GPUs free in addition |
+//! | s, extra | `Shadow` | earliest start of the blocked head by GPU count, and GPUs left over at that time |
 
 mod easy;
 mod fifo;

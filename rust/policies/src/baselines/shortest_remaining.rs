@@ -1,8 +1,8 @@
 //! `srtf` and `srsf`: shortest remaining time or service first, with preemption.
 //!
-//! The key of a running job at its best rate is the instant of its finish, which does not change. Only few jobs get a
-//! new key at each decision: jobs in their overhead, jobs that are slowed by their place or a co-runner, and jobs with
-//! an inexact estimate.
+//! While a job runs at its best rate, its key is the instant of its finish, which does not change. Only a few jobs get
+//! a new key at each decision: jobs in overhead, jobs that their place or a co-runner slows, and jobs with an inexact
+//! estimate.
 
 use crate::kit::JobTimers;
 use crate::kit::Seen;
@@ -15,7 +15,7 @@ use gangline_engine::{
 };
 use gangline_model::{JobId, SimSpan, SimTime, Tier, Verb};
 
-/// First part of the key of a protected job; the next constant is that of every other job.
+/// First part of the key of a protected job; the next constant is the first part for all other jobs.
 const PROTECTED: u64 = 0;
 const OPEN: u64 = 1;
 
@@ -94,7 +94,7 @@ impl ShortestRemaining {
         Ok(now < run.only().progress_start || !is_steady || !self.seen.is_exact(view))
     }
 
-    /// Records the effects of the last plan and the changes since.
+    /// Records the effects of the last plan and the changes since then.
     fn update(&mut self, view: &ClusterView<'_>, changes: &Changes) -> Result<(), PolicyError> {
         for &job in changes.finished.iter().chain(&changes.requeued) {
             self.pass.leave(job);

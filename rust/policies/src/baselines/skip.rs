@@ -2,7 +2,7 @@
 //! that does not fit blocks all jobs behind it, so all jobs form one queue.
 //!
 //! Free capacity only decreases within a decision. If the first job of a class does not fit, the class is done for that
-//! decision. A small heap of the first jobs of the classes therefore gives the same starts as a walk over the whole
+//! decision. A small heap with the first job of each class therefore starts the same jobs as a walk over the whole
 //! queue. An arrival is tried only if no job of its class is already waiting. The cost is O((starts + classes) log n).
 
 use crate::kit::Seen;
@@ -36,7 +36,7 @@ pub(crate) struct Skip {
     is_strict: bool,
     seen: Seen,
     places: Places,
-    /// Waiting jobs by duration in ns (0 in order of arrival), then index.
+    /// Waiting jobs by duration in ns (0 if the queue is in order of arrival), then index.
     queues: ByClass<(i64, JobId)>,
     /// First jobs of classes, in the order of the queue.
     heads: BinaryHeap<Reverse<(i128, JobId)>>,
@@ -84,7 +84,7 @@ impl Skip {
         })
     }
 
-    /// Returns the key that orders the jobs of all classes, given a job and its key within its class.
+    /// Returns a job's key in the order across all classes, given its key within its class.
     fn rank(&self, (length, job): (i64, JobId)) -> (i128, JobId) {
         let gpus = match self.order {
             SkipOrder::Arrival | SkipOrder::Duration => 1,

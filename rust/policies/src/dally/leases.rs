@@ -1,4 +1,5 @@
-//! Lease boundaries. A lease ends at start + k L, so only the start modulo L matters, which is the phase of the lease.
+//! Lease boundaries. A lease ends at start + k L, so only the start modulo L matters; it is called the phase of the
+//! lease.
 
 use gangline_model::{JobId, SimTime};
 use std::collections::BTreeSet;
@@ -26,8 +27,8 @@ impl Leases {
         }
     }
 
-    /// Records that a job gets GPUs and its first lease starts; `is_aligned` means that this lease ends at the next
-    /// multiple of L.
+    /// Records that a job gets GPUs and that its first lease starts; `is_aligned` means that this lease ends at the
+    /// next multiple of L.
     pub(super) fn start(&mut self, job: JobId, now: SimTime, is_aligned: bool) {
         let phase = if is_aligned {
             0

@@ -231,7 +231,7 @@ impl Decision {
         self.second_look(free, params, now);
     }
 
-    /// Lets a waiting job take the narrowest level that it may use, or decline.
+    /// Lets a waiting job take a place at the narrowest level that it may use, or decline the offer.
     fn ask_waiting(
         &mut self,
         free: &mut FreeIndex,
@@ -299,8 +299,8 @@ impl Decision {
         }
     }
 
-    /// Returns the first of several levels that has room for a job whose lease ends. The timers of the job count unless
-    /// it only moves to a narrower place.
+    /// Returns GPUs for a job whose lease ends, at the first of several levels with room for it. The timers of the job
+    /// count unless it only moves to a narrower place.
     #[expect(clippy::too_many_arguments)] // Together, the arguments are the state of one search.
     fn look(
         &mut self,
@@ -365,7 +365,7 @@ impl Decision {
         }
     }
 
-    /// Returns the next instant at which a timer ends that keeps a job of a class from room that is available.
+    /// Returns the next instant at which a timer ends that now keeps a job of a class from using available room.
     pub(super) fn next_delay(
         &mut self,
         free: &mut FreeIndex,

@@ -10,7 +10,7 @@ words! {
     pub(crate) enum Mode {
         /// The timers are tuned by the earlier waiting times of jobs of the same size.
         Auto = "auto",
-        /// The timers are a fixed pair.
+        /// Both timers have fixed values.
         Manual = "manual",
         /// A job accepts any place at once.
         NoWait = "no_wait",
@@ -60,7 +60,7 @@ pub(crate) struct DallyParams {
     pub upgrades: bool,
     /// Whether all leases end at multiples of their length.
     pub is_aligned: bool,
-    /// Overhead that is added to a restart, per GPU.
+    /// Overhead per GPU that is added to each restart.
     pub overhead_per_gpu: SimSpan,
     /// Whether the score counts overhead as time without progress.
     pub counts_overhead: bool,
@@ -128,8 +128,8 @@ impl DallyParams {
         }
     }
 
-    /// Returns the length of a number of leases in ns, rounded to the nearest, with halves rounded up. A length beyond
-    /// the end of time counts as infinite.
+    /// Returns the length of a number of leases in ns, rounded to the nearest integer, with halves rounded up. A length
+    /// that exceeds the range of times counts as infinite.
     pub(super) fn leases(&self, count: f64) -> i64 {
         (count * self.lease.0 as f64).round() as i64
     }

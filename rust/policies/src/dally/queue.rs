@@ -48,14 +48,14 @@ impl Waiting {
         self.ages.remove(&(rank.since, rank.job));
     }
 
-    /// Returns the first job in order of rank that has waited since `bound` or longer.
+    /// Returns the first job, in order of rank, that has been waiting since `bound` or earlier.
     pub(super) fn first_since(&self, bound: i64) -> Option<Rank> {
         let is_any = self.ages.first().is_some_and(|&(since, _)| since <= bound);
         let mut ranks = self.ranks.iter().filter(|_| is_any);
         ranks.find(|rank| rank.since <= bound).copied()
     }
 
-    /// Returns the earliest instant after `bound` since which a job has been waiting.
+    /// Returns the earliest instant after `bound` at which a job of the queue began to wait.
     pub(super) fn next_since(&self, bound: i64) -> Option<i64> {
         let after = Excluded((bound, u32::MAX));
         self.ages

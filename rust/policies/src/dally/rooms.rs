@@ -13,7 +13,7 @@ pub(super) struct Seeker<'a> {
     pub(super) gpus: u32,
     /// Types of the job, in the order in which it tries them.
     pub(super) types: &'a TypeList,
-    /// GPUs that the job held and may have again. For this job they count as unclaimed.
+    /// GPUs that the job held and may get back. For this job they count as unclaimed.
     pub(super) own: Option<&'a GpuSet>,
     /// Claims that the job may displace.
     pub(super) over: &'a Masks,
@@ -158,7 +158,7 @@ fn claimed_server(
     roomy.min().map(|(_, _, at)| at)
 }
 
-/// Returns the rack that needs the fewest claimed GPUs, as [`claimed_server`] does for servers.
+/// Returns the rack that needs the fewest claimed GPUs; the counterpart of [`claimed_server`] for racks.
 fn claimed_rack(
     fit: Fit,
     free: &mut FreeIndex,
@@ -175,7 +175,8 @@ fn claimed_rack(
     roomy.min().map(|(_, _, rack)| rack)
 }
 
-/// Takes whole racks as long as the gang needs a complete rack. The rest goes to the rack that needs the fewest claims.
+/// Takes whole racks as long as the gang needs a complete one. The rest of the gang goes to the rack that needs the
+/// fewest claimed GPUs.
 fn over_racks(
     params: &PlacementParams,
     free: &mut FreeIndex,
@@ -234,7 +235,7 @@ fn rest_server(
     })
 }
 
-/// Returns the rack for the rest of the gang, as [`rest_server`] does for servers.
+/// Returns the rack for the rest of the gang; the counterpart of [`rest_server`] for racks.
 fn rest_rack(
     params: &PlacementParams,
     free: &mut FreeIndex,
@@ -289,7 +290,7 @@ fn slots(
 // The draft of the plan contains unclaimed GPUs. A search that may displace claims adds them, searches, and removes
 // them again. The cost of a search depends only on these claims.
 
-/// One job whose lease ends.
+/// A job whose lease ends.
 #[derive(Clone, Debug)]
 pub(super) struct Claim {
     /// Rank of the job among the candidates.
@@ -314,7 +315,7 @@ pub(super) struct Claims {
 }
 
 impl Claims {
-    /// Replaces the claims by those of the jobs whose lease ends now.
+    /// Replaces the claims with those of the jobs whose lease ends now.
     pub(super) fn set(&mut self, mut list: Vec<Claim>) {
         list.sort_by_key(|claim| claim.rank);
         self.list = list;

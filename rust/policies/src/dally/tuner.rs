@@ -39,7 +39,7 @@ impl History {
         self.squares = self.squares.plus(Wide::square(wait));
     }
 
-    /// Drops entries before `oldest`. Returns whether there were any entries to drop.
+    /// Drops entries before `oldest`. Returns whether any were dropped.
     fn slide(&mut self, oldest: i64) -> bool {
         let mut dropped = false;
         while let Some(&(at, wait)) = self.entries.front() {
@@ -157,7 +157,7 @@ impl Tuner {
 pub(super) struct Wide([u64; 4]);
 
 impl Wide {
-    /// Creates the square of a number.
+    /// Returns the square of a number.
     pub(super) fn square(value: u128) -> Self {
         let (low, high) = (value as u64, (value >> 64) as u64);
         let wide = |a: u64, b: u64| u128::from(a) * u128::from(b);
@@ -246,7 +246,7 @@ mod tests {
         }
     }
 
-    /// Returns the timers, in leases, after waiting times that are given in leases.
+    /// Returns the timers that follow from these waiting times; both are in leases.
     fn after(history_leases: f64, server: &[f64], rack: &[f64]) -> (f64, f64) {
         let params = params(history_leases);
         let mut tuner = Tuner::new(&params);

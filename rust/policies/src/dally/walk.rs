@@ -309,7 +309,8 @@ impl Policy for Dally {
     }
 }
 
-/// Returns the mean share in 10^-12, rounded down, of a sum over nanoseconds; 0 before any progress.
+/// Returns the mean share in 10^-12, rounded down, given the sum of the shares over all nanoseconds; 0 before any
+/// progress.
 fn mean_share(kept_ns: i128, time: SimSpan) -> u64 {
     if time.0 == 0 {
         return 0;

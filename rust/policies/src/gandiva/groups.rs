@@ -23,7 +23,7 @@ pub(super) struct Groups {
     /// Slot of each job's group.
     of: Vec<u32>,
     max_residents: usize,
-    /// Number of groups created and residents added so far.
+    /// Number of groups created so far; the next field counts the residents added.
     made: u64,
     joins: u64,
     /// Groups that accept another resident, by kind; those with the fewest residents come first.
@@ -140,7 +140,7 @@ impl Groups {
         });
     }
 
-    /// Removes a group. The residents of the group then have no group.
+    /// Removes a group. Its residents then belong to no group.
     pub(super) fn remove(&mut self, slot: u32) -> Group {
         self.unlist(slot);
         let group = self.slots[slot as usize].clone();
@@ -225,15 +225,15 @@ pub(super) struct Resident {
     pub(super) class: usize,
     /// Number of residents that joined any group before this resident did.
     pub(super) joined: u64,
-    /// Amount that is added to the run time so far to get the run time that decides turns, ns.
+    /// Amount in ns that is added to the run time so far; the sum decides which resident has the next turn.
     pub(super) offset: i64,
     /// Whether the resident has run on these GPUs since it joined.
     pub(super) has_run: bool,
 }
 
 impl Resident {
-    /// Returns the run time that decides turns, ns. The count begins when the resident joins, at the minimum of the
-    /// other residents' run times.
+    /// Returns the run time, in ns, that decides which resident has the next turn. When a resident joins, this run time
+    /// starts at the minimum of the other residents' values.
     pub(super) fn run_time(&self, view: &ClusterView<'_>) -> i64 {
         view.executed(self.job).0 + self.offset
     }

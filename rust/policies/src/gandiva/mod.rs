@@ -4,9 +4,9 @@
 //! | symbol | here | meaning |
 //! |---|---|---|
 //! | d | `gpus` | gang size |
-//! | G | `server_gpus_max` | size of the largest up server of a type |
+//! | G | `server_gpus_max` | size of the largest server of a type that is up |
 //! | group | [`groups::Group`] | d GPUs and the residents that take turns on them |
-//! | size class | `kind` | GPU type, gang size and the demand on the placement rule: jobs for which all of these are equal may share a group |
+//! | size class | `kind` | GPU type, gang size and the demand that the placement rule reads: jobs that agree in all of these may share a group |
 //! | xi | [`turns::Pairs`] | slowdown by a co-runner; known for a pair of models after a trial |
 //!
 //! The modules are [`policy`] (one decision, migration), [`turns`] (running residents and the ends of their turns),

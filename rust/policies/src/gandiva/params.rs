@@ -10,8 +10,7 @@ pub(crate) struct GandivaParams {
     pub max_residents: usize,
     /// Length of a turn, counted in progress.
     pub quantum: SimSpan,
-    /// Time without progress of a resident that resumes on the GPUs on which it ran before; `None` means the overhead
-    /// of the run.
+    /// Overhead of a resident that resumes on the GPUs on which it ran before; `None` means the overhead of the run.
     pub switch: Option<SimSpan>,
     /// Maximum number of migrations in one decision.
     pub moves_per_event: usize,

@@ -19,14 +19,15 @@ use smallvec::SmallVec;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// The job takes turns on the same GPUs with a running job.
+/// The job takes turns with a running job on the same GPUs.
 pub(crate) static TURN: Reason = Reason::new(
     "turn",
     "it takes turns with a job on the same GPUs",
     "it took turns on its GPUs with {others}",
 );
 
-/// Jobs that may share a group: they have the same GPU type, gang size and demand on the placement rule.
+/// Jobs that may share a group: they have the same GPU type and gang size, and the placement rule cannot tell them
+/// apart.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Kind {
     pub(super) gpu_type: GpuTypeId,
@@ -233,7 +234,7 @@ impl Gandiva {
         })
     }
 
-    /// Does what [`Self::find_place`] does, on one type.
+    /// Does the same as [`Self::find_place`], but on one type only.
     pub(super) fn find_place_of(
         &mut self,
         view: &ClusterView<'_>,
@@ -483,8 +484,8 @@ impl Gandiva {
         moves > 0
     }
 
-    /// Creates a group for a resident of the most shared group: the resident with the least service among those for
-    /// which a group can be created.
+    /// Moves a resident of the most shared group to a new group: the one with the least service among those for which a
+    /// group can be created.
     fn spread(&mut self, view: &ClusterView<'_>, plan: &mut Plan<'_>) -> bool {
         let mut placeable: SmallVec<[usize; 8]> = SmallVec::new();
         let mut most = None;

@@ -37,7 +37,7 @@ impl Turns<'_> {
         self.params.switch.filter(|_| resident.has_run)
     }
 
-    /// Returns the instant from which on a resident makes progress, or the present instant if it can already make
+    /// Returns the instant at which a resident begins to make progress, or the present instant if it can already make
     /// progress.
     fn progress_start(&self, group: &Group, resident: &Resident) -> SimTime {
         let now = self.view.now();
@@ -51,7 +51,7 @@ impl Turns<'_> {
         }
     }
 
-    /// Returns the instant from which on all running residents make progress.
+    /// Returns the first instant at which all running residents make progress.
     fn base(&self, group: &Group) -> SimTime {
         let running = group
             .residents
@@ -61,7 +61,8 @@ impl Turns<'_> {
         starts.max().expect("a resident of a group runs")
     }
 
-    /// Returns the residents by run time. Ties go to residents that are waiting, then to those that joined earlier.
+    /// Returns the residents in order of run time. Ties go to residents that are waiting, then to those that joined
+    /// earlier.
     fn order(&self, group: &Group) -> SmallVec<[Resident; 4]> {
         let mut order = group.residents.clone();
         order.sort_by_key(|one| {
@@ -157,10 +158,10 @@ impl Turns<'_> {
 
 // The following code measures in trials which models make good co-runners, and stores the results by pair.
 
-/// Two sums of speeds whose difference is below this count as equal.
+/// Two sums of speeds count as equal if they differ by less than this.
 const ROUNDING: f64 = 1e-12; // This is our own choice; it is thousands of times larger than the rounding errors.
 
-/// Knowledge about a pair before it runs together.
+/// Knowledge about a pair of jobs before they run together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
     /// The pair may not share a GPU, or gains nothing by sharing.
@@ -229,8 +230,8 @@ impl Pairs {
         sum - self.gain > ROUNDING
     }
 
-    /// Measures a pair that runs together. Returns whether the pair gains by sharing. Only the first measurement of a
-    /// pair is stored.
+    /// Measures a pair of jobs that run together. Returns whether the pair gains by sharing. Only the first measurement
+    /// of a pair is stored.
     pub(super) fn measure(
         &mut self,
         view: &ClusterView<'_>,

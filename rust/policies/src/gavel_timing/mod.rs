@@ -1,11 +1,11 @@
-//! The timing of the public Gavel simulator, for comparisons with it. Rounds begin at any instant, not at multiples of
-//! a fixed length.
+//! The timing of the public Gavel simulator, for comparisons with it. Rounds may begin at any instant, not only at
+//! multiples of a fixed length.
 //!
-//! A round gives each chosen job a micro-task of whole steps. The round ends when the last of these tasks ends, and the
-//! next round starts at that instant. Quirks of the simulator are preserved on purpose. Shares are renewed at most
-//! every 1,920 s, and a reset at instant 0 allows one more renewal. A gap without work counts as run time of the next
-//! round. A job that arrived after the last renewal of shares may occupy GPUs without running. The source of these
-//! facts is the public code.
+//! In a round, each chosen job gets a micro-task: a whole number of steps. The round ends when the last of these tasks
+//! ends, and the next round starts at that instant. Quirks of the simulator are preserved on purpose. Shares are
+//! renewed at most every 1,920 s, and a reset at instant 0 allows one more renewal. A gap without work counts as run
+//! time of the next round. A job that arrived after the last renewal of shares may occupy GPUs without running. The
+//! source of these facts is the public code.
 //!
 //! | symbol | here | meaning |
 //! |---|---|---|
@@ -41,7 +41,7 @@ const END_OF_ROUND: TimerTag = TimerTag { kind: 0, id: 0 };
 pub(crate) struct GavelTimingParams {
     /// Name of the policy, for messages.
     pub policy: String,
-    /// Seconds that a micro-task may take.
+    /// Maximum length of a micro-task, in seconds.
     pub round_s: f64,
     /// Whether GPU types are shuffled at each choice, for policies without rates.
     pub shuffles: bool,
@@ -167,7 +167,7 @@ impl GavelTiming {
         Ok(())
     }
 
-    /// Counts the finished micro-tasks. The time of each is counted from the end of the previous round.
+    /// Counts the finished micro-tasks. The time of each task is counted from the end of the previous round.
     fn land(&mut self, view: &ClusterView<'_>) {
         let tasks = std::mem::take(&mut self.tasks);
         for task in &tasks {
@@ -236,8 +236,8 @@ impl GavelTiming {
         Ok(())
     }
 
-    /// Returns the claim of a job on a type. The priority of the claim is the job's share divided by the job's part of
-    /// the time counted on that type.
+    /// Returns the claim of a job on a type. The priority of the claim is the job's share divided by its part of the
+    /// time counted on that type.
     fn claim(&self, job: JobId, gpu_type: GpuTypeId) -> Claim {
         let gpu_type = gpu_type.index();
         let claim = self.accounts.claim(job, gpu_type);

@@ -34,7 +34,7 @@ pub(super) struct Live {
     waited_s: f64,
     /// GPUs that the job holds.
     pub(super) held: Option<Counts>,
-    /// Remaining time of the overhead in which the job is.
+    /// Remaining time of the job's present overhead.
     left_s: f64,
     /// Overhead of a start or a move.
     start_s: f64,
@@ -260,7 +260,7 @@ impl Finder<'_> {
         several(places)
     }
 
-    /// Does what `spread` does, but only within the rack with the most free GPUs.
+    /// Does the same as `spread`, but only within the rack with the most free GPUs.
     fn in_rack(&self, servers: &Servers, types: &[GpuTypeId], gpus: u32) -> Option<Counts> {
         let cluster = self.view.cluster();
         let is_of = |server: &&u32| types.contains(&cluster.server(ServerId(**server)).gpu_type);

@@ -83,8 +83,8 @@ impl Market {
         }
     }
 
-    /// Returns the time that all the work of a job takes on a fair share of the cluster, as the cluster is when the job
-    /// arrives.
+    /// Returns the time that all the work of a job takes on a fair share of the cluster in its state at the job's
+    /// arrival.
     fn isolated_s(&self, view: &ClusterView<'_>, job: JobId) -> Result<f64, PolicyError> {
         let rates = facts::gang_rates(view, job);
         let jobs = (self.active.len() + 1) as f64;
@@ -214,7 +214,7 @@ impl Allocation {
         self.servers.count()
     }
 
-    /// Returns the price of a GPU of a server now.
+    /// Returns the present price of a GPU of a server.
     pub fn price(&self, server: ServerId) -> f64 {
         let group = self.servers.group(server.0);
         self.prices.of(group, self.free(server))
@@ -243,8 +243,8 @@ impl Allocation {
     /// Returns the best place for an active job among the free GPUs, if there is any.
     ///
     /// # Errors
-    /// Returns [`PolicyError::Parameter`] for a job that is not active, or that does not run as one gang on the number
-    /// of GPUs in the trace.
+    /// Returns [`PolicyError::Parameter`] for a job that is not active, or for a job that does not run as one gang with
+    /// the number of GPUs that the trace gives.
     pub fn offer(
         &self,
         market: &Market,

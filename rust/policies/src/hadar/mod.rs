@@ -5,11 +5,11 @@
 //! | symbol | here | meaning |
 //! |---|---|---|
 //! | `t`, `L_s` | `view.now()`, `HadarParams::round` | start and length of a round |
-//! | `h`, `r`, `c_h` | `kit::servers::Group` | servers alike in GPU type and size |
-//! | `gamma_h` | `capacity - free` | GPUs of a server already given out in this decision |
+//! | `h`, `r`, `c_h` | `kit::servers::Group` | servers of the same GPU type and size |
+//! | `gamma_h` | `capacity - free` | GPUs of a server that this decision has already given out |
 //! | `j`, `a_j`, `W_j` | `Facts::{job, arrival, gpus}` | job, arrival, gang size |
 //! | `E_j N_j` | `Seen::work` | total work of the job, in iterations |
-//! | `x_j W_j` | `Quote::rate` | the engine's rate of the job alone on exactly these GPUs |
+//! | `x_j W_j` | `Quote::rate` | rate that the engine gives the job if it runs alone on exactly these GPUs |
 //! | `U_j(d) = A_j / d` | `Facts::numerator` / completion time | utility |
 //! | `t_j^min,r`, `t_j^max` | `TypeFacts::time_s`, `Facts::slots_max` | shortest time per type, most slots |
 //! | `k_h` | `Prices::of` | price of a GPU |

@@ -113,7 +113,7 @@ pub struct HadarParams {
     pub(crate) utility: Utility,
     /// Order of the queue.
     pub(crate) order: Order,
-    /// Search of the dual subroutine.
+    /// Search method of the dual subroutine.
     pub(crate) tier: Tier,
     /// Number of states that `Tier::Beam` keeps.
     pub(crate) beam_width: usize,

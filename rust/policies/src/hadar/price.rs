@@ -198,8 +198,7 @@ impl Pricing {
         Ok(Prices::between(floor, ceiling, servers))
     }
 
-    /// Returns the epoch where the horizon is not fixed. The present epoch stays unless it is too short or much too
-    /// long.
+    /// Returns the epoch, if the horizon is not fixed. The present epoch stays unless it is too short or much too long.
     fn next_epoch(&self, terms: &Terms<'_>, now: SimTime, oldest: SimTime) -> Epoch {
         let round = terms.round.0;
         let need = |base: SimTime| {

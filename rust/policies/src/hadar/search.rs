@@ -174,8 +174,8 @@ fn paying(finder: &Finder<'_>, servers: &Servers, facts: &Facts, live: &Live) ->
     offer.filter(|offer| offer.payoff > 0.0)
 }
 
-/// Keeps the best states after each job, at most `width`, and takes the chosen GPUs from the servers, as the other
-/// tiers do. The walk ends when no state has a free GPU. Classes of jobs for which no state has room are skipped,
+/// After each job, keeps only the best states, at most `width` of them. Takes the chosen GPUs from the servers, as the
+/// other tiers do. The walk ends when no state has a free GPU. Classes of jobs for which no state has room are skipped,
 /// because the free GPUs of states only decrease.
 pub(super) fn beam(
     finder: &Finder<'_>,

@@ -1,4 +1,4 @@
-//! Examples that were worked out by hand, and laws that are checked on random worlds.
+//! Examples worked out by hand, and properties checked on random worlds.
 
 use super::facts::Facts;
 use super::find::{Finder, Goal, Live};
@@ -75,7 +75,7 @@ fn golden_world() -> World {
     }
 }
 
-/// Returns the policy at its first decision, and what it chooses in this decision.
+/// Returns the policy at its first decision, and the jobs that it chooses in this decision.
 fn first_decision(world: &World, params: HadarParams) -> (Hadar, Vec<Chosen>) {
     let mut policy = Hadar::new(params);
     // The example keeps a gang in the queue that a run without mixed types would refuse.

@@ -80,7 +80,7 @@ struct Grant {
 /// (first).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Bid {
-    /// The gain in utility. Where groups are compared, the price of the node is subtracted.
+    /// The gain in utility. When groups are compared, the price of the node is subtracted.
     worth: Total,
     /// Normalised rate of the copy.
     share: Total,
@@ -144,8 +144,7 @@ impl<'a> Draft<'a> {
         self.claims.get(&job).map_or(0, |claim| claim.copies)
     }
 
-    /// Returns the time without progress of each copy of a job, given the copies assigned so far and optionally one
-    /// more in a group.
+    /// Returns the overhead of each copy of a job, given the copies assigned so far and optionally one more in a group.
     fn overhead(&self, job: JobId, more: Option<usize>) -> SimSpan {
         let claim = self.claims.get(&job);
         let held = self.held.get(&job);

@@ -73,7 +73,7 @@ impl Estimator for Noisy {
 /// One number per job, with running sums in the order of jobs.
 #[derive(Clone, Debug, Default)]
 struct Means {
-    /// Entries (job, number of the job, sum up to this entry). New numbers usually belong to late jobs.
+    /// Entries (job, number of the job, sum up to this entry). New entries usually belong to late jobs.
     rows: Vec<(JobId, f64, f64)>,
 }
 

@@ -55,7 +55,7 @@ pub(crate) static COPIES: Reason = Reason::new(
 .counts(Counted::Copies)
 .ends_when_free();
 
-/// Factor on the quotas of a last round, so that rounding leaves no work for another round.
+/// Factor by which the quotas of a job's last round are multiplied, so that rounding leaves no work for another round.
 const NO_CRUMB: f64 = 1.0 + 1e-9;
 
 /// The policy.
@@ -303,7 +303,8 @@ impl HadarE {
         }
     }
 
-    /// Returns the iterations of each copy of a job in the round, by the estimated rates; `None` means no limit.
+    /// Returns the iterations of each copy of a job in the round, according to the estimated rates; `None` means no
+    /// limit.
     fn quotas(
         &self,
         view: &ClusterView<'_>,

@@ -106,7 +106,7 @@ pub(crate) struct HadarEParams {
 }
 
 impl HadarEParams {
-    /// Supported utilities, which are those that do not depend on the other jobs.
+    /// The supported utilities: those that do not depend on other jobs.
     pub(crate) const UTILITIES: &'static [&'static str] =
         &["effective_throughput", "normalised", "inverse_jct"];
 

@@ -1,8 +1,7 @@
 //! The waiting and running jobs of one queue.
 //!
-//! Jobs with equal requests form a *group*. If one job of a group is tried without success, the others would also be
-//! tried without success for the rest of the action. Where priorities count, this holds only for jobs of equal
-//! priority.
+//! Jobs with equal requests form a *group*. If one job of a group is tried without success, trying the others would
+//! also fail for the rest of the action. Where priorities count, this holds only for jobs of equal priority.
 
 use gangline_engine::BitSet;
 use gangline_model::{JobId, SimSpan, SimTime};
@@ -21,7 +20,7 @@ struct Group {
     waiting: BTreeSet<Rank>,
     /// Jobs with a rank below this one were tried without success.
     from: Rank,
-    /// Whether the last job that was tried was tried without success, and nothing has changed since.
+    /// Whether the last try failed, and nothing has changed since.
     is_vain: bool,
 }
 
@@ -110,7 +109,7 @@ impl Line {
         self.groups[group].is_vain
     }
 
-    /// Returns whether a job is left to try in a group that is not marked as tried without success.
+    /// Returns whether a job is left to try: one in a group that is not marked as tried without success.
     pub(super) fn has_hope(&self) -> bool {
         let mut groups = self.busy.iter().map(|group| &self.groups[group]);
         groups.any(|group| !group.is_vain && group.next().is_some())

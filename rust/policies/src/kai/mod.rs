@@ -3,7 +3,7 @@
 //!
 //! | term of KAI Scheduler | here | meaning |
 //! |---|---|---|
-//! | queue | a node of [`Tree`]; leaves have jobs ([`Line`]) | jobs that have a common quota, limit and fair share |
+//! | queue | a node of [`Tree`]; leaves have jobs ([`Line`]) | jobs that share a quota, a limit and a fair share |
 //! | pod group | `JobId` | a gang |
 //! | non-preemptible | [`Member::is_fixed`] | runs within the quota of its queue, and is never evicted |
 //! | scheduling cycle | [`Policy::decide`] | fair shares, then the three actions |
@@ -538,7 +538,7 @@ impl Candidates {
 struct Others {
     /// Candidates of each leaf; the first to be evicted is last in the list.
     of: Vec<Vec<Victim>>,
-    /// For each leaf, the pair of queues just below the lowest common ancestor of the leaf of the job and this leaf.
+    /// For each leaf, the two queues just below the lowest common ancestor of this leaf and the job's leaf.
     sides: Vec<(usize, usize)>,
     /// Number of leaves with candidates below each node.
     below: Vec<u32>,

@@ -9,7 +9,7 @@ use gangline_model::{SimSpan, words};
 words! {
     /// The queue that determines how long a job is protected from reclaim.
     pub enum Resolve {
-        /// The queue above the job that is just below the lowest common ancestor with the reclaiming queue.
+        /// Among the queues above the job, the one just below the lowest common ancestor with the reclaiming queue.
         Lca = "lca",
         /// The queue of the job.
         Queue = "queue",
@@ -78,7 +78,7 @@ impl Row {
     }
 }
 
-/// Settings of the effect of past usage on fair shares.
+/// Settings that determine how past usage affects fair shares.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct UsageParams {
     /// Weight of past usage (k); 0 means that past usage does not count.

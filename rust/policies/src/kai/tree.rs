@@ -393,8 +393,8 @@ impl Tree {
     }
 
     /// Divides the remaining GPUs among a group of children by weight and past usage. The shares are whole GPUs, and no
-    /// child gets more than it wants. Returns each child that lost a fraction by rounding, with this fraction, the
-    /// largest fraction first.
+    /// child gets more than it wants. Returns the children that lost a fraction by rounding, each with its fraction,
+    /// the largest first.
     fn share_surplus(&mut self, group: &[usize], left: &mut i64) -> Vec<(usize, f64)> {
         let mut rests = vec![None; group.len()];
         let mut goes_on = true;

@@ -16,8 +16,8 @@
 //! | Is a turn long enough for progress? | [`check_length`], [`Protection`] | policies that stop jobs |
 //! | Why does a job wait? | [`why`]: reasons that several policies use | all |
 //!
-//! A start is one call: [`Places::start_job`] finds GPUs and starts the job, `plan.start` starts it on given ones. Both
-//! ways take the GPUs for the rest of the decision and count the start.
+//! A start is one call: [`Places::start_job`] finds GPUs and starts the job; `plan.start` starts it on the given GPUs.
+//! Both ways take the GPUs for the rest of the decision and count the start.
 //!
 //! # Examples
 //! The following code is all of `sjf`. [`ByClass`] returns the first job of each class. If the first job of a class

@@ -231,8 +231,9 @@ impl Places {
         placer.can(free, gpu_type, &self.classes.list[class].demand)
     }
 
-    /// Returns whether a job now has a place on one of the types. The method is for questions outside a decision, which
-    /// have no draft. The cost is O(types), or O(servers) if the rule may refuse a gang although enough GPUs are free.
+    /// Returns whether a job now has a place on one of the types. The method is meant for use outside a decision, where
+    /// there is no draft. The cost is O(types), or O(servers) if the rule may refuse a gang although enough GPUs are
+    /// free.
     pub(crate) fn has_place(
         &self,
         view: &ClusterView<'_>,

@@ -4,8 +4,8 @@ use gangline_engine::BitSet;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// A heap per class, with the smallest key first. A caller that changes a key pushes the new one, and passes to
-/// [`Self::first_if`] a test of which keys are current. Outdated keys are dropped when they come to the top.
+/// A heap per class, with the smallest key first. A caller that changes a key pushes the new key, and passes a test to
+/// [`Self::first_if`] that tells which keys are current. Outdated keys are dropped when they come to the top.
 #[derive(Debug)]
 pub struct ByClass<K> {
     heaps: Vec<BinaryHeap<Reverse<K>>>,
@@ -67,7 +67,7 @@ impl<K: Ord + Copy> ByClass<K> {
         first.map(|key| key.0)
     }
 
-    /// Returns the next class, from `class` on, with a job.
+    /// Returns the first class at or after `class` that has a job.
     #[inline]
     pub fn next_busy(&self, class: usize) -> Option<usize> {
         self.busy.next_from(class)
@@ -78,7 +78,7 @@ impl<K: Ord + Copy> ByClass<K> {
         std::iter::successors(self.next_busy(0), |&class| self.next_busy(class + 1))
     }
 
-    /// Replaces all jobs by the given ones, each with its class. The cost is O(jobs), because a heap is built from a
+    /// Replaces all jobs with the given ones, each with its class. The cost is O(jobs), because a heap is built from a
     /// whole list at once.
     pub fn refill(&mut self, jobs: impl Iterator<Item = (usize, K)>) {
         let emptied = self.heaps.iter_mut().map(std::mem::take);

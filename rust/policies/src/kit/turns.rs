@@ -1,4 +1,4 @@
-//! Checks that jobs that take turns have turns that are long enough for progress.
+//! Checks that turns are long enough for the jobs to make progress.
 
 use super::places::Places;
 use crate::params::ParamReader;
@@ -67,8 +67,8 @@ impl Protection {
     /// A decision is made at the end of each protection. Under a placement rule that may refuse a gang, jobs may run on
     /// GPUs that earlier jobs in the order cannot use. While these later jobs are protected, they keep the earlier jobs
     /// out; afterwards they give way. If they give way before their restart is over, all of these jobs might take turns
-    /// for ever without progress. A rule that refuses no gang is safe. Under a rule that refuses no gang, the first job
-    /// in the order keeps its GPUs, because protected jobs either started before it or fit next to it.
+    /// for ever without progress. A rule that refuses no gang is safe. Under such a rule, the first job in the order
+    /// keeps its GPUs, because protected jobs either started before it or fit next to it.
     ///
     /// # Errors
     /// Returns [`PolicyError::Parameter`], which names the longest restart.
