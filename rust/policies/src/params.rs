@@ -302,7 +302,7 @@ impl ParamReader {
         }
     }
 
-    /// Returns a reader for what is inside this value; the reader has no values yet.
+    /// Returns a reader for the contents of this value; the reader has no values yet.
     fn inside(&self, name: &str) -> Self {
         Self {
             policy: self.policy.clone(),
@@ -360,7 +360,7 @@ impl ParamReader {
         }
     }
 
-    /// Refuses a value other than the default, for a parameter to which another parameter gives no meaning.
+    /// Refuses a value other than the default for a parameter that has no effect because of another parameter.
     ///
     /// # Errors
     /// Returns [`PolicyError::Parameter`] for a value other than the default; `when` states the reason.
@@ -701,7 +701,8 @@ pub fn nearest(word: &str, known: &[&str]) -> String {
         .map_or_else(String::new, |&name| name.to_owned())
 }
 
-/// Returns the end of a message about a wrong word, if at most a third of the letters of a known one differ.
+/// Returns the hint that ends a message about a wrong word. It is empty unless a known word differs in at most a third
+/// of its letters.
 fn guess(word: &str, known: &[&str]) -> String {
     let word = word.to_lowercase();
     let distance = |name: &str| edits(&word, &name.to_lowercase());

@@ -119,7 +119,7 @@ impl Kueue {
         }
     }
 
-    /// Assigns each job to its queue, with its position there.
+    /// Assigns each job to its queue and gives it a position there.
     fn line_up(&mut self, jobs: &JobFacts) {
         let mut members: Vec<Vec<JobId>> = vec![Vec::new(); self.books.queues.len()];
         for job in jobs.ids() {
@@ -175,7 +175,7 @@ impl Kueue {
         }
     }
 
-    /// Records the effects of the last plan and the changes since.
+    /// Records the effects of the last plan and the changes since then.
     fn note(&mut self, view: &ClusterView<'_>, plan: &mut Plan<'_>, changes: &Changes) {
         for &job in changes.finished.iter().chain(&changes.requeued) {
             self.books.release(view.jobs(), job);

@@ -2,7 +2,7 @@
 //!
 //! | symbol | here | meaning |
 //! |---|---|---|
-//! | left | `Tree::left` | for a queue: nominal quota minus usage; for a cohort: its own nominal quota plus what its children lend, which for each child is at most its lending limit |
+//! | left | `Tree::left` | for a queue: nominal quota minus usage; for a cohort: its own nominal quota plus what its children lend, each at most its lending limit |
 //! | lendable | `Node::lendable` | what is left if no job runs |
 //! | reach | `Node::reach` | maximum usage of a node, including all that it may borrow |
 //! | share | `Tree::share` | borrowed GPUs of a node divided by the reach of its parent and by its weight |
@@ -43,7 +43,7 @@ struct Node {
     children: Vec<usize>,
     /// Position of the node in the order of names; cohorts come first on a tie.
     name_rank: usize,
-    /// Two numbers of the preorder: the numbers of all nodes below are between the two.
+    /// Two preorder numbers; the numbers of all nodes below lie between them.
     span: (usize, usize),
     weight: Weight,
     /// Quota of each GPU type.
@@ -236,7 +236,7 @@ impl Tree {
         (first..last).contains(&self.nodes[other].span.0)
     }
 
-    /// Returns the last node, on the path upwards from a node, that is not above another node.
+    /// Returns the highest node on the path from `node` to its root that is not above `other`.
     pub(super) fn side(&self, node: usize, other: usize) -> usize {
         let side = self.path(node).take_while(|&at| !self.holds(at, other));
         side.last().unwrap_or(node)
@@ -252,7 +252,7 @@ impl Tree {
         self.nodes[queue].quotas[t.index()].nominal - self.left(queue, t)
     }
 
-    /// Returns whether a queue borrows with this many more GPUs.
+    /// Returns whether a queue borrows if it uses this many more GPUs.
     pub(super) fn borrows(&self, queue: usize, t: GpuTypeId, gpus: i64) -> bool {
         self.left(queue, t) < gpus
     }
@@ -299,7 +299,8 @@ impl Tree {
         left >= -limit
     }
 
-    /// Returns whether neither a queue nor a cohort above it exceeds its borrowing limit with this many more GPUs.
+    /// Returns whether neither a queue nor a cohort above it exceeds its borrowing limit if the queue uses this many
+    /// more GPUs.
     pub(super) fn has_quota(&self, queue: usize, t: GpuTypeId, gpus: i64) -> bool {
         let mut path = self.climb(queue, t, gpus, |node| &node.left);
         path.all(|at| self.is_within(at, t))

@@ -6,7 +6,7 @@
 //! |---|---|---|
 //! | `w_j` | `Claim::count` | GPUs of a job |
 //! | `f(w_j)` | `Ladder::rungs` | rate of a job on these GPUs |
-//! | `Q_j / f(w_j)` | `Claim::seconds` | remaining time of a job, by the estimates of the run |
+//! | `Q_j / f(w_j)` | `Claim::seconds` | remaining time of a job, according to the estimates of the run |
 //! | gain | `Step::gain` | decrease of the remaining time, per GPU |
 
 use crate::kit::why::{NO_PLACE, OUTRANKED, has_enough, largest};
@@ -49,7 +49,7 @@ pub(crate) struct OptimusParams {
     period: SimSpan,
     /// Maximum number of GPUs of an elastic job.
     max_gpus_per_job: u32,
-    /// Whether to skip numbers of GPUs on which the job would be no faster than on fewer.
+    /// Whether to skip numbers of GPUs with which a job would be no faster than with fewer GPUs.
     skip_slower: bool,
     server_choice: ServerChoice,
 }
@@ -101,13 +101,13 @@ struct Step {
 }
 
 impl Claim<'_> {
-    /// Returns the remaining time of the job at a rate, by the estimates of the run.
+    /// Returns the remaining time of the job at a rate, according to the estimates of the run.
     fn seconds(&self, rate: f64) -> Result<f64, PolicyError> {
         Seen::AS_TOLD.seconds_at(&self.view, self.job, rate)
     }
 
     /// Returns the steps that have a gain, at most one on each type. On its present type, the job steps to the next
-    /// rung. On another type, it steps to the lowest higher rung on which it is faster than now.
+    /// rung. On another type, it steps to the lowest rung with more GPUs than now on which it is faster than now.
     fn steps(&self, at: usize) -> Result<Vec<Step>, PolicyError> {
         let mut found = Vec::new();
         let is_own = |ladder: &&Ladder| ladder.gpu_type == self.gpu_type;
@@ -283,7 +283,7 @@ impl Optimus {
     }
 
     /// Returns the active jobs in order, each with its first rung. Jobs that keep their GPUs come first, with these
-    /// GPUs; then jobs follow by arrival.
+    /// GPUs; the other jobs follow by arrival.
     fn claims<'a>(&mut self, view: &ClusterView<'a>, left: &mut [u32]) -> Vec<Claim<'a>> {
         let mut servers = vec![0; left.len()];
         for (at, one) in view.cluster().servers().iter().enumerate() {
@@ -427,8 +427,8 @@ impl Policy for Optimus {
         vec![&OUTRANKED, &COUNTED_OUT, &TOO_SMALL]
     }
 
-    /// A job waits if too few GPUs of each of its types were left when it was its turn. GPUs may be free nevertheless:
-    /// earlier jobs may have stepped to another type, or there may be fewer free GPUs than the batch of the job needs.
+    /// A job waits if too few GPUs of each of its types were left at its turn. GPUs may be free nevertheless: earlier
+    /// jobs may have stepped to another type, or there may be fewer free GPUs than the batch of the job needs.
     fn why(&self, view: &ClusterView<'_>, job: JobId) -> Option<Cause> {
         let at = self.ranked.iter().position(|one| one.0 == job);
         let Some((at, first)) = at.map(|at| (at, self.ranked[at].1)) else {

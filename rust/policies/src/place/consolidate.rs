@@ -32,7 +32,7 @@ fn all_free(pool: &TypePool) -> impl Iterator<Item = Pick> {
     servers.map(|(at, gpus)| Pick { at, gpus })
 }
 
-/// Applies one step of the rule alone, independent of the others.
+/// Applies a single step of the rule, independently of the other steps.
 pub(crate) fn at_level(
     params: &PlacementParams,
     free: &mut FreeIndex,
@@ -108,7 +108,7 @@ fn fuller_rack(
     next
 }
 
-/// Visits the racks with room, at most all of them, and stops at a rack that no other rack can beat.
+/// Visits the racks with room until it finds one that no other rack can beat; in the worst case, it visits all of them.
 fn rack_of_fewest_servers(pool: &mut TypePool, gpus: u32, taken: &[usize]) -> Option<usize> {
     let least = gpus.div_ceil(pool.server_gpus_max().max(1)) as usize;
     let mut best: Option<(usize, usize)> = None;
@@ -127,7 +127,7 @@ fn rack_of_fewest_servers(pool: &mut TypePool, gpus: u32, taken: &[usize]) -> Op
     best.map(|(_, rack)| rack)
 }
 
-/// Returns the number of servers that a best-fit fill of the rack takes, or `limit` if there are that many or more.
+/// Returns the number of servers that a best-fit fill of the rack takes, but at most `limit`.
 pub(super) fn servers_of_fill(pool: &mut TypePool, rack: usize, gpus: u32, limit: usize) -> usize {
     let mut rest = gpus;
     let mut servers = 0;
@@ -186,7 +186,7 @@ pub(crate) fn fill(fit: Fit, pool: &mut TypePool, rack: usize, gpus: u32, picks:
 }
 
 /// Takes whole racks, the rack with the most free GPUs first, as long as the gang needs all free GPUs of a rack. The
-/// rest is placed as on a cluster without these racks.
+/// rest of the gang is placed as if the cluster did not have these racks.
 fn network(params: &PlacementParams, pool: &mut TypePool, gpus: u32, picks: &mut Vec<Pick>) {
     let mut rest = gpus;
     let mut taken: SmallVec<[usize; 16]> = SmallVec::new();
@@ -240,7 +240,7 @@ fn pick_racks(pool: &mut TypePool, gpus: u32, racks: &[usize], picks: &mut Vec<P
 }
 
 /// Returns the server with room that the fit prefers, as [`server`] does, but outside some racks; the list of racks is
-/// sorted. At most the servers that the gang uses in these racks are skipped.
+/// sorted. The search skips only servers that the gang uses in these racks.
 fn server_outside(fit: Fit, pool: &TypePool, gpus: u32, taken: &[usize]) -> Option<usize> {
     let servers = pool.all_servers();
     let is_outside = |at: &usize| taken.binary_search(&pool.rack_of(*at)).is_err();

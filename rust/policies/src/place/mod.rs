@@ -1,4 +1,4 @@
-//! Placement: one library of rules that choose the GPUs of a gang, for every policy.
+//! Placement: the rules that choose the GPUs of a gang, in one library for all policies.
 //!
 //! A rule gets the free GPUs of one type and returns a set of them or nothing. A rule never reads a clock and never
 //! changes the state, because it undoes its trials on the index. Random numbers come only from the stream keyed by
@@ -8,9 +8,9 @@
 //! | symbol | here | meaning |
 //! |---|---|---|
 //! | d | `gpus` | gang size |
-//! | G | `server_gpus_max` | size of the largest up server of the type |
-//! | f(s), F(k) | `free`, `rack_free` | free GPUs of a server, of a rack |
-//! | W(k) | `whole` | idle servers of size G of a rack |
+//! | G | `server_gpus_max` | size of the largest server of the type that is up |
+//! | f(s), F(k) | `free`, `rack_free` | free GPUs of a server, and of a rack |
+//! | W(k) | `whole` | idle servers of size G in a rack |
 
 pub(crate) mod consolidate;
 mod params;
@@ -41,7 +41,8 @@ pub struct Demand {
     pub skew: Skew,
     /// Number of starts of the job so far, which is part of the key of random draws.
     pub starts: u32,
-    /// Widest tier allowed for this call, for rule `consolidate` only. The parameter may be narrower.
+    /// Widest tier allowed for this call, for rule `consolidate` only. The parameter of the rule may set a narrower
+    /// one.
     pub max_level: Level,
 }
 
@@ -66,9 +67,9 @@ pub struct Placer {
     picks: Vec<Pick>,
 }
 
-/// Returns whether enough servers, in any racks, have enough free GPUs for a gang on the fewest servers of the largest
-/// size. This condition for a place is necessary but not sufficient. The cost is O(1). `gpus` must be larger than one
-/// server.
+/// Returns whether enough servers, in any racks, have enough free GPUs for a gang that uses as few servers of the
+/// largest size as possible. This condition for a place is necessary but not sufficient. The cost is O(1). `gpus` must
+/// be larger than one server.
 fn has_fewest_servers(pool: &TypePool, gpus: u32) -> bool {
     let (servers, least) = fewest_servers(gpus, pool.server_gpus_max());
     // Each server that is not completely free uses at least one of the spare GPUs.
@@ -98,7 +99,7 @@ fn fewest_servers(gpus: u32, size: u32) -> (u32, u32) {
 }
 
 impl Placer {
-    /// Creates a rule for the run that the view belongs to.
+    /// Creates a rule for the run to which the view belongs.
     pub fn new(params: PlacementParams, view: &ClusterView<'_>) -> Self {
         let labels = &view.jobs().columns().model_labels;
         let mut placer = Self::with_seed(params, view.seed(), labels);
@@ -200,8 +201,8 @@ impl Placer {
         )
     }
 
-    /// Returns whether the gang gets one server or no place, as long as the size of the largest up server does not
-    /// change.
+    /// Returns whether the gang gets one server or no place, as long as the size of the largest server that is up does
+    /// not change.
     pub fn is_on_one_server(&self, free: &FreeIndex, gpu_type: GpuTypeId, demand: &Demand) -> bool {
         let is_narrow = demand.gpus <= free.pool(gpu_type).server_gpus_max();
         match self.params.rule {
@@ -215,8 +216,8 @@ impl Placer {
     }
 
     /// Returns `(servers, gpus)`: the gang has no place unless this number of servers have at least this number of free
-    /// GPUs each, as long as the size of the largest up server does not change. This condition is necessary but not
-    /// sufficient. `None` means that nothing is known.
+    /// GPUs each, as long as the size of the largest server that is up does not change. This condition is necessary but
+    /// not sufficient. `None` means that nothing is known.
     pub fn needs(
         &self,
         free: &FreeIndex,
@@ -240,12 +241,12 @@ impl Placer {
         }
     }
 
-    /// Returns GPUs on a server from the free slots in `mask`, which must be enough. The rule is not used.
+    /// Returns GPUs on a server from the free slots in `mask`, which must be enough. The placement rule has no effect.
     pub fn place_in_mask(&self, server: ServerId, mask: u64, gpus: u32) -> GpuSet {
         GpuSet::single(server, self.slots_in(mask, gpus))
     }
 
-    /// Returns GPUs on the server at a position, which must have enough free GPUs. The rule is not used.
+    /// Returns GPUs on the server at a position, which must have enough free GPUs. The placement rule has no effect.
     pub fn place_at(&self, pool: &TypePool, at: usize, gpus: u32) -> GpuSet {
         GpuSet::single(pool.server(at), self.slots(pool, at, gpus))
     }

@@ -82,7 +82,7 @@ pub struct PlacementParams {
     pub max_level: Tier,
     /// Slots of a server.
     pub slots: Slots,
-    /// Choice of the rack by `consolidate` and the low-skew side of `skew`.
+    /// Choice of the rack by `consolidate`, and by `skew` for models with low skew.
     pub rack_choice: RackChoice,
     /// Source of the classes of `skew`.
     pub skew: SkewSource,
@@ -110,7 +110,7 @@ const SPECS: [ParamSpec; 9] = [
         "how the rule skew classifies models: flags (by name), sizes (by tensor sizes) or oracle (by the speed that they lose to distance)",
     ),
     number("skew_threshold", ParamKind::Fraction, 0.3)
-        .doc("with skew = sizes: minimum share of the largest tensor of a model that counts as skewed"),
+        .doc("with skew = sizes: minimum share of the largest tensor for a model to count as skewed"),
     number("skew_eps", ParamKind::Fraction, 0.05)
         .doc("with skew = oracle: loss of speed that a gang accepts"),
     flag("yarn_cross_rack", false).doc("whether yarn and whole_servers may span racks"),

@@ -54,8 +54,8 @@ pub(super) fn place_high(
     found
 }
 
-/// Returns one server if a server can be large enough, otherwise the fewest servers of one rack. The search visits
-/// racks with room, at most all of them.
+/// Returns one server if a server can be large enough, otherwise the fewest servers of one rack. In the worst case, the
+/// search visits all racks with room.
 fn inside_a_rack(
     fit: Fit,
     free: &mut FreeIndex,

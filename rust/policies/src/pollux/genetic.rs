@@ -21,7 +21,7 @@ const CHANGE: f64 = 0.5;
 /// The number of GPUs of each job on each server, job by job.
 type Rows = Vec<u32>;
 
-/// A candidate, and its value of the objective.
+/// A candidate, and the value of the objective for it.
 #[derive(Clone, Debug, PartialEq)]
 struct Member {
     value: f64,
@@ -45,7 +45,7 @@ pub(super) struct Genetic<'a> {
 }
 
 impl<'a> Genetic<'a> {
-    /// Begins with the present allocation.
+    /// Creates a search that begins with the present allocation.
     pub(super) fn new(
         view: ClusterView<'a>,
         (racers, bidders): (&'a [Racer<'a>], &'a [Bidder]),
@@ -115,7 +115,7 @@ impl<'a> Genetic<'a> {
         self.racers[job].speedup(gpus, spans(row))
     }
 
-    /// Returns the value of a candidate in the objective. A waiting job counts without a discount.
+    /// Returns the value of the objective for a candidate. A waiting job counts without a discount.
     fn value(&self, rows: &Rows) -> f64 {
         let width = self.sizes.len();
         let pairs = rows.chunks(width).zip(self.present.chunks(width));

@@ -228,8 +228,8 @@ fn least_squares(rows: impl Iterator<Item = (f64, f64, f64)>) -> [f64; 2] {
     [a.max(LEAST), b.max(LEAST)]
 }
 
-/// Returns the times of a pass. If only one number of samples was observed, half of the time of a pass is assumed to be
-/// constant.
+/// Fits the constant and the per-sample time of a pass. If only one number of samples was observed, half of the time of
+/// a pass is assumed to be constant.
 fn fit_pass(sights: &[Sight]) -> [f64; 2] {
     let first = sights[0].pass_batch;
     if sights.iter().all(|sight| sight.pass_batch == first) {

@@ -1,13 +1,13 @@
-//! `pollux`: elastic gangs. In every round, GPUs and batches are chosen so that the mean speed-up of the jobs in
-//! goodput is as large as possible. The objective and the model are those of the public code of Pollux (OSDI 2021); the
-//! search is our own (`docs/policies/pollux.md`).
+//! `pollux`: elastic gangs. In every round, GPUs and batches are chosen so that the mean speed-up of the jobs, measured
+//! in goodput, is as large as possible. The objective and the model are those of the public code of Pollux (OSDI 2021);
+//! the search is our own (`docs/policies/pollux.md`).
 //!
 //! | symbol | here | meaning |
 //! |---|---|---|
 //! | `k`, `N` | `Bidder::count`, one server or several | GPUs and servers of a job |
 //! | `goodput(k, N)` | `Racer::goodput` | goodput of a job at its best batch |
 //! | `k_f` | `Fair::gpus` | GPUs of an equal share |
-//! | `speedup_j` | `Bidder::ladder` | goodput over that of an equal share |
+//! | `speedup_j` | `Bidder::ladder` | goodput divided by the goodput on an equal share |
 //! | `phi_j` | `objective::discount` | discount for a change |
 //! | `p` | `PolluxParams::fairness_p` | exponent of the mean |
 
@@ -34,7 +34,7 @@ use racer::{Fair, Objective, Racer, discount};
 use search::{Bidder, Search};
 use std::collections::BTreeSet;
 
-/// Enough GPUs are free, but not on servers that form a place.
+/// Enough GPUs are free, but not on a set of servers that the policy would use.
 pub(crate) static NO_SERVERS: Reason = Reason::new(
     NO_PLACE.name,
     NO_PLACE.meaning,
@@ -248,7 +248,8 @@ impl Pollux {
     }
 }
 
-/// Returns the sort key of a job: bound jobs come first, then jobs with less service, then earlier arrivals.
+/// Returns the sort key of a job: jobs that keep their GPUs in any case come first, then jobs with less service, then
+/// earlier arrivals.
 fn rank(view: &ClusterView<'_>, job: JobId) -> (bool, i128, SimTime, JobId) {
     let service = view.attained_gpu_ns(job);
     (!is_bound(view, job), service, view.jobs().arrival(job), job)

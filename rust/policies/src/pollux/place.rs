@@ -174,7 +174,7 @@ impl<'a> Layout<'a> {
         !self.avoids || self.spanning[server] == 0
     }
 
-    /// Places a job with its count, or with the highest lower rung for which there is a place.
+    /// Places a job with its count, or otherwise with the highest rung below it for which there is a place.
     fn put_one(&mut self, at: usize, bidder: &mut Bidder) {
         let lower = bidder.ladder.iter().rev().map(|rung| rung.0);
         let lower = lower.filter(|&rung| rung < bidder.count);
@@ -242,8 +242,8 @@ impl<'a> Layout<'a> {
         self.objective.worth(bidder.felt(count))
     }
 
-    /// Finds more GPUs for a job with too little room, if the objective gains. Another job may give up a rung, or the
-    /// job may use GPUs on several servers.
+    /// Finds more GPUs for a job with too little room, if this increases the objective. Another job may give up a rung,
+    /// or the job may use GPUs on several servers.
     fn improve(&mut self, at: usize, wanted: u32, bidders: &mut [Bidder]) {
         let room = self.find_room(at, wanted, bidders);
         let apart = self.find_apart(at, wanted, &bidders[at]);
@@ -338,7 +338,8 @@ impl<'a> Layout<'a> {
         best
     }
 
-    /// Returns the changed job that gains most per GPU from the next rung on its server.
+    /// Returns, among the jobs whose counts have changed, the one that gains most per GPU from the next rung on its
+    /// server.
     fn best_growth(&self, bidders: &[Bidder]) -> Option<(usize, u32)> {
         let mut best: Option<(f64, usize, u32)> = None;
         for (at, bidder) in bidders.iter().enumerate() {

@@ -69,8 +69,8 @@ impl<'a> Racer<'a> {
     }
 
     /// Returns the configuration on this number of GPUs; `None` for a job that is not elastic. If the model has no
-    /// batch for this number, the configuration has the batch in the trace. Otherwise a job that cannot shrink would
-    /// wait for ever.
+    /// batch for this number, the configuration has the batch in the trace. Without this, a job that cannot shrink
+    /// would wait for ever.
     pub(super) fn configuration(&self, gpus: u32, spans: bool) -> Option<Configuration> {
         let model = self.model?;
         let best = match self.batch {

@@ -1,6 +1,6 @@
-//! Finds the number of GPUs of each job. First each job gets a count by gain per GPU; then single rungs move from job
-//! to job. The search is our own; Pollux itself uses a genetic algorithm. The cost is O((G + J) log J) for G GPUs and J
-//! jobs, and O(J) per move.
+//! Finds the number of GPUs of each job. First, each job gets a number of GPUs by gain per GPU; then single rungs move
+//! from job to job. The search is our own; Pollux itself uses a genetic algorithm. The cost is O((G + J) log J) for G
+//! GPUs and J jobs, and O(J) per move.
 
 use super::racer::Objective;
 use crate::kit::Total;
@@ -75,7 +75,8 @@ impl Bidder {
         rungs.into_iter().find(|&rung| rung > self.count)
     }
 
-    /// Returns the highest lower rung that frees at least `freed` GPUs and at least one. A rung never has zero GPUs.
+    /// Returns the highest rung below the present one that frees at least `freed` GPUs, and at least one GPU. A rung
+    /// never has zero GPUs.
     pub(super) fn down(&self, freed: u32) -> Option<u32> {
         let most = self.count.checked_sub(freed.max(1))?;
         let rungs = self.ladder.iter().rev().map(|rung| rung.0);
@@ -206,8 +207,8 @@ impl Search<'_> {
         }
     }
 
-    /// Returns whether no move would gain even if changes cost nothing. If no move would gain, no move will gain at any
-    /// later time either.
+    /// Returns whether no move would gain even if changes cost nothing. If so, no move will gain at any later time
+    /// either.
     pub(super) fn is_at_rest(&self) -> bool {
         let free = |one: &Bidder| Bidder {
             phi: 1.0,

@@ -1,10 +1,10 @@
 //! State of steps 3 and 4 after the incremental count, for placement rules that may refuse a gang although enough GPUs
 //! are free (`yarn`, `skew`, ...). The lists of unplaced and backfilled jobs are kept from decision to decision.
 //!
-//! By the rule, all backfilled jobs give up their GPUs at each decision. Unplaced jobs are tried first, then backfilled
-//! and waiting jobs in order. A backfilled job keeps its GPUs if they are still free. A waiting job may therefore take
-//! all GPUs that neither admitted jobs nor earlier backfilled jobs hold; see [`FreeProfile`]. A new placement stops
-//! exactly the backfilled jobs on its GPUs.
+//! According to the rule, all backfilled jobs give up their GPUs at each decision. Unplaced jobs are tried first, then
+//! backfilled and waiting jobs in order. A backfilled job keeps its GPUs if they are still free. A waiting job may
+//! therefore take all GPUs that neither admitted jobs nor earlier backfilled jobs hold; see [`FreeProfile`]. A new
+//! placement stops exactly the backfilled jobs on its GPUs.
 
 use super::jobs::Key;
 use super::profile::{FreeProfile, Hold};
@@ -57,7 +57,7 @@ impl Backfilling {
         !self.classes.is_empty()
     }
 
-    /// Returns whether all jobs that run or were admitted are admitted and have GPUs.
+    /// Returns whether every job that runs is admitted, and every admitted job has GPUs.
     pub(super) fn is_idle(&self) -> bool {
         self.profile.is_none()
     }

@@ -38,7 +38,7 @@ impl Pass {
         (self.dropped, self.admitted) = (dropped, admitted);
     }
 
-    /// Makes step 1, starting from the jobs that were admitted before.
+    /// Performs step 1, starting from the jobs that were admitted before.
     pub(super) fn count(&mut self, view: &ClusterView<'_>) {
         let now = view.now().0;
         let mut count = Count {
@@ -151,7 +151,7 @@ impl Pass {
 }
 
 impl Pass {
-    /// Makes steps 3 and 4 after the count.
+    /// Performs steps 3 and 4 after the count.
     pub(super) fn place_and_backfill(&mut self, view: &ClusterView<'_>, plan: &mut Plan<'_>) {
         let mut stopped = Vec::new();
         self.place_unplaced(view, plan, &mut stopped);
@@ -193,7 +193,7 @@ impl Pass {
         }
     }
 
-    /// Makes step 4, which repeatedly takes the first waiting job that might have a place.
+    /// Performs step 4, which repeatedly takes the first waiting job that might have a place.
     fn place_waiting(&mut self, plan: &mut Plan<'_>, stopped: &mut Vec<Key>) {
         while let Some((key, class)) = self.next_waiting() {
             let Some(gpus) = self.backfilling.place(&mut self.places, class, key) else {

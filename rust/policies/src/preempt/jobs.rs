@@ -134,7 +134,7 @@ impl Jobs {
         };
     }
 
-    /// Returns the next class, from `class` on, that may have a waiting job.
+    /// Returns the first class at or after `class` that may have a waiting job.
     #[inline]
     pub(super) fn next_class(&self, class: usize) -> Option<usize> {
         self.queues.next_busy(class)
@@ -258,8 +258,8 @@ impl Rank {
 pub(crate) enum Measure {
     /// `main` is constant, for waiting and running jobs.
     Fixed,
-    /// `main` is constant while a job waits, and grows at a rate of each job while it runs. The policy sets these keys
-    /// before each decision.
+    /// `main` is constant while a job waits, and grows while it runs, at a rate that depends on the job. The policy
+    /// sets these keys before each decision.
     Growing,
     /// The instant of the first start. A job that has not started comes last while it waits. When it starts, `main`
     /// becomes the present instant.

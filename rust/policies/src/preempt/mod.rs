@@ -6,8 +6,8 @@
 //!
 //! # The rule
 //! 1. *Count.* In order, a job is admitted if enough GPUs of one of its types are left, regardless of where they are.
-//!    The type on which it runs is tried first, then its other types in order. The GPUs of an admitted job are not left
-//!    for the jobs behind it.
+//!    The type on which it runs is tried first, then its other types in order. The GPUs of an admitted job are no
+//!    longer available to the jobs behind it.
 //! 2. Running jobs that are admitted on the type on which they run keep their GPUs. All other running jobs give up
 //!    their GPUs.
 //! 3. In order, each admitted job without GPUs gets GPUs from the placement rule, on the type for which it was
@@ -24,7 +24,7 @@
 //! | | used for | a decision costs |
 //! |---|---|---|
 //! | `walk`: the rule over the running jobs and the first job of each demand class | all other runs | O(running log running + classes log classes); O(free GPUs) if the placement rule refuses no gang and all waiting jobs fit next to the running ones |
-//! | `incremental`: changes what the last decision admitted | one GPU type, a placement rule that refuses no gang, running jobs of one gang size that never change places as time goes | O((changes + classes) log n) |
+//! | `incremental`: changes what the last decision admitted | one GPU type, a placement rule that refuses no gang, an order in which running jobs of the same gang size never overtake each other | O((changes + classes) log n) |
 //! | `backfilling`: the incremental count, then steps 3 and 4 with a profile of the free capacity along the order | one GPU type, a placement rule that may refuse a gang, an order that time alone never changes ([`Measure::is_fixed`]) | O((changes x classes) log n); O(backfilled) for a gang on several servers |
 //!
 //! Checking one job per class is enough, because free capacity only decreases along the order. If the first waiting job

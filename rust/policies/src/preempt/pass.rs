@@ -235,7 +235,8 @@ impl Pass {
         waiting.into_iter().chain(backfilled).min()
     }
 
-    /// Decides which jobs run and fills the plan. The policy returns the jobs that it preempts with [`Pass::wait`].
+    /// Decides which jobs run and fills the plan. The policy must put the jobs that are preempted back into their
+    /// queues with [`Pass::wait`].
     pub(crate) fn decide(&mut self, view: &ClusterView<'_>, plan: &mut Plan<'_>) {
         if !self.is_rule_known && self.may_refuse() {
             self.know_rule(plan);

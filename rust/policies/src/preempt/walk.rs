@@ -1,6 +1,6 @@
-//! The pass that serves every run. The rule is applied to the running jobs and to the first waiting job of each demand
-//! class. If the placement rule refuses no gang and all waiting jobs fit next to the running jobs, they are started
-//! without examining the running jobs.
+//! The pass that works for every run. The rule is applied to the running jobs and to the first waiting job of each
+//! demand class. If the placement rule refuses no gang and all waiting jobs fit next to the running jobs, they are
+//! started without examining the running jobs.
 
 use super::Pass;
 use super::jobs::QueueState;
@@ -190,7 +190,7 @@ impl Pass {
         }
     }
 
-    /// Makes step 4 for the jobs that gave up their GPUs and the first waiting jobs of the classes.
+    /// Performs step 4 for the jobs that gave up their GPUs and the first waiting jobs of the classes.
     fn backfill(&mut self, view: &ClusterView<'_>, plan: &mut Plan<'_>, order: Vec<Ranked>) {
         self.list_heads();
         self.list_non_monotone(view);
