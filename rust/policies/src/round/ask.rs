@@ -10,7 +10,7 @@ pub(crate) fn types(view: &ClusterView<'_>) -> impl Iterator<Item = GpuTypeId> +
     (0..view.cluster().gpu_types().len()).map(GpuTypeId::new)
 }
 
-/// The rates and steps of jobs with which shares are computed.
+/// The rates and steps of jobs from which shares are computed.
 #[derive(Clone, Copy)]
 pub(crate) struct Planned<'a> {
     pub(crate) view: &'a ClusterView<'a>,
@@ -43,7 +43,7 @@ impl<'a> Planned<'a> {
         phase.map_or(work, |phase| work / phase.step_size)
     }
 
-    /// Returns the numbers of the present phases of jobs on which the plan depends; empty without such jobs.
+    /// Returns the number of the current phase of each job, if plans depend on phases; otherwise nothing.
     pub(super) fn phases(self, jobs: &'a [JobId]) -> impl Iterator<Item = usize> + 'a {
         let jobs = if self.follows_phases { jobs } else { &[] };
         let number = move |&job: &JobId| self.phase(job).map_or(0, |phase| phase.number);
@@ -103,8 +103,8 @@ pub(crate) fn ask(
     Ok(ask)
 }
 
-/// Returns the types in the order of total speedup, which is the sum of the rates of the jobs on the type relative to
-/// their average rates; ties are broken by index. `rates` is a row-major table, `jobs x types`.
+/// Returns the types in order of total speedup. The total speedup of a type is a sum over the jobs: the rate of the job
+/// on the type divided by its average rate. Ties are broken by index. `rates` is a row-major table, `jobs x types`.
 pub(super) fn order_of_types(capacity: &[f64], rates: impl Iterator<Item = f64>) -> Vec<GpuTypeId> {
     let types = capacity.len();
     let gpus: f64 = capacity.iter().sum();

@@ -89,7 +89,7 @@ pub(crate) struct RoundParams {
 /// number is our own choice.
 const WAITS_MAX: i64 = 900;
 
-/// A job with GPUs, and the instant from which on its time is not yet counted.
+/// A job with GPUs, and the instant up to which its time has been counted.
 #[derive(Clone, Copy, Debug)]
 struct Holder {
     job: JobId,
@@ -196,7 +196,7 @@ impl Rounds {
         }
     }
 
-    /// Returns whether claims stay sorted between rounds, which they do not under a policy with pairs.
+    /// Returns whether claims stay sorted between rounds; under a policy with pairs, they do not.
     fn keeps_queues(&self) -> bool {
         self.params.packs.is_none()
     }

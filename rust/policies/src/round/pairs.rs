@@ -207,7 +207,7 @@ impl Pairs {
 #[derive(Debug)]
 pub(super) struct Line {
     side: Vec<Claim>,
-    /// Claims of the other group; `None` if both sides are one group.
+    /// Claims of the other group; `None` if both sides are the same group.
     others: Option<Vec<Claim>>,
 }
 

@@ -79,7 +79,7 @@ impl Queues {
         self.lines.push(line, Reverse(claim));
     }
 
-    /// Replaces all claims by the given ones, each with its type.
+    /// Replaces all claims with the given ones, each with its type.
     pub(super) fn refill(&mut self, claims: impl Iterator<Item = (usize, Claim)>) {
         let mut lines = std::mem::take(&mut self.lines);
         lines.refill(claims.map(|(gpu_type, claim)| (self.line(gpu_type, &claim), Reverse(claim))));
@@ -87,9 +87,9 @@ impl Queues {
     }
 
     /// Offers the claims on a type in order, as long as their gangs fit. `take` returns whether a claim is taken, and
-    /// `is_old` whether it is outdated. An offered claim stays out of the queues until [`Self::put_back`]. A walk that
-    /// is repeated with the free GPUs that were left at some claim therefore continues after this claim. `take` gets
-    /// the position of the claim among those that are out.
+    /// `is_old` whether it is outdated. An offered claim stays out of the queues until [`Self::put_back`]. If a walk is
+    /// repeated with the free GPUs that were left at some claim, it therefore continues after this claim. `take` gets
+    /// the position of the claim among the claims that are out of the queues.
     pub(super) fn walk(
         &mut self,
         gpu_type: usize,

@@ -185,7 +185,7 @@ impl Proposal {
 }
 
 impl Rounds {
-    /// Chooses jobs as `choose` does, with pairs among the choices.
+    /// Does the same as `choose`, but the choices may include pairs.
     pub(super) fn choose_packed(
         &self,
         view: &ClusterView<'_>,
@@ -275,7 +275,7 @@ impl Rounds {
 
 // The following code places the choices and writes the plan.
 
-/// A choice with its GPUs, and the draft before it took them.
+/// A choice with its GPUs, and the state of the draft before the choice took them.
 struct Placed {
     choice: Choice,
     gpus: GpuSet,

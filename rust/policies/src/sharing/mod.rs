@@ -7,7 +7,7 @@
 //! | `L` | `Sharing::queue` | isolated duration, the key of the queue |
 //! | `A`, `B` | `Pair::{new_s, resident_s}` | time that the new job and the resident need alone |
 //! | `xi_A`, `xi_B` | `Pair::{xi_new, xi_resident}` | slowdown factors of the two |
-//! | `g` | `Pair::inflation` | iteration time at the sub-batch over that at full batch |
+//! | `g` | `Pair::inflation` | iteration time at the sub-batch divided by that at full batch |
 //! | `c` | `Pair::threshold` | sharing pays if and only if B > c A |
 //!
 //! A decision tries the first job of each class of waiting jobs ([`waiting`]) and finds partners by searches in ordered

@@ -24,7 +24,7 @@ pub(super) struct Asking<'a> {
     pub(super) gpu_type: GpuTypeId,
     /// Time that the new job needs alone at full batch, as the policy sees it.
     pub(super) new_s: f64,
-    /// Iteration time at the sub-batch over that at full batch.
+    /// Iteration time at the sub-batch divided by that at full batch.
     pub(super) inflation: f64,
     /// Maximum memory that a resident may hold to leave enough for the new job.
     pub(super) room: u64,
@@ -243,7 +243,7 @@ pub struct Pair {
     pub xi_new: f64,
     /// Slowdown factor of the resident next to the new job, at least 1.
     pub xi_resident: f64,
-    /// Iteration time of the new job at its sub-batch over that at full batch (g), at least 1.
+    /// Iteration time of the new job at its sub-batch divided by that at full batch (g), at least 1.
     pub inflation: f64,
 }
 
@@ -300,8 +300,8 @@ mod tests {
         }
     }
 
-    /// Cases that were computed by hand. Each has A, B, both slowdown factors and g; then the mean completion times and
-    /// the threshold; then the expected decision.
+    /// Cases that were computed by hand. Each case lists A, B, both slowdown factors and g, then the mean completion
+    /// times and the threshold, and finally the expected decision.
     const GOLDEN: [([f64; 5], [f64; 3], bool); 16] = [
         ([100.0, 100.0, 1.2, 1.2, 1.0], [120.0, 150.0, 0.0], true),
         ([100.0, 100.0, 1.5, 1.5, 1.0], [150.0, 150.0, 1.0], false),

@@ -17,7 +17,7 @@ pub(super) struct Waiter {
     pub(super) class: u32,
 }
 
-/// Everything that affects places except the length, as numbers.
+/// Everything except the length that affects places, as numbers.
 type ClassKey = SmallVec<[u64; 10]>;
 
 /// The queue of waiting jobs.

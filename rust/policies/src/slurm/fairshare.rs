@@ -158,8 +158,8 @@ impl FairShare {
         meter.gpus -= gpus;
     }
 
-    /// Does the calculations that are due. The policy calls this method before it records the starts and stops of an
-    /// instant.
+    /// Performs the calculations that are due. The policy calls this method before it records the starts and stops of
+    /// an instant.
     pub(super) fn bring_up(&mut self, now: SimTime) {
         let period = self.params.calc_period.0;
         if self.is_untouched {
@@ -306,7 +306,7 @@ struct Ranks {
     left: usize,
 }
 
-/// Returns a part of a whole; 0 if the whole is 0.
+/// Returns a part as a fraction of a whole; 0 if the whole is 0.
 pub(super) fn ratio(part: f64, whole: f64) -> f64 {
     if whole > 0.0 { part / whole } else { 0.0 }
 }

@@ -24,7 +24,7 @@ pub(super) struct Kind {
     pub(super) types: Types,
 }
 
-/// Everything that decides the place of a job in the order except its age and usage.
+/// Everything except age and usage that determines the place of a job in the order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct LineKey {
     /// Whether jobs of the line cannot preempt.
@@ -142,7 +142,7 @@ fn key(jobs: &JobFacts, places: &Places, job: JobId, limit: SimSpan) -> Key {
 }
 
 impl JobKinds {
-    /// Returns the profiles of a trace. `limit` is called where the size of a job depends on its time limit.
+    /// Returns the profiles of a trace. `limit` is called if the size of a job depends on its time limit.
     #[expect(
         clippy::too_many_lines,
         reason = "one walk over the columns of the trace"

@@ -154,9 +154,9 @@ struct Test {
     next_end: Option<SimTime>,
 }
 
-/// The kinds of which a job that a backfill pass has not reached yet could still start now. A job can start only if the
-/// servers that are not booked before its end have enough free GPUs, whatever the placement rule is. Bookings are only
-/// added, so a kind without a chance has none for the rest of the pass.
+/// The kinds with a job that a backfill pass has not reached yet and that could still start now. A job can start only
+/// if the servers that are not booked before its end have enough free GPUs, whatever the placement rule is. Bookings
+/// are only added, so a kind without a chance has none for the rest of the pass.
 #[derive(Clone, Debug)]
 struct Chances {
     /// For each kind, the earliest end that the remaining jobs would have if they started now.
@@ -486,13 +486,13 @@ impl Slurm {
         Ok(())
     }
 
-    /// Returns a record that a pass does nothing before an instant unless something changes.
+    /// Records that a pass does nothing before an instant unless something changes.
     fn quiet(&self, until: SimTime) -> Quiet {
         let ticks = self.fair.as_ref().map_or(0, FairShare::ticks);
         Quiet { until, ticks }
     }
 
-    /// Returns whether a pass would do nothing. The order of jobs must not have changed either.
+    /// Returns whether a pass would do nothing. This is certain only if the order of jobs cannot have changed.
     fn is_quiet(&self, pass: Quiet, now: SimTime) -> bool {
         let ticks = self.fair.as_ref().map_or(0, FairShare::ticks);
         let is_fixed = self.params.weights.age == 0.0 && ticks == pass.ticks;

@@ -38,8 +38,8 @@ pub(super) struct OpenGpus {
 }
 
 impl OpenGpus {
-    /// Returns the latest end of a gang that starts now on one of the types. Until this end, enough free GPUs are on
-    /// servers without a booking.
+    /// Returns the latest possible end of a gang that starts now on one of the types: until then, enough free GPUs are
+    /// on servers without a booking.
     pub(super) fn until(&self, types: &[GpuTypeId], gpus: u32) -> SimTime {
         let latest = |id: &GpuTypeId| {
             let mut found = 0;
@@ -76,8 +76,8 @@ pub(super) struct Planner {
     shut: Vec<Shut>,
     /// For each GPU type, the servers with GPUs that are free now, each with the number of these GPUs.
     open: Vec<Vec<(ServerId, u32)>>,
-    /// Marks of the draft, one for each of the first ends whose GPUs were given back to the draft: the state before
-    /// that end.
+    /// Marks of the draft, one for each of the first ends whose GPUs were given back to the draft. A mark holds the
+    /// state before that end.
     given: Vec<Mark>,
     // The following fields are the state of the present search.
     begun: Option<Mark>,

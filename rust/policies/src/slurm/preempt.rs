@@ -1,4 +1,4 @@
-//! Preemption by QOS: the jobs that a job may stop, and the choice of as few of them as make room.
+//! Preemption by QOS: the jobs that a job may stop, and the choice of few of them that make room together.
 
 use super::jobs::Kind;
 use super::params::SlurmParams;

@@ -160,8 +160,8 @@ fn ask(
             field: "auction".to_owned(),
             value: "milp".to_owned(),
             expected: format!(
-                "at most {BIDDERS_MAX} bidders in an auction, but {} bid at {} s (invite fewer by a \
-                 larger `fairness`, or use \"greedy\")",
+                "at most {BIDDERS_MAX} bidders in an auction, but {} bid at {} s (invite fewer \
+                 with a larger `fairness`, or use \"greedy\")",
                 bidders.len(),
                 ask.now.seconds()
             ),
@@ -221,7 +221,7 @@ fn add_bids(
     }
 }
 
-/// Returns the tiers in which a gang would have room without other bids.
+/// Returns the tiers in which a gang would have room if there were no other bids.
 fn tiers(
     plan: &mut Plan<'_>,
     placement: &PlacementParams,

@@ -80,7 +80,7 @@ fn product(factors: [u128; 3]) -> [u64; 6] {
     digits
 }
 
-/// Counters from which the mean number of active jobs over the life of each job follows.
+/// Counters from which the mean number of active jobs during each job's life is computed.
 #[derive(Debug, Default)]
 pub(super) struct Fairness {
     /// Number of GPUs of the cluster, M.

@@ -246,7 +246,7 @@ fn columns(
 }
 
 /// Adds the rows that make the number of winning gangs of a size and tier equal to the number of gangs in the places of
-/// the tier. Columns are given with the index of the first one.
+/// the tier. `on_room` and `in_rack` each contain columns and the index of the first of them.
 fn as_many_as_win(
     ask: &AuctionAsk,
     kinds: &[(Kind, Vec<usize>)],

@@ -110,7 +110,7 @@ impl ContinuousLas {
     }
 
     /// Sets the timer of a running job. The timer is due at the end of the job's protection, or when the job's key
-    /// exceeds the service of a waiting job: the smallest service that is not below the present key.
+    /// exceeds the smallest service of a waiting job that is not below the current key.
     fn arm(&mut self, job: JobId, value: i128, scale: i128, since: SimTime, open_at: SimTime) {
         let next = self.waiting.range((value, JobId(0))..).next();
         let mut at = next.map_or(SimTime::NEVER, |&(service, _)| {

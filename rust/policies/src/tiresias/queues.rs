@@ -235,7 +235,7 @@ impl QueuedService {
         self.arm(view, job, run.started, since);
     }
 
-    /// Passes the present key of a running job to the pass.
+    /// Gives the pass the current key of a running job.
     fn rekey(&mut self, view: &ClusterView<'_>, job: JobId, started: SimTime) {
         let is_open = started + self.params.protection.span <= view.now();
         let rank = self.rank(view, job);
