@@ -13,8 +13,8 @@ const PARAMETERS: &[ParamSpec] = &[
         .doc("length of a lease; longer than every restart overhead")
         .outlasting_restarts(),
     choice("mode", Mode::NAMES, "auto").doc(
-        "delays: auto (tuned), manual (the fixed pair), no_wait or fully_consolidated (wait \
-         without limit)",
+        "delays: auto (tuned), manual (rack_delay and network_delay), no_wait or \
+         fully_consolidated (wait without limit)",
     ),
     number("rack_delay", ParamKind::AtLeast(0.0), 6.0)
         .unit(LEASES)

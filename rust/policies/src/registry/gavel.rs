@@ -142,8 +142,8 @@ const PACKED: ParamSpec = flag("packed", false).doc(
      much co-runners slow each other down",
 );
 const SLACK_WEIGHT: ParamSpec = number("slack_weight", ParamKind::Fraction, 0.5).doc(
-    "weight in rounds of the share of a job with much slack; a job that must run until the makespan \
-     without a break has weight 1; 1 = equal weights, as published and with compat",
+    "weight that rounds give to the share of a job with much slack; a job that must run without a \
+     break until the makespan has weight 1; 1 = equal weights, as published and with compat",
 );
 const HIERARCHICAL: ParamSpec = flag("hierarchical", false)
     .doc("whether weights belong to entities, each of which splits its weight among its jobs");

@@ -20,7 +20,7 @@ const PARAMETERS: &[ParamSpec] = &[
     number("round_s", ParamKind::Above(0.0), 360.0).unit("s").doc("length of a round")
     .outlasting_restarts(),
     choice("cost_horizon", CostHorizon::NAMES, "round").doc("rounds for which a job pays: round (one) or remaining (all that it still needs)"),
-    number("umin_factor", ParamKind::Above(0.0), 0.25).doc("factor of the lowest price; above 1 / (1 + spread_surcharge) prices can prevent starts on an \
+    number("umin_factor", ParamKind::Above(0.0), 0.25).doc("factor on the lowest price; above 1 / (1 + spread_surcharge) prices can prevent starts on an \
          empty cluster"),
     spec("horizon_s", ParamKind::Maybe(1e-9), ParamDefault::None).unit("s").doc("latest completion considered, from the oldest arrival; none = estimated from the work of \
          the active jobs"),
@@ -28,13 +28,13 @@ const PARAMETERS: &[ParamSpec] = &[
     flag("mix_types", true).doc("whether a gang may span several GPU types"),
     choice("pick", Pick::NAMES, "cheapest").doc("server for a gang that fits on one: cheapest or best_fit (fewest free GPUs)"),
     choice("objective", Objective::NAMES, "max_payoff").doc("best placement of a job: max_payoff (utility minus cost) or min_cost"),
-    choice("replan", Replan::NAMES, "round").doc("decide in every round (round), or only after arrivals, completions and changes of capacity \
-         (event)"),
+    choice("replan", Replan::NAMES, "round").doc("rounds with a decision: every round (round), or \
+         only those after arrivals, completions and changes of capacity (event)"),
     flag("rack_aware", false).doc("whether placements inside one rack are considered as well"),
     flag("stay", true).doc("whether a running job keeps its GPUs when no other placement is faster"),
     spec("exact_max_jobs", ParamKind::Whole(1.0), ParamDefault::Int(20)).doc("with tier = exact: maximum number of active jobs"),
-    spec("scan_limit", ParamKind::MaybeWhole(1.0), ParamDefault::None).doc("with tier = greedy: number of jobs with a cost above their utility after which a decision \
-         stops; none = no limit"),
+    spec("scan_limit", ParamKind::MaybeWhole(1.0), ParamDefault::None).doc("with tier = greedy: a \
+         decision stops after this many jobs with a cost above their utility; none = no limit"),
 ];
 
 const PRESETS: &[Preset] = &[

@@ -29,7 +29,7 @@ const PARAMETERS: &[ParamSpec] = &[
     choice("utility", HadarEParams::UTILITIES, "normalised")
         .doc("with price_pass: value of a completion time, as in hadar"),
     number("umin_factor", ParamKind::Above(0.0), 0.25)
-        .doc("with price_pass: factor of the lowest price"),
+        .doc("with price_pass: factor on the lowest price"),
     flag("fill", true)
         .doc("whether every idle server gets a copy of the job that is relatively fastest there"),
     flag("price_pass", false).doc("whether copies are first assigned at prices, as in hadar"),

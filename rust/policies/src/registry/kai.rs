@@ -66,7 +66,7 @@ const OWN: &[ParamSpec] = &[
         .unit("s")
         .doc("time between two samples of usage"),
     choice("reclaim_resolve", Resolve::NAMES, "lca")
-        .doc("queue whose reclaim_min_run_s counts: the job's queue (queue), or the queue above the job that is just below the common ancestor with the reclaiming queue (lca)"),
+        .doc("queue whose reclaim_min_run_s applies: the job's queue (queue), or its ancestor just below the common ancestor with the reclaiming queue (lca)"),
     number("cycle_s", ParamKind::Above(0.0), 1.0)
         .unit("s")
         .doc("time from a decision that evicted jobs to the next decision"),
@@ -76,7 +76,7 @@ pub(super) const POLICIES: &[PolicyInfo] = &[PolicyInfo {
     name: "kai",
     summary: "queues with quotas and fair shares: reclaim between queues, preemption within them",
     family: "queue",
-    source: "KAI Scheduler (NVIDIA), by its documentation",
+    source: "documentation of KAI Scheduler (NVIDIA)",
     stops: Stops::Anytime,
     own: OWN,
     make: |params, _| Ok(Box::new(Kai::new(KaiParams::read(params)?)?)),

@@ -88,7 +88,7 @@ pub(super) const POLICIES: &[PolicyInfo] = &[PolicyInfo {
     name: "kueue",
     summary: "queues with quotas in cohorts: borrowing, reclaim and preemption, fair sharing",
     family: "queue",
-    source: "Kueue (kubernetes-sigs), by its documentation",
+    source: "documentation of Kueue (kubernetes-sigs)",
     stops: Stops::Anytime,
     own: OWN,
     make: |params, _| Ok(Box::new(Kueue::new(KueueParams::read(params)?))),

@@ -81,8 +81,7 @@ pub struct PolicyInfo {
     pub knowledge: Knowledge,
     /// Whether the policy needs durations in the trace; see [`PolicyInfo::needs_durations`].
     pub reads_durations: bool,
-    /// Name of the parameter with which a policy reads durations if it is above 0, although the policy otherwise reads
-    /// none.
+    /// Name of the parameter, if any, with which a policy reads durations only if the value is above 0.
     pub reads_durations_with: Option<&'static str>,
     /// Instants at which the policy stops running jobs.
     pub stops: Stops,
@@ -107,7 +106,7 @@ pub struct PolicyInfo {
 }
 
 impl PolicyInfo {
-    /// Common values of most declarations; a declaration states the differences.
+    /// Values that most declarations share; a declaration states only the differences.
     pub const BASE: Self = Self {
         name: "",
         summary: "",

@@ -8,8 +8,8 @@ use gangline_engine::Knowledge;
 const PARAMETERS: &[ParamSpec] = &[
     number("period_s", ParamKind::Above(0.0), 600.0).unit("s").doc("time between two decisions").outlasting_restarts(),
     spec("max_gpus_per_job", ParamKind::Whole(1.0), ParamDefault::Int(64)).unit("GPUs").doc("maximum number of GPUs of an elastic job"),
-    flag("skip_slower", false).doc("whether to leave out numbers of GPUs on which a job would be no faster than on fewer GPUs; otherwise a job never gets past the first such number"),
-    choice("server_choice", ServerChoice::NAMES, "most_free").doc("servers for a job that is placed anew: most_free (the servers with the most free GPUs) or best_fit (one server if possible: the one with the fewest free GPUs that are enough)"),
+    flag("skip_slower", false).doc("whether to skip numbers of GPUs with which a job would be no faster than with fewer; if false, the first such number ends the growth of a job"),
+    choice("server_choice", ServerChoice::NAMES, "most_free").doc("servers for a job that is placed anew: most_free (the servers with the most free GPUs) or best_fit (if possible one server: the one with the fewest free GPUs among those with enough)"),
 ];
 
 pub(super) const POLICIES: &[PolicyInfo] = &[PolicyInfo {

@@ -17,7 +17,7 @@ const PARAMETERS: &[ParamSpec] = &[
     choice("batch", Batch::NAMES, "best").doc("batch of an elastic job: best (largest goodput on its GPUs) or traced (the total batch of the \
          trace)"),
     choice("models", Models::NAMES, "known").doc("models of elastic jobs: known (the true ones) or learnt (fitted to the sizes at which a job has run)"),
-    choice("share", Share::NAMES, "server").doc("equal share of the GPUs: at most the largest server and the range of the job (server) or without a limit (cluster)"),
+    choice("share", Share::NAMES, "server").doc("equal share of the GPUs: limited by the largest server and by the range of the job (server), or without a limit (cluster)"),
     flag("first_start_counts", true).doc("whether the first start of a job counts as a change of its GPUs"),
     number("floor", ParamKind::Above(0.0), 0.001).doc("number that is added to every speed-up, so that a job without GPUs has a finite value"),
     choice("search", SearchKind::NAMES, "greedy").doc("method of search: greedy (by gain per GPU, then moves) or ga (genetic, over all placements; for comparison on small \

@@ -29,7 +29,7 @@ const LAS: &[ParamSpec] = &[
     KNOB,
     LAS_TIME,
     flag("running_first", false).doc(
-        "whether running jobs come before waiting jobs within a queue, as in public code; false = by first start",
+        "whether running jobs come before waiting jobs within a queue, as in the public code; false = by first start",
     ),
     flag("discretised", true).doc("whether jobs are ordered by queues; false = by attained service"),
     number("las_quantum", ParamKind::AtLeast(0.0), 600.0).unit("GPU-s per GPU").doc("with discretised = false: lead in attained service that a waiting job needs before it preempts"),

@@ -11,7 +11,7 @@ const SIZED: &[ParamSpec] = &[ESTIMATE_ERROR];
 const EASY: &[ParamSpec] = &[
     ESTIMATE_ERROR,
     number("estimate_extend", ParamKind::AtLeast(1.0), 1.1)
-        .doc("factor on the elapsed time to which an expired estimate is extended"),
+        .doc("an expired estimate is extended to this multiple of the elapsed time"),
 ];
 
 const OF_QUEUES: &str = "classic";

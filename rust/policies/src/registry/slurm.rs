@@ -105,7 +105,7 @@ const OWN: &[ParamSpec] = &[
         .doc("time between two backfill passes (bf_interval)"),
     number("bf_window_s", ParamKind::Above(0.0), 86_400.0)
         .unit("s")
-        .doc("period ahead in which starts are planned (bf_window)"),
+        .doc("how far ahead starts are planned (bf_window)"),
     number("bf_resolution_s", ParamKind::AtLeast(1.0), 60.0)
         .unit("s")
         .doc("step of the planned times (bf_resolution)"),
@@ -123,7 +123,7 @@ pub(super) const POLICIES: &[PolicyInfo] = &[PolicyInfo {
     name: "slurm",
     summary: "multifactor priority, backfill with reservations, preemption by QOS, limits",
     family: "production",
-    source: "Slurm, by its documentation",
+    source: "documentation of Slurm",
     reads_durations_with: Some("limit_factor"),
     stops: Stops::Anytime,
     own: OWN,

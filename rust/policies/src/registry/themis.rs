@@ -8,7 +8,7 @@ use crate::themis::{Leftover, Themis, Winners};
 use gangline_engine::{Knowledge, Policy, PolicyError};
 
 const THEMIS: &[ParamSpec] = &[
-    number("lease_s", ParamKind::Above(0.0), 1200.0).unit("s").doc("time between auctions; leases end at its multiples; longer than every restart overhead")
+    number("lease_s", ParamKind::Above(0.0), 1200.0).unit("s").doc("time between auctions, longer than every restart overhead; leases end at multiples of it")
     .outlasting_restarts(),
     number("fairness", ParamKind::Share, 0.8).doc("share of the bidders, those that are best off, that an auction leaves out"),
     choice("leftover", Leftover::NAMES, "rho").doc("job that gets the GPUs left after an auction: rho (the worst off) or random (a keyed draw)"),

@@ -25,7 +25,7 @@ pub(super) const POLICIES: &[PolicyInfo] = &[PolicyInfo {
     name: "yarn-cs",
     summary: "capacity queues with shares of the cluster, each in order of arrival; no preemption",
     family: "queue",
-    source: "Hadoop YARN's capacity scheduler, by its documentation",
+    source: "documentation of Hadoop YARN's capacity scheduler",
     always_shown: &["gpu_pick"],
     own: OWN,
     make: |params, _| Ok(Box::new(make(params))),
