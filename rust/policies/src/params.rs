@@ -41,13 +41,13 @@ impl ParamValue {
         Self::List(words.collect())
     }
 
-    /// Creates a table of numbers by name.
+    /// Creates a table of numbers, keyed by name.
     pub fn named(values: impl IntoIterator<Item = (String, f64)>) -> Self {
         let pairs = values.into_iter();
         Self::Table(pairs.map(|(name, x)| (name, Self::Float(x))).collect())
     }
 
-    /// Returns the value as a number, if it is one.
+    /// Returns the value as a number, if it is a number.
     pub fn number(&self) -> Option<f64> {
         match self {
             Self::Int(value) => Some(*value as f64),
@@ -56,7 +56,7 @@ impl ParamValue {
         }
     }
 
-    /// Returns the value as a text, if it is one.
+    /// Returns the value as a string, if it is a string.
     pub fn text(&self) -> Option<&str> {
         match self {
             Self::Str(value) => Some(value),
@@ -64,7 +64,7 @@ impl ParamValue {
         }
     }
 
-    /// Returns the value as a list of texts, if it is one.
+    /// Returns the value as a list of strings, if it is such a list.
     pub fn texts(&self) -> Option<Vec<&str>> {
         match self {
             Self::List(values) => values.iter().map(Self::text).collect(),
@@ -127,7 +127,7 @@ pub enum ParamKind {
     Share,
     /// A number from 0 to 1.
     Fraction,
-    /// Any text; the valid ones depend on the cluster.
+    /// Any string; which strings are valid depends on the cluster.
     Text,
     /// One of the given words.
     Choice(&'static [&'static str]),
@@ -141,11 +141,11 @@ pub enum ParamKind {
     NamedWeights,
     /// Values of the given kind by name; or none.
     Named(&'static ParamKind),
-    /// Texts in order, without duplicates.
+    /// Strings in order, without duplicates.
     Names,
     /// At least one of the given words, in the given order.
     Words(&'static [&'static str]),
-    /// Tables in order, each with the given keys; or none. A text without a default must be given.
+    /// Tables in order, each with the given keys; or none. A string without a default must be given.
     Tables(&'static [ParamSpec]),
 }
 
@@ -158,7 +158,7 @@ pub struct ParamSpec {
     pub kind: ParamKind,
     /// Default value.
     pub default: ParamDefault,
-    /// Unit, or an empty text.
+    /// Unit, or an empty string.
     pub unit: &'static str,
     /// One line for the documentation.
     pub doc: &'static str,
@@ -425,13 +425,13 @@ impl ParamReader {
         }
     }
 
-    /// Returns the texts in order; empty if the policy has no such parameter.
+    /// Returns the strings in order; empty if the policy has no such parameter.
     pub fn texts(&self, name: &str) -> Vec<&str> {
         let texts = self.get(name).and_then(ParamValue::texts);
         texts.unwrap_or_default()
     }
 
-    /// Returns the values by name, if given; an empty [`ParamKind::Named`] counts as given.
+    /// Returns the values keyed by name, if given; an empty [`ParamKind::Named`] counts as given.
     pub fn table(&self, name: &str) -> Option<&Params> {
         match self.get(name) {
             Some(ParamValue::Table(values)) => Some(values),
@@ -439,7 +439,7 @@ impl ParamReader {
         }
     }
 
-    /// Returns the numbers by name, if given.
+    /// Returns the numbers keyed by name, if given.
     pub fn named_numbers(&self, name: &str) -> Option<BTreeMap<String, f64>> {
         let pairs = self.table(name)?.iter();
         pairs

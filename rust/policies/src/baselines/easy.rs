@@ -30,7 +30,7 @@ pub(crate) static RESERVED: Reason = Reason::new(
     "it would have held GPUs that are reserved for {others} from {until} on{meanwhile}",
 );
 
-/// The reservation of a blocked head.
+/// The reservation for a blocked head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Shadow {
     head: JobId,
@@ -264,7 +264,7 @@ impl Easy {
         best.map(|position| self.backlog.job(class, position))
     }
 
-    /// Backfills over all classes, in order of arrival.
+    /// Backfills jobs of all classes, in order of arrival.
     fn backfill_all(
         &mut self,
         view: &ClusterView<'_>,
@@ -381,7 +381,7 @@ impl Easy {
 
 /// Largest estimate. The next value means "none" in the tree of waiting jobs.
 const MAX_ESTIMATE: i64 = MinTree::NONE - 1;
-/// Latest estimated finish, even with large errors. The next instant marks jobs that are not running.
+/// Latest estimated finish; later ones are capped at this instant. The next instant marks jobs that are not running.
 const LATEST: SimTime = SimTime(SimTime::NEVER.0 - 1);
 
 impl Policy for Easy {

@@ -27,7 +27,7 @@ pub(crate) struct ShortestRemaining {
     protection: Protection,
     pass: Pass,
     timers: Option<JobTimers>,
-    /// Whether the key of every running job is constant from its start on.
+    /// Whether the key of a job stays constant while the job runs, for every job.
     is_steady: bool,
     /// Running jobs whose key changes.
     drifting: Vec<JobId>,

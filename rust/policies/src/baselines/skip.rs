@@ -38,7 +38,7 @@ pub(crate) struct Skip {
     places: Places,
     /// Waiting jobs by duration in ns (0 if the queue is in order of arrival), then index.
     queues: ByClass<(i64, JobId)>,
-    /// First jobs of classes, in the order of the queue.
+    /// The first job of each class, in the order of the queue.
     heads: BinaryHeap<Reverse<(i128, JobId)>>,
     /// Whether each decision walks over the whole queue: see [`Places::has_non_monotone`].
     walks: bool,

@@ -12,7 +12,7 @@ use gangline_model::{GpuSet, JobId, SimTime, Tier};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// The sizes of the largest server and the largest rack that a class can use at present, in GPUs of servers that are
+/// The sizes of the largest server and the largest rack that a class can use now, counted in GPUs of servers that are
 /// up.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Extent {
@@ -145,7 +145,7 @@ impl Decision {
         self.tuners[self.classes[class].tuner].delays(params, now)
     }
 
-    /// Returns the widest level that a job accepts until its delay ends, and the length of the delay in ns. The level
+    /// Returns the widest level that a job accepts until its delay ends, and the length of this delay in ns. The level
     /// and the delay follow from the timers and from the room that the last decision left. The result is `None` if the
     /// job may have any place.
     pub(super) fn limit(&self, class: &Class, waited: i64) -> Option<(Tier, i64)> {

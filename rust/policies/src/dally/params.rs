@@ -8,7 +8,7 @@ use gangline_model::{SimSpan, words};
 words! {
     /// Source of the delay timers.
     pub(crate) enum Mode {
-        /// The timers are tuned by the earlier waiting times of jobs of the same size.
+        /// The timers are tuned from earlier waiting times of jobs of the same size.
         Auto = "auto",
         /// Both timers have fixed values.
         Manual = "manual",

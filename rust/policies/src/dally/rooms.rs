@@ -13,7 +13,7 @@ pub(super) struct Seeker<'a> {
     pub(super) gpus: u32,
     /// Types of the job, in the order in which it tries them.
     pub(super) types: &'a TypeList,
-    /// GPUs that the job held and may get back. For this job they count as unclaimed.
+    /// GPUs that the job held and may get back. For this job, they count as unclaimed.
     pub(super) own: Option<&'a GpuSet>,
     /// Claims that the job may displace.
     pub(super) over: &'a Masks,
@@ -109,7 +109,7 @@ pub(super) fn find(
     Some(slots(free, claims, seeker, gpu_type, &picks))
 }
 
-/// Searches one level over unclaimed and claimed GPUs together; the draft contains both.
+/// Searches for a place at one level, among unclaimed and claimed GPUs together; the draft contains both.
 fn with_claims(
     params: &PlacementParams,
     free: &mut FreeIndex,
@@ -416,9 +416,9 @@ fn clear(masks: &mut Masks, server: ServerId, mask: u64) {
 /// Claimed GPUs of one type, by server and by rack of its pool.
 #[derive(Clone, Debug)]
 pub(super) struct Claimed {
-    /// Entries (server, position in the pool, number of claimed GPUs).
+    /// For each server with claimed GPUs: the server, its position in the pool, and the number of these GPUs.
     pub(super) servers: Vec<(ServerId, usize, u32)>,
-    /// Entries (rack, number of claimed GPUs), ascending.
+    /// For each rack with claimed GPUs: the rack and the number of these GPUs; ascending.
     pub(super) racks: Vec<(usize, u32)>,
     pub(super) total: u32,
 }

@@ -1,10 +1,10 @@
-//! Delay timers, which are fixed, absent, infinite, or tuned by the earlier waiting times of jobs of the same size.
+//! Delay timers, which are fixed, absent, infinite, or tuned from earlier waiting times of jobs of the same size.
 
 use super::params::{DallyParams, Mode};
 use gangline_model::SimTime;
 use std::collections::VecDeque;
 
-/// Times that a job waits before it accepts a wider place, ns.
+/// Times, in ns, that a job waits before it accepts a wider place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Delays {
     /// Waiting time before the job accepts several servers of a rack.
@@ -25,7 +25,7 @@ impl Delays {
 /// Completed waiting times in a sliding window, with exact sums.
 #[derive(Clone, Debug, Default)]
 struct History {
-    /// Entries (instant of acceptance, waiting time in ns).
+    /// Pairs (instant of acceptance, waiting time in ns).
     entries: VecDeque<(i64, i64)>,
     sum: u128,
     squares: Wide,

@@ -32,10 +32,10 @@ pub(crate) struct Dally {
     offer: Decision,
     leases: Option<Leases>,
     score: Vec<u64>,
-    /// Instant since which each waiting job has been waiting, ns.
+    /// Instant, in ns, since which each waiting job has been waiting.
     since: Vec<i64>,
     waiting: usize,
-    /// Timer for the next lease or delay that ends.
+    /// Timer for the next end of a lease or a delay.
     alarm: Alarm,
 }
 

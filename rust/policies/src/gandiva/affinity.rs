@@ -23,7 +23,7 @@ struct Host {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum At {
-    /// A server of a type, without a group.
+    /// A server of this type that holds no group.
     Idle(GpuTypeId),
     /// A server claimed by a kind.
     Claimed(usize),

@@ -190,7 +190,7 @@ impl Groups {
     }
 
     /// Returns, as (residents, index, slot), the group with the fewest residents among the groups of a kind that accept
-    /// another one.
+    /// another resident.
     pub(super) fn most_open(&self, kind: usize) -> Option<Entry<usize>> {
         self.open[kind].first().copied()
     }
@@ -277,7 +277,8 @@ impl Group {
         self.running.contains(&job)
     }
 
-    /// Returns the residents that may migrate: those waiting for a turn, otherwise the co-runners.
+    /// Returns the residents that may migrate: those that wait for a turn. If none waits, all of them may migrate,
+    /// unless there is only one.
     pub(super) fn movable(&self) -> impl Iterator<Item = &Resident> {
         let (has_waiting, is_alone) = (self.has_waiting(), self.residents.len() == 1);
         self.residents

@@ -57,7 +57,7 @@ pub(crate) struct Gandiva {
     pub(super) counts: Counts,
 }
 
-/// Counters for the notes of the result.
+/// Counters that the notes of the result show.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Counts {
     joins: u64,
@@ -192,7 +192,7 @@ impl Gandiva {
         }
     }
 
-    /// Ends trials that are over and measures them. Returns the groups whose turn or trial ends now, by index.
+    /// Ends trials that are over and measures them. Returns the groups whose turn or trial ends now, in order of index.
     fn end_trials(&mut self, view: &ClusterView<'_>) -> Vec<u32> {
         let mut due = Vec::new();
         while let Some(slot) = self.timers.due(view.now()) {
@@ -365,7 +365,7 @@ impl Gandiva {
         self.groups.forget_changed();
     }
 
-    /// Writes the actions that bring the cluster to the state of a group.
+    /// Writes the actions that make the cluster match the state of a group.
     fn write(&mut self, view: &ClusterView<'_>, plan: &mut Plan<'_>, slot: u32) {
         let group = self.groups.get_mut(slot);
         let switch = self.params.switch;

@@ -15,7 +15,7 @@ use smallvec::SmallVec;
 pub(super) enum Turn {
     /// The next resident gets the turn.
     Next,
-    /// The present turn continues.
+    /// The current turn continues.
     Same,
     /// The turn begins again on other GPUs.
     Elsewhere,
@@ -27,12 +27,12 @@ pub(super) struct Turns<'a> {
     pub(super) view: &'a ClusterView<'a>,
     pub(super) params: &'a GandivaParams,
     pub(super) pairs: &'a Pairs,
-    /// Type of the GPUs of the group.
+    /// GPU type of the group.
     pub(super) gpu_type: GpuTypeId,
 }
 
 impl Turns<'_> {
-    /// Returns the overhead of the next start of a resident on the GPUs of its group, if the policy sets an overhead.
+    /// Returns the overhead that a resident's next start on its group's GPUs has, if the policy sets an overhead.
     pub(super) fn own_overhead(&self, resident: &Resident) -> Option<SimSpan> {
         self.params.switch.filter(|_| resident.has_run)
     }
@@ -104,7 +104,7 @@ impl Turns<'_> {
         self.set_turn_end(group);
     }
 
-    /// Adds the first resident, in order, that may run together with the present resident.
+    /// Adds the first resident, in order, that may run together with the current resident.
     fn pair_up(&self, group: &mut Group, order: &[Resident]) {
         if !self.params.pack {
             return;
@@ -175,7 +175,7 @@ pub(super) enum Verdict {
 /// GPU type, gang size and the two model labels, the smaller one first; a missing label counts as a label.
 type PairKey = (GpuTypeId, u32, u32, u32);
 
-/// Sums of speeds by pair of models.
+/// Sum of speeds for each pair of models.
 #[derive(Debug)]
 pub(super) struct Pairs {
     /// Sum of the relative speeds of the two jobs; it is 2 if they do not slow each other down.

@@ -3,9 +3,9 @@
 //!
 //! In a round, each chosen job gets a micro-task: a whole number of steps. The round ends when the last of these tasks
 //! ends, and the next round starts at that instant. Quirks of the simulator are preserved on purpose. Shares are
-//! renewed at most every 1,920 s, and a reset at instant 0 allows one more renewal. A gap without work counts as run
-//! time of the next round. A job that arrived after the last renewal of shares may occupy GPUs without running. The
-//! source of these facts is the public code.
+//! renewed at most once every 1,920 s, and a reset at instant 0 allows one more renewal. A gap without work counts as
+//! part of the next round's run time. A job that arrived after the last renewal of shares may occupy GPUs without
+//! running. The source of these facts is the public code.
 //!
 //! | symbol | here | meaning |
 //! |---|---|---|
@@ -51,7 +51,7 @@ pub(crate) struct GavelTimingParams {
     pub knowledge: Knowledge,
 }
 
-/// The micro-task of a job: its steps in the present round.
+/// The micro-task of a job: its steps in the current round.
 #[derive(Clone, Copy, Debug)]
 struct Task {
     job: JobId,

@@ -1,4 +1,4 @@
-//! `FIND_ALLOC`: the best place for one job in a working state.
+//! `FIND_ALLOC`: the best place for one job, given the GPUs that the decision has already given out.
 //!
 //! The cost is O(types x (groups of servers + W)), independent of the number of servers. The search inside a rack
 //! visits every rack.
@@ -34,7 +34,7 @@ pub(super) struct Live {
     waited_s: f64,
     /// GPUs that the job holds.
     pub(super) held: Option<Counts>,
-    /// Remaining time of the job's present overhead.
+    /// Remaining time of the job's current overhead.
     left_s: f64,
     /// Overhead of a start or a move.
     start_s: f64,

@@ -194,7 +194,7 @@ impl Market {
     }
 }
 
-/// An allocation under construction: the prices of one instant, and the free GPUs. At first all GPUs of servers that
+/// An allocation under construction: the prices of one instant, and the free GPUs. At first, all GPUs of servers that
 /// are up are free.
 #[derive(Clone, Debug)]
 pub struct Allocation {
@@ -214,7 +214,7 @@ impl Allocation {
         self.servers.count()
     }
 
-    /// Returns the present price of a GPU of a server.
+    /// Returns the current price of a GPU of a server.
     pub fn price(&self, server: ServerId) -> f64 {
         let group = self.servers.group(server.0);
         self.prices.of(group, self.free(server))

@@ -11,7 +11,7 @@
 //! | `E_j N_j` | `Seen::work` | total work of the job, in iterations |
 //! | `x_j W_j` | `Quote::rate` | rate that the engine gives the job if it runs alone on exactly these GPUs |
 //! | `U_j(d) = A_j / d` | `Facts::numerator` / completion time | utility |
-//! | `t_j^min,r`, `t_j^max` | `TypeFacts::time_s`, `Facts::slots_max` | shortest time per type, most slots |
+//! | `t_j^min,r`, `t_j^max` | `TypeFacts::time_s`, `Facts::slots_max` | shortest time on each type; largest number of slots |
 //! | `k_h` | `Prices::of` | price of a GPU |
 //! | `mu_j` | `Quote::payoff` | utility minus cost |
 //! | `U_min`, `U_max^r` | `Prices::{floor, ceiling}` | bounds of the prices |

@@ -1,6 +1,6 @@
 //! The prices of GPUs, which rise exponentially with the share of a server that is given out.
 //!
-//! The bounds of the prices are minima and maxima of constants of the active jobs, kept in heaps. An arrival usually
+//! The price bounds are minima and maxima of the active jobs' constants, which are kept in heaps. An arrival usually
 //! costs O(types); the completion of a job at the top of a heap costs O(log jobs). The constants in one of the heaps
 //! depend on the epoch, so this heap is rebuilt when the epoch changes.
 
@@ -59,11 +59,11 @@ pub(crate) struct Pricing {
     epoch: Option<Epoch>,
     /// Sum of the slots that the active jobs need on their slowest types.
     slots: u128,
-    /// Maximum of `U(t_min) / W`, by type.
+    /// Maximum of `U(t_min) / W` for each type.
     highest: Vec<Largest>,
     /// `t_max x W`, smallest first.
     longest: Largest,
-    /// `U(T_end - a) / (t_max x W)` in the present epoch, smallest first.
+    /// `U(T_end - a) / (t_max x W)` in the current epoch, smallest first.
     lowest: Largest,
 }
 
@@ -93,14 +93,14 @@ impl Prices {
         }
     }
 
-    /// Returns the price of a GPU of a server in a group with this number of free GPUs.
+    /// Returns the price of a GPU if its server is in this group and has this number of free GPUs.
     #[inline]
     pub(super) fn of(&self, group: usize, free: u32) -> f64 {
         self.table[group][free as usize]
     }
 }
 
-/// Returns the price of a GPU of a server with `used` of its `capacity` GPUs given out.
+/// Returns the price of a GPU if `used` of the `capacity` GPUs on its server are given out.
 pub(crate) fn price(floor: f64, ceiling: f64, used: u32, capacity: u32) -> f64 {
     if ceiling <= floor {
         return floor;
@@ -198,7 +198,7 @@ impl Pricing {
         Ok(Prices::between(floor, ceiling, servers))
     }
 
-    /// Returns the epoch, if the horizon is not fixed. The present epoch stays unless it is too short or much too long.
+    /// Returns the epoch, if the horizon is not fixed. The current epoch stays unless it is too short or much too long.
     fn next_epoch(&self, terms: &Terms<'_>, now: SimTime, oldest: SimTime) -> Epoch {
         let round = terms.round.0;
         let need = |base: SimTime| {

@@ -68,23 +68,22 @@ impl Standing {
 /// Copies that a job gets in this round.
 #[derive(Clone, Debug, Default)]
 struct Grant {
-    /// Number of copies by group.
+    /// Number of copies in each group.
     groups: BTreeMap<usize, u32>,
     copies: u32,
     /// Sum of the rates of the copies, in the order of assignment.
     rate: f64,
 }
 
-/// Value of a further copy of a job on the first idle node of a group. A greater bid is better. Bids are compared by
-/// worth (largest first), normalised rate (highest first), number of copies (fewest first), job (first), then node
-/// (first).
+/// Value of one more copy of a job on a group's first idle node. A greater bid is better. Bids are compared by worth
+/// (largest first), normalised rate (highest first), number of copies (fewest first), job (first), then node (first).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Bid {
     /// The gain in utility. When groups are compared, the price of the node is subtracted.
     worth: Total,
     /// Normalised rate of the copy.
     share: Total,
-    /// Number of copies of the job at the time of the bid; if this number changes, the bid is void.
+    /// Number of copies that the job had at the time of the bid; if this number changes, the bid is void.
     copies: Reverse<u32>,
     job: Reverse<JobId>,
     node: Reverse<u32>,
@@ -352,7 +351,7 @@ impl<'a> Draft<'a> {
     }
 
     /// Returns the jobs that have or had nodes, each with its new nodes (ascending) and the overhead of its copies.
-    /// Jobs keep as many of their present nodes as their counts allow, lowest first.
+    /// Jobs keep as many of their current nodes as their counts allow, lowest first.
     pub(super) fn settle(mut self) -> Vec<(JobId, Vec<u32>, SimSpan)> {
         let mut placed: BTreeMap<JobId, Vec<u32>> = BTreeMap::new();
         for node in self.given.drain(..) {
@@ -404,7 +403,7 @@ impl<'a> Draft<'a> {
 #[derive(Debug, Default)]
 pub(super) struct Nodes {
     pub(super) servers: Servers,
-    /// GPUs of a copy, by group.
+    /// Number of GPUs of a copy in each group.
     pub(super) copy_gpus: Vec<u32>,
     /// Number of servers if every node has a separate column, otherwise 0.
     unlike: usize,

@@ -20,7 +20,7 @@ pub(super) struct Copy {
 
 /// An estimator of rates.
 pub(super) trait Estimator: Debug + Send {
-    /// Returns the estimated rate of a possible copy, iterations per second; finite and at least 0.
+    /// Returns the estimated rate of a possible copy in iterations per second, which is finite and at least 0.
     fn estimate(&self, copy: Copy) -> f64;
 
     /// Returns whether estimates change with observations.
@@ -73,7 +73,7 @@ impl Estimator for Noisy {
 /// One number per job, with running sums in the order of jobs.
 #[derive(Clone, Debug, Default)]
 struct Means {
-    /// Entries (job, number of the job, sum up to this entry). New entries usually belong to late jobs.
+    /// Rows (job, number of the job, sum up to this row). New rows usually belong to late jobs.
     rows: Vec<(JobId, f64, f64)>,
 }
 

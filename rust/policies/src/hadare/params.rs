@@ -83,7 +83,7 @@ pub(crate) struct HadarEParams {
     pub copy_gpus: CopyGpus,
     /// Length of a round.
     pub round: SimSpan,
-    /// Fixed cost of a consolidation, s.
+    /// Fixed cost of a consolidation, in seconds.
     pub c0_s: f64,
     /// Bandwidth for parameters, bytes/s.
     pub bandwidth: f64,

@@ -160,6 +160,6 @@ pub(super) struct Member {
     pub group: u32,
     /// Whether the job cannot be preempted.
     pub is_fixed: bool,
-    /// Start of the job's present run; `SimTime::NEVER` if the job does not run.
+    /// Start of the job's current run; `SimTime::NEVER` if the job does not run.
     pub since: SimTime,
 }

@@ -368,8 +368,8 @@ impl Kai {
         self.start_job(view, plan, ask, gpus);
     }
 
-    /// Returns the jobs to evict for a job, from other queues or from the job's queue. The search leaves the state
-    /// unchanged.
+    /// Returns the jobs to evict so that a job can start, from other queues or from the job's queue. The search leaves
+    /// the state unchanged.
     fn search(
         &mut self,
         view: &ClusterView<'_>,

@@ -17,7 +17,7 @@ pub type TypeList = SmallVec<[GpuTypeId; 4]>;
 pub struct DemandClass {
     /// Gang size.
     pub gpus: u32,
-    /// Usable types by base rate descending, then index.
+    /// Usable types in descending order of base rate, then by index.
     pub types: TypeList,
     /// Demand of the jobs of the class, as the placement rule reads it.
     pub demand: Demand,
@@ -109,7 +109,7 @@ pub struct Places {
     params: PlacementParams,
     classes: Classes,
     placer: Option<Placer>,
-    /// Types on which each class has a place on the empty cluster, as a mask.
+    /// For each class, a mask of the types on which it has a place on the empty cluster.
     homes: Vec<u64>,
 }
 
@@ -270,8 +270,8 @@ impl Places {
         self.place_in(plan.free(), class, (job, starts), gpu_type)
     }
 
-    /// Returns GPUs of one type for a job of the class with this number of starts, among those that are free in an
-    /// index.
+    /// Returns GPUs of one type, among those that are free in an index, for a job of the class that has had this number
+    /// of starts.
     #[inline]
     pub fn place_in(
         &mut self,

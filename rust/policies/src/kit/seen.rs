@@ -51,7 +51,7 @@ impl Seen {
         Ok(self.estimate(view, job)?.of(view.remaining(job)?))
     }
 
-    /// Returns the factor on the remaining work, and on the time that it takes at any rate.
+    /// Returns the factor on the remaining work, and on the time that this work takes at any rate.
     ///
     /// # Errors
     /// Returns [`PolicyError::NotAllowedToKnow`] for an online policy.
@@ -104,7 +104,7 @@ impl Seen {
         })
     }
 
-    /// Converts the true remaining time of a job at its present rate, in seconds, into the policy's estimate of it. The
+    /// Converts the true remaining time of a job at its current rate, in seconds, into the policy's estimate of it. The
     /// method is for policies that know durations.
     #[inline]
     pub fn seconds(self, view: &ClusterView<'_>, job: JobId, seconds: f64) -> f64 {

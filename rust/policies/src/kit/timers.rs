@@ -38,7 +38,7 @@ impl Alarm {
 /// timer needs no search, because its entry only becomes stale. Only the earliest timer is set in the engine.
 #[derive(Debug)]
 pub struct JobTimers {
-    /// Entries (time, job), some of which are stale.
+    /// Pairs (time, job), some of which are stale.
     heap: BinaryHeap<Reverse<(SimTime, u32)>>,
     /// Timer of each job; `SimTime::NEVER` means none.
     at: Vec<SimTime>,

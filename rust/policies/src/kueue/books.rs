@@ -20,7 +20,7 @@ pub(super) struct Queue {
     pub running: Vec<BTreeSet<Place>>,
 }
 
-/// Queues, quotas and running jobs, including the changes of the present plan so far.
+/// Queues, quotas and running jobs, including the changes of the current plan so far.
 #[derive(Debug)]
 pub(super) struct Books {
     pub tree: Tree,

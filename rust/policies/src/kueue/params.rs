@@ -187,7 +187,7 @@ pub(crate) struct Weight {
     pub under: i128,
 }
 
-/// Maximum of the numerator and of the denominator of a weight. With [`GPUS_MAX`], products of shares stay within 128
+/// Maximum of the numerator and the denominator of a weight. With [`GPUS_MAX`], products of shares stay within 128
 /// bits.
 const WEIGHT_MAX: i128 = 1_000_000;
 /// Maximum number of GPUs in a quota.

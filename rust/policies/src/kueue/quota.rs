@@ -1,4 +1,5 @@
-//! Quotas in a tree of queues and cohorts, with the GPUs that each node has left, lends and borrows.
+//! A tree of queues and cohorts with quotas. For each node, it gives the number of GPUs that remain, that the node
+//! lends, and that it borrows.
 //!
 //! | symbol | here | meaning |
 //! |---|---|---|

@@ -1,6 +1,6 @@
 //! The waiting jobs of each queue, and the choice of the jobs that a cycle tries.
 //!
-//! In each cycle a queue nominates its first job that has not been tried yet in this decision. Most trials would fail,
+//! In each cycle, a queue nominates its first job that has not been tried yet in this decision. Most trials would fail,
 //! because jobs of one *kind* (queue, gang, priority) are all refused as long as the assignment of GPUs does not
 //! change. A line therefore stores, for each kind, the state in which it was refused. The line also computes how many
 //! jobs come before the next job that is worth trying. Cycles in which no queue has a job worth trying are skipped at

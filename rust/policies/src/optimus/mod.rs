@@ -1,6 +1,6 @@
-//! `optimus`: elastic gangs. In every round each job first gets its minimum number of GPUs, in order of arrival. Then
+//! `optimus`: elastic gangs. In every round, each job first gets its minimum number of GPUs, in order of arrival. Then
 //! GPUs go one by one to the job whose remaining time they shorten most. The policy follows Optimus (2018) and
-//! "Optimus+Oracle" of the Pollux paper (`docs/policies/optimus.md`).
+//! "Optimus+Oracle" in the Pollux paper (`docs/policies/optimus.md`).
 //!
 //! | symbol | here | meaning |
 //! |---|---|---|
@@ -66,7 +66,7 @@ impl OptimusParams {
     }
 }
 
-/// The possible numbers of GPUs of a job on a type.
+/// The numbers of GPUs that a job can have on a type.
 #[derive(Clone, Debug)]
 struct Ladder {
     gpu_type: GpuTypeId,
@@ -87,8 +87,8 @@ struct Claim<'a> {
     count: u32,
 }
 
-/// A step to more GPUs for a job, perhaps of another type. Steps are ordered by gain per GPU (largest first), then by
-/// job, then by the order of the job's types.
+/// A step that gives a job more GPUs, perhaps of another type. Steps are ordered by gain per GPU (largest first), then
+/// by job, then by the order of the job's types.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Step {
     gain: Total,
@@ -106,7 +106,7 @@ impl Claim<'_> {
         Seen::AS_TOLD.seconds_at(&self.view, self.job, rate)
     }
 
-    /// Returns the steps that have a gain, at most one on each type. On its present type, the job steps to the next
+    /// Returns the steps that have a gain, at most one on each type. On its current type, the job steps to the next
     /// rung. On another type, it steps to the lowest rung with more GPUs than now on which it is faster than now.
     fn steps(&self, at: usize) -> Result<Vec<Step>, PolicyError> {
         let mut found = Vec::new();
@@ -165,7 +165,7 @@ impl Claim<'_> {
     }
 }
 
-/// Returns the type of the GPUs of a gang.
+/// Returns the GPU type of a gang.
 fn type_of(view: &ClusterView<'_>, gpus: &GpuSet) -> GpuTypeId {
     let first = gpus.by_server()[0].server;
     view.cluster().server(first).gpu_type
@@ -246,7 +246,7 @@ impl Optimus {
         }
     }
 
-    /// Returns the possible numbers of GPUs of a job on a type. `server` is the number of GPUs of the largest server
+    /// Returns the numbers of GPUs that a job can have on a type. `server` is the number of GPUs of the largest server
     /// that is up.
     fn ladder(
         &self,
@@ -351,7 +351,7 @@ impl Optimus {
         Ok(())
     }
 
-    /// Returns the GPUs of the jobs that do not keep their present ones. Jobs are placed by number of GPUs (smallest
+    /// Returns the GPUs of the jobs that do not keep their current GPUs. Jobs are placed by number of GPUs (smallest
     /// first), then by arrival.
     fn place(&self, view: &ClusterView<'_>, claims: &[Claim<'_>]) -> Vec<(JobId, GpuSet, Terms)> {
         let mut room = Room::new(view, claims);

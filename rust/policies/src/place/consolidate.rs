@@ -1,4 +1,4 @@
-//! `consolidate`: one server, otherwise one rack, otherwise several racks. With `fewest_servers` the rule visits racks
+//! `consolidate`: one server, otherwise one rack, otherwise several racks. With `fewest_servers`, the rule visits racks
 //! one by one.
 
 use super::{Fit, Level, Pick, PlacementParams, RackChoice};
@@ -144,9 +144,9 @@ pub(super) fn servers_of_fill(pool: &mut TypePool, rack: usize, gpus: u32, limit
     limit
 }
 
-/// Takes `gpus` inside a rack that has at least that many free. With best fit, the servers with the most free GPUs come
-/// first, so that the gang uses the fewest servers. The rest goes to the server where it fits best. With first fit,
-/// servers are taken in index order.
+/// Takes `gpus` GPUs inside a rack that has at least that many free GPUs. With best fit, the servers with the most free
+/// GPUs come first, so that the gang uses the fewest servers. The rest goes to the server where it fits best. With
+/// first fit, servers are taken in index order.
 pub(crate) fn fill(fit: Fit, pool: &mut TypePool, rack: usize, gpus: u32, picks: &mut Vec<Pick>) {
     let servers = pool.rack_servers(rack);
     let mut rest = gpus;

@@ -78,7 +78,7 @@ fn has_fewest_servers(pool: &TypePool, gpus: u32) -> bool {
 }
 
 /// Checks the condition of `has_fewest_servers` inside one rack. The result is always `true` if the pool does not list
-/// its servers rack by rack. In the worst case the cost is O(servers with enough free GPUs).
+/// its servers rack by rack. In the worst case, the cost is O(servers with enough free GPUs).
 fn has_fewest_servers_in_a_rack(pool: &TypePool, gpus: u32) -> bool {
     let (servers, least) = fewest_servers(gpus, pool.server_gpus_max());
     let (mut rack, mut found) = (0, 0);

@@ -11,7 +11,7 @@ use gangline_model::{GpuSet, ServerId, mask_of_lowest};
 use gangline_rng::{Purpose, Stream};
 use std::cmp::Reverse;
 
-/// Probability that a job returns to its present allocation.
+/// Probability that a job returns to its current allocation.
 const BACK: f64 = 0.1;
 /// Probability that a job may lose servers; each of its servers is then lost with the same probability.
 const DROP: f64 = 0.1;
@@ -37,7 +37,7 @@ pub(super) struct Genetic<'a> {
     objective: Objective,
     avoids: bool,
     params: GeneticParams,
-    /// GPUs of each server; 0 for a server that is down.
+    /// Number of GPUs of each server; 0 for a server that is down.
     sizes: Vec<u32>,
     present: Rows,
     stream: Stream,
@@ -45,7 +45,7 @@ pub(super) struct Genetic<'a> {
 }
 
 impl<'a> Genetic<'a> {
-    /// Creates a search that begins with the present allocation.
+    /// Creates a search that begins with the current allocation.
     pub(super) fn new(
         view: ClusterView<'a>,
         (racers, bidders): (&'a [Racer<'a>], &'a [Bidder]),

@@ -30,7 +30,7 @@ struct Sight {
     step_s: f64,
 }
 
-/// What is known about a job that has run.
+/// The observations of a job that has run, and the models that follow from them.
 #[derive(Clone, Debug)]
 pub(super) struct Profile {
     sights: Vec<Sight>,
@@ -60,7 +60,7 @@ impl Profile {
     }
 }
 
-/// What the policy believes about the model of an elastic job.
+/// The policy's assumption about the model of an elastic job.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Belief<'a> {
     /// The true model.
@@ -76,7 +76,7 @@ impl Belief<'_> {
         !matches!(self, Self::Known)
     }
 
-    /// Returns the best configuration on these GPUs of one or several servers.
+    /// Returns the best configuration on this number of GPUs, on one server or on several.
     pub(super) fn best(
         self,
         model: &ElasticModel,
@@ -102,7 +102,7 @@ impl Belief<'_> {
         }
     }
 
-    /// Returns the configuration with the total batch in the trace.
+    /// Returns the configuration with the total batch that the trace gives.
     pub(super) fn frozen(
         self,
         model: &ElasticModel,

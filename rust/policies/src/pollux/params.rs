@@ -26,7 +26,7 @@ words! {
 }
 
 words! {
-    /// What the policy believes about elastic jobs.
+    /// Source of the policy's models of elastic jobs.
     pub(crate) enum Models {
         /// The true models of the jobs.
         Known = "known",
@@ -65,7 +65,7 @@ pub(crate) struct PolluxParams {
     pub phi_delay: SimSpan,
     /// Exponent of the mean over jobs.
     pub fairness_p: f64,
-    /// Whether at most one job over several servers may use a server.
+    /// Whether a server may hold at most one job that spans several servers.
     pub avoid_interference: bool,
     /// Maximum number of GPUs of a job.
     pub max_gpus_per_job: u32,
@@ -75,7 +75,7 @@ pub(crate) struct PolluxParams {
     pub ls_moves: Option<usize>,
     /// Choice of the batch of a job.
     pub batch: Batch,
-    /// What the policy believes about elastic jobs.
+    /// Source of the policy's models of elastic jobs.
     pub models: Models,
     /// Limit of an equal share.
     pub share: Share,

@@ -32,7 +32,7 @@ fn first_of(servers: &[usize], free: impl Fn(usize) -> u64, gpus: u32) -> GpuSet
     servers.iter().map_while(part).collect()
 }
 
-/// The GPUs of all jobs after the decision, as far as they are known.
+/// The GPUs of all jobs after the decision, as far as they are already decided.
 #[derive(Debug)]
 pub(super) struct Layout<'a> {
     view: ClusterView<'a>,
@@ -168,8 +168,8 @@ impl<'a> Layout<'a> {
         (0..self.free.len()).filter(is_right)
     }
 
-    /// Returns whether a job over several servers may use a server, given the jobs over several servers that already
-    /// use it.
+    /// Returns whether a job that spans several servers may use a server, given the jobs of this kind that already use
+    /// it.
     fn admits(&self, server: usize) -> bool {
         !self.avoids || self.spanning[server] == 0
     }

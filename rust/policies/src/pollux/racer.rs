@@ -22,7 +22,7 @@ pub(super) struct Racer<'a> {
     pub(super) belief: Belief<'a>,
     pub(super) phase: usize,
     pub(super) gang: u32,
-    /// Whether the job keeps its GPUs in any case, because its present run has saved no progress yet.
+    /// Whether the job keeps its GPUs in any case, because its current run has saved no progress yet.
     pub(super) is_bound: bool,
     pub(super) batch: Batch,
     /// Goodput of the job on an equal share.

@@ -25,7 +25,7 @@ pub(super) struct Bidder {
     pub(super) speedup_now: f64,
     /// Discount for a change.
     pub(super) phi: f64,
-    /// Maximum number of GPUs at present.
+    /// Current maximum number of GPUs.
     pub(super) most: u32,
     /// Number of GPUs assigned to the job.
     pub(super) count: u32,
@@ -50,7 +50,7 @@ impl Bidder {
         ladder
     }
 
-    /// Returns the speed-up with a count of the ladder, with the present number of GPUs, or without GPUs.
+    /// Returns the speed-up with a count of the ladder, with the current number of GPUs, or without GPUs.
     pub(super) fn speedup(&self, count: u32) -> f64 {
         if count == 0 {
             return 0.0;
@@ -59,7 +59,7 @@ impl Bidder {
         found.map_or(self.speedup_now, |rung| rung.1)
     }
 
-    /// Returns the speed-up of the job with a number of GPUs. If this number differs from the present one, the discount
+    /// Returns the speed-up of the job with a number of GPUs. If this number differs from the current one, the discount
     /// for a change is applied.
     pub(super) fn felt(&self, count: u32) -> f64 {
         if count == self.now {
@@ -75,7 +75,7 @@ impl Bidder {
         rungs.into_iter().find(|&rung| rung > self.count)
     }
 
-    /// Returns the highest rung below the present one that frees at least `freed` GPUs, and at least one GPU. A rung
+    /// Returns the highest rung below the current one that frees at least `freed` GPUs, and at least one GPU. A rung
     /// never has zero GPUs.
     pub(super) fn down(&self, freed: u32) -> Option<u32> {
         let most = self.count.checked_sub(freed.max(1))?;
@@ -83,15 +83,16 @@ impl Bidder {
         rungs.into_iter().find(|&rung| rung <= most)
     }
 
-    /// Returns the next higher rung, and the number of GPUs that the job holds if that is still higher.
+    /// Returns the next higher rung. If the number of GPUs that the job holds is still higher, returns this number as
+    /// well.
     fn ups(&self) -> impl Iterator<Item = u32> {
         let up = self.up();
         let least = up.unwrap_or(self.count).max(self.count);
         up.into_iter().chain((self.now > least).then_some(self.now))
     }
 
-    /// Returns the highest rung that frees at least `freed` GPUs, and the number of GPUs that the job holds if that
-    /// frees enough, too.
+    /// Returns the highest rung that frees at least `freed` GPUs. If going back to the number of GPUs that the job
+    /// holds also frees enough, returns this number as well.
     fn downs(&self, freed: u32) -> impl Iterator<Item = u32> {
         let down = self.down(freed);
         let is_other = self.now != 0 && down != Some(self.now);
@@ -101,7 +102,7 @@ impl Bidder {
     }
 }
 
-/// A rung that a job may climb. Climbs are ordered by gain per GPU (largest first), then by job.
+/// A rung that a job may climb to. Climbs are ordered by gain per GPU (largest first), then by job.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Climb {
     gain: Total,
@@ -271,7 +272,7 @@ impl Search<'_> {
     }
 }
 
-/// Contribution of a job to the objective, at present and with other counts.
+/// Contribution of a job to the objective, with its current count and with other counts.
 #[derive(Clone, Copy, Debug)]
 struct Value {
     here: f64,

@@ -27,7 +27,7 @@ struct Kept {
     state: QueueState,
 }
 
-/// Waiting jobs by class and key, and the present key of every job, waiting or running.
+/// Waiting jobs by class and key, and the current key of every job, waiting or running.
 #[derive(Debug, Default)]
 pub(super) struct Jobs {
     queues: ByClass<Key>,
@@ -72,7 +72,7 @@ impl Jobs {
         )
     }
 
-    /// Returns the present key of a job.
+    /// Returns the current key of a job.
     #[inline]
     pub(super) fn key(&self, job: JobId) -> Key {
         let kept = self.kept[job.index()];
@@ -149,7 +149,7 @@ impl Jobs {
 pub(crate) struct Key {
     /// The part that is compared first: protection, queue, or rank of an index.
     pub lead: u64,
-    /// Measure of the policy: an instant or a span, ns.
+    /// Measure of the policy: an instant or a span, in ns.
     pub main: i64,
     /// The job; breaks ties by arrival and index.
     pub job: u32,
@@ -211,7 +211,7 @@ impl Key {
 pub struct Rank {
     /// The part that is compared first: protection, queue, or rank of an index.
     pub lead: u64,
-    /// Present value of the measure, in ns, or in GPU-ns if it is a span times a gang size.
+    /// Current value of the measure, in ns, or in GPU-ns if it is a span times a gang size.
     pub value: i128,
     /// Gang size if it is compared before the arrival (`srsf`), otherwise 0.
     pub gpus: u32,
@@ -262,11 +262,11 @@ pub(crate) enum Measure {
     /// sets these keys before each decision.
     Growing,
     /// The instant of the first start. A job that has not started comes last while it waits. When it starts, `main`
-    /// becomes the present instant.
+    /// becomes the current instant.
     FirstStart,
-    /// A span. For a waiting job the span is `main`. For a running job it decreases with time and is `main - now`.
+    /// A span. For a waiting job, the span is `main`. For a running job, it is `main - now`, which decreases with time.
     Span,
-    /// A span times the gang size; ties are broken by gang size, then by arrival. For a running job the span decreases
+    /// A span times the gang size; ties are broken by gang size, then by arrival. For a running job, the span decreases
     /// with time.
     ShrinkingArea,
 }

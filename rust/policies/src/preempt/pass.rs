@@ -49,7 +49,7 @@ pub(crate) struct Pass {
 }
 
 impl Pass {
-    /// Creates a pass in the order of a measure.
+    /// Creates a pass that orders jobs by a measure.
     pub(crate) fn new(placement: PlacementParams, measure: Measure) -> Self {
         Self {
             measure,

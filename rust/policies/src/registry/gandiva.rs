@@ -17,7 +17,7 @@ const GANDIVA: &[ParamSpec] = &[
     flag("pack", false).doc("whether two residents run together where that is faster than taking turns; the cluster \
          must state how much co-runners slow each other down, and the run must allow two jobs on \
          a GPU"),
-    number("pack_gain", ParamKind::AtLeast(0.0), 1.0).doc("a pair stays together if its relative speeds add up to more than this"),
+    number("pack_gain", ParamKind::AtLeast(0.0), 1.0).doc("a pair of residents stays together if their relative speeds add up to more than this"),
     number("trial_s", ParamKind::Above(0.0), 60.0).unit("s").doc("length of the trial of a pair with unknown speeds, counted in progress"),
 ];
 

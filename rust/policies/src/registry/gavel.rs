@@ -21,25 +21,25 @@ const ROUND: ParamSpec = number("round_s", ParamKind::Above(0.0), 360.0)
 const INTERVAL: ParamSpec = number("min_solve_interval_s", ParamKind::AtLeast(0.0), 0.0)
     .unit("s")
     .doc(
-        "minimum time between two allocations; a job that arrives in between has no share until the \
-     next one",
+        "minimum time between two allocations; a job that arrives in between has no share until \
+     the next allocation",
     );
 words! {
     /// Rate with which shares are computed for a job whose rate changes with its progress.
     enum PlannedRate {
         /// The mean rate over all of the work.
         Mean = "mean",
-        /// Steps per second in the present phase.
+        /// Steps per second in the current phase.
         Present = "present",
     }
 }
 
 const PLANNED: ParamSpec = choice("planned_rate", PlannedRate::NAMES, "mean").doc(
-    "rate with which a job whose rate changes is planned: mean (over all of its work) or present (steps \
-     per second in its present phase; a new phase asks for new shares)",
+    "rate with which a job whose rate changes is planned: mean (over all of its work) or present \
+     (steps per second in its current phase; a new phase leads to new shares)",
 );
 const BACKFILL: ParamSpec = flag("backfill_mid_round", false).doc(
-    "whether GPUs that become free inside a round are assigned to waiting jobs at once; otherwise they \
+    "whether GPUs that become free during a round are assigned to waiting jobs at once; otherwise they \
      stay idle until the boundary",
 );
 const SOLVER: ParamSpec = choice("solver", Choice::NAMES, "auto")

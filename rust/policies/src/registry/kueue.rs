@@ -30,7 +30,7 @@ const FLAVOR: &[ParamSpec] = &[
         ParamDefault::None,
     )
     .unit("GPUs")
-    .doc("maximum number of GPUs that others may borrow; none = no limit"),
+    .doc("maximum number of GPUs that other queues may borrow; none = no limit"),
 ];
 
 const QUEUE: &[ParamSpec] = &[

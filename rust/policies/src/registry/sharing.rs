@@ -9,9 +9,12 @@ use crate::sharing::{
 };
 use gangline_engine::Knowledge;
 
-const GATHER: ParamSpec = choice("gather", Gather::NAMES, "cluster").doc("GPUs of a gang that shares: all free GPUs, then shared ones on any server (cluster), or those of one server if \
-     one has enough (server_first)");
-const FREE_PICK: ParamSpec = choice("free_pick", FreePick::NAMES, "best_fit").doc("free GPUs of a gang that does not share: those of the server with the fewest free GPUs among those with enough \
+const GATHER: ParamSpec = choice("gather", Gather::NAMES, "cluster").doc(
+    "GPUs of a gang that \
+     shares GPUs: all free GPUs, then shared GPUs on any server (cluster), or the GPUs of one \
+     server if a server has enough (server_first)",
+);
+const FREE_PICK: ParamSpec = choice("free_pick", FreePick::NAMES, "best_fit").doc("free GPUs that a gang takes if it shares none: those of the server with the fewest free GPUs among those with enough \
      (best_fit), or of servers with the fewest resident jobs (few_residents)");
 const KEY: ParamSpec = choice("key", QueueKey::NAMES, "time").doc(
     "order of the queue: time (isolated duration) or gpu_time (duration x GPUs), shortest first",
@@ -29,7 +32,7 @@ const BEST_BENEFIT: &[ParamSpec] = &[
     FREE_PICK,
     choice("partner_time", PartnerTime::NAMES, "exclusive").doc("remaining time of a running job in the pair rule: exclusive (as if it were alone), current (at its present rate) or shared (at its present rate; the new job slows it down only as far as its slowdown factor exceeds the present one); with current and shared, every decision tries all waiting jobs"),
     RETEST,
-    flag("sub_batches", true).doc("whether a job that shares may run with a smaller batch per pass"),
+    flag("sub_batches", true).doc("whether a job that shares GPUs may run with a smaller batch per pass"),
     spec("min_sub_batch", ParamKind::Whole(1.0), ParamDefault::Int(1)).unit("samples").doc("minimum batch per GPU and pass"),
     choice("sub_batch_rule", SubBatchRule::NAMES, "best").doc("choice of the sub-batch: best (lowest mean completion time) or largest (the largest with which sharing pays)"),
     KEY,
@@ -38,8 +41,8 @@ const BEST_BENEFIT: &[ParamSpec] = &[
     spec("max_probe", ParamKind::Whole(1.0), ParamDefault::Int(256)).unit("residents").doc("with gather = server_first: maximum number of running jobs examined in the search for one server that \
          can hold the gang"),
     flag("compare_types", false).doc("whether a job takes the GPU type with the least added time (for itself and its co-runners) instead of the fastest type with a place"),
-    flag("compare_spread", false).doc("whether a job takes one server with shared GPUs instead of free GPUs on several servers if that adds \
-         less time"),
+    flag("compare_spread", false).doc("whether a job shares GPUs on one server, if this adds less \
+         time than free GPUs on several servers"),
     ESTIMATE_ERROR,
 ];
 

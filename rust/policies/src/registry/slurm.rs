@@ -80,26 +80,26 @@ const OWN: &[ParamSpec] = &[
         .unit("s")
         .doc("time after which a preempted job may start again (requeue_delay)"),
     named("qos_grp_gpus", &WHOLE)
-        .doc("maximum number of GPUs of all jobs of a QOS; absent = no limit (GrpTRES)"),
+        .doc("maximum number of GPUs that all jobs of a QOS may hold together; absent = no limit (GrpTRES)"),
     named("qos_user_gpus", &WHOLE)
-        .doc("maximum number of GPUs of a user's jobs in a QOS; absent = no limit (MaxTRESPerUser)"),
+        .doc("maximum number of GPUs that a user's jobs may hold in a QOS; absent = no limit (MaxTRESPerUser)"),
     named("qos_user_jobs", &ParamKind::Whole(1.0))
         .doc("maximum number of running jobs of a user in a QOS; absent = no limit (MaxJobsPerUser)"),
     named("account_grp_gpus", &WHOLE).doc(
-        "maximum number of GPUs of an account and the accounts below it, unless the QOS has a limit of this kind (GrpTRES)",
+        "maximum number of GPUs that the jobs of an account and of the accounts below it may hold, unless the QOS has a limit of this kind (GrpTRES)",
     ),
     number("default_limit_s", ParamKind::AtLeast(0.0), 0.0)
         .unit("s")
-        .doc("time limit of jobs without one; 0 = none (DefaultTime)"),
+        .doc("time limit for jobs that specify none; 0 = no limit (DefaultTime)"),
     number("limit_factor", ParamKind::AtLeast(0.0), 0.0)
-        .doc("time limit of jobs without one as a multiple of their duration; 0 = default_limit_s"),
+        .doc("time limit for jobs that specify none, as a multiple of their duration; 0 = use default_limit_s"),
     spec("queue_depth", WHOLE, ParamDefault::Int(100))
         .doc("maximum number of jobs tried after an event (default_queue_depth)"),
     number("sched_interval_s", ParamKind::AtLeast(0.0), 60.0)
         .unit("s")
         .doc("time between two passes over the whole queue; 0 = none (sched_interval)"),
     flag("backfill", true)
-        .doc("whether jobs may start before others that they do not delay (sched/backfill)"),
+        .doc("whether a job may start before the jobs ahead of it if it delays none of them (sched/backfill)"),
     number("bf_interval_s", ParamKind::AtLeast(1.0), 30.0)
         .unit("s")
         .doc("time between two backfill passes (bf_interval)"),

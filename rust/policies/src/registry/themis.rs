@@ -10,7 +10,7 @@ use gangline_engine::{Knowledge, Policy, PolicyError};
 const THEMIS: &[ParamSpec] = &[
     number("lease_s", ParamKind::Above(0.0), 1200.0).unit("s").doc("time between auctions, longer than every restart overhead; leases end at multiples of it")
     .outlasting_restarts(),
-    number("fairness", ParamKind::Share, 0.8).doc("share of the bidders, those that are best off, that an auction leaves out"),
+    number("fairness", ParamKind::Share, 0.8).doc("share of the bidders that an auction leaves out; these are the bidders that are best off"),
     choice("leftover", Leftover::NAMES, "rho").doc("job that gets the GPUs left after an auction: rho (the worst off) or random (a keyed draw)"),
     choice("auction", Winners::NAMES, "greedy").doc("method of choosing winners: greedy (repeatedly the highest bid per GPU) or milp (the largest \
          product of all valuations; at most 64 bidders)"),

@@ -26,7 +26,7 @@ words! {
     }
 }
 
-/// An assumption of a policy about the world of a run.
+/// An assumption of a policy about the cluster and the trace of a run.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Premise {
     /// The fact that should hold.

@@ -12,8 +12,8 @@ const OWN: &[ParamSpec] = &[
          queue default",
     ),
     spec("queue_shares", ParamKind::NamedShares, ParamDefault::None).doc(
-        "share of the cluster by queue, together at most 1; none = equal shares over the queues \
-         of the trace",
+        "share of the cluster for each queue, at most 1 in total; none = equal shares for the \
+         queues of the trace",
     ),
     choice("gpu_pick", GpuPick::NAMES, "most_free").doc(
         "GPU type of a gang, among those with a place: most_free, first_fit (that of the first \

@@ -15,7 +15,7 @@ pub(crate) fn types(view: &ClusterView<'_>) -> impl Iterator<Item = GpuTypeId> +
 pub(crate) struct Planned<'a> {
     pub(crate) view: &'a ClusterView<'a>,
     pub(crate) places: &'a Places,
-    /// Whether the rate and the steps are those of the present phase, for jobs whose rate changes.
+    /// Whether the rate and the steps are those of the current phase, for jobs whose rate changes.
     pub(crate) follows_phases: bool,
 }
 

@@ -63,11 +63,11 @@ pub(crate) struct RoundParams {
     pub round: SimSpan,
     /// Minimum time between two allocations.
     pub min_solve_interval: SimSpan,
-    /// Whether jobs whose rate changes are planned with the rate of their present phase.
+    /// Whether jobs whose rate changes are planned with the rate of their current phase.
     pub follows_phases: bool,
     /// Pass in which jobs without a share may use the remaining GPUs.
     pub zero_pass: Option<ZeroPass>,
-    /// Whether GPUs that become free inside a round are assigned at once.
+    /// Whether GPUs that become free during a round are assigned at once.
     pub backfills: bool,
     /// Names of the types in the order of service; if absent, the order is by speed.
     pub type_order: Option<String>,
@@ -117,7 +117,7 @@ pub(crate) struct Rounds {
     solved_at: Option<SimTime>,
     /// The active jobs and the number of GPUs of each type at the last allocation.
     solved_for: (Vec<JobId>, Vec<u32>),
-    /// The present phases of these jobs at the last allocation, if plans depend on them.
+    /// The phases of these jobs at the last allocation, if plans depend on them.
     solved_phases: Vec<usize>,
     type_order: Vec<GpuTypeId>,
     /// Whether the order of types is valid for the jobs and GPUs of the last allocation.
@@ -261,7 +261,7 @@ impl Rounds {
         }
     }
 
-    /// Returns whether the last allocation is for other jobs, GPUs or phases than the present ones.
+    /// Returns whether the last allocation is for other jobs, GPUs or phases than the current ones.
     fn is_stale(&self, view: &ClusterView<'_>) -> bool {
         let phases = self.planned(view).phases(&self.solved_for.0);
         self.is_stale || !phases.eq(self.solved_phases.iter().copied())

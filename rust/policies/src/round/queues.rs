@@ -156,7 +156,7 @@ mod tests {
     }
 
     proptest! {
-        /// Claims change between walks, and each walk offers the present claims in the order of a sorted list.
+        /// Claims change between walks, and each walk offers the current claims in the order of a sorted list.
         #[test]
         fn a_walk_equals_one_over_a_sorted_list(
             jobs in prop::collection::vec((1_u32..5, 0_u32..6), 1..40),

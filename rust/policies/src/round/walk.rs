@@ -391,7 +391,7 @@ impl Rounds {
         is_same
     }
 
-    /// Assigns GPUs that became free inside a round to waiting jobs.
+    /// Assigns GPUs that became free during a round to waiting jobs.
     pub(super) fn backfill(&mut self, view: &ClusterView<'_>, plan: &mut Plan<'_>) {
         let left: Vec<u32> = super::ask::types(view).map(|t| view.gpus_free(t)).collect();
         for (choice, gpus) in self.fill(view, plan, Candidates::Waiting, left) {

@@ -1,10 +1,11 @@
-//! `sjf-ffs` and `sjf-bsbf`: shortest job first without preemption. A job without enough free GPUs may share GPUs of
-//! running jobs. SJF-FFS shares wherever there is room. SJF-BSBF shares where that lowers the mean completion time of
-//! the two jobs (arXiv 2407.13088). `docs/policies/sjf-bsbf.md` separates the paper's rules from our own choices.
+//! `sjf-ffs` and `sjf-bsbf`: shortest job first without preemption. If a job does not find enough free GPUs, it may
+//! share GPUs of running jobs. SJF-FFS shares wherever there is room. SJF-BSBF shares where that lowers the mean
+//! completion time of the two jobs (arXiv 2407.13088). `docs/policies/sjf-bsbf.md` separates the paper's rules from our
+//! own choices.
 //!
 //! | symbol | here | meaning |
 //! |---|---|---|
-//! | `L` | `Sharing::queue` | isolated duration, the key of the queue |
+//! | `L` | `Sharing::queue` | isolated duration, which is the key of the queue |
 //! | `A`, `B` | `Pair::{new_s, resident_s}` | time that the new job and the resident need alone |
 //! | `xi_A`, `xi_B` | `Pair::{xi_new, xi_resident}` | slowdown factors of the two |
 //! | `g` | `Pair::inflation` | iteration time at the sub-batch divided by that at full batch |
@@ -63,8 +64,8 @@ impl Sharing {
         }
     }
 
-    /// Updates the residents to this instant: their rates until now, and the jobs that have left. Returns the jobs that
-    /// lost a co-runner; a job may be listed more than once.
+    /// Brings the records of the residents up to date: their rates until now, and the jobs that have left. Returns the
+    /// jobs that lost a co-runner; a job may be listed more than once.
     fn follow(
         &mut self,
         view: &ClusterView<'_>,

@@ -29,10 +29,10 @@ words! {
     pub enum PartnerTime {
         /// The time that the resident would need alone.
         Exclusive = "exclusive",
-        /// The time at the present rate of the resident.
+        /// The time at the current rate of the resident.
         Current = "current",
-        /// The time at the present rate of the resident. A new job slows the resident down only as far as its slowdown
-        /// factor exceeds the present one.
+        /// The time at the current rate of the resident. A new job slows the resident down only as far as its slowdown
+        /// factor exceeds the current one.
         Shared = "shared",
     }
 }
@@ -80,9 +80,9 @@ pub struct BenefitParams {
     pub restore_sub_batch: bool,
     /// Maximum number of residents examined for one server that can hold the gang.
     pub max_probe: usize,
-    /// Whether the places on all types are compared.
+    /// Whether a job takes the type on which it adds the least time, instead of the fastest type with a place.
     pub compare_types: bool,
-    /// Whether free GPUs on several servers are compared with one server that is shared.
+    /// Whether a job shares GPUs on one server, if this adds less time than free GPUs on several servers.
     pub compare_spread: bool,
 }
 

@@ -44,7 +44,7 @@ pub(super) struct Partner {
 pub(super) struct Partners<'a> {
     now: SimTime,
     tails: Vec<Tail<'a>>,
-    /// Entries (mean completion time, job, finish, number of the tail). The mean is stored as its bits, which have the
+    /// Tuples (mean completion time, job, finish, number of the tail). The mean is stored as its bits, which have the
     /// same order for positive numbers.
     next: BinaryHeap<Reverse<(u64, JobId, SimTime, usize)>>,
 }
@@ -190,7 +190,7 @@ impl Iterator for Partners<'_> {
 }
 
 impl Asking<'_> {
-    /// Returns the pair of the new job with a resident, given the present slowdown factor of the resident; `None` if
+    /// Returns the pair of the new job with a resident, given the current slowdown factor of the resident; `None` if
     /// the two may not share.
     pub(super) fn beside(&self, resident: JobId, xi: f64) -> Option<Beside> {
         let (pace, present) = match self.partner_time {

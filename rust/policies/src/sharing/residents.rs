@@ -8,10 +8,10 @@ use gangline_engine::ClusterView;
 use gangline_model::{GpuSet, GpuTypeId, JobId, ServerGpus, ServerId, SimTime, gpus_in};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Memory of a resident, and its finish at its present rate.
+/// Memory of a resident, and its finish at its current rate.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Stay {
-    /// Instant at which the job will be done at its present rate.
+    /// Instant at which the job will be done at its current rate.
     pub(super) finish: SimTime,
     /// Slowdown factor from which the finish was computed.
     pub(super) xi: f64,
@@ -41,7 +41,7 @@ pub(super) struct Kind {
 }
 
 impl Kind {
-    /// Returns the present slowdown factor, or 1 if it is not needed.
+    /// Returns the current slowdown factor, or 1 if it is not needed.
     pub(super) fn xi(&self) -> f64 {
         f64::from_bits(self.xi_bits)
     }
@@ -83,7 +83,7 @@ struct Open {
 /// All running jobs.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Residents {
-    /// Whether the present slowdown of residents is needed.
+    /// Whether the current slowdown of residents is needed.
     by_slowdown: bool,
     spots: Vec<Spot>,
     /// The resident of each GPU that has one.
@@ -232,7 +232,7 @@ impl Residents {
             let members = self
                 .kinds
                 .get_mut(&kind)
-                .expect("the job was among its kind");
+                .expect("the job is in the set of its kind");
             members.remove(&entry);
             if members.is_empty() {
                 self.kinds.remove(&kind);

@@ -98,9 +98,9 @@ pub(crate) struct SlurmParams {
     pub(super) qos_user_gpus: Numbers,
     pub(super) qos_user_jobs: Numbers,
     pub(super) account_grp_gpus: Numbers,
-    /// Time limit of jobs without a limit; zero means no limit.
+    /// Time limit for jobs that specify none; zero means no limit.
     pub(super) default_limit: SimSpan,
-    /// Time limit of jobs without a limit, as a multiple of their duration; 0 means that `default_limit` applies.
+    /// Time limit for jobs that specify none, as a multiple of their duration; 0 means that `default_limit` applies.
     pub(super) limit_factor: f64,
     pub(super) queue_depth: usize,
     /// Time between two passes over the whole queue; zero means that there are none.

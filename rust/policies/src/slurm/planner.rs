@@ -2,10 +2,10 @@
 //!
 //! A search for the start of a job sweeps over the ends of running jobs and of bookings. During the sweep, the draft
 //! contains what would be free: GPUs of jobs that have ended are given back, and booked servers have none. At the end
-//! of the search, the draft is rolled back to the instant at which the search began, not to the present. If jobs of the
-//! next kind cannot start sooner, the next search can begin near this instant, and adjusts only the GPUs of jobs that
-//! end between the two instants. The cost for a job is O(ends between the two instants + ends that the sweep passes +
-//! bookings).
+//! of the search, the draft is rolled back to the instant at which the search began, not to the current instant. If
+//! jobs of the next kind cannot start sooner, the next search can begin near this instant, and adjusts only the GPUs of
+//! jobs that end between the two instants. The cost for a job is O(ends between the two instants + ends that the sweep
+//! passes + bookings).
 
 use gangline_engine::{FreeIndex, Mark};
 use gangline_model::{GpuSet, GpuTypeId, JobId, ServerId, SimSpan, SimTime};
@@ -79,7 +79,7 @@ pub(super) struct Planner {
     /// Marks of the draft, one for each of the first ends whose GPUs were given back to the draft. A mark holds the
     /// state before that end.
     given: Vec<Mark>,
-    // The following fields are the state of the present search.
+    // The following fields are the state of the current search.
     begun: Option<Mark>,
     next_begin: usize,
     next_end: usize,
@@ -190,7 +190,7 @@ impl Planner {
         self.bookings.len()
     }
 
-    /// Records the GPUs that are free now; the draft must show the present.
+    /// Records the GPUs that are free now; the draft must show the current state.
     pub(super) fn note_free(&mut self, free: &FreeIndex) {
         self.open.resize(free.types(), Vec::new());
         self.open.iter_mut().for_each(Vec::clear);

@@ -11,7 +11,7 @@ pub(super) struct Standing {
     pub class: usize,
     /// Time since arrival.
     pub age: SimSpan,
-    /// Remaining time alone on the best type.
+    /// Remaining time if the job runs alone on the best type.
     pub left: SimSpan,
     /// Isolated duration.
     pub duration: SimSpan,
@@ -112,7 +112,7 @@ impl Fairness {
     }
 
     /// Returns the integral of the number of active jobs over the age of a job, and the age. At age 0, the two values
-    /// are the present number and 1.
+    /// are the current number and 1.
     fn active_over(&self, job: JobId, age: SimSpan) -> (u128, u64) {
         if age.0 == 0 {
             return (u128::from(number(self.active)), 1);
@@ -122,7 +122,7 @@ impl Fairness {
     }
 
     /// Returns rho = (age + time left) / (isolated duration x max(1, d n / M)), rounded. n is the mean number of active
-    /// jobs since the arrival; at age 0, it is the present number. Times are at least 1 ns.
+    /// jobs since the arrival; at age 0, it is the current number. Times are at least 1 ns.
     pub(super) fn rho(
         &self,
         view: &ClusterView<'_>,

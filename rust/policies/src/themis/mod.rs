@@ -2,7 +2,7 @@
 //!
 //! | symbol | here | meaning |
 //! |---|---|---|
-//! | rho | `Standing::rho` | (age + remaining time alone) / time that the job would take on its fair share |
+//! | rho | `Standing::rho` | (age + remaining time if the job runs alone) / time that the job would take on its fair share |
 //! | T_id | `Fairness::rho` | isolated duration x max(1, d n / M) |
 //! | n | `Fairness` | mean number of active jobs since the job's arrival |
 //! | M | `Fairness::gpus` | GPUs of the cluster |
@@ -63,9 +63,9 @@ pub struct Themis {
 }
 
 impl Themis {
-    /// Creates a policy that holds an auction every `lease`. The fraction `1 - fairness` of the jobs, those that are
-    /// worst off, takes part in each auction. With a solver and its time limit, the auction maximises the product of
-    /// the values v.
+    /// Creates a policy that holds an auction every `lease`. The fraction `1 - fairness` of the jobs takes part in each
+    /// auction: the jobs that are worst off. With a solver and its time limit, the auction maximises the product of the
+    /// values v.
     pub fn new(
         lease: SimSpan,
         fairness: f64,
@@ -87,7 +87,7 @@ impl Themis {
         }
     }
 
-    /// Returns the instant at which the present leases end.
+    /// Returns the instant at which the current leases end.
     fn boundary_after(&self, now: SimTime) -> SimTime {
         SimTime((now.0 / self.lease.0 + 1).saturating_mul(self.lease.0))
     }

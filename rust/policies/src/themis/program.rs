@@ -245,8 +245,8 @@ fn columns(
         .collect()
 }
 
-/// Adds the rows that make the number of winning gangs of a size and tier equal to the number of gangs in the places of
-/// the tier. `on_room` and `in_rack` each contain columns and the index of the first of them.
+/// Adds rows so that, for each size and tier, the number of winning gangs equals the number of gangs in the tier's
+/// places. `on_room` and `in_rack` each contain columns and the index of the first of them.
 fn as_many_as_win(
     ask: &AuctionAsk,
     kinds: &[(Kind, Vec<usize>)],

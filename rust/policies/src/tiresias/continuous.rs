@@ -14,12 +14,11 @@ use gangline_engine::{
 use gangline_model::{JobId, SimSpan, SimTime, Verb};
 use std::collections::BTreeSet;
 
-/// Bit that is set in the leading part of the key of jobs that may be preempted, so that protected jobs come before
-/// them.
+/// Bit that is set in the leading part of a job's key if the job may be preempted, so that protected jobs come first.
 const OPEN: u64 = 1 << 63;
 /// Number that is added to services so that none is negative; it is larger than every head start.
 const BIAS: i128 = 1 << 110;
-/// Number of bits of a service that are in the lower part of a key.
+/// Number of bits that a service occupies in the lower part of a key.
 const LOW: u32 = 62;
 
 /// Continuous least attained service.
@@ -84,7 +83,7 @@ impl ContinuousLas {
         self.pass.wait(Self::key(job, attained, true));
     }
 
-    /// Returns the present value of the key of a running job.
+    /// Returns the current value of a running job's key.
     fn value(&self, view: &ClusterView<'_>, job: JobId) -> i128 {
         self.attained(view, job) - self.quantum * self.scale(view, job)
     }

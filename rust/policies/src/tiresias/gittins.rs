@@ -2,7 +2,7 @@
 //!
 //! The index is `index(a) = P(S - a <= D | S > a) / E[min(S - a, D) | S > a]`, computed exactly as a fraction of
 //! integers. `a` is rounded down to a multiple of D, so there are few different indexes. The indexes are ranked once,
-//! and policies compare ranks. The cost is a sort of the services and of the multiples of D.
+//! and policies compare ranks. The cost is that of sorting the services and the multiples of D.
 
 use std::cmp::Ordering;
 

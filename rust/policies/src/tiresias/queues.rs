@@ -17,8 +17,7 @@ use gangline_engine::{
 };
 use gangline_model::{JobId, SimSpan, SimTime, Verb};
 
-/// Bit that is set in the leading part of the key of jobs that may be preempted, so that protected jobs come before
-/// them.
+/// Bit that is set in the leading part of a job's key if the job may be preempted, so that protected jobs come first.
 const OPEN: u64 = 1 << 63;
 /// Value of the first start of a job that has not started.
 const NEVER_STARTED: i64 = i64::MAX;
@@ -85,7 +84,7 @@ pub(crate) struct QueuedService {
     pass: Pass,
     timers: JobTimers,
     queue: Vec<u16>,
-    /// Executed time up to the last promotion, ns; empty if jobs are never promoted.
+    /// Executed time up to the last promotion, in ns; empty if jobs are never promoted.
     promoted_at: Vec<i64>,
     /// Last stop of each waiting job; empty if jobs are never promoted.
     last_stop: Vec<SimTime>,
@@ -130,7 +129,7 @@ impl QueuedService {
         }
     }
 
-    /// Returns the run time without overhead since the last promotion, ns.
+    /// Returns the run time since the last promotion, without overhead, in ns.
     fn executed(&self, view: &ClusterView<'_>, job: JobId) -> i64 {
         view.executed(job).0 - self.promoted_at.get(job.index()).copied().unwrap_or(0)
     }
