@@ -123,7 +123,7 @@ pub enum ParamKind {
     Maybe(f64),
     /// A whole number that is at least the given one; or none.
     MaybeWhole(f64),
-    /// A number of at least 0 and less than 1.
+    /// A number that is at least 0 and less than 1.
     Share,
     /// A number from 0 to 1.
     Fraction,
@@ -462,7 +462,7 @@ impl ParamReader {
         readers.collect()
     }
 
-    /// Returns a reader for each table in a list whose tables must differ in the word for a key.
+    /// Returns a reader for each table in a list; for a given key, all tables must have different words.
     ///
     /// # Errors
     /// Returns [`PolicyError::Parameter`] for a word that an earlier table already has.
@@ -679,7 +679,7 @@ impl std::fmt::Display for ParamValue {
     }
 }
 
-/// Returns what is expected of the parent of a node, if the node is above itself.
+/// Returns the description of a valid parent of a node, if the node is above itself.
 pub(crate) fn circle(
     node: usize,
     parents: &[Option<usize>],
@@ -715,8 +715,8 @@ fn guess(word: &str, known: &[&str]) -> String {
     near.map_or_else(String::new, |name| format!("; did you mean `{name}`?"))
 }
 
-/// Returns the number of steps that turn one word into another: a letter is inserted, dropped or changed, or two adjacent
-/// letters are swapped.
+/// Returns the number of edits that turn one word into another: a letter is inserted, dropped or changed, or two
+/// adjacent letters are swapped.
 fn edits(a: &str, b: &str) -> usize {
     let [a, b] = [a, b].map(|word| word.chars().collect::<Vec<char>>());
     let mut rows: Vec<Vec<usize>> = vec![(0..=b.len()).collect()];

@@ -1,9 +1,10 @@
 //! `easy`: FIFO with a reservation for the blocked head, and backfilling behind it.
 //!
 //! The reservation is found by going through the running jobs in order of estimated finish and counting the GPUs that
-//! they release, until there are enough for the head. Jobs to backfill are searched class by class. The candidate of a
-//! class is its first waiting job that is short enough to end before the reservation. If a gang of the class fits next
-//! to the reserved GPUs, the candidate is simply the first waiting job. A decision costs O((starts + classes) log n).
+//! they release, until there are enough for the head. The search for jobs to backfill goes class by class. The
+//! candidate of a class is its first waiting job that is short enough to end before the reservation. If a gang of the
+//! class fits next to the reserved GPUs, the candidate is simply the first waiting job. A decision costs O((starts +
+//! classes) log n).
 
 use crate::kit::why::NO_PLACE;
 use crate::kit::{Classes, Places, Seen};
@@ -45,7 +46,7 @@ struct Shadow {
 #[derive(Debug)]
 pub(crate) struct Easy {
     seen: Seen,
-    /// Whether each job ends at its estimate, because no error is drawn and no rate changes by itself.
+    /// Whether each job ends at its estimate, because no estimation error is drawn and no rate changes by itself.
     is_exact: bool,
     extend: f64,
     places: Places,
@@ -326,7 +327,7 @@ impl Easy {
     }
 
     /// Returns whether the rate of a job might differ from the one at its start. The rate of a job that has just
-    /// started may also differ if the run has speeds that policies do not know.
+    /// started may also differ if the run has speeds that are hidden from policies.
     fn is_moved(view: &ClusterView<'_>, changes: &Changes, job: JobId) -> bool {
         let is_started = view.has_run_time() && changes.started.contains(&job);
         changes.retimed.contains(&job) || is_started

@@ -3,7 +3,7 @@
 //! | symbol | here | meaning |
 //! |---|---|---|
 //! | d | `gpus` | gang size |
-//! | R | remaining span | work left at the isolated best rate, nanoseconds |
+//! | R | remaining span | time that the remaining work takes at the isolated best rate, in nanoseconds |
 //! | s, extra | `Shadow` | earliest start of the blocked head by GPU count, and GPUs left over at that time |
 
 mod easy;

@@ -27,7 +27,7 @@ pub(crate) struct ShortestRemaining {
     protection: Protection,
     pass: Pass,
     timers: Option<JobTimers>,
-    /// Whether the key of a job stays constant while the job runs, for every job.
+    /// Whether the key of every job stays constant while the job runs.
     is_steady: bool,
     /// Running jobs whose key changes.
     drifting: Vec<JobId>,

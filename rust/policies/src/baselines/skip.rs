@@ -42,7 +42,7 @@ pub(crate) struct Skip {
     heads: BinaryHeap<Reverse<(i128, JobId)>>,
     /// Whether each decision walks over the whole queue: see [`Places::has_non_monotone`].
     walks: bool,
-    /// Whether `walks` was updated since the last failure or repair.
+    /// Whether `walks` has been updated since the last failure or repair.
     is_checked: bool,
 }
 

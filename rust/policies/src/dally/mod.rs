@@ -10,7 +10,7 @@
 //! | w | now - `since` | time waited since arrival or since the GPUs were lost |
 //! | `T_r`, `T_n` | [`tuner::Delays`] | waiting times before a rack and before the network is accepted |
 //! | Nw | [`queue::Rank::score`] | mean locality so far, in 10^-12 |
-//! | G, Gr | [`offer::Extent`] | GPUs of the largest server that is up; largest number of GPUs of one rack that are up |
+//! | G, Gr | [`offer::Extent`] | number of GPUs that are up in the largest server, and in the largest rack |
 //!
 //! The modules are [`offer`] (one decision), [`rooms`] (places with room, and the GPUs that jobs claim), [`tuner`]
 //! (timers), [`leases`] (boundaries) and [`queue`] (waiting jobs). The policy itself is in [`walk`].

@@ -300,7 +300,7 @@ impl Decision {
     }
 
     /// Returns GPUs for a job whose lease ends, at the first of several levels with room for it. The timers of the job
-    /// count unless it only moves to a narrower place.
+    /// apply unless the job only moves to a narrower place.
     #[expect(clippy::too_many_arguments)] // Together, the arguments are the state of one search.
     fn look(
         &mut self,
@@ -365,7 +365,7 @@ impl Decision {
         }
     }
 
-    /// Returns the next instant at which a timer ends that now keeps a job of a class from using available room.
+    /// Returns the next end of a timer that now keeps a job of a class from using available room.
     pub(super) fn next_delay(
         &mut self,
         free: &mut FreeIndex,

@@ -40,15 +40,15 @@ pub(crate) struct DallyParams {
     pub rack_delay: f64,
     /// Waiting time before the network is accepted, in leases.
     pub network_delay: f64,
-    /// Window and cap of the tuner, in leases.
+    /// Length of the tuner's window and maximum of its delays, in leases.
     pub history_leases: f64,
-    /// Window of the tuner, in ns.
+    /// Length of the tuner's window, in ns.
     pub window_ns: i64,
     /// Minimum tuned wait for a rack, in leases.
     pub rack_floor: f64,
     /// Minimum tuned wait for the network, in leases.
     pub network_floor: f64,
-    /// Cap of the tuned wait for a rack, as a share of the history.
+    /// Cap of the tuned wait for a rack, as a share of the window.
     pub rack_cap_share: f64,
     /// Number of standard deviations by which a tuned wait exceeds the mean.
     pub sd_factor: f64,

@@ -12,7 +12,7 @@ use std::ops::Bound::{Excluded, Unbounded};
 pub(super) struct Rank {
     /// Mean locality factor so far, in 10^-12; 0 before the first run.
     pub(super) score: u64,
-    /// Instant, in ns, since which the job has been waiting.
+    /// Instant at which the job began to wait, in ns.
     pub(super) since: i64,
     /// The job.
     pub(super) job: u32,

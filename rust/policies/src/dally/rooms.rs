@@ -209,7 +209,7 @@ fn over_racks(
         return;
     }
     let rack = rest_rack(params, free, claimed, gpu_type, rest);
-    let rack = rack.expect("one rack has more than the rest");
+    let rack = rack.expect("one rack has more free GPUs than the rest of the gang needs");
     consolidate::fill(params.fit, free.pool_mut(gpu_type), rack, rest, picks);
 }
 

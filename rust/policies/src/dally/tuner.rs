@@ -246,7 +246,7 @@ mod tests {
         }
     }
 
-    /// Returns the timers that follow from these waiting times; both are in leases.
+    /// Returns the timers that follow from these waiting times; all times are in leases.
     fn after(history_leases: f64, server: &[f64], rack: &[f64]) -> (f64, f64) {
         let params = params(history_leases);
         let mut tuner = Tuner::new(&params);

@@ -32,7 +32,7 @@ pub(crate) struct Dally {
     offer: Decision,
     leases: Option<Leases>,
     score: Vec<u64>,
-    /// Instant, in ns, since which each waiting job has been waiting.
+    /// Instant at which each waiting job began to wait, in ns.
     since: Vec<i64>,
     waiting: usize,
     /// Timer for the next end of a lease or a delay.

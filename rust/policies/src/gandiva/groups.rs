@@ -17,7 +17,7 @@ type Entry<K> = (K, u64, u32);
 #[derive(Debug, Default)]
 pub(super) struct Groups {
     slots: Vec<Group>,
-    /// The lists that contain the group of each slot.
+    /// For each slot, the lists that contain its group.
     listed: Vec<Listing>,
     vacant: Vec<u32>,
     /// Slot of each job's group.
@@ -184,7 +184,7 @@ impl Groups {
         self.listed[slot as usize] = at;
     }
 
-    /// Returns whether a group with this many residents accepts another one.
+    /// Returns whether a group with this many residents accepts another resident.
     fn is_open(&self, residents: usize) -> bool {
         (1..self.max_residents).contains(&residents)
     }
@@ -248,7 +248,7 @@ pub(super) struct Group {
     pub(super) gpus: GpuSet,
     pub(super) span: Span,
     pub(super) residents: SmallVec<[Resident; 4]>,
-    /// The job with the current turn, then its co-runner.
+    /// The job whose turn it is, then its co-runner.
     pub(super) running: SmallVec<[JobId; 2]>,
     /// End of the turn; `NEVER` while no resident is waiting for a turn.
     pub(super) turn_end: SimTime,

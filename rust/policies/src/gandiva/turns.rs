@@ -32,12 +32,12 @@ pub(super) struct Turns<'a> {
 }
 
 impl Turns<'_> {
-    /// Returns the overhead that a resident's next start on its group's GPUs has, if the policy sets an overhead.
+    /// Returns the overhead that the policy sets for a resident's next start on its group's GPUs, if it sets one.
     pub(super) fn own_overhead(&self, resident: &Resident) -> Option<SimSpan> {
         self.params.switch.filter(|_| resident.has_run)
     }
 
-    /// Returns the instant at which a resident begins to make progress, or the present instant if it can already make
+    /// Returns the instant at which a resident begins to make progress, or the current instant if it can already make
     /// progress.
     fn progress_start(&self, group: &Group, resident: &Resident) -> SimTime {
         let now = self.view.now();

@@ -31,8 +31,8 @@ use type_order::TypeOrder;
 
 /// Minimum time between two allocations, independent of the round. The value comes from the public code.
 const SOLVE_INTERVAL_S: f64 = 1920.0;
-/// Priority per unit of share of a job on a type for which no time has been counted yet. The value comes from the
-/// public code.
+/// Priority, per unit of a job's share, on a type for which no time of the job has been counted yet. The value comes
+/// from the public code.
 const UNTOUCHED: f64 = 1e9;
 const END_OF_ROUND: TimerTag = TimerTag { kind: 0, id: 0 };
 

@@ -83,7 +83,7 @@ pub(super) struct Chosen {
 }
 
 impl Quote {
-    /// Returns the utility in whole percent of the cost, for an offer whose payoff is not above 0.
+    /// Returns the utility as a whole percentage of the cost, for an offer whose payoff is not above 0.
     pub(super) fn percent(&self) -> u32 {
         (100.0 * self.utility / self.cost) as u32
     }
@@ -339,8 +339,8 @@ fn several(mut places: Counts) -> Option<Counts> {
 
 // The following code converts GPUs per server to slots, and an allocation to the actions that lead to it.
 
-/// Fills the plan: preemptions, then starts and moves in order of the queue. A job that keeps its number of GPUs on a
-/// server keeps its slots there; other jobs get the lowest free slots.
+/// Fills the plan: preemptions, then starts and moves in queue order. A job that keeps its number of GPUs on a server
+/// keeps its slots there; other jobs get the lowest free slots.
 pub(super) fn emit(view: &ClusterView<'_>, plan: &mut Plan<'_>, chosen: &[Chosen]) {
     let next: BTreeMap<JobId, &Chosen> = chosen.iter().map(|one| (one.rank.job, one)).collect();
     let mut free: BTreeMap<ServerId, u64> = BTreeMap::new();

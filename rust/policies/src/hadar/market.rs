@@ -1,5 +1,5 @@
-//! The market of the active jobs, and an allocation that is built at the prices of the market. `hadar` has one market.
-//! A policy outside this crate can have a market of its own, and can request prices at any of its decisions.
+//! The market of the active jobs, and an allocation that is built at the market's prices. `hadar` has one market. A
+//! policy outside this crate can have a market of its own, and can request prices at any of its decisions.
 //!
 //! For a policy outside this crate, an allocation costs O(servers + types x (1 + sizes of servers)), and an offer costs
 //! as much as a search of [`Finder`].
@@ -220,12 +220,12 @@ impl Allocation {
         self.prices.of(group, self.free(server))
     }
 
-    /// Returns the number of GPUs of a server that are free.
+    /// Returns the number of free GPUs of a server.
     pub fn free(&self, server: ServerId) -> u32 {
         self.servers.free(server.0)
     }
 
-    /// Returns the number of GPUs of a server that are taken.
+    /// Returns the number of taken GPUs of a server.
     pub fn taken(&self, server: ServerId) -> u32 {
         self.servers.taken(server.0)
     }

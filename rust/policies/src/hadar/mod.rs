@@ -268,8 +268,8 @@ impl Policy for Hadar {
         vec![&OUTRANKED, &PRICE, &OUTBID, &NOT_LOOKED_AT, &SEARCH]
     }
 
-    /// Returns the reason why a job waits. In a greedy pass, a job for which enough GPUs of its types are free has a
-    /// place, and takes it unless its utility is below the price.
+    /// Returns the reason why a job waits. In a greedy pass, a job has a place if enough GPUs of its types are free. It
+    /// takes this place unless its utility is below the price.
     fn why(&self, view: &ClusterView<'_>, job: JobId) -> Option<Cause> {
         let facts = self.market.active.get(&job)?;
         let is_left = has_enough(view, job, facts.gpus, self.market.params.mix_types);

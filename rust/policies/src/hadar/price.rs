@@ -11,8 +11,8 @@ use gangline_engine::PolicyError;
 use gangline_model::{JobId, NANOS_PER_SECOND, SimSpan, SimTime};
 use std::collections::{BTreeMap, BinaryHeap};
 
-/// The maximum of some number over all active jobs. Outdated entries are removed when they reach the top, or all at
-/// once when they fill most of the heap.
+/// The maximum of a quantity over all active jobs. Outdated entries are removed when they reach the top, or all at once
+/// when they fill most of the heap.
 #[derive(Debug, Default)]
 struct Largest {
     heap: BinaryHeap<(u64, JobId)>,
@@ -49,7 +49,7 @@ struct Epoch {
     base: SimTime,
     /// Length in slots: a power of two, unless the horizon is fixed.
     slots: f64,
-    /// `T_end` in ns. This type is wider than the type of times, because there can be many slots.
+    /// `T_end` in ns. The integer type is wider than that of times, because there can be many slots.
     end_ns: i128,
 }
 
@@ -153,7 +153,7 @@ impl Pricing {
         self.slots = self.slots.saturating_sub(facts.slots_max);
     }
 
-    /// Computes `U_min`, and `U_max` by type, for an instant with active jobs and a number of GPUs.
+    /// Computes `U_min`, and `U_max` by type, at an instant with active jobs, for a given number of GPUs.
     pub(crate) fn bounds(
         &mut self,
         terms: &Terms<'_>,

@@ -324,7 +324,7 @@ fn best_of(mut states: Vec<State>, width: usize) -> Vec<State> {
 pub(super) struct Rejected {
     /// Jobs with their utility in percent of the cost.
     pub(super) jobs: Vec<(JobId, u32)>,
-    /// The job at which the pass stopped, if it has a limit.
+    /// The job at which the pass stopped, if the pass has a limit.
     pub(super) last: Option<Rank>,
 }
 

@@ -90,7 +90,7 @@ struct Bid {
     group: usize,
 }
 
-/// Inputs of the price pass, including the bounds of prices.
+/// Inputs of the price pass, including the price bounds.
 #[derive(Debug)]
 struct Market<'a> {
     jobs: Vec<(&'a Facts, f64)>,
@@ -167,7 +167,7 @@ impl<'a> Draft<'a> {
         }
     }
 
-    /// Returns whether a job with this many copies may not have another copy on any node.
+    /// Returns whether a job with this many copies can get no further copy on any node.
     fn is_full(&self, copies: u32) -> bool {
         let most = self.params.max_copies;
         most.is_some_and(|most| copies as usize >= most)

@@ -70,7 +70,7 @@ impl Estimator for Noisy {
     }
 }
 
-/// One number per job, with running sums in the order of jobs.
+/// One number per job, with running sums in job order.
 #[derive(Clone, Debug, Default)]
 struct Means {
     /// Rows (job, number of the job, sum up to this row). New rows usually belong to late jobs.

@@ -196,7 +196,7 @@ impl HadarE {
         }
     }
 
-    /// Updates the estimator with the last round, and then the planning rates of every job.
+    /// Updates the estimator with the observations of the last round, and then the planning rates of every job.
     fn learn(&mut self, view: &ClusterView<'_>, changes: &Changes) -> Result<(), PolicyError> {
         let failed = changes.order.iter().filter_map(|change| match change {
             Change::Down(server) => Some(server.0),

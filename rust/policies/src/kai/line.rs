@@ -104,7 +104,7 @@ impl Line {
         self.is_known = false;
     }
 
-    /// Returns whether the last job of a group was tried without success, and nothing has changed since.
+    /// Returns whether the last try in a group failed, and nothing has changed since.
     pub(super) fn is_vain(&self, group: usize) -> bool {
         self.groups[group].is_vain
     }

@@ -106,7 +106,7 @@ impl Kai {
 
     // These methods run before the first event.
 
-    /// Returns the rows of the queues and the leaf of each job.
+    /// Returns the parameter rows of the queues, and the leaf of each job.
     fn assign(&self, jobs: &JobFacts) -> Result<(Vec<Row>, Vec<usize>), PolicyError> {
         let by = self.params.queue_by;
         let label = by.of(&jobs.columns().labels);
@@ -445,7 +445,7 @@ impl Kai {
 
     // These methods list the jobs that can be evicted.
 
-    /// Returns the jobs in the queue of the asking job that have a lower priority, in the order of eviction.
+    /// Returns the jobs with a lower priority in the queue of the asking job, in the order of eviction.
     fn own(&self, view: &ClusterView<'_>, ask: Ask) -> Vec<Victim> {
         let mine = priority(view.jobs(), ask.job);
         let since = self.tree.node(ask.leaf).preempt_min_run;
@@ -474,7 +474,7 @@ impl Kai {
         })
     }
 
-    /// Returns the jobs of all other queues that can be evicted. Whether their queues hold too much is checked later.
+    /// Returns the jobs that can be evicted from all other queues. Whether their queues hold too much is checked later.
     fn others(&self, view: &ClusterView<'_>, ask: Ask) -> Others {
         let tree = &self.tree;
         let mut of = vec![Vec::new(); tree.len()];

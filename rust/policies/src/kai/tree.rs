@@ -50,7 +50,7 @@ pub(super) struct Node {
 /// The use of GPUs so far.
 #[derive(Clone, Copy, Debug, Default)]
 struct Past {
-    /// GPU-seconds at the last sample, with decay.
+    /// GPU-seconds used up to the last sample, with decay.
     gpu_s: f64,
     /// GPU-nanoseconds since the last sample.
     gpu_ns: i128,
@@ -237,7 +237,8 @@ impl Tree {
         }
     }
 
-    /// Compares two children, given the number of GPUs of the next job of each. The lesser child starts its job first.
+    /// Compares two children, given the number of GPUs that the next job of each child needs. The lesser child starts
+    /// its job first.
     pub(super) fn order(&self, x: (usize, i64), y: (usize, i64)) -> Ordering {
         let key = |(node, gpus): (usize, i64)| {
             let node = &self.nodes[node];

@@ -1,4 +1,4 @@
-//! Owners of jobs: users or virtual clusters of a trace, by number.
+//! Owners of jobs: users or virtual clusters of a trace, by index.
 
 use gangline_model::words;
 use gangline_model::{JobFacts, JobId};

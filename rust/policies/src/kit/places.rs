@@ -169,7 +169,7 @@ impl Places {
         }
     }
 
-    /// Returns the class of a job, by number.
+    /// Returns the index of a job's class.
     #[inline]
     pub fn class_of(&self, job: JobId) -> usize {
         self.classes.of(job)

@@ -82,8 +82,8 @@ impl Seen {
         Ok(Estimate::Times(self.factor(view, job)?).of(span))
     }
 
-    /// Returns the seconds for the remaining work at a rate, as the policy sees them. Jobs with equal estimates have
-    /// equal times.
+    /// Returns the time in seconds that the remaining work takes at a rate, as the policy sees it. Jobs with equal
+    /// estimates have equal times.
     ///
     /// # Errors
     /// Returns [`PolicyError::NotAllowedToKnow`] for an online policy.

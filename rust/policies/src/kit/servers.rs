@@ -1,7 +1,7 @@
 //! Servers by group (the same GPU type and size) and by free capacity. This inventory serves policies that compute a
 //! complete allocation at a round boundary and look at groups of servers rather than at single servers.
 //!
-//! Between decisions every server that is up counts as completely free, because at a boundary every job can be
+//! Between decisions, every server that is up counts as completely free, because at a boundary every job can be
 //! preempted. A decision takes and returns capacity and finally restores this state, so nothing is rebuilt. Taking or
 //! returning costs O(log64 servers).
 

@@ -35,7 +35,7 @@ impl Alarm {
 }
 
 /// Timers by job, at most one per job. Most timers of a queue policy are cancelled before they are due. Cancelling a
-/// timer needs no search, because its entry only becomes stale. Only the earliest timer is set in the engine.
+/// timer needs no search, because its entry simply becomes stale. Only the earliest timer is set in the engine.
 #[derive(Debug)]
 pub struct JobTimers {
     /// Pairs (time, job), some of which are stale.

@@ -10,9 +10,9 @@
 //! | nomination | [`Search::choose`] | choice of the type, and of the jobs to preempt |
 //!
 //! A decision consists of cycles. In each cycle, every queue nominates its first job that has not been tried yet. For
-//! each nominated job, a choice is computed on the state at the beginning of the cycle. Then the jobs with a choice are
-//! admitted in order, unless an earlier job took their place. The decision ends when no job can be admitted. A job that
-//! preempts others starts at the same instant.
+//! each nominated job, a choice is computed from the state at the beginning of the cycle. Then the jobs with a choice
+//! are admitted in order, unless an earlier job took their place. The decision ends when no job can be admitted. A job
+//! that preempts others starts at the same instant.
 //!
 //! A cycle costs O(queues + kinds of waiting jobs). Each job that is tried adds O(running jobs that it may preempt),
 //! which is 0 if its queue never preempts. A cycle does not walk over the waiting jobs.
@@ -45,7 +45,7 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use waiting::{Line, Rank, Refused};
 
-/// The queue of the job may not use enough further GPUs, and the job may not preempt enough jobs.
+/// The queue of the job may not use enough additional GPUs, and the job may not preempt enough jobs.
 static NO_QUOTA: Reason = Reason::new(
     "no quota",
     "its queue may not use enough further GPUs, and it may not preempt enough jobs",
@@ -64,7 +64,7 @@ static EVICTED: Reason = Reason::new(
 #[derive(Clone, Copy, Debug)]
 struct Position {
     rank: Rank,
-    /// Number of the job's kind within the queue; jobs of a kind have equal gangs and priorities.
+    /// Index of the job's kind within the queue; jobs of a kind have equal gangs and priorities.
     kind: u32,
 }
 

@@ -69,7 +69,7 @@ words! {
 }
 
 words! {
-    /// What the search does if a job fits on a GPU type by borrowing.
+    /// Behaviour of the search if a job fits on a GPU type by borrowing.
     pub enum WhenCanBorrow {
         /// The search takes this type.
         Borrow = "Borrow",
@@ -79,7 +79,7 @@ words! {
 }
 
 words! {
-    /// What the search does if a job fits on a GPU type by preemption.
+    /// Behaviour of the search if a job fits on a GPU type by preemption.
     pub enum WhenCanPreempt {
         /// The search tries the next type first.
         TryNextFlavor = "TryNextFlavor",

@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 #[derive(Clone, Debug)]
 pub(super) struct Choice {
     pub gpu_type: GpuTypeId,
-    /// Whether the queue of the job borrows for it.
+    /// Whether the queue of the job borrows GPUs for the job.
     pub borrows: bool,
     pub victims: Vec<JobId>,
 }

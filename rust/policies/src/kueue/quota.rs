@@ -1,5 +1,5 @@
-//! A tree of queues and cohorts with quotas. For each node, it gives the number of GPUs that remain, that the node
-//! lends, and that it borrows.
+//! A tree of queues and cohorts with quotas. For each node, it gives the numbers of GPUs that remain, that the node
+//! lends, and that the node borrows.
 //!
 //! | symbol | here | meaning |
 //! |---|---|---|
@@ -270,8 +270,8 @@ impl Tree {
         }
     }
 
-    /// Returns the remaining quota of each node from a queue to its root if this many more GPUs were in use, given a
-    /// state of the tree.
+    /// Returns the quota that would remain for each node from a queue to its root if this many more GPUs were in use,
+    /// given a state of the tree.
     fn climb<'a>(
         &'a self,
         queue: usize,

@@ -200,7 +200,7 @@ impl Room {
         Self { free, by_type }
     }
 
-    /// Takes GPUs of a type, which has enough of them.
+    /// Takes GPUs of a type that has enough free GPUs.
     fn take(&mut self, gpu_type: GpuTypeId, gpus: u32, choice: ServerChoice) -> GpuSet {
         let servers = &mut self.by_type[gpu_type.index()];
         let fitting = servers.range((gpus, 0)..).next();

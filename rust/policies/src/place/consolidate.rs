@@ -218,7 +218,8 @@ fn network(params: &PlacementParams, pool: &mut TypePool, gpus: u32, picks: &mut
     if let Some(at) = server_outside(params.fit, pool, rest, &taken) {
         picks.push(Pick { at, gpus: rest });
     } else {
-        let rack = rack(params, pool, rest, &taken).expect("this rack has more than the rest");
+        let rack = rack(params, pool, rest, &taken)
+            .expect("this rack has more free GPUs than the rest of the gang needs");
         fill(params.fit, pool, rack, rest, picks);
     }
 }

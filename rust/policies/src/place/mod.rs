@@ -42,7 +42,7 @@ pub struct Demand {
     /// Number of starts of the job so far, which is part of the key of random draws.
     pub starts: u32,
     /// Widest tier allowed for this call, for rule `consolidate` only. The parameter of the rule may set a narrower
-    /// one.
+    /// tier.
     pub max_level: Level,
 }
 
@@ -91,8 +91,8 @@ fn has_fewest_servers_in_a_rack(pool: &TypePool, gpus: u32) -> bool {
     })
 }
 
-/// Returns the minimum number of servers of `size` GPUs for a gang, and the minimum number of free GPUs that each of
-/// them must have.
+/// Returns the minimum number of servers with `size` GPUs that a gang needs, and the minimum number of free GPUs that
+/// each of them must have.
 fn fewest_servers(gpus: u32, size: u32) -> (u32, u32) {
     let servers = gpus.div_ceil(size);
     (servers, size - (servers * size - gpus))
@@ -115,7 +115,7 @@ impl Placer {
         placer
     }
 
-    /// Creates a rule outside a run, from the seed of its draws and the model labels of the jobs.
+    /// Creates a rule outside a run, from the seed of its random draws and the model labels of the jobs.
     pub fn with_seed(params: PlacementParams, seed: u64, model_labels: &[String]) -> Self {
         let is_bucket_first = params.rule == Rule::Consolidate && params.fit == Fit::Best;
         Self {
@@ -167,8 +167,8 @@ impl Placer {
         }
     }
 
-    /// Returns whether the job's model counts as highly skewed by its name. A job without a model name counts as highly
-    /// skewed.
+    /// Returns whether the job's model counts as highly skewed because of its name. A job without a model name counts
+    /// as highly skewed.
     #[inline]
     pub fn high_skew(&self, jobs: &JobFacts, job: JobId) -> bool {
         let label = jobs
@@ -193,7 +193,7 @@ impl Placer {
         self.params.fit == Fit::First
     }
 
-    /// Returns whether the rule prefers the narrowest place, with one server before all others.
+    /// Returns whether the rule prefers the narrowest place, and a single server to every other place.
     pub fn is_narrow(&self) -> bool {
         matches!(
             self.params.rule,

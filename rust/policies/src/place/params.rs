@@ -18,7 +18,7 @@ words! {
         Spread = "spread",
         /// Random free GPUs, uniformly.
         Random = "random",
-        /// A random server with room, uniformly; otherwise random free GPUs.
+        /// A server drawn uniformly from those with room; otherwise random free GPUs.
         RandomServer = "random_server",
         /// The lowest free GPUs, regardless of their place.
         Count = "count",
@@ -60,13 +60,13 @@ words! {
 }
 
 words! {
-    /// Method by which models are classed by skew.
+    /// Method by which models are classified by skew.
     pub enum SkewSource {
-        /// Models are classed by name.
+        /// Models are classified by name.
         Flags = "flags",
-        /// Models are classed by the size of the largest gradient tensor.
+        /// Models are classified by the size of the largest gradient tensor.
         Sizes = "sizes",
-        /// Models are classed by the network model.
+        /// Models are classified by the network model.
         Oracle = "oracle",
     }
 }

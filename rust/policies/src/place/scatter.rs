@@ -20,8 +20,8 @@ impl Key<'_> {
     }
 }
 
-/// Takes one GPU at a time, starting with the server that has the most free GPUs, and one GPU from each server per
-/// sweep. The pool must have at least `gpus` free GPUs.
+/// Takes GPUs in sweeps over the servers, one GPU from each server per sweep. The servers with the most free GPUs come
+/// first. The pool must have at least `gpus` free GPUs.
 ///
 /// In sweep `j`, every server with at least `j` free GPUs gives one. The order is that of the first sweep, because all
 /// of these servers have lost the same number. A server therefore gives one GPU in each complete sweep in which it

@@ -54,8 +54,8 @@ pub(super) fn place(
     rack.is_some_and(|rack| take(params.fit, pool, Some(rack), cut, picks))
 }
 
-/// Takes the idle servers in index order, then the server for the rest. If `rack` is `None`, all servers of the type
-/// are searched.
+/// Takes the idle servers in index order, then the server for the rest of the gang. If `rack` is `None`, all servers of
+/// the type are searched.
 fn take(
     fit: Fit,
     pool: &mut TypePool,

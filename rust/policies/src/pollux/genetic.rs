@@ -15,7 +15,7 @@ use std::cmp::Reverse;
 const BACK: f64 = 0.1;
 /// Probability that a job may lose servers; each of its servers is then lost with the same probability.
 const DROP: f64 = 0.1;
-/// Probability that a job gets another number of GPUs on a server. This is our own choice.
+/// Probability that a job gets a different number of GPUs on a server. This is our own choice.
 const CHANGE: f64 = 0.5;
 
 /// The number of GPUs of each job on each server, job by job.

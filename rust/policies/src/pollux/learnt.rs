@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, BTreeSet};
 const LEAST: f64 = 1e-8;
 /// Share of an interval that a golden section keeps.
 const GOLDEN: f64 = 0.618_033_988_749_894_9;
-/// Steps of the search for the overlap.
+/// Number of steps in the search for the overlap.
 const SECTIONS: usize = 30;
 
 /// A size at which a job has run, and the times that were observed at that size.
@@ -26,7 +26,7 @@ struct Sight {
     /// Samples per GPU and pass.
     pass_batch: u32,
     pass_s: f64,
-    /// Time of a step that has one pass.
+    /// Time of a single-pass step.
     step_s: f64,
 }
 

@@ -61,7 +61,7 @@ pub(crate) struct GeneticParams {
 pub(crate) struct PolluxParams {
     /// Time between two decisions.
     pub period: SimSpan,
-    /// Assumed cost of a change of a job's GPUs.
+    /// Assumed cost of changing a job's GPUs.
     pub phi_delay: SimSpan,
     /// Exponent of the mean over jobs.
     pub fairness_p: f64,

@@ -1,5 +1,6 @@
 //! Places jobs after their numbers of GPUs are fixed: on one server if possible, otherwise on whole idle servers and
-//! one more server. Numbers for which there is no place are repaired afterwards. The cost is O(servers) per job.
+//! one more server. Numbers of GPUs for which there is no place are corrected afterwards. The cost is O(servers) per
+//! job.
 
 use super::racer::Objective;
 use super::racer::Racer;
@@ -8,7 +9,7 @@ use gangline_engine::ClusterView;
 use gangline_model::{GpuSet, GpuTypeId, ServerId, mask_of_lowest};
 use std::cmp::Reverse;
 
-/// Minimum gain in the objective that counts.
+/// Minimum increase in the objective that counts as a gain.
 const GAIN_MIN: f64 = 1e-9;
 
 /// Room that another job makes by giving up a rung on its server.
@@ -265,7 +266,7 @@ impl<'a> Layout<'a> {
         }
     }
 
-    /// Returns the best other job to give up a rung on its server, if there is one.
+    /// Returns the best other job that can give up a rung on its server, if there is such a job.
     fn find_room(&self, at: usize, wanted: u32, bidders: &[Bidder]) -> Option<Room> {
         let usable = self.view.usable_types(self.racers[at].job);
         let own = &bidders[at];
@@ -359,7 +360,7 @@ impl<'a> Layout<'a> {
         best.map(|(_, at, up)| (at, up))
     }
 
-    /// Gives a job on one server further GPUs there, the lowest free ones.
+    /// Gives a job on one server more GPUs of that server, the lowest free ones.
     fn grow(&mut self, at: usize, up: u32) {
         let Some(server) = self.server_of(at) else {
             return;

@@ -7,7 +7,7 @@ use crate::kit::Total;
 use std::cmp::{Ordering, Reverse};
 use std::collections::BinaryHeap;
 
-/// Minimum gain in the objective that counts.
+/// Minimum increase in the objective that counts as a gain.
 const GAIN_MIN: f64 = 1e-9;
 /// Number of jobs that are considered on each side of a move. This is our own choice.
 const MOVE_JOBS: usize = 16;
@@ -32,8 +32,8 @@ pub(super) struct Bidder {
 }
 
 impl Bidder {
-    /// Returns the possible numbers of GPUs of a job: the minimum, then those of the list up to a limit. Rungs that are
-    /// no faster than the rung below are left out, and so are rungs on which the job cannot run.
+    /// Returns the possible numbers of GPUs of a job: the minimum, then the listed numbers up to a limit. Rungs that
+    /// are no faster than the rung below are left out, and so are rungs on which the job cannot run.
     pub(super) fn ladder(least: u32, most: u32, speedup: impl Fn(u32) -> f64) -> Vec<(u32, f64)> {
         let above = COUNTS
             .into_iter()
@@ -50,7 +50,7 @@ impl Bidder {
         ladder
     }
 
-    /// Returns the speed-up with a count of the ladder, with the current number of GPUs, or without GPUs.
+    /// Returns the speed-up for a number of GPUs: a number of the ladder, the current number, or 0.
     pub(super) fn speedup(&self, count: u32) -> f64 {
         if count == 0 {
             return 0.0;

@@ -201,7 +201,7 @@ impl Backfilling {
             .min()
     }
 
-    /// Returns whether a waiting job might have a place; `false` is certain.
+    /// Returns whether a waiting job might have a place; if the result is `false`, it certainly has none.
     pub(super) fn may_fit(&self, profile: &FreeProfile, class: usize, key: Key) -> bool {
         let class = &self.classes[class];
         if class.is_on_one_server {

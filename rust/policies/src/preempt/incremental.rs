@@ -4,8 +4,8 @@
 //! A waiting job fits if enough GPUs are free or held by admitted jobs behind it in the order. The first waiting job
 //! that fits is admitted, and so on. If more GPUs are then counted than exist, the first running job that no longer
 //! fits is dropped. Dropping it may make room for waiting jobs behind it, and so on. Each step goes forward in the
-//! order, so the result equals that of the walk. If the placement rule may refuse a gang, steps 3 and 4 follow with
-//! [`super::backfilling`].
+//! order, so the result equals that of the walk. If the placement rule may refuse a gang, [`super::backfilling`] then
+//! supports steps 3 and 4.
 
 use super::Pass;
 use super::jobs::{Key, QueueState, Rank};

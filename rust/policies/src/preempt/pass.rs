@@ -32,7 +32,7 @@ pub(crate) struct Pass {
     /// Whether the refusal of one job does not hold for the other jobs of its class; see [`Places::is_non_monotone`].
     pub(super) non_monotone: Vec<bool>,
     is_rule_known: bool,
-    /// The admitted jobs; not maintained by the walks.
+    /// The admitted jobs; the walks do not maintain this set.
     pub(super) running: RunningSet,
     pub(super) backfilling: Backfilling,
     /// Whether there might be enough GPUs for the first job of any class. If this is false, there might be enough GPUs

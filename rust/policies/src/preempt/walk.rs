@@ -9,7 +9,7 @@ use gangline_engine::{ClusterView, Plan};
 use gangline_model::{GpuTypeId, JobId};
 use std::cmp::Reverse;
 
-/// A job in the order, which is running or was admitted by the count.
+/// A job in the order that is running or was admitted by the count.
 #[derive(Clone, Copy, Debug)]
 struct Ranked {
     rank: Rank,

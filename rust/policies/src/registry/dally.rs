@@ -27,12 +27,12 @@ const PARAMETERS: &[ParamSpec] = &[
         .doc("window of the tuner, and maximum of its delays"),
     number("rack_floor", ParamKind::AtLeast(0.0), 6.0)
         .unit(LEASES)
-        .doc("minimum tuned delay before several servers of one rack"),
+        .doc("minimum tuned delay before a job accepts several servers of one rack"),
     number("network_floor", ParamKind::AtLeast(0.0), 12.0)
         .unit(LEASES)
-        .doc("minimum tuned delay before several racks"),
+        .doc("minimum tuned delay before a job accepts several racks"),
     number("rack_cap_share", ParamKind::AtLeast(0.0), 0.8)
-        .doc("maximum tuned delay before several servers of one rack, as a share of history_leases"),
+        .doc("maximum tuned delay before a job accepts several servers of one rack, as a share of history_leases"),
     number("sd_factor", ParamKind::AtLeast(0.0), 2.0)
         .doc("number of standard deviations that the tuner adds to the mean waiting time"),
     choice("fit", Fit::NAMES, "best").doc("choice among places with room: best (tightest) or first (lowest index)"),

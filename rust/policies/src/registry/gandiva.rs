@@ -13,8 +13,8 @@ const GANDIVA: &[ParamSpec] = &[
     .outlasting_restarts(),
     spec("switch_s", ParamKind::Maybe(0.0), ParamDefault::None).unit("s").doc("time without progress when a job resumes where it ran before; none = the restart \
          overhead of the run"),
-    number("moves_per_event", ParamKind::Whole(0.0), 1.0).doc("maximum number of migrations at one completion or end of a turn"),
-    flag("pack", false).doc("whether two residents run together where that is faster than taking turns; the cluster \
+    number("moves_per_event", ParamKind::Whole(0.0), 1.0).doc("maximum number of migrations when a job completes or a turn ends"),
+    flag("pack", false).doc("whether two residents run together if this is faster than taking turns; the cluster \
          must state how much co-runners slow each other down, and the run must allow two jobs on \
          a GPU"),
     number("pack_gain", ParamKind::AtLeast(0.0), 1.0).doc("a pair of residents stays together if their relative speeds add up to more than this"),

@@ -1,4 +1,4 @@
-//! Registry entries of the round-based policies with shares by linear programs or closed forms (Gavel).
+//! Registry entries of the round-based policies whose shares come from linear programs or closed forms (Gavel).
 
 use super::world::{PAIRS, SHARING, TYPES};
 use super::{Fact, PolicyInfo, Premise, Preset, Services, Stops};
@@ -25,7 +25,7 @@ const INTERVAL: ParamSpec = number("min_solve_interval_s", ParamKind::AtLeast(0.
      the next allocation",
     );
 words! {
-    /// Rate with which shares are computed for a job whose rate changes with its progress.
+    /// Rate from which shares are computed for a job whose rate changes with its progress.
     enum PlannedRate {
         /// The mean rate over all of the work.
         Mean = "mean",
@@ -35,7 +35,7 @@ words! {
 }
 
 const PLANNED: ParamSpec = choice("planned_rate", PlannedRate::NAMES, "mean").doc(
-    "rate with which a job whose rate changes is planned: mean (over all of its work) or present \
+    "rate used to plan a job whose rate changes: mean (over all of its work) or present \
      (steps per second in its current phase; a new phase leads to new shares)",
 );
 const BACKFILL: ParamSpec = flag("backfill_mid_round", false).doc(
@@ -60,7 +60,7 @@ const TIE_BREAK: ParamSpec = choice("tie_break", TieBreak::NAMES, "max_sum").doc
 );
 const TIME_LIMIT: ParamSpec = number("time_limit_s", ParamKind::Above(0.0), 60.0)
     .unit("s")
-    .doc("time limit of each solve (wall time); a solve that reaches it has failed");
+    .doc("time limit of each solve (wall time); a solve that reaches it counts as failed");
 words! {
     /// Rates in a sum of throughputs.
     enum Normalise {
@@ -73,7 +73,7 @@ words! {
 
 const NORMALISE: ParamSpec = choice("normalise", Normalise::NAMES, "none").doc(
     "rates in the sum: none (raw, which favours models with short steps) or proportional (each \
-     over its average on the cluster)",
+     divided by its average on the cluster)",
 );
 
 const TYPE_ORDER: ParamSpec = spec("type_order", ParamKind::Text, ParamDefault::Str("auto")).doc(
@@ -138,7 +138,7 @@ const PARTITIONS: ParamSpec = spec("partitions", ParamKind::Whole(1.0), ParamDef
      separately",
 );
 const PACKED: ParamSpec = flag("packed", false).doc(
-    "whether two jobs of one gang size may share GPUs where the pair gains; the cluster must state how \
+    "whether two jobs of one gang size may share GPUs if the pair gains; the cluster must state how \
      much co-runners slow each other down",
 );
 const SLACK_WEIGHT: ParamSpec = number("slack_weight", ParamKind::Fraction, 0.5).doc(
@@ -151,7 +151,7 @@ const ENTITY_BY: ParamSpec = choice("entity_by", &["user", "vc"], "user").doc(
     "label that defines an entity: user or vc; jobs without the label belong to the entity default",
 );
 const ENTITY_WEIGHT: ParamSpec = spec("entity_weight", ParamKind::NamedWeights, ParamDefault::None)
-    .doc("weight by entity, one for each entity of the trace; none = equal weights");
+    .doc("weight of each entity, with a value for every entity of the trace; none = equal weights");
 const ENTITY_POLICY: ParamSpec = choice("entity_policy", Inside::NAMES, "fairness").doc(
     "how the weight of an entity is divided: fairness (among all its jobs, by their weights) or \
      fifo (to its first job whose share can still rise)",
@@ -456,7 +456,7 @@ pub(super) fn rounds(
     sharing(params, allocator, packs)
 }
 
-/// Creates a policy as [`rounds`] does, with a choice of the jobs that may share GPUs.
+/// Does the same as [`rounds`], with a choice of the jobs that may share GPUs.
 fn sharing(
     params: &ParamReader,
     allocator: Box<dyn Allocator>,

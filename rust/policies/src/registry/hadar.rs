@@ -1,4 +1,4 @@
-//! Registry entries of prices on heterogeneous GPUs.
+//! Registry entries of policies that put prices on heterogeneous GPUs.
 
 use super::world::TYPES;
 use super::{PolicyInfo, Preset, Stops};
@@ -15,14 +15,14 @@ const PARAMETERS: &[ParamSpec] = &[
     choice("order", Order::NAMES, "density").doc("order of the queue: arrival, density (utility per GPU, largest first) or srtf (shortest \
          remaining time first); ignored with utility = makespan"),
     choice("tier", Tier::NAMES, "greedy").doc("search for the jobs to run: exact, beam or greedy"),
-    spec("beam_width", ParamKind::Whole(1.0), ParamDefault::Int(16)).doc("with tier = beam: states kept after each job"),
+    spec("beam_width", ParamKind::Whole(1.0), ParamDefault::Int(16)).doc("with tier = beam: number of states kept after each job"),
     flag("backfill", true).doc("whether jobs that cost more than their utility may use GPUs that would stay idle"),
     number("round_s", ParamKind::Above(0.0), 360.0).unit("s").doc("length of a round")
     .outlasting_restarts(),
     choice("cost_horizon", CostHorizon::NAMES, "round").doc("rounds for which a job pays: round (one) or remaining (all that it still needs)"),
-    number("umin_factor", ParamKind::Above(0.0), 0.25).doc("factor on the lowest price; above 1 / (1 + spread_surcharge) prices can prevent starts on an \
+    number("umin_factor", ParamKind::Above(0.0), 0.25).doc("factor on the lowest price; above 1 / (1 + spread_surcharge), prices can prevent starts on an \
          empty cluster"),
-    spec("horizon_s", ParamKind::Maybe(1e-9), ParamDefault::None).unit("s").doc("latest completion considered, from the oldest arrival; none = estimated from the work of \
+    spec("horizon_s", ParamKind::Maybe(1e-9), ParamDefault::None).unit("s").doc("latest completion time considered, counted from the oldest arrival; none = estimated from the work of \
          the active jobs"),
     number("spread_surcharge", ParamKind::AtLeast(0.0), 0.1).doc("surcharge for a gang on several servers, as a share of its cost"),
     flag("mix_types", true).doc("whether a gang may span several GPU types"),

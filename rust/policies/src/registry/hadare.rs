@@ -1,4 +1,4 @@
-//! Registry entries of copies of jobs on different servers.
+//! Registry entries of policies that run copies of jobs on different servers.
 
 use super::{Fact, PolicyInfo, Premise, Preset, Stops};
 use crate::hadare::{EstimatorName, FanIn, HadarE, HadarEParams};
@@ -13,7 +13,7 @@ const PARAMETERS: &[ParamSpec] = &[
         ParamKind::MaybeWhole(1.0),
         ParamDefault::None,
     )
-    .doc("GPUs of a copy; a smaller server holds no copy; none = all GPUs of the server"),
+    .doc("number of GPUs of a copy; a smaller server holds no copy; none = all GPUs of the server"),
     number("round_s", ParamKind::Above(0.0), 360.0)
         .unit("s")
         .doc("length of a round")
@@ -34,10 +34,10 @@ const PARAMETERS: &[ParamSpec] = &[
         .doc("whether every idle server gets a copy of the job that is relatively fastest there"),
     flag("price_pass", false).doc("whether copies are first assigned at prices, as in hadar"),
     number("min_share", ParamKind::Fraction, 0.0)
-        .doc("minimum rate of a copy, as a share of the fastest possible copy of the job"),
+        .doc("minimum rate of a copy, as a share of the rate of the job's fastest possible copy"),
     spec("min_steps", ParamKind::Whole(0.0), ParamDefault::Int(1))
         .unit("iterations")
-        .doc("minimum number of iterations of a further copy in a round"),
+        .doc("minimum number of iterations of an additional copy in a round"),
     choice("estimator", EstimatorName::NAMES, "oracle")
         .doc("rates used for planning: true ones (oracle), averages of observed ones (ewma) or noisy ones (noisy)"),
     number("estimator_alpha", ParamKind::Fraction, 0.5)

@@ -51,7 +51,7 @@ const OWN: &[ParamSpec] = &[
     )
     .doc("jobs of at least this priority are never evicted, and run only within the quota of their queue"),
     number("saturation_multiplier", ParamKind::AtLeast(1.0), 1.0)
-        .doc("factor on the saturation of the reclaiming queue; a factor above 1 makes reclaim rarer"),
+        .doc("factor on the saturation of the reclaiming queue; a factor above 1 makes reclaiming rarer"),
     flag("in_quota_reclaim", false)
         .doc("whether queues of higher priority may reclaim GPUs within the quota of other queues"),
     number("k_value", ParamKind::AtLeast(0.0), 0.0)

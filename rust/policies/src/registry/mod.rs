@@ -36,7 +36,7 @@ pub struct Services {
 }
 
 words! {
-    /// Instants at which a policy stops running jobs, as shown in the table of policies.
+    /// Instants at which a policy may stop jobs that run, as shown in the table of policies.
     pub enum Stops {
         /// Never.
         Never = "no",
@@ -77,13 +77,13 @@ pub struct PolicyInfo {
     pub family: &'static str,
     /// Source of the policy.
     pub source: &'static str,
-    /// What the policy knows about the remaining work.
+    /// Knowledge of the policy about the remaining work.
     pub knowledge: Knowledge,
     /// Whether the policy needs durations in the trace; see [`PolicyInfo::needs_durations`].
     pub reads_durations: bool,
     /// Name of the parameter, if any, with which a policy reads durations only if the value is above 0.
     pub reads_durations_with: Option<&'static str>,
-    /// Instants at which the policy stops running jobs.
+    /// Instants at which the policy may stop jobs that run.
     pub stops: Stops,
     /// Whether every job that fits starts, under a placement rule that refuses no gang.
     pub is_work_conserving: bool,
@@ -93,7 +93,7 @@ pub struct PolicyInfo {
     pub premises: &'static [Premise],
     /// Page of `docs/policies` that describes the policy, if the name of the page differs from the policy's name.
     pub page: Option<&'static str>,
-    /// Parameters that tables show even if they have their default.
+    /// Parameters that tables show even if they have their default values.
     pub always_shown: &'static [&'static str],
     /// Names for the policy with some parameters set.
     pub presets: &'static [Preset],

@@ -8,7 +8,7 @@ const PARAMETERS: &[ParamSpec] = &[
     number("period_s", ParamKind::Above(0.0), 60.0).unit("s").doc("time between two decisions")
     .outlasting_restarts(),
     number("phi_delay_s", ParamKind::AtLeast(0.0), 30.0).unit("s").doc("time that a job is assumed to lose when its GPUs change; the true overhead is an option of the run"),
-    number("fairness_p", ParamKind::AtLeast(-100.0), -1.0).doc("exponent of the mean over the jobs' speed-ups; with a lower exponent the slowest jobs count more; \
+    number("fairness_p", ParamKind::AtLeast(-100.0), -1.0).doc("exponent of the mean over the jobs' speed-ups; with a lower exponent, the slowest jobs count more; \
          0 = geometric mean"),
     flag("avoid_interference", true).doc("whether a server may hold at most one job that spans several servers"),
     spec("max_gpus_per_job", ParamKind::Whole(1.0), ParamDefault::Int(64)).unit("GPUs").doc("maximum number of GPUs of an elastic job"),

@@ -10,9 +10,8 @@ use crate::sharing::{
 use gangline_engine::Knowledge;
 
 const GATHER: ParamSpec = choice("gather", Gather::NAMES, "cluster").doc(
-    "GPUs of a gang that \
-     shares GPUs: all free GPUs, then shared GPUs on any server (cluster), or the GPUs of one \
-     server if a server has enough (server_first)",
+    "GPUs that a sharing gang takes: all free GPUs, then shared GPUs on any server (cluster), or \
+     the GPUs of one server if a server has enough (server_first)",
 );
 const FREE_PICK: ParamSpec = choice("free_pick", FreePick::NAMES, "best_fit").doc("free GPUs that a gang takes if it shares none: those of the server with the fewest free GPUs among those with enough \
      (best_fit), or of servers with the fewest resident jobs (few_residents)");

@@ -55,21 +55,21 @@ const OWN: &[ParamSpec] = &[
     named("user_shares", &WHOLE)
         .doc("shares by account/user, or /user below the root; absent = 1 (Fairshare)"),
     named("partition_tier", &WHOLE)
-        .doc("tier by partition; the highest tier is served first; absent = 1 (PriorityTier)"),
+        .doc("tier of each partition; the highest tier is served first; absent = 1 (PriorityTier)"),
     named("partition_factor", &WHOLE)
-        .doc("factor by partition, divided by the largest one; absent = 1 (PriorityJobFactor)"),
-    spec("partition_types", NAMES, ParamDefault::None).doc("GPU types by partition; absent = all"),
-    named("qos_priority", &WHOLE).doc("priority by QOS, divided by the largest one; absent = 0 (Priority)"),
+        .doc("factor of each partition, divided by the largest factor; absent = 1 (PriorityJobFactor)"),
+    spec("partition_types", NAMES, ParamDefault::None).doc("GPU types of each partition; absent = all"),
+    named("qos_priority", &WHOLE).doc("priority of each QOS, divided by the largest priority; absent = 0 (Priority)"),
     named("qos_usage_factor", &ParamKind::AtLeast(0.0))
-        .doc("by QOS: factor on the GPU time that is charged; absent = 1 (UsageFactor)"),
+        .doc("for each QOS, the factor on the GPU time that is charged; absent = 1 (UsageFactor)"),
     spec("qos_preempt", NAMES, ParamDefault::None)
-        .doc("by QOS: list of QOS whose jobs its jobs may preempt (Preempt)"),
+        .doc("for each QOS, the list of QOS whose jobs its jobs may preempt (Preempt)"),
     number("preempt_exempt_s", ParamKind::AtLeast(0.0), 0.0)
         .unit("s")
-        .doc("time after its start for which a job is not preempted (PreemptExemptTime)"),
+        .doc("time after its start during which a job is not preempted (PreemptExemptTime)"),
     named("qos_exempt_s", &ParamKind::AtLeast(0.0))
         .unit("s")
-        .doc("by QOS: time after its start for which a job is not preempted; replaces preempt_exempt_s (PreemptExemptTime)"),
+        .doc("for each QOS, the time after its start during which a job is not preempted; replaces preempt_exempt_s (PreemptExemptTime)"),
     flag("youngest_first", false)
         .doc("whether the job with the latest start is preempted first, instead of the lowest QOS (youngest_first)"),
     flag("strict_order", false)

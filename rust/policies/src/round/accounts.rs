@@ -90,7 +90,8 @@ impl Accounts {
         self.held_ns[at] += span_ns;
     }
 
-    /// Returns the number of types that `can` allows and on which the job has a positive share, and the last of them.
+    /// Returns the number of types that `can` allows and on which the job has a positive share. Also returns the last
+    /// of these types.
     pub(super) fn shared_types(&self, job: JobId, can: impl Fn(usize) -> bool) -> (usize, usize) {
         let mut found = (0, usize::MAX);
         for gpu_type in 0..self.types {
@@ -101,7 +102,7 @@ impl Accounts {
         found
     }
 
-    /// Returns the time that a job held GPUs of a type, in ns, starting at half a round.
+    /// Returns the time that a job held GPUs of a type, in ns; this time starts at half a round.
     pub(crate) fn held_ns(&self, job: JobId, gpu_type: usize) -> i64 {
         self.half_round_ns + self.held_ns[self.at(job, gpu_type)]
     }

@@ -37,13 +37,13 @@ impl<'a> Planned<'a> {
         phase.map_or(base, |phase| base * (phase.factor / phase.step_size))
     }
 
-    /// Returns the steps of an amount of work.
+    /// Converts an amount of work into steps.
     fn steps(self, job: JobId, work: f64) -> f64 {
         let phase = self.phase(job);
         phase.map_or(work, |phase| work / phase.step_size)
     }
 
-    /// Returns the number of the current phase of each job, if plans depend on phases; otherwise nothing.
+    /// Returns the index of each job's current phase, if plans depend on phases; otherwise nothing.
     pub(super) fn phases(self, jobs: &'a [JobId]) -> impl Iterator<Item = usize> + 'a {
         let jobs = if self.follows_phases { jobs } else { &[] };
         let number = move |&job: &JobId| self.phase(job).map_or(0, |phase| phase.number);

@@ -1,9 +1,9 @@
 //! Rounds, which turn shares of time into placements.
 //!
-//! At each boundary every job has a priority per GPU type: its target share divided by the time it has held GPUs there.
-//! Types are served in order, and on each type jobs are served by priority; a job uses one type per round. Jobs without
-//! a share are served last. A job keeps its GPUs if it can. A new allocation is requested when the set of jobs or the
-//! capacity has changed; this module does not depend on the method that computes the allocation.
+//! At each boundary, every job has a priority on each GPU type: its target share divided by the time it has held GPUs
+//! there. Types are served in order, and on each type, jobs are served by priority; a job uses one type per round. Jobs
+//! without a share are served last. A job keeps its GPUs if it can. A new allocation is requested when the set of jobs
+//! or the capacity has changed; this module does not depend on the method that computes the allocation.
 //!
 //! A round costs O((running + skipped) log n): claims stay sorted between rounds, unless jobs share GPUs.
 
@@ -45,7 +45,8 @@ words! {
     }
 }
 
-/// Returns the filters of the passes over the types; without a setting, jobs without a share are never served.
+/// Returns the filters of the passes over the types; if the parameter is not set, jobs without a share are never
+/// served.
 fn passes(zero_pass: Option<ZeroPass>) -> &'static [Filter] {
     match zero_pass {
         Some(ZeroPass::After) => &[Filter::WithShare, Filter::WithoutShare],

@@ -19,7 +19,7 @@ pub(super) struct Walk {
     left: Vec<u32>,
     /// Choices in the order of the walk.
     steps: Vec<Step>,
-    /// Number of the next pass and type. A pass covers all types.
+    /// Index of the next pass and type. A pass covers all types.
     stage: usize,
     /// Choices that have no place, sorted.
     refused: Vec<Choice>,
@@ -316,8 +316,8 @@ impl Rounds {
         placed.collect()
     }
 
-    /// Places choices by type, the largest gang first. A job keeps its GPUs if it can. The error is the first choice
-    /// without a place.
+    /// Places choices by type, the largest gang first. A job keeps its GPUs if it can. Returns the first choice without
+    /// a place as the error.
     fn place(
         &mut self,
         view: &ClusterView<'_>,

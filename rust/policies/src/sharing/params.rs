@@ -9,7 +9,7 @@ words! {
     pub enum Gather {
         /// Any servers, partner by partner.
         Cluster = "cluster",
-        /// One server, if any server has enough.
+        /// One server, if any server has enough GPUs.
         ServerFirst = "server_first",
     }
 }

@@ -44,7 +44,7 @@ pub(super) struct Partner {
 pub(super) struct Partners<'a> {
     now: SimTime,
     tails: Vec<Tail<'a>>,
-    /// Tuples (mean completion time, job, finish, number of the tail). The mean is stored as its bits, which have the
+    /// Tuples (mean completion time, job, finish, index of the tail). The mean is stored as its bits, which have the
     /// same order for positive numbers.
     next: BinaryHeap<Reverse<(u64, JobId, SimTime, usize)>>,
 }
@@ -99,7 +99,7 @@ impl Tail<'_> {
     }
 }
 
-/// Returns the next instant; `None` at the end of time.
+/// Returns the next instant; `None` if there is no later one.
 fn after(finish: SimTime) -> Option<SimTime> {
     (finish < SimTime::NEVER).then_some(finish + SimSpan(1))
 }
@@ -248,7 +248,7 @@ pub struct Pair {
 }
 
 impl Pair {
-    /// Returns the mean completion time of the two, from now, if the new job starts at once.
+    /// Returns the mean completion time of the two jobs, from now, if the new job starts at once.
     ///
     /// Each formula is valid in one case and never smaller in the other, so the minimum of both is the correct value.
     /// This minimum is monotone in the times to the last bit.
@@ -260,7 +260,7 @@ impl Pair {
         resident_first.min(newcomer_first)
     }
 
-    /// Returns the mean completion time of the two, from now, if the new job waits for the end of the resident.
+    /// Returns the mean completion time of the two jobs, from now, if the new job waits for the end of the resident.
     pub fn t_seq(&self) -> f64 {
         self.resident_s + self.new_s / 2.0
     }

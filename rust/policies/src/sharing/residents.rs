@@ -65,7 +65,7 @@ pub(super) type Members = BTreeSet<(SimTime, JobId)>;
 struct Spot {
     /// Slots with one resident.
     one: u64,
-    /// Number of the first GPU of the server.
+    /// Index of the first GPU of the server.
     gpu_base: u32,
     gpu_type: GpuTypeId,
     /// Number of different jobs on the server.
@@ -86,7 +86,7 @@ pub(super) struct Residents {
     /// Whether the current slowdown of residents is needed.
     by_slowdown: bool,
     spots: Vec<Spot>,
-    /// The resident of each GPU that has one.
+    /// The resident of each GPU that has exactly one resident.
     sole: Vec<JobId>,
     /// Residents by job. The entries are boxed, because few jobs run at a time.
     running: Vec<Option<Box<Resident>>>,
@@ -287,7 +287,7 @@ impl Residents {
         self.spots[server.index()].one
     }
 
-    /// Returns the resident of a GPU that has one.
+    /// Returns the resident of a GPU that has exactly one resident.
     pub(super) fn sole(&self, server: ServerId, slot: u32) -> JobId {
         self.sole[(self.spots[server.index()].gpu_base + slot) as usize]
     }

@@ -72,7 +72,7 @@ impl Newcomer<'_> {
     }
 
     /// Returns the maximum memory that a resident may hold to leave enough for a sub-batch; `None` if even an empty GPU
-    /// has too little.
+    /// has too little memory.
     fn room(&self, sub_batch: u32) -> Option<u64> {
         let capacity = self.view.cluster().gpu_types()[self.gpu_type.index()].memory_bytes;
         capacity.checked_sub(self.view.memory_bytes(self.job, sub_batch))
@@ -164,7 +164,7 @@ impl Newcomer<'_> {
         one.filter(fits).fold(0, |mask, slot| mask | 1 << slot)
     }
 
-    /// Returns the gang on one server with shared GPUs, if a server has enough.
+    /// Returns the gang on one server with shared GPUs, if a server has enough GPUs.
     fn first_server(&self) -> Option<Gang> {
         let need = self.need();
         let pool = self.free.pool(self.gpu_type);

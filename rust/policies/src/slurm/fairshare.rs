@@ -119,7 +119,7 @@ impl FairShare {
         }
     }
 
-    /// Returns the number of an association.
+    /// Returns the index of an association.
     pub(super) fn association(&self, account: &str, user: &str) -> usize {
         let of =
             |(own, name): &(String, String)| (own.as_str(), name.as_str()).cmp(&(account, user));
@@ -128,7 +128,7 @@ impl FairShare {
             .expect("the association is in the tree")
     }
 
-    /// Adds a meter for each association and QOS (with its usage factor) in order, and returns the numbers of the
+    /// Adds a meter for each association and QOS (with its usage factor) in order, and returns the indexes of the
     /// meters.
     pub(super) fn add_meters(&mut self, wanted: &BTreeMap<(usize, &str), f64>) {
         self.meters = wanted

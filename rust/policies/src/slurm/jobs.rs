@@ -76,11 +76,11 @@ pub(super) struct Known {
     pub(super) jobs: JobKinds,
     pub(super) fair: FairShare,
     pub(super) limits: Limits,
-    /// Names of QOS by number.
+    /// Names of QOS by index.
     pub(super) qos_names: Vec<String>,
 }
 
-/// Names that jobs have, with the number that each name gets.
+/// Names that jobs have, with the index that each name gets.
 #[derive(Debug, Default)]
 struct Names<'a> {
     numbers: BTreeMap<&'a str, u32>,

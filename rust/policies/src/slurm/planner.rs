@@ -1,11 +1,11 @@
 //! The plan of a backfill pass: expected ends of running jobs, booked servers, and the free GPUs at an instant.
 //!
 //! A search for the start of a job sweeps over the ends of running jobs and of bookings. During the sweep, the draft
-//! contains what would be free: GPUs of jobs that have ended are given back, and booked servers have none. At the end
-//! of the search, the draft is rolled back to the instant at which the search began, not to the current instant. If
-//! jobs of the next kind cannot start sooner, the next search can begin near this instant, and adjusts only the GPUs of
-//! jobs that end between the two instants. The cost for a job is O(ends between the two instants + ends that the sweep
-//! passes + bookings).
+//! contains the GPUs that would be free: GPUs of jobs that have ended are given back, and booked servers have none. At
+//! the end of the search, the draft is rolled back to the instant at which the search began, not to the current
+//! instant. If jobs of the next kind cannot start sooner, the next search can begin near this instant, and adjusts only
+//! the GPUs of jobs that end between the two instants. The cost for a job is O(ends between the two instants + ends
+//! that the sweep passes + bookings).
 
 use gangline_engine::{FreeIndex, Mark};
 use gangline_model::{GpuSet, GpuTypeId, JobId, ServerId, SimSpan, SimTime};

@@ -8,7 +8,7 @@ use gangline_model::{GpuSet, JobId, ServerId, SimSpan};
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
 
-/// Properties of each QOS, by number, and the rules for choosing victims.
+/// Properties of each QOS, by index, and the rules for choosing victims.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Preemption {
     /// For each QOS, the QOS that it may preempt.

@@ -25,7 +25,7 @@ words! {
     pub enum Leftover {
         /// The job that is worst off.
         Rho = "rho",
-        /// A random job, by a draw keyed by instant and job.
+        /// A random job; the draw is keyed by instant and job.
         Random = "random",
     }
 }

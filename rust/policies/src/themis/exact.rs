@@ -247,7 +247,7 @@ fn tiers(
 }
 
 /// Returns the places of the awards, and removes them from the draft. Awards of GPUs that a job holds come first, then
-/// narrow tiers before wide tiers, and within a tier large gangs before small gangs. The placement rule places each
+/// narrow tiers before wide tiers, and within a tier, large gangs before small gangs. The placement rule places each
 /// gang. If a winner then finds no room, all winners get the rooms of their awards.
 fn place(
     plan: &mut Plan<'_>,

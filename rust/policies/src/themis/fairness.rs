@@ -87,7 +87,7 @@ pub(super) struct Fairness {
     gpus: u32,
     active: i64,
     last: SimTime,
-    /// Integral of the number of active jobs, job-nanoseconds.
+    /// Integral of the number of active jobs, in job-nanoseconds.
     integral: i128,
     integral_at_arrival: Vec<i128>,
 }
@@ -111,8 +111,8 @@ impl Fairness {
         self.active += changes.arrived.len() as i64 - changes.finished.len() as i64;
     }
 
-    /// Returns the integral of the number of active jobs over the age of a job, and the age. At age 0, the two values
-    /// are the current number and 1.
+    /// Returns the integral of the number of active jobs over a job's age, and this age. At age 0, the two values are
+    /// the current number and 1.
     fn active_over(&self, job: JobId, age: SimSpan) -> (u128, u64) {
         if age.0 == 0 {
             return (u128::from(number(self.active)), 1);

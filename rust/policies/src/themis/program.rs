@@ -1,6 +1,6 @@
 //! Solves the exact auction as integer programs.
 //!
-//! Gangs of one size are equivalent for a server, so packing is counted by size and not by gang. For each size there
+//! Gangs of one size are equivalent for a server, so packing is counted by size and not by gang. For each size, there
 //! are two kinds of counts: the number of gangs that a server holds completely, and the number that a rack holds over
 //! several of its servers. Only the winners of bids are decided gang by gang. The columns are first the bids, then the
 //! counts of gangs in a room, then the counts of gangs in a rack.
@@ -314,7 +314,8 @@ fn fits(
     }
 }
 
-/// Adds a row. The factors of a repeated column are added, because a gang may hold GPUs in several rooms of a rack.
+/// Adds a row. The coefficients of a repeated column are added, because a gang may hold GPUs in several rooms of a
+/// rack.
 fn add(rows: &mut Rows, terms: Terms, lower: f64, upper: f64) {
     let mut summed = InOrder::<usize, f64>::default();
     for (column, factor) in terms {

@@ -88,7 +88,7 @@ fn prefix_sums(services: &[i128]) -> Vec<i128> {
     sums
 }
 
-/// Returns the index at attained service `a`, by two binary searches.
+/// Returns the index at attained service `a`, with two binary searches.
 fn index_at(services: &[i128], sums: &[i128], a: i128, delta: i128) -> Fraction {
     let longer = services.partition_point(|&service| service <= a);
     let beyond = services.partition_point(|&service| service <= a + delta);

@@ -2,7 +2,7 @@
 //!
 //! | symbol | here | meaning | source |
 //! |---|---|---|---|
-//! | A | attained | GPU time held without overhead since the last promotion, GPU-ns | paper |
+//! | A | attained | GPU time held without overhead since the last promotion, in GPU-ns | paper |
 //! | limits | `limits` | service at which a job moves to the next queue | public simulator |
 //! | k | `promote_knob` | a job that has waited k x its run time (without overhead) returns to the first queue |
 //! paper |

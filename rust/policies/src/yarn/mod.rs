@@ -5,9 +5,9 @@
 //! | share | `Queue::share` | share of the cluster that a queue is entitled to |
 //! | used | `Queue::used` | GPUs that the jobs of a queue hold |
 //!
-//! The queue with the smallest used / share is served next. The number of GPUs in the cluster is a common factor and is
-//! left out. A head without a place blocks only its own queue. A start costs O(types + gang) and O(log queues). After a
-//! release, each blocked head is tried once. The policy never walks over all waiting jobs.
+//! The queue with the smallest ratio of used GPUs to share is served next. The number of GPUs in the cluster is a
+//! common factor and is left out. A head without a place blocks only its own queue. A start costs O(types + gang) and
+//! O(log queues). After a release, each blocked head is tried once. The policy never walks over all waiting jobs.
 
 mod queues;
 

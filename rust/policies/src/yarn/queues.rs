@@ -28,7 +28,7 @@ type Share = u64;
 /// halves, thirds and so on to fifteenths, are whole numbers of units.
 const UNITS: f64 = 360_360e6;
 
-/// GPUs used by a queue divided by its share, in order of the exact quotient.
+/// The number of GPUs that a queue uses divided by its share, ordered by the exact quotient.
 #[derive(Clone, Copy, Debug)]
 struct Load(u32, Share);
 
@@ -53,7 +53,7 @@ impl PartialEq for Load {
 
 impl Eq for Load {}
 
-/// Sort key of a queue that may be served: its load, then its number, which is in order of names.
+/// Sort key of a queue that may be served: its load, then its index, which is in order of names.
 type Position = (Load, u32);
 
 /// The queues of a trace, numbered in order of their names.
