@@ -436,7 +436,7 @@ impl Policy for Easy {
         let mut shadow = self.reserve(view, plan, head);
         self.dead.fill(0);
         if before == Some(shadow) {
-            // The reservation is unchanged and no GPUs have come free, so only jobs that have just arrived may start.
+            // The reservation is unchanged and no GPUs have become free, so only jobs that have just arrived may start.
             for &job in &changes.arrived {
                 self.backfill(view, plan, job, &mut shadow)?;
             }

@@ -10,7 +10,7 @@ use gangline_model::JobId;
 #[derive(Debug)]
 pub(crate) struct Fifo {
     places: Places,
-    /// Whether the head has been tried and no GPUs have come free since then.
+    /// Whether the head has been tried and no GPUs have become free since then.
     is_blocked: bool,
 }
 

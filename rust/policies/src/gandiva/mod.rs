@@ -1,4 +1,4 @@
-//! Gandiva (OSDI 2018): jobs of one gang size take turns on the same GPUs instead of waiting for free ones
+//! Gandiva (OSDI 2018): jobs of the same gang size take turns on the same GPUs instead of waiting for free ones
 //! (`docs/policies/gandiva.md`).
 //!
 //! | symbol | here | meaning |

@@ -203,7 +203,7 @@ impl Pairs {
         (gpu_type, gpus, a_label.min(b_label), a_label.max(b_label))
     }
 
-    /// Returns whether two jobs of one gang size should run together on a type.
+    /// Returns whether two jobs of the same gang size should run together on a type.
     pub(super) fn verdict(
         &self,
         view: &ClusterView<'_>,

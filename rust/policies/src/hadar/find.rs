@@ -1,7 +1,7 @@
 //! `FIND_ALLOC`: the best place for one job, given the GPUs that the decision has already given out.
 //!
-//! The cost is O(types x (groups of servers + W)), independent of the number of servers. The search inside a rack
-//! visits every rack.
+//! The cost is O(types x (groups of servers + W)), independent of the number of servers. The search for a place inside
+//! a single rack visits every rack.
 
 use super::facts::Facts;
 use super::params::{CostHorizon, HadarParams, Objective, Pick};

@@ -79,7 +79,7 @@ pub(super) struct Prices {
 }
 
 impl Prices {
-    /// Creates the prices between bounds.
+    /// Creates the prices that lie between these bounds.
     pub(super) fn between(floor: f64, ceiling: Vec<f64>, servers: &Servers) -> Self {
         let table = servers.groups.iter().map(|group| {
             let (size, ceiling) = (group.capacity, ceiling[group.gpu_type.index()]);

@@ -1,7 +1,7 @@
 //! The order in which a decision examines jobs, and an index of waiting jobs, so that not all of them must be examined.
 //!
 //! Waiting jobs with the same usable types and gang size form a class. If one job of a class finds no room, the whole
-//! class has no room until GPUs come free. Running jobs, at most one per GPU, are ranked again in each decision. A
+//! class has no room until GPUs become free. Running jobs, at most one per GPU, are ranked again in each decision. A
 //! decision costs O(running jobs + classes + (jobs examined + lines that crossed) x log jobs).
 
 use super::facts::{Facts, Line};

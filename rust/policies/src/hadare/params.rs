@@ -97,7 +97,7 @@ pub(crate) struct HadarEParams {
     pub fill: bool,
     /// Whether copies are assigned by price.
     pub price_pass: bool,
-    /// Minimum rate of a copy, relative to the fastest copy of the job.
+    /// Minimum rate of a copy, relative to the rate of the job's fastest copy.
     pub min_share: f64,
     /// Minimum number of iterations of a further copy in a round.
     pub min_steps: f64,
@@ -151,7 +151,7 @@ impl HadarEParams {
         Ok(read)
     }
 
-    /// Returns the time to consolidate this many copies of a model with this many bytes.
+    /// Returns the time that it takes to consolidate this many copies of a model of this size in bytes.
     pub(super) fn consolidation(&self, copies: usize, bytes: f64) -> SimSpan {
         if copies < 2 {
             return SimSpan::ZERO;

@@ -151,7 +151,7 @@ impl Line {
     }
 }
 
-/// What the policy knows about a job.
+/// The data that the policy keeps about a job.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Member {
     /// Queue of the job.

@@ -79,7 +79,7 @@ pub(crate) struct Kai {
     members: Vec<Member>,
     /// Number of waiting jobs, including jobs that were evicted in this cycle.
     waiting: usize,
-    /// Instant of the cycle that follows the last one with evictions.
+    /// Instant of the cycle that follows the last cycle with evictions.
     next_cycle: SimTime,
     alarm: Alarm,
 }

@@ -96,7 +96,7 @@ pub(super) struct Tree {
 }
 
 impl Tree {
-    /// Creates the trees that the parameters describe, on a cluster.
+    /// Creates the trees that the parameters describe, for a cluster.
     pub(super) fn new(params: &KueueParams, cluster: &ClusterSpec) -> Result<Self, PolicyError> {
         let mut all: Vec<Group> = params.queues.clone();
         let queues = all.len();

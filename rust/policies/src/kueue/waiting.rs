@@ -13,7 +13,7 @@ use std::collections::BTreeSet;
 /// The position of a job in its queue, in order of priority, then arrival, then index.
 pub(super) type Rank = u32;
 
-/// A range of ranks in which jobs of one kind are known to be refused.
+/// A range of ranks in which jobs of the same kind are known to be refused.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Refused {
     /// State of the assignment of GPUs in which the jobs of the range are refused.

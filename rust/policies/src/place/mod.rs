@@ -241,12 +241,12 @@ impl Placer {
         }
     }
 
-    /// Returns GPUs on a server from the free slots in `mask`, which must be enough. The placement rule has no effect.
+    /// Returns GPUs on a server from the free slots in `mask`, which must be enough. The placement rule is not applied.
     pub fn place_in_mask(&self, server: ServerId, mask: u64, gpus: u32) -> GpuSet {
         GpuSet::single(server, self.slots_in(mask, gpus))
     }
 
-    /// Returns GPUs on the server at a position, which must have enough free GPUs. The placement rule has no effect.
+    /// Returns GPUs on the server at a position, which must have enough free GPUs. The placement rule is not applied.
     pub fn place_at(&self, pool: &TypePool, at: usize, gpus: u32) -> GpuSet {
         GpuSet::single(pool.server(at), self.slots(pool, at, gpus))
     }

@@ -24,8 +24,8 @@ impl Key<'_> {
 /// first. The pool must have at least `gpus` free GPUs.
 ///
 /// In sweep `j`, every server with at least `j` free GPUs gives one. The order is that of the first sweep, because all
-/// of these servers have lost the same number. A server therefore gives one GPU in each complete sweep in which it
-/// takes part, and the first servers give one more in the last sweep.
+/// of these servers have lost the same number of GPUs. A server therefore gives one GPU in each complete sweep in which
+/// it takes part, and the first servers give one more in the last sweep.
 pub(super) fn spread(pool: &TypePool, gpus: u32, picks: &mut Vec<Pick>) -> bool {
     let mut rest = gpus;
     let mut sweeps = 0;

@@ -59,7 +59,7 @@ pub(crate) static COUNTED_OUT: Reason = Reason::new(
 /// History of a job.
 #[derive(Clone, Copy, Debug, Default)]
 struct Past {
-    /// Maximum number of GPUs so far.
+    /// Maximum number of GPUs that the job has had so far.
     most: u32,
     /// Number of starts and moves.
     restarts: u32,
@@ -72,7 +72,7 @@ pub(crate) struct Pollux {
     objective: Objective,
     /// History by job.
     past: Vec<Past>,
-    /// What the policy has observed of active jobs; `None` if it knows their models.
+    /// Observations of the active jobs; `None` if the policy knows their models.
     learnt: Option<Learnt>,
     /// The jobs of the last decision, in order, and whether the search assigned GPUs to each, even if it found no place
     /// for them. The list is empty after a search over all placements.

@@ -34,9 +34,9 @@ pub(super) struct LeftOut {
     needs: Option<(u32, u32)>,
     pub(super) unplaced: BTreeSet<Key>,
     pub(super) backfilled: BTreeSet<Key>,
-    /// Whether an unplaced job was refused, and no GPUs have come free for unplaced jobs since then.
+    /// Whether an unplaced job was refused, and no GPUs have become free for unplaced jobs since then.
     pub(super) is_unplaced_refused: bool,
-    /// Key at which a waiting job was refused, if no GPUs have come free before this key since then. The field is not
+    /// Key at which a waiting job was refused, if no GPUs have become free before this key since then. The field is not
     /// used for gangs on one server, for which the profile is enough.
     refused_from: Option<Key>,
 }
@@ -87,7 +87,7 @@ impl Backfilling {
         }
     }
 
-    /// Records that GPUs have come free for unplaced jobs, and therefore for all waiting jobs as well.
+    /// Records that GPUs have become free for unplaced jobs, and therefore for all waiting jobs as well.
     fn note_gain(&mut self) {
         for class in &mut self.classes {
             class.is_unplaced_refused = false;
@@ -95,7 +95,7 @@ impl Backfilling {
         }
     }
 
-    /// Records that GPUs have come free for waiting jobs behind a key.
+    /// Records that GPUs have become free for waiting jobs behind a key.
     fn note_gain_behind(&mut self, key: Key) {
         for class in &mut self.classes {
             class.refused_from = class.refused_from.filter(|from| *from <= key);

@@ -122,8 +122,8 @@ const DROP_ALL: ParamSpec = flag("drop_all_infeasible", false).doc(
      simulator does; otherwise it minimises the weight of missed deadlines",
 );
 const ALPHA: ParamSpec = number("alpha", ParamKind::Above(0.0), 1.0).doc(
-    "share of the active jobs, oldest first, that an assignment includes; at least as many jobs as \
-     free GPUs",
+    "share of the active jobs, oldest first, that an assignment includes; it includes at least as \
+     many jobs as there are free GPUs",
 );
 
 const GPU_PICK: ParamSpec = choice("gpu_pick", GpuPick::NAMES, "most_free").doc(
@@ -138,7 +138,7 @@ const PARTITIONS: ParamSpec = spec("partitions", ParamKind::Whole(1.0), ParamDef
      separately",
 );
 const PACKED: ParamSpec = flag("packed", false).doc(
-    "whether two jobs of one gang size may share GPUs if the pair gains; the cluster must state how \
+    "whether two jobs of the same gang size may share GPUs if the pair gains; the cluster must state how \
      much co-runners slow each other down",
 );
 const SLACK_WEIGHT: ParamSpec = number("slack_weight", ParamKind::Fraction, 0.5).doc(

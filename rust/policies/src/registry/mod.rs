@@ -81,7 +81,7 @@ pub struct PolicyInfo {
     pub knowledge: Knowledge,
     /// Whether the policy needs durations in the trace; see [`PolicyInfo::needs_durations`].
     pub reads_durations: bool,
-    /// Name of the parameter, if any, with which a policy reads durations only if the value is above 0.
+    /// Name of the parameter, if any, that makes the policy read durations if its value is above 0.
     pub reads_durations_with: Option<&'static str>,
     /// Instants at which the policy may stop jobs that run.
     pub stops: Stops,

@@ -24,7 +24,7 @@ use std::collections::{BTreeMap, BTreeSet};
 /// The partners with which a job has a share of its time on the same GPUs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Partners {
-    /// Any job of a kind. Jobs of one kind are equivalent, so it does not matter which one is the partner.
+    /// Any job of a kind. Jobs of the same kind are equivalent, so it does not matter which one is the partner.
     #[default]
     OfKind,
     /// One job, for as long as the pair exists.

@@ -7,9 +7,9 @@ use gangline_model::words;
 words! {
     /// Source of the shared GPUs of a gang.
     pub enum Gather {
-        /// Any servers, partner by partner.
+        /// GPUs of any servers, taken partner by partner.
         Cluster = "cluster",
-        /// One server, if any server has enough GPUs.
+        /// GPUs of one server, if any server has enough.
         ServerFirst = "server_first",
     }
 }

@@ -1,8 +1,8 @@
 //! The running jobs by remaining time, and the GPUs with one resident.
 //!
 //! The records follow the run from decision to decision. Starts are recorded when they are planned, ends when they are
-//! reported, and new rates when they are final. Residents of one kind progress at the same speed, so their order by
-//! finish changes only with their rates. A change costs O(GPUs of the gang x log n).
+//! reported, and new rates when they are final. Residents of the same kind progress at the same speed, so their order
+//! by finish changes only with their rates. A change costs O(GPUs of the gang x log n).
 
 use gangline_engine::ClusterView;
 use gangline_model::{GpuSet, GpuTypeId, JobId, ServerGpus, ServerId, SimTime, gpus_in};

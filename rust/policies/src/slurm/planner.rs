@@ -180,7 +180,7 @@ impl Planner {
         known[..before].last().map(|one| one.1)
     }
 
-    /// Forgets the instants of [`Self::note_earliest`] after GPUs came free unexpectedly.
+    /// Forgets the instants of [`Self::note_earliest`] after GPUs became free unexpectedly.
     pub(super) fn forget_earliest(&mut self) {
         self.earliest.clear();
     }

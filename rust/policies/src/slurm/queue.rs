@@ -88,7 +88,7 @@ impl Queue {
         self.delayed.push(Reverse((until, job)));
     }
 
-    /// Makes the jobs eligible whose delay has ended.
+    /// Marks the jobs whose delay has ended as eligible.
     pub(super) fn wake(&mut self, jobs: &JobKinds, now: SimTime) -> bool {
         let mut any = false;
         while let Some(&Reverse((until, job))) = self.delayed.peek()

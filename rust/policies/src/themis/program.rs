@@ -1,9 +1,9 @@
 //! Solves the exact auction as integer programs.
 //!
-//! Gangs of one size are equivalent for a server, so packing is counted by size and not by gang. For each size, there
-//! are two kinds of counts: the number of gangs that a server holds completely, and the number that a rack holds over
-//! several of its servers. Only the winners of bids are decided gang by gang. The columns are first the bids, then the
-//! counts of gangs in a room, then the counts of gangs in a rack.
+//! Gangs of the same size are equivalent for a server, so packing is counted by size and not by gang. For each size,
+//! there are two kinds of counts: the number of gangs that a server holds completely, and the number that a rack holds
+//! over several of its servers. Only the winners of bids are decided gang by gang. The columns are first the bids, then
+//! the counts of gangs in a room, then the counts of gangs in a rack.
 
 use super::bids::{AuctionAsk, Bid, Offer};
 use gangline_allocation::{How, Model, Rows, Solver, SolverError};
