@@ -95,7 +95,7 @@ class PolicyConfig(PolicyBase):
         How the rule skew classifies models: flags (by name), sizes (by tensor sizes) or oracle (by
         the speed that they lose to distance).
     skew_threshold : float, from 0 to 1
-        With skew = sizes: minimum share of the largest tensor of a model that counts as skewed.
+        With skew = sizes: minimum share of the largest tensor for a model to count as skewed.
     skew_eps : float, from 0 to 1
         With skew = oracle: loss of speed that a gang accepts.
     yarn_cross_rack : bool
@@ -130,12 +130,12 @@ class GavelConfig(PolicyConfig):
         Length of a round. In seconds.
     min_solve_interval_s : float, >= 0
         Minimum time between two allocations; a job that arrives in between has no share until the
-        next one. In seconds.
+        next allocation. In seconds.
     planned_rate : str, one of mean, present
-        Rate with which a job whose rate changes is planned: mean (over all of its work) or present
-        (steps per second in its present phase; a new phase asks for new shares).
+        Rate used to plan a job whose rate changes: mean (over all of its work) or present (steps
+        per second in its current phase; a new phase leads to new shares).
     backfill_mid_round : bool
-        Whether GPUs that become free inside a round are assigned to waiting jobs at once; otherwise
+        Whether GPUs that become free during a round are assigned to waiting jobs at once; otherwise
         they stay idle until the boundary.
     type_order : str
         Names of GPU types in the order in which they are served, separated by commas; auto = types
@@ -149,7 +149,7 @@ class GavelConfig(PolicyConfig):
         Choice among several optima: max_sum (the largest sum of normalised throughputs; agnostic
         variants spread the time of each job evenly) or none (the one that the solver returns).
     time_limit_s : float, > 0
-        Time limit of each solve (wall time); a solve that reaches it has failed. In seconds.
+        Time limit of each solve (wall time); a solve that reaches it counts as failed. In seconds.
     on_solver_error : str, one of raise, isolated
         What happens when a solve fails: raise (the run ends) or isolated (an equal split takes its
         place, counted in spec.json).
@@ -231,7 +231,7 @@ class Easy(PolicyConfig):
     estimate_error : float, >= 0
         Sigma of the log-normal error of the durations that the policy sees; 0 = exact.
     estimate_extend : float, >= 1
-        Factor on the elapsed time to which an expired estimate is extended.
+        An expired estimate is extended to this multiple of the elapsed time.
 
     Other parameters are those of `PolicyConfig`.
 
@@ -399,8 +399,8 @@ class Las(PolicyConfig):
     las_time : bool
         Whether attained service counts seconds instead of GPU-seconds.
     running_first : bool
-        Whether running jobs come before waiting jobs within a queue, as in public code; false = by
-        first start.
+        Whether running jobs come before waiting jobs within a queue, as in the public code; false =
+        by first start.
     discretised : bool
         Whether jobs are ordered by queues; false = by attained service.
     las_quantum : float, >= 0
@@ -496,8 +496,8 @@ class Tiresias(PolicyConfig):
     las_time : bool
         Whether attained service counts seconds instead of GPU-seconds.
     running_first : bool
-        Whether running jobs come before waiting jobs within a queue, as in public code; false = by
-        first start.
+        Whether running jobs come before waiting jobs within a queue, as in the public code; false =
+        by first start.
     discretised : bool
         Whether jobs are ordered by queues; false = by attained service.
     las_quantum : float, >= 0
@@ -596,12 +596,12 @@ class Gandiva(PolicyConfig):
         Time without progress when a job resumes where it ran before; none = the restart overhead of
         the run. In seconds.
     moves_per_event : float, a whole number >= 0
-        Maximum number of migrations at one completion or end of a turn.
+        Maximum number of migrations when a job completes or a turn ends.
     pack : bool
-        Whether two residents run together where that is faster than taking turns; the cluster must
+        Whether two residents run together if this is faster than taking turns; the cluster must
         state how much co-runners slow each other down, and the run must allow two jobs on a GPU.
     pack_gain : float, >= 0
-        A pair stays together if its relative speeds add up to more than this.
+        A pair of residents stays together if their relative speeds add up to more than this.
     trial_s : float, > 0
         Length of the trial of a pair with unknown speeds, counted in progress. In seconds.
 
@@ -633,10 +633,10 @@ class Themis(PolicyConfig):
     Parameters
     ----------
     lease_s : float, > 0
-        Time between auctions; leases end at its multiples; longer than every restart overhead. In
+        Time between auctions, longer than every restart overhead; leases end at multiples of it. In
         seconds.
     fairness : float, >= 0 and < 1
-        Share of the bidders, those that are best off, that an auction leaves out.
+        Share of the bidders that an auction leaves out; these are the bidders that are best off.
     leftover : str, one of rho, random
         Job that gets the GPUs left after an auction: rho (the worst off) or random (a keyed draw).
     auction : str, one of greedy, milp
@@ -669,7 +669,7 @@ class Themis(PolicyConfig):
 class YarnCs(PolicyConfig):
     """Capacity queues with shares of the cluster, each in order of arrival; no preemption.
 
-    Source: Hadoop YARN's capacity scheduler, by its documentation.
+    Source: documentation of Hadoop YARN's capacity scheduler.
 
     Parameters
     ----------
@@ -677,8 +677,8 @@ class YarnCs(PolicyConfig):
         Label that defines a queue: none (one queue), user or vc; jobs without the label are in the
         queue default.
     queue_shares : mapping of str to float, optional
-        Share of the cluster by queue, together at most 1; none = equal shares over the queues of
-        the trace.
+        Share of the cluster for each queue, at most 1 in total; none = equal shares for the queues
+        of the trace.
     gpu_pick : str, one of most_free, first_fit, fastest, slowest, random
         GPU type of a gang, among those with a place: most_free, first_fit (that of the first server
         with a free GPU), fastest, slowest or random.
@@ -705,7 +705,7 @@ class YarnCs(PolicyConfig):
 class Kai(PolicyConfig):
     """Queues with quotas and fair shares: reclaim between queues, preemption within them.
 
-    Source: KAI Scheduler (NVIDIA), by its documentation.
+    Source: documentation of KAI Scheduler (NVIDIA).
 
     Parameters
     ----------
@@ -718,7 +718,7 @@ class Kai(PolicyConfig):
         Jobs of at least this priority are never evicted, and run only within the quota of their
         queue.
     saturation_multiplier : float, >= 1
-        Factor on the saturation of the reclaiming queue; a factor above 1 makes reclaim rarer.
+        Factor on the saturation of the reclaiming queue; a factor above 1 makes reclaiming rarer.
     in_quota_reclaim : bool
         Whether queues of higher priority may reclaim GPUs within the quota of other queues.
     k_value : float, >= 0
@@ -730,8 +730,8 @@ class Kai(PolicyConfig):
     usage_period_s : float, >= 1
         Time between two samples of usage. In seconds.
     reclaim_resolve : str, one of lca, queue
-        Queue whose reclaim_min_run_s counts: the job's queue (queue), or the queue above the job
-        that is just below the common ancestor with the reclaiming queue (lca).
+        Queue whose reclaim_min_run_s applies: the job's queue (queue), or its ancestor just below
+        the common ancestor with the reclaiming queue (lca).
     cycle_s : float, > 0
         Time from a decision that evicted jobs to the next decision. In seconds.
 
@@ -764,7 +764,7 @@ class Kai(PolicyConfig):
 class Kueue(PolicyConfig):
     """Queues with quotas in cohorts: borrowing, reclaim and preemption, fair sharing.
 
-    Source: Kueue (kubernetes-sigs), by its documentation.
+    Source: documentation of Kueue (kubernetes-sigs).
 
     Parameters
     ----------
@@ -814,7 +814,7 @@ class Kueue(PolicyConfig):
 class Slurm(PolicyConfig):
     """Multifactor priority, backfill with reservations, preemption by QOS, limits.
 
-    Source: Slurm, by its documentation.
+    Source: documentation of Slurm.
 
     Parameters
     ----------
@@ -853,23 +853,23 @@ class Slurm(PolicyConfig):
     user_shares : mapping, a table by name, with a whole number >= 0 each, optional
         Shares by account/user, or /user below the root; absent = 1 (Fairshare).
     partition_tier : mapping, a table by name, with a whole number >= 0 each, optional
-        Tier by partition; the highest tier is served first; absent = 1 (PriorityTier).
+        Tier of each partition; the highest tier is served first; absent = 1 (PriorityTier).
     partition_factor : mapping, a table by name, with a whole number >= 0 each, optional
-        Factor by partition, divided by the largest one; absent = 1 (PriorityJobFactor).
+        Factor of each partition, divided by the largest factor; absent = 1 (PriorityJobFactor).
     partition_types : mapping, a table by name, with a list of names, none of them twice each,
         optional
-        GPU types by partition; absent = all.
+        GPU types of each partition; absent = all.
     qos_priority : mapping, a table by name, with a whole number >= 0 each, optional
-        Priority by QOS, divided by the largest one; absent = 0 (Priority).
+        Priority of each QOS, divided by the largest priority; absent = 0 (Priority).
     qos_usage_factor : mapping, a table by name, with a number >= 0 each, optional
-        By QOS: factor on the GPU time that is charged; absent = 1 (UsageFactor).
+        For each QOS, the factor on the GPU time that is charged; absent = 1 (UsageFactor).
     qos_preempt : mapping, a table by name, with a list of names, none of them twice each, optional
-        By QOS: list of QOS whose jobs its jobs may preempt (Preempt).
+        For each QOS, the list of QOS whose jobs its jobs may preempt (Preempt).
     preempt_exempt_s : float, >= 0
-        Time after its start for which a job is not preempted (PreemptExemptTime). In seconds.
+        Time after its start during which a job is not preempted (PreemptExemptTime). In seconds.
     qos_exempt_s : mapping, a table by name, with a number >= 0 each, optional
-        By QOS: time after its start for which a job is not preempted; replaces preempt_exempt_s
-        (PreemptExemptTime). In seconds.
+        For each QOS, the time after its start during which a job is not preempted; replaces
+        preempt_exempt_s (PreemptExemptTime). In seconds.
     youngest_first : bool
         Whether the job with the latest start is preempted first, instead of the lowest QOS
         (youngest_first).
@@ -880,28 +880,32 @@ class Slurm(PolicyConfig):
     requeue_delay_s : float, >= 0
         Time after which a preempted job may start again (requeue_delay). In seconds.
     qos_grp_gpus : mapping, a table by name, with a whole number >= 0 each, optional
-        Maximum number of GPUs of all jobs of a QOS; absent = no limit (GrpTRES).
+        Maximum number of GPUs that all jobs of a QOS may hold together; absent = no limit
+        (GrpTRES).
     qos_user_gpus : mapping, a table by name, with a whole number >= 0 each, optional
-        Maximum number of GPUs of a user's jobs in a QOS; absent = no limit (MaxTRESPerUser).
+        Maximum number of GPUs that a user's jobs may hold in a QOS; absent = no limit
+        (MaxTRESPerUser).
     qos_user_jobs : mapping, a table by name, with a whole number >= 1 each, optional
         Maximum number of running jobs of a user in a QOS; absent = no limit (MaxJobsPerUser).
     account_grp_gpus : mapping, a table by name, with a whole number >= 0 each, optional
-        Maximum number of GPUs of an account and the accounts below it, unless the QOS has a limit
-        of this kind (GrpTRES).
+        Maximum number of GPUs that the jobs of an account and of the accounts below it may hold,
+        unless the QOS has a limit of this kind (GrpTRES).
     default_limit_s : float, >= 0
-        Time limit of jobs without one; 0 = none (DefaultTime). In seconds.
+        Time limit for jobs that specify none; 0 = no limit (DefaultTime). In seconds.
     limit_factor : float, >= 0
-        Time limit of jobs without one as a multiple of their duration; 0 = default_limit_s.
+        Time limit for jobs that specify none, as a multiple of their duration; 0 = use
+        default_limit_s.
     queue_depth : int, >= 0
         Maximum number of jobs tried after an event (default_queue_depth).
     sched_interval_s : float, >= 0
         Time between two passes over the whole queue; 0 = none (sched_interval). In seconds.
     backfill : bool
-        Whether jobs may start before others that they do not delay (sched/backfill).
+        Whether a job may start before the jobs ahead of it if it delays none of them
+        (sched/backfill).
     bf_interval_s : float, >= 1
         Time between two backfill passes (bf_interval). In seconds.
     bf_window_s : float, > 0
-        Period ahead in which starts are planned (bf_window). In seconds.
+        How far ahead starts are planned (bf_window). In seconds.
     bf_resolution_s : float, >= 1
         Step of the planned times (bf_resolution). In seconds.
     bf_max_job_test : int, >= 1
@@ -1000,7 +1004,7 @@ class GavelLas(GavelConfig):
     Parameters
     ----------
     packed : bool
-        Whether two jobs of one gang size may share GPUs where the pair gains; the cluster must
+        Whether two jobs of the same gang size may share GPUs if the pair gains; the cluster must
         state how much co-runners slow each other down.
 
     Other parameters are those of `GavelConfig`.
@@ -1028,7 +1032,7 @@ class GavelLasAgnostic(GavelConfig):
     Parameters
     ----------
     packed : bool
-        Whether two jobs of one gang size may share GPUs where the pair gains; the cluster must
+        Whether two jobs of the same gang size may share GPUs if the pair gains; the cluster must
         state how much co-runners slow each other down.
 
     Other parameters are those of `GavelConfig`.
@@ -1053,7 +1057,7 @@ class GavelFtf(GavelConfig):
     Parameters
     ----------
     packed : bool
-        Whether two jobs of one gang size may share GPUs where the pair gains; the cluster must
+        Whether two jobs of the same gang size may share GPUs if the pair gains; the cluster must
         state how much co-runners slow each other down.
 
     Other parameters are those of `GavelConfig`.
@@ -1078,7 +1082,7 @@ class GavelFtfAgnostic(GavelConfig):
     Parameters
     ----------
     packed : bool
-        Whether two jobs of one gang size may share GPUs where the pair gains; the cluster must
+        Whether two jobs of the same gang size may share GPUs if the pair gains; the cluster must
         state how much co-runners slow each other down.
     agnostic_rate : str, one of mean, reference
         The single rate of each job that the policy uses: mean (the average over all GPUs) or
@@ -1110,11 +1114,11 @@ class GavelMakespan(GavelConfig):
     Parameters
     ----------
     packed : bool
-        Whether two jobs of one gang size may share GPUs where the pair gains; the cluster must
+        Whether two jobs of the same gang size may share GPUs if the pair gains; the cluster must
         state how much co-runners slow each other down.
     slack_weight : float, from 0 to 1
-        Weight in rounds of the share of a job with much slack; a job that must run until the
-        makespan without a break has weight 1; 1 = equal weights, as published and with compat.
+        Weight that rounds give to the share of a job with much slack; a job that must run without a
+        break until the makespan has weight 1; 1 = equal weights, as published and with compat.
 
     Other parameters are those of `GavelConfig`.
 
@@ -1139,11 +1143,11 @@ class GavelMakespanAgnostic(GavelConfig):
     Parameters
     ----------
     packed : bool
-        Whether two jobs of one gang size may share GPUs where the pair gains; the cluster must
+        Whether two jobs of the same gang size may share GPUs if the pair gains; the cluster must
         state how much co-runners slow each other down.
     slack_weight : float, from 0 to 1
-        Weight in rounds of the share of a job with much slack; a job that must run until the
-        makespan without a break has weight 1; 1 = equal weights, as published and with compat.
+        Weight that rounds give to the share of a job with much slack; a job that must run without a
+        break until the makespan has weight 1; 1 = equal weights, as published and with compat.
     agnostic_rate : str, one of mean, reference
         The single rate of each job that the policy uses: mean (the average over all GPUs) or
         reference (the rate on reference_type).
@@ -1175,11 +1179,11 @@ class GavelMaxSum(GavelConfig):
     Parameters
     ----------
     packed : bool
-        Whether two jobs of one gang size may share GPUs where the pair gains; the cluster must
+        Whether two jobs of the same gang size may share GPUs if the pair gains; the cluster must
         state how much co-runners slow each other down.
     normalise : str, one of none, proportional
         Rates in the sum: none (raw, which favours models with short steps) or proportional (each
-        over its average on the cluster).
+        divided by its average on the cluster).
 
     Other parameters are those of `GavelConfig`.
 
@@ -1229,7 +1233,7 @@ class GavelWaterFilling(GavelConfig):
     Parameters
     ----------
     packed : bool
-        Whether two jobs of one gang size may share GPUs where the pair gains; the cluster must
+        Whether two jobs of the same gang size may share GPUs if the pair gains; the cluster must
         state how much co-runners slow each other down.
     hierarchical : bool
         Whether weights belong to entities, each of which splits its weight among its jobs.
@@ -1237,7 +1241,7 @@ class GavelWaterFilling(GavelConfig):
         Label that defines an entity: user or vc; jobs without the label belong to the entity
         default.
     entity_weight : mapping of str to float, optional
-        Weight by entity, one for each entity of the trace; none = equal weights.
+        Weight of each entity, with a value for every entity of the trace; none = equal weights.
     entity_policy : str, one of fairness, fifo
         How the weight of an entity is divided: fairness (among all its jobs, by their weights) or
         fifo (to its first job whose share can still rise).
@@ -1270,7 +1274,7 @@ class GavelWaterFillingAgnostic(GavelConfig):
     Parameters
     ----------
     packed : bool
-        Whether two jobs of one gang size may share GPUs where the pair gains; the cluster must
+        Whether two jobs of the same gang size may share GPUs if the pair gains; the cluster must
         state how much co-runners slow each other down.
     hierarchical : bool
         Whether weights belong to entities, each of which splits its weight among its jobs.
@@ -1278,7 +1282,7 @@ class GavelWaterFillingAgnostic(GavelConfig):
         Label that defines an entity: user or vc; jobs without the label belong to the entity
         default.
     entity_weight : mapping of str to float, optional
-        Weight by entity, one for each entity of the trace; none = equal weights.
+        Weight of each entity, with a value for every entity of the trace; none = equal weights.
     entity_policy : str, one of fairness, fifo
         How the weight of an entity is divided: fairness (among all its jobs, by their weights) or
         fifo (to its first job whose share can still rise).
@@ -1314,12 +1318,12 @@ class GavelIsolated(PolicyConfig):
         Length of a round. In seconds.
     min_solve_interval_s : float, >= 0
         Minimum time between two allocations; a job that arrives in between has no share until the
-        next one. In seconds.
+        next allocation. In seconds.
     planned_rate : str, one of mean, present
-        Rate with which a job whose rate changes is planned: mean (over all of its work) or present
-        (steps per second in its present phase; a new phase asks for new shares).
+        Rate used to plan a job whose rate changes: mean (over all of its work) or present (steps
+        per second in its current phase; a new phase leads to new shares).
     backfill_mid_round : bool
-        Whether GPUs that become free inside a round are assigned to waiting jobs at once; otherwise
+        Whether GPUs that become free during a round are assigned to waiting jobs at once; otherwise
         they stay idle until the boundary.
     type_order : str
         Names of GPU types in the order in which they are served, separated by commas; auto = types
@@ -1361,7 +1365,7 @@ class GavelFifo(PolicyConfig):
         Length of a round. In seconds.
     min_solve_interval_s : float, >= 0
         Minimum time between two allocations; a job that arrives in between has no share until the
-        next one. In seconds.
+        next allocation. In seconds.
     type_order : str
         Names of GPU types in the order in which they are served, separated by commas; auto = types
         on which the jobs run best first.
@@ -1397,10 +1401,10 @@ class GavelFifoPerf(PolicyConfig):
         Length of a round. In seconds.
     min_solve_interval_s : float, >= 0
         Minimum time between two allocations; a job that arrives in between has no share until the
-        next one. In seconds.
+        next allocation. In seconds.
     planned_rate : str, one of mean, present
-        Rate with which a job whose rate changes is planned: mean (over all of its work) or present
-        (steps per second in its present phase; a new phase asks for new shares).
+        Rate used to plan a job whose rate changes: mean (over all of its work) or present (steps
+        per second in its current phase; a new phase leads to new shares).
     type_order : str
         Names of GPU types in the order in which they are served, separated by commas; auto = types
         on which the jobs run best first.
@@ -1439,12 +1443,12 @@ class GavelAllox(PolicyConfig):
         Length of a round. In seconds.
     min_solve_interval_s : float, >= 0
         Minimum time between two allocations; a job that arrives in between has no share until the
-        next one. In seconds.
+        next allocation. In seconds.
     planned_rate : str, one of mean, present
-        Rate with which a job whose rate changes is planned: mean (over all of its work) or present
-        (steps per second in its present phase; a new phase asks for new shares).
+        Rate used to plan a job whose rate changes: mean (over all of its work) or present (steps
+        per second in its current phase; a new phase leads to new shares).
     backfill_mid_round : bool
-        Whether GPUs that become free inside a round are assigned to waiting jobs at once; otherwise
+        Whether GPUs that become free during a round are assigned to waiting jobs at once; otherwise
         they stay idle until the boundary.
     type_order : str
         Names of GPU types in the order in which they are served, separated by commas; auto = types
@@ -1453,15 +1457,15 @@ class GavelAllox(PolicyConfig):
         When jobs without a share may use the remaining GPUs: after (after all other jobs) or inline
         (type by type).
     time_limit_s : float, > 0
-        Time limit of each solve (wall time); a solve that reaches it has failed. In seconds.
+        Time limit of each solve (wall time); a solve that reaches it counts as failed. In seconds.
     on_solver_error : str, one of raise, isolated
         What happens when a solve fails: raise (the run ends) or isolated (an equal split takes its
         place, counted in spec.json).
     write_failed_to : str
         File that receives the LP of a failed solve, for gl.lp.load_instance; empty = none.
     alpha : float, > 0
-        Share of the active jobs, oldest first, that an assignment includes; at least as many jobs
-        as free GPUs.
+        Share of the active jobs, oldest first, that an assignment includes; it includes at least as
+        many jobs as there are free GPUs.
 
     Other parameters are those of `PolicyConfig`.
 
@@ -1497,9 +1501,9 @@ class GavelGandiva(PolicyConfig):
         Length of a round. In seconds.
     min_solve_interval_s : float, >= 0
         Minimum time between two allocations; a job that arrives in between has no share until the
-        next one. In seconds.
+        next allocation. In seconds.
     backfill_mid_round : bool
-        Whether GPUs that become free inside a round are assigned to waiting jobs at once; otherwise
+        Whether GPUs that become free during a round are assigned to waiting jobs at once; otherwise
         they stay idle until the boundary.
     type_order : str
         Names of GPU types in the order in which they are served, separated by commas; auto = types
@@ -1536,8 +1540,8 @@ class Dally(PolicyBase):
     lease_s : float, > 0
         Length of a lease; longer than every restart overhead. In seconds.
     mode : str, one of auto, manual, no_wait, fully_consolidated
-        Delays: auto (tuned), manual (the fixed pair), no_wait or fully_consolidated (wait without
-        limit).
+        Delays: auto (tuned), manual (rack_delay and network_delay), no_wait or fully_consolidated
+        (wait without limit).
     rack_delay : float, >= 0
         With mode = manual: waiting time before a job accepts several servers of one rack. In
         leases.
@@ -1547,11 +1551,12 @@ class Dally(PolicyBase):
     history_leases : float, > 0
         Window of the tuner, and maximum of its delays. In leases.
     rack_floor : float, >= 0
-        Minimum tuned delay before several servers of one rack. In leases.
+        Minimum tuned delay before a job accepts several servers of one rack. In leases.
     network_floor : float, >= 0
-        Minimum tuned delay before several racks. In leases.
+        Minimum tuned delay before a job accepts several racks. In leases.
     rack_cap_share : float, >= 0
-        Maximum tuned delay before several servers of one rack, as a share of history_leases.
+        Maximum tuned delay before a job accepts several servers of one rack, as a share of
+        history_leases.
     sd_factor : float, >= 0
         Number of standard deviations that the tuner adds to the mean waiting time.
     fit : str, one of best, first
@@ -1617,7 +1622,7 @@ class Hadar(PolicyBase):
     tier : str, one of exact, beam, greedy
         Search for the jobs to run: exact, beam or greedy.
     beam_width : int, >= 1
-        With tier = beam: states kept after each job.
+        With tier = beam: number of states kept after each job.
     backfill : bool
         Whether jobs that cost more than their utility may use GPUs that would stay idle.
     round_s : float, > 0
@@ -1625,11 +1630,11 @@ class Hadar(PolicyBase):
     cost_horizon : str, one of round, remaining
         Rounds for which a job pays: round (one) or remaining (all that it still needs).
     umin_factor : float, > 0
-        Factor of the lowest price; above 1 / (1 + spread_surcharge) prices can prevent starts on an
-        empty cluster.
+        Factor on the lowest price; above 1 / (1 + spread_surcharge), prices can prevent starts on
+        an empty cluster.
     horizon_s : float, >= 0.000000001, optional
-        Latest completion considered, from the oldest arrival; none = estimated from the work of the
-        active jobs. In seconds.
+        Latest completion time considered, counted from the oldest arrival; none = estimated from
+        the work of the active jobs. In seconds.
     spread_surcharge : float, >= 0
         Surcharge for a gang on several servers, as a share of its cost.
     mix_types : bool
@@ -1639,8 +1644,8 @@ class Hadar(PolicyBase):
     objective : str, one of max_payoff, min_cost
         Best placement of a job: max_payoff (utility minus cost) or min_cost.
     replan : str, one of round, event
-        Decide in every round (round), or only after arrivals, completions and changes of capacity
-        (event).
+        Rounds with a decision: every round (round), or only those after arrivals, completions and
+        changes of capacity (event).
     rack_aware : bool
         Whether placements inside one rack are considered as well.
     stay : bool
@@ -1648,8 +1653,8 @@ class Hadar(PolicyBase):
     exact_max_jobs : int, >= 1
         With tier = exact: maximum number of active jobs.
     scan_limit : float, a whole number >= 1, optional
-        With tier = greedy: number of jobs with a cost above their utility after which a decision
-        stops; none = no limit.
+        With tier = greedy: a decision stops after this many jobs with a cost above their utility;
+        none = no limit.
 
     Examples
     --------
@@ -1705,7 +1710,7 @@ class Hadare(PolicyBase):
     max_copies : float, a whole number >= 1, optional
         Maximum number of copies of a job; none = one per server.
     gpus_per_copy : float, a whole number >= 1, optional
-        GPUs of a copy; a smaller server holds no copy; none = all GPUs of the server.
+        Number of GPUs of a copy; a smaller server holds no copy; none = all GPUs of the server.
     round_s : float, > 0
         Length of a round. In seconds.
     c0_s : float, >= 0
@@ -1718,15 +1723,15 @@ class Hadare(PolicyBase):
     utility : str, one of effective_throughput, normalised, inverse_jct
         With price_pass: value of a completion time, as in hadar.
     umin_factor : float, > 0
-        With price_pass: factor of the lowest price.
+        With price_pass: factor on the lowest price.
     fill : bool
         Whether every idle server gets a copy of the job that is relatively fastest there.
     price_pass : bool
         Whether copies are first assigned at prices, as in hadar.
     min_share : float, from 0 to 1
-        Minimum rate of a copy, as a share of the fastest possible copy of the job.
+        Minimum rate of a copy, as a share of the rate of the job's fastest possible copy.
     min_steps : int, >= 0
-        Minimum number of iterations of a further copy in a round. In iterations.
+        Minimum number of iterations of an additional copy in a round. In iterations.
     estimator : str, one of oracle, ewma, noisy
         Rates used for planning: true ones (oracle), averages of observed ones (ewma) or noisy ones
         (noisy).
@@ -1774,11 +1779,12 @@ class SjfFfs(PolicyBase):
     Parameters
     ----------
     gather : str, one of cluster, server_first
-        GPUs of a gang that shares: all free GPUs, then shared ones on any server (cluster), or
-        those of one server if one has enough (server_first).
+        GPUs that a sharing gang takes: all free GPUs, then shared GPUs on any server (cluster), or
+        the GPUs of one server if a server has enough (server_first).
     free_pick : str, one of best_fit, few_residents
-        Free GPUs of a gang that does not share: those of the server with the fewest free GPUs among
-        those with enough (best_fit), or of servers with the fewest resident jobs (few_residents).
+        Free GPUs that a gang takes if it shares none: those of the server with the fewest free GPUs
+        among those with enough (best_fit), or of servers with the fewest resident jobs
+        (few_residents).
     key : str, one of time, gpu_time
         Order of the queue: time (isolated duration) or gpu_time (duration x GPUs), shortest first.
     retest : str, one of on_release, always
@@ -1818,11 +1824,12 @@ class SjfBsbf(PolicyBase):
     Parameters
     ----------
     gather : str, one of cluster, server_first
-        GPUs of a gang that shares: all free GPUs, then shared ones on any server (cluster), or
-        those of one server if one has enough (server_first).
+        GPUs that a sharing gang takes: all free GPUs, then shared GPUs on any server (cluster), or
+        the GPUs of one server if a server has enough (server_first).
     free_pick : str, one of best_fit, few_residents
-        Free GPUs of a gang that does not share: those of the server with the fewest free GPUs among
-        those with enough (best_fit), or of servers with the fewest resident jobs (few_residents).
+        Free GPUs that a gang takes if it shares none: those of the server with the fewest free GPUs
+        among those with enough (best_fit), or of servers with the fewest resident jobs
+        (few_residents).
     partner_time : str, one of exclusive, current, shared
         Remaining time of a running job in the pair rule: exclusive (as if it were alone), current
         (at its present rate) or shared (at its present rate; the new job slows it down only as far
@@ -1832,7 +1839,7 @@ class SjfBsbf(PolicyBase):
         When waiting jobs are tried again: on_release (a job has ended or the capacity has changed)
         or always (at every decision).
     sub_batches : bool
-        Whether a job that shares may run with a smaller batch per pass.
+        Whether a job that shares GPUs may run with a smaller batch per pass.
     min_sub_batch : int, >= 1
         Minimum batch per GPU and pass. In samples.
     sub_batch_rule : str, one of best, largest
@@ -1851,8 +1858,8 @@ class SjfBsbf(PolicyBase):
         Whether a job takes the GPU type with the least added time (for itself and its co-runners)
         instead of the fastest type with a place.
     compare_spread : bool
-        Whether a job takes one server with shared GPUs instead of free GPUs on several servers if
-        that adds less time.
+        Whether a job shares GPUs on one server, if this adds less time than free GPUs on several
+        servers.
     estimate_error : float, >= 0
         Sigma of the log-normal error of the durations that the policy sees; 0 = exact.
 
@@ -1902,10 +1909,10 @@ class Pollux(PolicyBase):
         Time that a job is assumed to lose when its GPUs change; the true overhead is an option of
         the run. In seconds.
     fairness_p : float, >= -100
-        Exponent of the mean over the jobs' speed-ups; with a lower exponent the slowest jobs count
+        Exponent of the mean over the jobs' speed-ups; with a lower exponent, the slowest jobs count
         more; 0 = geometric mean.
     avoid_interference : bool
-        Whether at most one job over several servers may use a server.
+        Whether a server may hold at most one job that spans several servers.
     max_gpus_per_job : int, >= 1
         Maximum number of GPUs of an elastic job. In GPUs.
     growth : float, >= 1
@@ -1919,8 +1926,8 @@ class Pollux(PolicyBase):
         Models of elastic jobs: known (the true ones) or learnt (fitted to the sizes at which a job
         has run).
     share : str, one of server, cluster
-        Equal share of the GPUs: at most the largest server and the range of the job (server) or
-        without a limit (cluster).
+        Equal share of the GPUs: limited by the largest server and by the range of the job (server),
+        or without a limit (cluster).
     first_start_counts : bool
         Whether the first start of a job counts as a change of its GPUs.
     floor : float, > 0
@@ -1984,11 +1991,12 @@ class Optimus(PolicyBase):
     max_gpus_per_job : int, >= 1
         Maximum number of GPUs of an elastic job. In GPUs.
     skip_slower : bool
-        Whether to leave out numbers of GPUs on which a job would be no faster than on fewer GPUs;
-        otherwise a job never gets past the first such number.
+        Whether to skip numbers of GPUs with which a job would be no faster than with fewer; if
+        false, the first such number ends the growth of a job.
     server_choice : str, one of most_free, best_fit
         Servers for a job that is placed anew: most_free (the servers with the most free GPUs) or
-        best_fit (one server if possible: the one with the fewest free GPUs that are enough).
+        best_fit (if possible one server: the one with the fewest free GPUs among those with
+        enough).
 
     Examples
     --------
