@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -56,6 +57,7 @@ KIND = "comparison"
 """The kind of file in the seal of comparison.json."""
 # Our own choice: below this share of a job's time or of mean JCTs, policies hardly differ.
 _HARDLY = 0.05
+_LABEL_MAX = 120  # Our own choice: file systems limit names to 255 bytes.
 # Our own choice: a policy with at most this fraction of the stops is named as the calmer one.
 _CALM = 0.5
 _NEAR = 1.25  # Our own choice: the calmer policy must take at most this many times as long.
@@ -701,9 +703,12 @@ def run_name(policy: str, seed: int, trace_seed: int | None = None) -> str:
     """Return a folder name for a run.
 
     The name consists of the policy's label and the seeds, without characters that cause problems in
-    file systems.
+    file systems. A long label is cut, and a hash keeps it unique.
     """
     label = re.sub(r"[^A-Za-z0-9._=-]+", "_", policy).strip("_.")
+    if len(label) > _LABEL_MAX:
+        digest = hashlib.sha256(policy.encode()).hexdigest()[:8]
+        label = f"{label[:_LABEL_MAX].rstrip('_.')}-{digest}"
     drawn = "" if trace_seed is None else f"-t{trace_seed}"
     return f"{label or 'policy'}{drawn}-s{seed}"
 

@@ -120,10 +120,12 @@ def test_one_record_a_line(tmp_path: Path) -> None:
 
 
 def test_slurm_conf(tmp_path: Path) -> None:
+    """In slurm.conf, the state UNKNOWN is that of servers which are up."""
     assert blocks(read(tmp_path, CONF)) == [
         (5, "v100", 4, 32, 256.0),
         (7, "h100", 8, 64, 512.0),
     ]
+    assert "servers_away" not in read(tmp_path, CONF).notes
 
 
 @pytest.mark.parametrize("form", [str, lambda text: text.replace("|", "  ")])

@@ -240,7 +240,7 @@ def test_one_policy_in_place_of_a_list_is_named() -> None:
 def test_labels_that_a_file_system_cannot_tell_apart_get_folders_of_their_own(
     tmp_path: Path,
 ) -> None:
-    names = ["é", "ü", "a b", "a/b", ".a"]
+    names = ["é", "ü", "a b", "a/b", ".a", "b" * 300, f"{'b' * 300}2"]
     both = gl.compare(LAB, JOBS, [Named(name) for name in names])
     both.save(tmp_path / "results")
     loaded = gl.report.load_runs(tmp_path / "results")
