@@ -37,6 +37,17 @@ def _whole(_: object, tokens: Sequence[Token]) -> int:
         raise ValueError(f'expected a whole number, got "{text}"') from None
 
 
+def _length(_: object, tokens: Sequence[Token]) -> float:
+    """Read a length of time: seconds, or a number with a unit."""
+    text = tokens[0].value
+    found = formatting.seconds(text)
+    if found is None:
+        raise ValueError(f'expected seconds, or a length such as 5min, got "{text}"')
+    return found
+
+
+Seconds = Annotated[float, Parameter(converter=_length)]
+MaybeSeconds = Annotated[float | None, Parameter(converter=_length)]
 Whole = Annotated[int, Parameter(converter=_whole)]
 MaybeWhole = Annotated[int | None, Parameter(converter=_whole)]
 Flag = Annotated[bool, Parameter(negative="")]
@@ -102,7 +113,7 @@ class TraceReading:
     limit: MaybeWhole = None
     window: str | None = None
     rescale: float = 1.0
-    min_duration_s: float = 0.0
+    min_duration_s: Seconds = 0.0
     max_gpus: MaybeWhole = None
     models: str | None = None
     models_seed: Whole = 0
@@ -208,9 +219,9 @@ class Overheads:
         stop loses no work.
     """
 
-    restart_s: float | None = None
-    first_start_s: float | None = None
-    checkpoint_interval_s: float | None = None
+    restart_s: MaybeSeconds = None
+    first_start_s: MaybeSeconds = None
+    checkpoint_interval_s: MaybeSeconds = None
 
     @property
     def costs(self) -> dict[str, Any]:
@@ -239,7 +250,7 @@ class World(Overheads):
     trace: Jobs
     cluster: Lab
     count_arrivals: str | None = None
-    estimate_default_s: float | None = None
+    estimate_default_s: MaybeSeconds = None
 
     def read(self, choice: TraceReading | None) -> Trace:
         """Read the trace."""

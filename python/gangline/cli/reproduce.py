@@ -8,7 +8,7 @@ from typing import Annotated, Any
 from cyclopts import Parameter
 
 from gangline.cli import _console, _inputs, complete
-from gangline.cli._inputs import Flag, Json, MaybeNames, Whole  # noqa: TC001 - cyclopts reads the annotations
+from gangline.cli._inputs import Flag, Json, MaybeNames, MaybeSeconds, Whole  # noqa: TC001 - cyclopts reads the annotations
 
 
 def reproduce(
@@ -21,7 +21,7 @@ def reproduce(
     workloads: str | None = None,
     policies: MaybeNames = None,
     seeds: str | None = None,
-    restart_s: float | None = None,
+    restart_s: MaybeSeconds = None,
     workers: Whole = 1,
     out: Path | None = None,
     html: Path | None = None,

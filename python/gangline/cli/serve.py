@@ -6,7 +6,7 @@ from pathlib import Path  # noqa: TC003 - cyclopts reads the annotations
 from typing import Literal
 
 from gangline.cli import _console
-from gangline.cli._inputs import Flag, Json, Kept, TraceChoice, Whole, World
+from gangline.cli._inputs import Flag, Json, Kept, MaybeSeconds, Seconds, TraceChoice, Whole, World
 from gangline.errors import OptionError
 
 
@@ -16,11 +16,11 @@ def serve(
     listen: str | None = None,
     batsim: str | None = None,
     knowledge: Literal["online", "remaining"] = "online",
-    round_s: float | None = None,
+    round_s: MaybeSeconds = None,
     mixes_types: Flag = False,
     forks: Flag = False,
     any_host: Flag = False,
-    timeout_s: float = 600.0,
+    timeout_s: Seconds = 600.0,
     seed: Whole = 0,
     out: Path | None = None,
     json: Json = False,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from gangline._support import toml
 from gangline._support.builtin_values import to_builtins
-from gangline._support.formatting import did_you_mean
+from gangline._support.formatting import did_you_mean, seconds
 from gangline.errors import PolicyError
 from gangline.policies._generated import presets, registry
 
@@ -139,6 +139,7 @@ def read_settings(path: Path) -> dict[str, Any]:
 
 def _fit(policy: str, key: str, default: object, value: Any) -> object:
     """Convert a value to the type of its default, for example an int to a float."""
+    value = _seconds(key, value)
     if isinstance(default, bool):
         good = isinstance(value, bool)
     elif isinstance(default, int):
@@ -158,6 +159,8 @@ def _fit(policy: str, key: str, default: object, value: Any) -> object:
         kind = "list of numbers" if default is None else type(default).__name__
         kind = "list of numbers" if kind == "tuple" else kind
         expected = _WORDS.get(kind, kind)
+        if key.endswith("_s"):
+            expected = "seconds, or a length such as 7d"
         if kind == "list of numbers" and not isinstance(value, list | tuple):
             expected += f", such as `{key}=[200, 1000]` in quotes after --set"
         raise PolicyError(
@@ -167,6 +170,12 @@ def _fit(policy: str, key: str, default: object, value: Any) -> object:
             value=value,
         )
     return value
+
+
+def _seconds(key: str, value: Any) -> Any:
+    """Return the seconds of a length such as "7d", if the parameter is in seconds."""
+    length = seconds(value) if key.endswith("_s") and isinstance(value, str) else None
+    return value if length is None else length
 
 
 def _fit_named(what: str, policy: str, key: str, default: object, value: Any) -> object:
@@ -189,6 +198,8 @@ def _fit_named(what: str, policy: str, key: str, default: object, value: Any) ->
 
 def _fit_named_values(policy: str, key: str, default: object, value: Any) -> object:  # noqa: ARG001
     """Return values by name, which the core checks one by one; an empty mapping is the default."""
+    if isinstance(value, Mapping):
+        value = {name: _seconds(key, item) for name, item in value.items()}
     return _plain(value) if value else None
 
 

@@ -60,7 +60,7 @@ BAD: list[tuple[str, dict[str, Any], str]] = [
     ("gavel-water-filling", {"entity_weight": [2.0]}, "entity_weight: expected weights by name"),
     ("gavel-las", {"partitions": 2.5}, "partitions: expected a whole number"),
     ("gavel-las", {"partitions": True}, "partitions: expected a whole number"),
-    ("srtf", {"preempt_min_run_s": True}, "expected a number"),
+    ("srtf", {"preempt_min_run_s": True}, "expected seconds, or a length such as 7d"),
 ]
 
 
@@ -134,6 +134,22 @@ def test_a_list_without_quotes_round_its_strings_is_refused(text: str, snapshot:
 def test_options_of_slurm_itself_and_near_names_are_suggested(key: str, snapshot: Snapshot) -> None:
     with refused(PolicyError, snapshot, field=key):
         policies.make("slurm", {key: 1000})
+
+
+def test_parameters_in_seconds_accept_lengths() -> None:
+    params = {"max_age_s": "7d", "qos_exempt_s": {"low": "1h30min", "high": 60}}
+    made = policies.make("slurm", params).params()
+    assert made["max_age_s"] == 604800.0
+    assert made["qos_exempt_s"] == {"low": 5400, "high": 60}
+    assert policies.make("slurm", {"qos_exempt_s": {"low": 5400}}).params()["qos_exempt_s"] == {
+        "low": 5400
+    }
+
+
+@pytest.mark.parametrize("value", ["7-0", "7 furlongs", ""])
+def test_other_texts_are_no_length(value: str, snapshot: Snapshot) -> None:
+    with refused(PolicyError, snapshot, field="max_age_s", value=value):
+        policies.make("slurm", {"max_age_s": value})
 
 
 @pytest.mark.parametrize("text", ["a", "=3", ""])
