@@ -167,7 +167,7 @@ CASES = (
     ("easy", "history", True), ("sjf", "history", False), ("sjf", "history", True),
     ("sjf", "error", True),
 )  # fmt: skip
-WORDS = {"error": "the error that made them", "history": "the log"}
+WORDS = {"error": "the true distribution", "history": "the log"}
 
 
 def write(name: str, lines: Iterator[str]) -> None:
@@ -210,7 +210,7 @@ def _write_oar(path: Path) -> None:
     cases: list[tuple[str, dict[str, bool]]] = [
         ("the log so far", {}),
         ("the log so far", {"arrivals": True}),
-        ("what they really took", {"is_exact": True}),
+        ("the real run times", {"is_exact": True}),
     ]
     lines = (
         line("easy", words, found, arrivals="arrivals" in how, are_independent=False)
