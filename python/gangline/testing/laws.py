@@ -368,7 +368,7 @@ _ALL = (
     Law(
         "shortest-first",
         "of two waiting jobs that ask for the same number of GPUs, the shorter starts first",
-        _ordered(lambda job: job.duration_s, "asks for the same number of GPUs and is no longer"),
+        _ordered(lambda job: job.duration_s, "asks for the same number of GPUs and is not longer"),
         needs_plain=True,
     ),
     Law(

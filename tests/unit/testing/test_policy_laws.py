@@ -133,8 +133,8 @@ TWO = world((0.0, 1, 4.0), (1.0, 1, 2.0))
             "shortest-first",
             world((0, 1, 9), (1, 1, 5), (2, 1, 3)),
             (
-                "job b starts at 9 s while job c, which asks for the same number of GPUs and is no "
-                "longer, waits"
+                "job b starts at 9 s while job c, which asks for the same number of GPUs and is "
+                "not longer, waits"
             ),
         ),
         # b is not there when a starts
