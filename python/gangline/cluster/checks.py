@@ -1,4 +1,4 @@
-"""Checks the rules between the values of a cluster description, and reads the files it names."""
+"""Checks that the values of a cluster description are consistent, and reads the files it names."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ SERVERS_MAX = 1_000_000  # Our own choice: a typing error must not fill the memo
 
 
 def check(cluster: ClusterKeys, path: str | None) -> None:
-    """Check the rules between values; a broken rule raises a ClusterError with the key path."""
+    """Check that the values are consistent; a ClusterError names the key of the first fault."""
     if not cluster.gpu_types:
         fail(path, "gpu_types", "at least one GPU type", "none")
     if len(cluster.gpu_types) > 64:

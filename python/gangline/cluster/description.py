@@ -77,19 +77,19 @@ class Cluster(ClusterKeys, frozen=True, kw_only=True):
     Parameters
     ----------
     name : str
-        Name of the cluster, which results show.
+        Name of the cluster, as shown in results.
     gpu_types : tuple of GpuType
         GPU types; their order breaks ties between types.
     servers : tuple of ServerBlock
         Blocks of servers; servers are numbered from 0 in this order.
     network, failures, throughput, sharing, runtime, elastic, iter_time : optional
-        In this order: locality factors, outages, rate table, interference, noise and costs of
-        starts, models of elastic jobs, iteration times.
+        Optional tables, in this order: locality factors, outages, rates, interference, run-time
+        noise and start costs, models of elastic jobs, and iteration times.
     capacity : tuple of CapacityRow, optional
-        Number of servers over time; before the first row all servers are up. A server that
-        leaves acts like one that fails; those with the highest numbers leave first.
+        Number of servers over time; before the first row, all servers are up. A server that leaves
+        has the same effect as one that fails; the servers with the highest numbers leave first.
     notes : dict of str to int
-        Counts of the assumptions and omissions made when a node list was read.
+        Counts of the assumptions made and the rows left out when a node list was read.
 
     Examples
     --------
@@ -108,7 +108,7 @@ class Cluster(ClusterKeys, frozen=True, kw_only=True):
         Parameters
         ----------
         path : str or Path
-            The file. Paths of tables in it are relative to the file.
+            The file. Paths of tables that it names are relative to it.
 
         Raises
         ------
@@ -210,20 +210,20 @@ class Cluster(ClusterKeys, frozen=True, kw_only=True):
         servers_per_rack: int | None = None,
         name: str | None = None,
     ) -> Cluster:
-        """Build a cluster of equal servers.
+        """Build a cluster of identical servers.
 
         Parameters
         ----------
         servers : int
             Number of servers, >= 1.
         gpus : int
-            GPUs of each server, 1 to 64.
+            GPUs per server, 1 to 64.
         gpu : str
             Name of the GPU type.
         memory_gb : float
             GiB of one GPU.
         servers_per_rack : int, optional
-            Servers per rack; by default all servers are in one rack.
+            Servers per rack; by default, all servers are in one rack.
         name : str, optional
             Name of the cluster; by default, it is derived from the numbers.
 
@@ -280,7 +280,7 @@ def read_cluster(
     format: str | None = None,  # noqa: A002
     **options: object,
 ) -> Cluster:
-    r"""Read a cluster from a table or from a node list of a public trace, Slurm or Kubernetes.
+    r"""Read a cluster from a table, or from a node list of a public trace, Slurm or Kubernetes.
 
     Parameters
     ----------
@@ -323,7 +323,7 @@ def read_cluster(
 
 
 def _is_toml(path: Path) -> bool:
-    """Return whether a file is TOML, by its name or because it does not begin like a node list."""
+    """Return whether a file is TOML: its name says so, or it does not begin like a node list."""
     if path.suffix == ".toml" or not path.is_file():
         return path.suffix == ".toml"
     from gangline.cluster.node_lists.exports import NODE_NAME

@@ -1,4 +1,4 @@
-"""Finds the elastic jobs of a trace by the models of a cluster."""
+"""Finds the jobs of a trace for which the cluster has a model of elastic jobs."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["ElasticClass", "ElasticJobs", "elastic_jobs"]
 
 Measure = Literal["duration_s", "min_gpus", "max_gpus", "memory_gb"]
-"""Properties of an elastic job that a trace may contain."""
+"""The optional trace columns that describe an elastic job."""
 
 # The noise scale in initial batches if no noise was measured; our own choice.
 _NOISE_BATCHES = 4.0
@@ -29,25 +29,25 @@ _ROUNDING = 1e-9  # Our own choice: sizes in bytes are rounded.
 
 
 class ElasticClass(NamedTuple):
-    """The properties that equal elastic jobs share.
+    """The properties of a class of elastic jobs, which are equal for all of its jobs.
 
     Attributes
     ----------
     fit : tuple of float
-        a_c, b_c, a_n, b_n, a_r, b_r (seconds) and gamma of a step.
+        The parameters of the step time: a_c, b_c, a_n, b_n, a_r, b_r (seconds) and gamma.
     init_batch, max_batch, min_pass_batch, max_pass_batch : int
-        Limits of total batches, and of the samples per GPU and pass.
+        Limits on the total batch, and on the samples per GPU and pass.
     min_gpus, max_gpus : int
-        Range of the gang.
+        Range of the gang size.
     gpus, batch_size : int
         Gang size and samples per GPU in the trace.
     fits_server : int
         Whether a gang of the size in the trace fits on one server.
     phases : tuple of (progress, grad_sqr, grad_var, ...)
-        Gradient noise by phase. A phase begins at a progress, which is a share of the work, and has
+        Gradient noise by phase. A phase begins at a given progress (a share of the work) and has
         one pair of values for each noise batch.
     noise_batches : tuple of int
-        Total batches at which noise was measured; empty if it is the same for all batches.
+        Total batches at which the noise was measured; empty if the noise is the same for all.
     """
 
     fit: tuple[float, ...]
@@ -79,10 +79,10 @@ class ElasticJobs(NamedTuple):
     rows : bool array, shape (jobs,)
         Whether each job is elastic.
     rate : float64 array, shape (jobs,)
-        Iterations of the initial batch per second, as a mean over the whole work, at the gang size
-        and batch in the trace; 1 for other jobs.
+        Mean rate over the whole work at the gang size and batch in the trace, in iterations of the
+        initial batch per second; 1 for other jobs.
     kind : int64 array, shape (jobs,)
-        Class of each job; -1 for jobs of no class.
+        Class of each job; -1 for jobs without a class.
     classes : tuple of ElasticClass
         Classes of equal jobs.
     """
@@ -100,7 +100,7 @@ def elastic_jobs(
     numbers: Callable[[Measure], npt.NDArray[np.float64] | None],
     name: Callable[[int], str],
 ) -> ElasticJobs | None:
-    """Find the jobs of a trace that are elastic on a cluster; None if there are none.
+    """Return the jobs of a trace that are elastic on a cluster; None if there are none.
 
     A job is elastic if the cluster has a model for its label, and its batch size and duration are
     known. `numbers` returns a column of the trace (NaN = unknown), and `name` the id of a job.
@@ -156,7 +156,7 @@ def elastic_jobs(
 def _room(
     cluster: ClusterKeys, keys: JobKeys, memory_gb: npt.NDArray[np.float64]
 ) -> npt.NDArray[np.float64]:
-    """Return the number of samples per GPU and pass that fit the memory of every GPU."""
+    """Return the number of samples per GPU and pass that fits in the memory of every GPU."""
     import numpy as np
 
     fixed = 0.5 if cluster.sharing is None else cluster.sharing.memory_fixed_fraction
@@ -172,7 +172,7 @@ def _room(
 
 
 def _class(model: ElasticModel, kind: list[int], largest: int, job: str) -> ElasticClass:
-    """Return the common properties of equal jobs."""
+    """Return the properties that the jobs of a class have in common."""
     _, gpus, batch, least, most, room = kind
     if gpus * batch < model.init_batch:
         raise TraceError.at(

@@ -1,7 +1,8 @@
-"""Builds one table of a trace's slowdown factors on a cluster before the run, from any source.
+"""Builds the table of slowdown factors for a trace on a cluster before the run, from any source.
 
 Jobs that the source cannot distinguish form one class: by model label, and by batch size or gang
-size if the source has rows for some of these. The core looks up a pair with one index.
+size if the source has rows for some of these. The core then finds the factor of a pair with a
+single array index.
 """
 
 from __future__ import annotations
@@ -44,10 +45,10 @@ class Pairs(msgspec.Struct, frozen=True, kw_only=True):
     of_job : uint32 array, shape (jobs,)
         Class of each job; None if all jobs belong to one class.
     xi : float64 array, shape (types, classes, classes)
-        Factor >= 1 of a job of the second axis's class with a co-runner of the third's; NaN means
-        that the two must not share.
+        Factor >= 1 of a job of the class on the second axis with a co-runner of the class on the
+        third; NaN means that the two must not share.
     classes : list of (label, batch size, gang size)
-        The meaning of each class; None = any other value, or any value.
+        The values that define each class; None means any value, or any value not listed.
     clamped : int
         Number of values below 1 in the source, which are measurement noise and count as 1.
     absent : list of (label, label)
@@ -61,7 +62,7 @@ class Pairs(msgspec.Struct, frozen=True, kw_only=True):
     absent: list[tuple[str, str]] = []
 
     def digest(self) -> str:
-        """Return the sha256 of the classes and of their factors."""
+        """Return the SHA-256 of the classes and their factors."""
         found = hashlib.sha256(msgspec.json.encode(self.classes))
         found.update(np.ascontiguousarray(self.xi, dtype="<f8").tobytes())
         return found.hexdigest()
@@ -73,7 +74,7 @@ def resolve(
     jobs: JobKeys,
     allowed: npt.NDArray[np.uint64] | None = None,
 ) -> Pairs | None:
-    """Look up every pair of classes on every GPU type once.
+    """Return the factors of all pairs of classes on all GPU types, each looked up once.
 
     Parameters
     ----------
@@ -89,12 +90,12 @@ def resolve(
     Returns
     -------
     Pairs
-        The table of factors; None if no source says how much jobs slow each other down.
+        The table of factors; None if the cluster has no source of slowdown factors.
 
     Raises
     ------
     ClusterError
-        If the table would be too large for the memory.
+        If the table would not fit in memory.
     """
     if sharing is None or (sharing.interference == "constant" and sharing.xi is None):
         return None
@@ -230,7 +231,7 @@ class _Resolver:
         return xi
 
     def _of_gang(self, gang: int, rows: Codes, gpu_type: str) -> Floats:
-        """Return the factors of one gang size with all classes; the first entry decides."""
+        """Return the factors of a gang size with all classes; the first entry that matches wins."""
         single = self.sharing.gang_fallback == "single"
         is_gavel = self.sharing.interference == "gavel"
         xi = np.full((len(rows), len(self.label)), np.nan)
@@ -269,7 +270,7 @@ class _Resolver:
         return found
 
     def _absent(self, unknown: npt.NDArray[np.bool_]) -> Iterator[tuple[str, str]]:
-        """Return the pairs of labels without a factor on a type where their jobs could share."""
+        """Return the pairs of labels that lack a factor on a type that their jobs could share."""
         classes = len(self.label)
         counts = np.stack([np.bincount(self.of_job[on], minlength=classes) for on in self.on_type])
         meets = (counts[:, :, None] > 0) & (counts[:, None, :] > 0)
@@ -293,7 +294,7 @@ class _Resolver:
                 yield names[one], names[other] + where
 
     def _by_label(self, some: set[int]) -> dict[int, list[tuple[int, Codes]]]:
-        """Return a sample of each label's classes, and how many of its jobs may use each type.
+        """Return one class of each label, and how many of the label's jobs may use each type.
 
         Labels that the source contains come first.
         """

@@ -1,7 +1,7 @@
 """Computes the cost of smaller batches and of distance from the iteration times of models.
 
-Without an entry of `[[iter_time]]`, each pass beyond the first costs `sharing.acc_cost`, and the
-network determines the cost of distance.
+For a model without an `[[iter_time]]` entry, each pass beyond the first costs `sharing.acc_cost`,
+and the network determines the cost of distance.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _VALUES_MAX = 2**24  # 128 MB
 
 
 def inflations(cluster: Cluster, jobs: JobKeys) -> Inflations | None:
-    """Return iteration times by class of jobs, for the core; None without entries.
+    """Return the iteration times of each class of jobs for the core; None if there are no entries.
 
     Parameters
     ----------
@@ -44,14 +44,14 @@ def inflations(cluster: Cluster, jobs: JobKeys) -> Inflations | None:
     Returns
     -------
     (of_job, classes, largest) or None
-        The class of each job; the batch size and gang size of each class, with (by GPU type) the
-        seven numbers of a fit, the ratios of a table by number of passes, or None; and the GPUs of
-        the largest server of each type.
+        `of_job` is the class of each job. `classes` has the batch size and gang size of each class
+        and, for each GPU type, the seven numbers of a fit, the ratios of a table by number of
+        passes, or None. `largest` is the number of GPUs of the largest server of each type.
 
     Raises
     ------
     ClusterError
-        If the table would be too large for the memory.
+        If the table would not fit in memory.
     """
     if not cluster.iter_time:
         return None
@@ -128,7 +128,7 @@ def _entries(cluster: Cluster) -> dict[tuple[str | None, str | None], IterTime]:
 
 
 class _Rates:
-    """Iterations per second of consolidated gangs by batch size, from the throughput table."""
+    """The rates of consolidated gangs in the throughput table, by batch size."""
 
     def __init__(self, cluster: Cluster) -> None:
         rows = () if cluster.throughput is None else cluster.throughput.rows or ()
@@ -139,7 +139,7 @@ class _Rates:
         }
 
     def ratios(self, model: str, gpu_type: str, gpus: int, batch: int) -> list[float]:
-        """Return the times of 1, 2, ... passes relative to that of one; NaN if not measured."""
+        """Return the times of 1, 2, ... passes, divided by the time of one; NaN if not measured."""
         whole = self._known.get((model, gpu_type, gpus, batch), math.nan)
         found = []
         for passes in range(1, batch + 1):
@@ -151,7 +151,7 @@ class _Rates:
 
 
 def _fit(row: IterTime) -> Fit:
-    """Return a_c, b_c, a_n, b_n, a_r, b_r, gamma; alpha-beta costs are equal at every distance."""
+    """Return a_c, b_c, a_n, b_n, a_r, b_r, gamma; alpha-beta costs do not depend on distance."""
     sync_s: tuple[float | None, ...]
     if row.kind == "alpha_beta":
         once = (row.a_m or 0.0) + (row.b_m or 0.0) * (row.bytes or 0.0)

@@ -20,7 +20,7 @@ _KEYS = {
 
 
 def check_iter_time(cluster: ClusterKeys, path: str | None) -> None:
-    """Refuse entries with keys of another kind, unknown types, or duplicates for one model.
+    """Refuse entries with keys of another kind or unknown types, and duplicate entries for a model.
 
     A model whose entry determines its locality must not have another source of locality.
     """

@@ -85,7 +85,7 @@ def known_models(cluster: ClusterKeys) -> list[str]:
 def to_core(
     cluster: ClusterKeys, labels: Sequence[str], core: _core.Cluster | None = None
 ) -> _core.Network | None:
-    """Return the network for the compiled core; None if distance costs nothing.
+    """Return the network as the compiled core expects it; None if distance costs nothing.
 
     Raises
     ------
@@ -158,8 +158,8 @@ def locality_factors(
     Returns
     -------
     list of dict
-        gpu_type, model, tier, gpus, locality (in (0, 1]). There is no row for a tier that has no
-        room for the gang, or for a model without a compute time (`compute = "unscaled"`).
+        gpu_type, model, tier, gpus, locality (in (0, 1]). Tiers that have no room for the gang, and
+        models without a compute time (`compute = "unscaled"`), have no rows.
 
     Raises
     ------
@@ -208,7 +208,7 @@ def locality_factors(
 
 
 def clamps(cluster: ClusterKeys, gpus: Sequence[int]) -> list[ClampRow]:
-    """Return where the closed form rated a wide tier above a narrow one and was clamped.
+    """Return the cases in which the closed form favoured the wider tier and was clamped.
 
     Returns
     -------
@@ -240,7 +240,7 @@ def clamps(cluster: ClusterKeys, gpus: Sequence[int]) -> list[ClampRow]:
 
 
 def shared_bw(cluster: ClusterKeys) -> float | None:
-    """Return the bytes/s of a rack's up-link that jobs share; None if they share no up-link.
+    """Return the bytes/s of a rack's up-link if jobs share up-links, otherwise None.
 
     Examples
     --------
@@ -258,9 +258,10 @@ def shared_bw(cluster: ClusterKeys) -> float | None:
 def fair_rates(
     capacity: float, links: int, flows: Sequence[tuple[float, Sequence[int]]]
 ) -> list[float]:
-    """Return max-min fair rates of flows over links of equal capacity, as for shared up-links.
+    """Return the max-min fair rates of flows over links of equal capacity, such as shared up-links.
 
-    All rates rise together. A flow stops at its demand or when one of its links is full.
+    All rates rise together. The rate of a flow grows until it reaches its demand or one of its
+    links is full.
 
     Parameters
     ----------
@@ -310,7 +311,7 @@ def _room(cluster: ClusterKeys, gpu: str) -> tuple[int, int, int]:
 
 
 def _measured(cluster: ClusterKeys) -> list[tuple[int, str, int, int, float, float | None]]:
-    """Return consolidated throughputs, each with its spread counterpart if the table has one."""
+    """Return the rates of consolidated gangs, each with the rate of the spread gang if known."""
     found = cluster.throughput.rows if cluster.throughput is not None else None
     names = [gpu.name for gpu in cluster.gpu_types]
 

@@ -24,13 +24,13 @@ _SHOWN = 5
 
 
 class JobKeys(msgspec.Struct, frozen=True, kw_only=True):
-    """The facts that a rate depends on, one entry per job.
+    """The properties of each job on which its rate depends.
 
     Attributes
     ----------
     model, batch_size, gpus : uint32 arrays, shape (jobs,)
-        Code of the model label (none if it is `len(labels)` or more), samples per GPU (0 =
-        unknown), and gang size.
+        Index of the model label (`len(labels)` or more = no label), samples per GPU (0 = unknown),
+        and gang size.
     labels : sequence of str
         The model labels.
     """
@@ -51,7 +51,8 @@ class RateClasses(msgspec.Struct):
     table : float64 array, shape (classes, types)
         Iterations per second of the whole gang; 0 = cannot run there.
     estimated : bool array, shape (jobs,)
-        Whether a rate of the job was estimated from another gang size (`missing = "nearest"`).
+        Whether at least one rate of the job was estimated from another gang size (`missing =
+        "nearest"`).
     """
 
     of_job: npt.NDArray[np.uint32]
@@ -60,7 +61,7 @@ class RateClasses(msgspec.Struct):
 
 
 class CopyRates(msgspec.Struct):
-    """Rates of gangs of every size, for policies whose copies differ in size from the gang.
+    """Rates at every gang size, for policies whose copies of a job differ in size from its gang.
 
     Attributes
     ----------
@@ -77,7 +78,7 @@ class CopyRates(msgspec.Struct):
 def rates_of_copies(
     throughput: Throughput, types: Sequence[str], jobs: JobKeys, largest: int
 ) -> CopyRates:
-    """Look up every distinct (model, batch size) at each gang size up to `largest`."""
+    """Return the rates of every distinct (model, batch size) at each gang size up to `largest`."""
     import numpy as np
 
     from gangline.cluster.tables.throughput import ThroughputTable
@@ -108,7 +109,7 @@ def _look_up(
     what: tuple[str, int, int],
     throughput: Throughput,
 ) -> tuple[list[float | None], bool]:
-    """Return a (model, gang size, batch size)'s rates, and whether they are another size's."""
+    """Return the rates of a key, and whether they come from another gang size."""
     rates = [known.exact(kind, *what) for kind in types]
     if throughput.missing != "nearest" or any(rate is not None for rate in rates):
         return rates, False
@@ -121,10 +122,11 @@ def classify(
     jobs: JobKeys,
     eligible: npt.NDArray[np.bool_],
 ) -> RateClasses:
-    """Look up every distinct (model, batch size, gang size) once.
+    """Group jobs by their rates, and look up every distinct (model, batch size, gang size) once.
 
-    A row with the job's batch size takes precedence over the row without one. If only another type
-    has a row for a combination, a type cannot run it. Only `eligible` jobs get a class.
+    A row with the job's batch size takes precedence over the row without one. A combination cannot
+    run on a type for which the table has no row, if another type has one. Only `eligible` jobs get
+    a class.
     """
     import numpy as np
 

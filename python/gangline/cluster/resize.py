@@ -15,12 +15,12 @@ __all__ = ["divide", "resized", "type_of"]
 
 
 def type_of(cluster: Cluster, gpu: str | None, field: str = "gpu") -> str:
-    """Return the GPU type whose servers are varied; with a single type, none need be named.
+    """Return the GPU type whose servers are varied; it may be omitted if there is only one.
 
     Raises
     ------
     OptionError
-        If the cluster has several types and none was named.
+        If the cluster has several types and `gpu` names none.
     ClusterError
         If the cluster has no servers of the type.
     """
@@ -35,10 +35,10 @@ def type_of(cluster: Cluster, gpu: str | None, field: str = "gpu") -> str:
 
 
 def resized(cluster: Cluster, gpu: str, servers: int) -> Cluster:
-    """Return the cluster with that many servers of a GPU type.
+    """Return the cluster with the given number of servers of a GPU type.
 
-    The blocks of the type grow and shrink together, one server at a time. So each size contains all
-    servers of the smaller sizes.
+    The blocks of the type grow and shrink together, one server at a time, so a larger cluster
+    contains all servers of a smaller one.
     """
     before = [block.count if block.gpu == gpu else 0 for block in cluster.servers]
     data = cluster.to_dict()
@@ -48,7 +48,7 @@ def resized(cluster: Cluster, gpu: str, servers: int) -> Cluster:
 
 
 def divide(counts: Sequence[int], servers: int) -> list[int]:
-    """Divide servers among blocks in proportion; each server goes to the block furthest behind."""
+    """Divide servers among blocks in proportion; each goes to the block furthest below its part."""
     divided = [0] * len(counts)
     queue = [(0.5 / old, i) for i, old in enumerate(counts) if old]
     heapq.heapify(queue)

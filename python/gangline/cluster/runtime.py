@@ -30,7 +30,7 @@ _MOST_S = 4e9  # the longest time that the core accepts
 
 
 def check_runtime(runtime: Runtime | None, types: Sequence[str], path: str | None) -> None:
-    """Check the rules between values; a broken rule raises a ClusterError with the key path."""
+    """Check that the values are consistent; a ClusterError names the key of the first fault."""
     if runtime is None:
         return
     for name in ("job_noise", "run_noise", "straggler_noise"):
@@ -71,7 +71,7 @@ def load_runtime(cluster: _Keys, path: str | None) -> _Keys:
 
 
 def _read(place: str) -> list[RuntimeRow]:
-    """Read the rows of a CSV or Parquet file; an empty cell means that the key is omitted."""
+    """Read the rows of a CSV or Parquet file; an empty cell counts as an omitted key."""
     from gangline.cluster.tables.files import MAX_BYTES, parquet
     from gangline.files.source import Source
 
@@ -109,7 +109,7 @@ def _csv(source: Source) -> pa.Table:
 
 
 def _check_names(names: Sequence[str], place: str) -> None:
-    """Refuse a column unknown to all rows, because a misspelt name would leave out its costs."""
+    """Refuse an unknown column, because the costs under a misspelt name would be lost."""
     known = RuntimeRow.__struct_fields__
     other = [name for name in names if name not in known]
     if other:
@@ -125,7 +125,7 @@ def models_of(runtime: Runtime | None) -> set[str]:
 def to_core(
     runtime: Runtime | None, labels: Sequence[str], types: Sequence[str]
 ) -> tuple[list[float], list[Row]] | None:
-    """Return the noise and the costs with models and types as numbers.
+    """Return the noise and the costs, with numbers in place of model and type names.
 
     Parameters
     ----------

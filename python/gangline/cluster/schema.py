@@ -69,11 +69,11 @@ class GpuType(_Table, frozen=True):
     name : str
         Name of the type in traces and server blocks.
     memory_gb : float, optional
-        GiB of one GPU, > 0. A trace whose jobs ask for memory needs it.
+        GiB of one GPU, > 0. It is required if the jobs of a trace ask for memory.
     price_per_hour : float
         Price of one GPU-hour, >= 0, default 0.
     speed : float
-        Relative speed for jobs that know only a duration, > 0, default 1.
+        Relative speed for jobs of which only a duration is known, > 0, default 1.
     """
 
     name: Name
@@ -92,11 +92,11 @@ class ServerBlock(_Table, frozen=True):
     gpu : str
         Name of a GPU type.
     gpus : int
-        GPUs of each server, 1 to 64.
+        GPUs per server, 1 to 64.
     rack : int or str
         Rack index (default 0), or `"fill:N"`: N servers per rack, in racks with no other block.
     cpus, memory_gb : optional
-        Cores and GiB of each server; they have no effect on a run.
+        Cores and memory in GiB of each server; they have no effect on a run.
     """
 
     count: Count
@@ -107,7 +107,7 @@ class ServerBlock(_Table, frozen=True):
     memory_gb: Positive | None = None
 
     def place(self) -> str:
-        """Describe in words which racks the block is in.
+        """Return a description of the racks that the block is in.
 
         Examples
         --------
@@ -120,12 +120,13 @@ class ServerBlock(_Table, frozen=True):
 
 
 class TierLinks(_Table, frozen=True):
-    """Links of one tier; an absent key has the value in the preset.
+    """Links of one tier; an omitted key has the value from the preset.
 
     Parameters
     ----------
     algo : str or list of str
-        Collective algorithm: ring, halving, direct or auto; among several, the fastest counts.
+        Collective algorithms: ring, halving, direct or auto; if there are several, the fastest is
+        used.
     alpha_s : float
         Seconds per step of the algorithm, including all hops of the step.
     port_bw : float
@@ -157,9 +158,11 @@ class ModelTraffic(_Table, frozen=True):
     overlap : float
         Share of the compute time that can overlap with communication; default 2/3.
     last_bytes : float
-        Bytes of the last bucket, which nothing can overlap; default `grad_bytes / buckets`.
+        Bytes of the last bucket, which cannot overlap with anything; default `grad_bytes /
+        buckets`.
     layers : list of pairs
-        Backward seconds and gradient bytes, last layer first; used with `detail = "layers"`.
+        Seconds of the backward pass and gradient bytes of each layer, last layer first; used with
+        `detail = "layers"`.
     skew : float
         Bytes of the largest gradient tensor divided by all bytes; used with `skew = "sizes"`.
     """
@@ -184,9 +187,10 @@ class Network(_Table, frozen=True):
     preset : str
         Links to start from: dally-2024, hgx-h100, pcie-25g or ideal.
     detail : str
-        The part of a placement that counts: `"tier"`, `"shape"` (default) or `"layers"`.
+        The level of detail of a placement that determines its cost: `"tier"`, `"shape"` (default)
+        or `"layers"`.
     order : str
-        Order in which a channel serves waiting buckets with `detail = "layers"`: lifo or fifo.
+        Order in which a channel serves waiting buckets, for `detail = "layers"`: lifo or fifo.
     pipeline : bool
         Whether tiers work at the same time on different buckets; default true.
     compute : str
@@ -202,17 +206,18 @@ class Network(_Table, frozen=True):
     default_model : str
         Model of jobs whose label is unknown or absent.
     network_extra : float
-        Additional factor in (0, 1] for a measured pair when a gang spans racks.
+        Additional factor in (0, 1] on the measured ratio of a gang that spans racks.
     on_missing : str
-        The meaning of a missing pair: `"error"`, `"one"`, or the name of a preset to use instead.
+        The treatment of a missing pair: `"error"`, `"one"`, or the name of a preset to use instead.
     monotone_n : bool
-        Whether, in a table, a larger gang must lose at least as much as a smaller one.
+        Whether a larger gang must lose at least as much as a smaller one in a table.
     server, rack, network : TierLinks
         Links by tier.
     models : dict
         Mapping from model labels to ModelTraffic; it adds to or replaces the built-in models.
     levels : dict
-        Mapping from model labels to factors (server, rack, network); `*` is every other label.
+        Mapping from model labels to factors (server, rack, network); `*` stands for every other
+        label.
     """
 
     kind: Literal["none", "alphabeta", "table", "levels"] | None = None
@@ -282,8 +287,8 @@ class Throughput(_Table, frozen=True):
     rows : list of tables
         Inline rows.
     missing : str
-        The treatment of a job without a row and without a duration: `"error"` (default), or
-        `"nearest"`: the rate per GPU of the gang size in the table that is nearest in ratio.
+        The treatment of a job that has neither a row nor a duration: `"error"` (default) or
+        `"nearest"` (the rate per GPU of the gang size that is nearest in ratio).
     """
 
     table: str | None = None
@@ -296,8 +301,8 @@ class InterferenceRow(_Table, frozen=True):
     """Slowdown factor `xi` of `model` while it shares a GPU with `co_model`.
 
     An omitted key matches every value: `gpu_type`, `gpus` (gang size of `model`), and the batch
-    sizes of both in samples per GPU, which must be given together. An `xi` of 0 or less, or NaN,
-    counts as absent, and `missing` applies. In the gavel kind, such a pair must not share.
+    sizes of both in samples per GPU, which must be given together. If `xi` is NaN or at most 0, the
+    factor counts as absent, and `missing` applies. With the gavel kind, such a pair must not share.
     """
 
     model: Name
@@ -330,9 +335,9 @@ class Sharing(_Table, frozen=True):
         the gavel kind, a throughput JSON. Its rows of GPU types that the cluster lacks are left
         out.
     missing : str
-        The meaning of an absent pair: `"error"` (default), `"constant"` or `"infeasible"`.
+        The treatment of an absent pair: `"error"` (default), `"constant"` or `"infeasible"`.
     gang_fallback : str
-        The rule for a gang of several GPUs for which there is no row of its size or of any size:
+        The rule for a gang of several GPUs that no row matches, either by its size or for any size:
         use the row of one GPU (`"single"`, default), or do not share (`"infeasible"`).
     models : list of str
         Models of the matrix kind, in the order of its rows and columns.
@@ -344,7 +349,7 @@ class Sharing(_Table, frozen=True):
         For the analytic kind: mapping from model labels to the fraction in (0, 1] of a GPU that the
         model keeps busy when alone: `xi = max(1, u + other u) x (1 + kappa)`.
     kappa : float
-        Cost of sharing in itself, as a fraction of the time, >= 0; default 0.05.
+        Cost of sharing a GPU at all, as a fraction of the time, >= 0; default 0.05.
     gang_xi : str
         Slowdown of a gang whose GPUs have different co-runners: the largest slowdown factor among
         its GPUs (`"max"`, default), or the mean of these factors (`"mean"`).
@@ -352,7 +357,7 @@ class Sharing(_Table, frozen=True):
         Fraction of a job's memory that does not shrink with its batch, 0 to 1; default 0.5.
     overhead_interferes : bool
         Whether a job slows its co-runners down while it makes no progress after a start or move;
-        default true. The job occupies its memory in any case.
+        default true. The job occupies its memory either way.
     acc_cost : float
         Time that each pass beyond the first adds to an iteration, as a fraction of the iteration,
         >= 0; default 0.05.
@@ -394,9 +399,9 @@ class RuntimeRow(_Table, frozen=True):
 
     An omitted key matches every value: `model`, `gpus` (number of GPUs that the job gets) and
     `gpu_type`. Among the rows that match and have a cost, those that name the model take
-    precedence, then those that name `gpus`, then those that name the type. If no row has a cost,
-    that of the run applies: `first_start_s`, `restart_s` or `restart_by_model`, `checkpoint_s`, and
-    0 for `stop_s`.
+    precedence, then those that name `gpus`, then those that name the type. If no row has the cost,
+    the option of the run applies: `first_start_s`, `restart_s` or `restart_by_model`,
+    `checkpoint_s`, and 0 for `stop_s`.
     """
 
     model: str | None = None
@@ -416,16 +421,16 @@ class Runtime(_Table, frozen=True):
     Parameters
     ----------
     job_noise : float
-        Noise of the run time of a whole job relative to the trace: the standard deviation of its
-        logarithm, 0 to 2; default 0.
+        Noise of the run time of a whole job: the standard deviation of the logarithm of its ratio
+        to the run time in the trace, 0 to 2; default 0.
     run_noise : float
         The same for each stretch from one start or move to the next.
     straggler_noise : float
         The same for each server of a gang beyond the first; the gang is as slow as its slowest
         server.
     checkpoint_s : float
-        Time that a checkpoint takes, >= 0; default 0. It must be less than the run option
-        `checkpoint_interval_s`, without which it is refused.
+        Time that a checkpoint takes, >= 0; default 0. It requires the run option
+        `checkpoint_interval_s`, and must be less than that.
     rows : list of tables
         Costs by kind of job; see `RuntimeRow`.
     table : str
@@ -441,7 +446,7 @@ class Runtime(_Table, frozen=True):
 
 
 class ElasticModel(_Table, frozen=True):
-    """The speed of one model's elastic jobs on any number of GPUs and at any batch size.
+    """The speed of a model's elastic jobs for any number of GPUs and any batch size.
 
     A step of `a + 1` passes of `m` samples on `k` GPUs takes
     `a x t_pass + (t_pass^gamma + t_net^gamma)^(1/gamma)` seconds, with `t_pass = a_c + b_c x m` and
@@ -458,17 +463,18 @@ class ElasticModel(_Table, frozen=True):
     init_batch, max_batch : int
         Smallest and largest total batch in samples; progress is counted in steps at `init_batch`.
     min_pass_batch, max_pass_batch : int
-        Minimum and maximum number of samples per GPU and pass.
+        Minimum and maximum numbers of samples per GPU and pass.
     max_gpus : int
         Maximum number of GPUs of a job; default 64.
     noise_scale : float
         Gradient noise scale in samples, constant over the whole job; default 4 x `init_batch`.
     noise : list of triples
-        Triples (progress, grad_sqr, grad_var) in place of `noise_scale`: from this share of the
-        work on, the squared norm and the variance of the gradient at `init_batch`.
+        Triples (progress, grad_sqr, grad_var) in place of `noise_scale`: the squared norm and the
+        variance of the gradient at `init_batch`, which apply from this share of the work on.
     noise_batches : list of int
-        Total batches at which the noise was measured, ascending. A row of `noise` then has a pair
-        of squared norm and variance for each; between two batches both are interpolated linearly.
+        Total batches at which the noise was measured, ascending. A row of `noise` then has a
+        squared norm and a variance for each of them; between two batches, both are interpolated
+        linearly.
     """
 
     a_c: NotNegative
@@ -499,8 +505,8 @@ class Elastic(_Table, frozen=True):
         Folder or archive of Pollux profiles, relative to the TOML. Their gradient noise by epoch
         replaces the constants of the preset, and is used for models without noise.
     noise : str
-        Noise that is read from the profiles: that of the smallest validated batch for all batches
-        (`"smallest"`, default), or that of each validated batch (`"batches"`).
+        The noise to read from the profiles: the noise of the smallest validated batch, for all
+        batches (`"smallest"`, default), or that of each validated batch (`"batches"`).
     models : dict
         Mapping from model labels to ElasticModel; it adds to or replaces those of the preset.
     """
@@ -512,10 +518,10 @@ class Elastic(_Table, frozen=True):
 
 
 class IterTime(_Table, frozen=True):
-    """The time of an iteration of a model in one pass or in several.
+    """The time that an iteration of a model takes in one pass or in several.
 
     A batch of B samples per GPU in s passes takes `(s - 1) x t_pass + (t_pass^p + t_sync^p)^(1/p)`
-    seconds, with `t_pass = a_c + b_c x ceil(B / s)`. The ratio to the time of one pass is the cost
+    seconds, with `t_pass = a_c + b_c x ceil(B / s)`. Its ratio to the time in one pass is the cost
     of a smaller batch per pass. With kind `"pollux"`, the locality factor of jobs with a known
     batch size is the time on one server divided by the time on several. Rates and durations still
     come from the trace and the throughput table.
@@ -529,9 +535,10 @@ class IterTime(_Table, frozen=True):
     kind : str
         `"alpha_beta"`: `t_sync = a_m + b_m x bytes` for gangs, p = `delta`. `"pollux"`: `t_sync` is
         `a_r + b_r x (GPUs - 2)` on one server and `a_n + b_n x (GPUs - 2)` on several, p = `gamma`;
-        `gangline trace fit` gives such numbers. One GPU does not synchronise. `"table"`: s passes
-        take s times as long as an iteration of the batch `ceil(B / s)` in the throughput table,
-        from rows with exactly that batch and gang size; if a row is missing, `acc_cost` is used.
+        `gangline trace fit` prints such numbers. One GPU does not synchronise. `"table"`: s passes
+        take s times as long as an iteration with the batch `ceil(B / s)` in the throughput table.
+        Only rows with exactly this batch and gang size are used; if one is missing, `acc_cost` is
+        used.
     a_c, b_c : float
         Seconds of a pass: constant, and per sample.
     a_m, b_m, bytes : float
@@ -561,7 +568,7 @@ class IterTime(_Table, frozen=True):
 
 
 class GpuTypeDict(TypedDict, total=False):
-    """A GPU type as plain values, see `GpuType`."""
+    """A GPU type as plain values; see `GpuType`."""
 
     name: Required[str]
     memory_gb: float
@@ -570,7 +577,7 @@ class GpuTypeDict(TypedDict, total=False):
 
 
 class ServerBlockDict(TypedDict, total=False):
-    """A block of equal servers as plain values, see `ServerBlock`."""
+    """A block of equal servers as plain values; see `ServerBlock`."""
 
     count: Required[int]
     gpu: Required[str]
@@ -636,13 +643,13 @@ class ClusterKeys(_Table, frozen=True, kw_only=True):
         return counts
 
     def memories_gb(self) -> list[float]:
-        """Return the GiB of one GPU of each type, which is the maximum if the key is missing."""
+        """Return the memory in GiB of one GPU of each type; the maximum if the key is missing."""
         return [gpu.memory_gb or MEMORY_GB_MAX for gpu in self.gpu_types]
 
     def server_arrays(self) -> dict[str, npt.NDArray[np.uint32]]:
         """Return one row per server: `type` and `rack` indices and `gpus`.
 
-        Racks are numbered densely in the order of their indices.
+        Racks are renumbered without gaps, in the order of their indices.
         """
         import numpy as np
 
@@ -695,7 +702,7 @@ class ClusterKeys(_Table, frozen=True, kw_only=True):
 
 
 def _away(rows: Sequence[CapacityRow], servers: int) -> list[tuple[int, float, float]]:
-    """Return (server, from, to) of every absence."""
+    """Return (server, start, end) of every absence."""
     found = []
     for server in range(min((row.servers for row in rows), default=servers), servers):
         left: float | None = None

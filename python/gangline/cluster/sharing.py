@@ -1,7 +1,7 @@
 """Implements the pair rule of SJF-BSBF: it decides whether two jobs should share their GPUs.
 
-`pair` computes how sharing changes the mean completion time of two jobs, and whether it pays. The
-policy `sjf-bsbf` decides by this function.
+`pair` computes how sharing changes the mean completion time of two jobs, and whether they gain. The
+policy `sjf-bsbf` uses this function for its decisions.
 
 Examples
 --------
@@ -31,9 +31,9 @@ class Pair(NamedTuple):
     t_seq : float
         The same if the new job waits until the resident job has ended.
     threshold : float
-        The number c: sharing pays if and only if resident_s > c x new_s. It depends only on the
-        slowdown factors and the inflation. A value below 0 means the same as 0: sharing always
-        pays.
+        The number c such that sharing pays if and only if resident_s > c x new_s. It depends only
+        on the slowdown factors and the inflation. A value below 0 means the same as 0: sharing
+        always pays.
     share : bool
         Whether sharing pays. If both means are equal, the new job waits.
 
@@ -61,9 +61,9 @@ def pair(
 ) -> Pair:
     """Decide whether a job should share the GPUs of a running job or wait for its end.
 
-    With fixed gangs, constant slowdown factors and no cost of starting, the mean completion time of
-    the two jobs is smallest either if the new job starts at once or if it waits for the end of the
-    resident job. No instant in between is better.
+    The gangs and slowdown factors are constant, and a start costs nothing. Then the mean completion
+    time of the two jobs is smallest if the new job starts either at once or when the resident job
+    ends. No instant in between is better.
 
     Parameters
     ----------
@@ -81,21 +81,21 @@ def pair(
     Returns
     -------
     Pair
-        Both mean completion times in seconds, the threshold, and whether to share. All of them are
+        Both mean completion times in seconds, the threshold, and whether to share. All values are
         scalars.
 
     Raises
     ------
     PolicyError
-        A value is outside the ranges above; `field` names the argument.
+        If a value is outside the ranges above; `field` names the argument.
 
     Notes
     -----
-    Source: the two-job theorem of SJF-BSBF (arXiv 2407.13088), derived anew and extended to an
+    Source: the two-job theorem of SJF-BSBF (arXiv 2407.13088), derived again and extended to an
     inflation above 1. The rule assumes that both jobs are on the same GPUs and have no other
-    co-runner. The decision compares resident_s with threshold x new_s, which is t_con < t_seq; if
-    they differ by less than 1e-12 of the two times, it is a tie, and the jobs do not share. Cost:
-    O(1).
+    co-runner. The decision compares resident_s with threshold x new_s, which is equivalent to t_con
+    < t_seq. If they differ by less than 1e-12 of the two times, they count as equal, and the jobs
+    do not share. Cost: O(1).
 
     Examples
     --------
@@ -104,7 +104,7 @@ def pair(
     >>> pair(100.0, 100.0, xi_new=1.6, xi_resident=1.6)
     Pair(t_con=160.0, t_seq=150.0, threshold=1.2000000000000002, share=False)
 
-    A short new job gains by sharing with a long resident job even if both lose much speed:
+    A short new job gains by sharing with a long resident job, even if both slow down a lot:
 
     >>> pair(10.0, 1000.0, xi_new=3.0, xi_resident=3.0).share
     True
@@ -121,7 +121,7 @@ def pair(
 
 
 def _number(field: str, value: float, above: float) -> float:
-    """Return a value as a finite float above a bound."""
+    """Return a value as a float after checking that it is finite and above a bound."""
     try:
         number = float(value)
     except (TypeError, ValueError, OverflowError):

@@ -1,4 +1,4 @@
-"""Reads a cluster in a few characters: `8x8xA100` is 8 servers with 8 A100 each."""
+"""Reads clusters in short form: `8x8xA100` is 8 servers with 8 A100 each."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _COUNTS = re.compile(r"\s*(\d{1,18})\s*[xX×]\s*(\d{1,18})\s*[xX×]?\s*", re.ASC
 
 
 def keys_of_text(text: str) -> dict[str, Any] | None:
-    """Return the keys of a cluster that is written as SERVERSxGPUSxTYPE; None for any other text.
+    """Return the keys of a cluster written as SERVERSxGPUSxTYPE; None for any other text.
 
     Several blocks are separated by commas. All servers are in one rack, and the memory of the GPUs
     is unknown.

@@ -1,4 +1,4 @@
-"""Turns the rows of the node lists of public traces into the keys of a cluster."""
+"""Turns node lists of public traces into the keys of a cluster."""
 
 from gangline.cluster.node_lists.formats import FORMATS, ClusterFormat
 

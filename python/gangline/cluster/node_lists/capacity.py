@@ -21,9 +21,9 @@ _TOTAL = "total"
 def helios_daily(rows: Rows, options: FileOptions) -> dict[str, Any]:
     """Read one row for each day: the GPUs of each virtual cluster, and their total.
 
-    The file counts GPUs. Servers with `options.gpus` GPUs each are assumed, and the remainder of a
-    day's count is left out, with a note. A day's capacity applies from its midnight on; that of the
-    first day also applies before it. The servers that come and go are those with the highest
+    The file counts GPUs. Each server is assumed to have `options.gpus` GPUs. The remainder of a
+    day's count is left out, with a note. A day's capacity applies from the start of the day; that
+    of the first day also applies before it. The servers that come and go are those with the highest
     numbers.
     """
     column = options.vc.lower() if options.vc else _TOTAL

@@ -1,6 +1,6 @@
-"""Reads the servers in exports of schedulers: scontrol, sinfo and slurm.conf, and kubectl.
+"""Reads the servers in what schedulers export: scontrol, sinfo, slurm.conf and kubectl.
 
-An export knows which servers were up at the time. All servers are part of the cluster, unless
+An export says which servers were up when it was made. All servers are part of the cluster, unless
 `up_only` leaves out those that were down.
 """
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 __all__ = ["NODE_NAME", "kubernetes", "node_objects", "nodes", "records", "slurm"]
 
 NODE_NAME = re.compile(rb"(?im)^[ \t]*NodeName=")
-"""The ways in which a record of scontrol or a line of slurm.conf begins."""
+"""The possible beginnings of a record of scontrol or a line of slurm.conf."""
 _CLUSTER_NAME = re.compile(r"(?im)^[ \t]*ClusterName=(\S+)")
 _PAIR = re.compile(r"(\w+)=(\S*)")
 _HOSTS = re.compile(r"[^,\[]*(?:\[[^\]]*\][^,\[]*)*")

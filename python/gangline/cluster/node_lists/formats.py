@@ -31,7 +31,7 @@ class ClusterFormat(msgspec.Struct, frozen=True, kw_only=True):
     Attributes
     ----------
     name : str
-        The value of `format` that selects it.
+        The value of the option `format` that selects this format.
     columns : tuple of str
         Names in the header, in lower case; files without a header have exactly these columns.
     reader : callable
@@ -133,7 +133,7 @@ def read_keys(
     format: str | None = None,  # noqa: A002
     **options: object,
 ) -> tuple[dict[str, Any], str]:
-    """Return the keys of the cluster that a node list describes, and the name of the list.
+    """Return the keys of the cluster that a node list describes, and the name of the list's format.
 
     Parameters and errors are those of `gangline.read_cluster`.
     """
@@ -158,7 +158,7 @@ def read_keys(
 
 
 def _table(source: Source, found: ClusterFormat, options: FileOptions) -> Rows:
-    """Return the rows of a table, with native names where columns are mapped."""
+    """Return the rows of a table; mapped columns get their native names."""
     separator = _separator(source.head)
     if not options.columns:
         return cells(source, found.columns, separator)

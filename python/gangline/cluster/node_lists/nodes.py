@@ -1,7 +1,7 @@
 """Reads node lists: turns the rows of a file into the keys of a cluster.
 
 Servers without GPUs are left out and counted. If a list has no racks, equal servers are grouped in
-the order of their first server, and fill racks of one size.
+the order of their first server, and fill racks of equal size.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _MEMORY = re.compile(r"(\d{1,4})(?:\.0)?\s*GI?B", re.IGNORECASE)
 
 
 def lingjun(rows: Rows, options: FileOptions) -> dict[str, Any]:
-    """Read hosts with their switches; ToR labels repeat between pods, so the rack is (PSW, ASW)."""
+    """Read hosts with their switches; as ToR labels repeat between pods, a rack is (PSW, ASW)."""
     racks: dict[tuple[str, str], int] = {}
     seen: set[str] = set()
     for line, row in rows:
@@ -54,7 +54,7 @@ def lingjun(rows: Rows, options: FileOptions) -> dict[str, Any]:
 
 
 def openb(rows: Rows, options: FileOptions) -> dict[str, Any]:
-    """Read the nodes of the openb trace: thousandths of cores, MiB, GPUs and model."""
+    """Read the nodes of the openb trace: thousandths of a core, MiB, GPUs and GPU model."""
     servers: list[Server] = []
     for line, row in rows:
         gpus = rows.gpus(line, row, "gpu")
@@ -81,7 +81,7 @@ def pai(rows: Rows, options: FileOptions) -> dict[str, Any]:
 
 
 def philly(rows: Rows, options: FileOptions) -> dict[str, Any]:
-    """Read the machines of the Philly trace: id, GPUs, and the memory that names the type."""
+    """Read the machines of the Philly trace: id, GPUs, and GPU memory, which names the type."""
     servers: list[Server] = []
     for line, row in rows:
         gpus = rows.gpus(line, row, "number of gpus")
@@ -107,7 +107,7 @@ def spot(rows: Rows, options: FileOptions) -> dict[str, Any]:
 
 
 def tiresias(rows: Rows, options: FileOptions) -> dict[str, Any]:
-    """Read switches, nodes per switch and GPUs per node; a switch is a rack."""
+    """Read the switches, the nodes per switch and the GPUs per node; each switch is a rack."""
     gpu = options.gpu or "GPU"
     blocks = []
     for line, row in rows:

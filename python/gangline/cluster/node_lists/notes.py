@@ -27,5 +27,5 @@ NOTES: Mapping[str, str] = {
 
 
 def explain(name: str) -> str:
-    """Return the meaning of a counter; its name if it is unknown."""
+    """Return the meaning of a counter, or its name if the counter is unknown."""
     return NOTES.get(name, name.replace("_", " "))

@@ -18,30 +18,30 @@ NODE_COLUMNS = ("name", "gpu", "gpus", "count", "cpus", "memory_gb")
 
 
 class FileOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The assumptions of a reader about facts that its file does not contain.
+    """What a reader assumes about facts that its file does not contain.
 
     Parameters
     ----------
     name : str
-        Name of the cluster. The default is the name of the format. For exports of schedulers and
-        tables of servers it is the `ClusterName` of the file, else the name of the file.
+        Name of the cluster. The default is the name of the format. For scheduler exports and tables
+        of servers, it is the `ClusterName` in the file, or else the name of the file.
     gpu : str
         Name of the GPU type if the file does not name one.
     gpus : int
-        GPUs per server if the file does not state them; default 8.
+        GPUs per server if the file does not give them; default 8.
     memory_gb : float
-        GiB of one GPU, for unknown types.
+        Memory of one GPU in GiB, for unknown types.
     servers_per_rack : int
         Servers per rack if the file has no racks; default 32.
     vc : str
-        `helios-daily`: one virtual cluster instead of all.
+        `helios-daily`: the virtual cluster to read; by default, all of them.
     start : str
         `helios-daily`: the date or time at which the run begins; by default, the first date.
     columns : dict of str to str
         For a table with other column names: a mapping from native names (name, gpu, gpus, count,
         cpus, memory_gb) to the names in the table; also as text NATIVE=THEIRS,...
     up_only : bool
-        For exports of schedulers: leave out servers that were not up.
+        For scheduler exports: whether to leave out servers that were not up.
     """
 
     name: str | None = None

@@ -1,4 +1,4 @@
-"""Reads small CSV files row by row with line numbers, and groups their servers."""
+"""Reads small CSV files row by row with line numbers, and groups the servers they list."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ Server = tuple[str, int, float | None, float | None]  # GPU type, GPUs, cores an
 
 
 def simple(name: str) -> str:
-    """Return the form in which header names are compared."""
+    """Return a header name in the form in which names are compared."""
     return name.strip().strip('"').lower()
 
 
@@ -71,7 +71,7 @@ class Rows:
         return len(self._rows)
 
     def cluster_name(self) -> str:
-        """Return the name that the file gives its cluster, else that of the file itself."""
+        """Return the name that the file gives its cluster, or else the name of the file itself."""
         file = Path(self.path.rpartition("::")[2]).name
         return self._title or file.lstrip(".").partition(".")[0] or "cluster"
 
@@ -106,7 +106,7 @@ class Rows:
 def cells(source: Source, columns: Sequence[str], separator: str = ",") -> Rows:
     """Parse the file; if it has no header line, `columns` are its columns, in this order.
 
-    A space as the separator stands for any number of spaces.
+    If the separator is a space, any number of spaces separates two fields.
 
     Raises
     ------
@@ -150,7 +150,7 @@ def cells(source: Source, columns: Sequence[str], separator: str = ",") -> Rows:
 
 
 def grouped(servers: Sequence[Server], servers_per_rack: int) -> list[dict[str, Any]]:
-    """Return blocks of equal servers, ordered by their first server, in racks of a fixed size."""
+    """Return blocks of equal servers in racks of a fixed size, ordered by their first server."""
     counts: dict[Server, int] = {}
     for server in servers:
         counts[server] = counts.get(server, 0) + 1

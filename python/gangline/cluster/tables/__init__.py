@@ -1,4 +1,4 @@
-"""Reads tables of measured rates: throughput of whole gangs, pairs on one GPU, elastic profiles.
+"""Reads tables of measured rates: whole gangs, pairs on one GPU, and elastic profiles.
 
 Examples
 --------

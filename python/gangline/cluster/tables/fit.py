@@ -1,8 +1,8 @@
-"""Fits iteration times: seven numbers replace the measured placements of an application.
+"""Fits iteration times: seven parameters replace the measured placements of an application.
 
 The form is that of Pollux (arXiv 2008.12260): a pass takes `a_c + b_c x samples`. A synchronisation
 takes no time on one GPU, `a_r + b_r x (GPUs - 2)` on one server and `a_n + b_n x (GPUs - 2)` on
-several; the two overlap by a p-norm with `gamma`.
+several; the overlap of the two is a p-norm with p = `gamma`.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ class StepFit(NamedTuple):
         samples : int
             Samples per GPU and pass.
         extra_passes : int
-            Passes beyond the first, which add to the batch and do not synchronise.
+            Passes beyond the first, which enlarge the batch and do not synchronise.
         """
         import numpy as np
 
@@ -104,13 +104,14 @@ def fit_pollux(profile: PolluxProfile) -> StepFit:
     Parameters
     ----------
     profile : PolluxProfile
-        The profile, of which `placements` are used: the times of iterations and synchronisations.
+        The profile; only its `placements` are used, the times of iterations and synchronisations.
 
     Returns
     -------
     StepFit
-        The parameters with the smallest squared error of the logarithms of iteration and pass
-        times, and the size of this error. A synchronisation that was not measured is 0.
+        The parameters that minimise the squared errors of the logarithms of iteration and pass
+        times, with the quantiles of the error. The time of a synchronisation that was not measured
+        is 0.
 
     Raises
     ------
@@ -119,7 +120,7 @@ def fit_pollux(profile: PolluxProfile) -> StepFit:
 
     Notes
     -----
-    The method is damped least squares from several initial values. On one machine, the same profile
+    The method is damped least squares from several initial values. On the same machine, a profile
     always gives the same numbers. The cost is O(points) per step, for a few hundred steps.
 
     Examples
@@ -175,7 +176,7 @@ def fit_pollux(profile: PolluxProfile) -> StepFit:
 
 
 def _times(parameters: Floats, at: _Points) -> tuple[Floats, Floats]:
-    """Return the seconds of a pass and of an iteration of one pass at each point."""
+    """Return the times of a pass and of an iteration with one pass at each point, in seconds."""
     import numpy as np
 
     a_c, b_c, a_n, b_n, a_r, b_r, gamma = parameters
@@ -188,7 +189,7 @@ def _times(parameters: Floats, at: _Points) -> tuple[Floats, Floats]:
 
 
 def _first_guess(at: _Points, steps: Floats, passes: Floats) -> Floats:
-    """Return initial values of the six times, from lines through the passes and the remainders."""
+    """Return initial values of the six times, from line fits of the passes and the remainders."""
     import numpy as np
 
     def line(x: Floats, y: Floats) -> tuple[float, float]:

@@ -110,7 +110,7 @@ def _rate(data: bytes, path: str, keys: tuple[str, ...], value: object) -> float
 
 
 def _fail(data: bytes, path: str, keys: tuple[str, ...], expected: str, value: object) -> NoReturn:
-    """Raise the error of one place with the line of the last key of the path."""
+    """Raise the error of a key path, with the line of its last key."""
     place = 0
     for key in keys:
         found = data.find(json.dumps(key).encode("utf-8"), place)

@@ -77,8 +77,8 @@ def interference_of(table: ThroughputTable) -> pa.Table:
 
     Pairs of gangs of different sizes do not share all their GPUs and are left out.
 
-    `xi` is the rate alone divided by the rate with the other job; null if either of the two cannot
-    run. Values below 1 are measurement noise and are kept unchanged.
+    `xi` is the rate alone divided by the rate with the other job; null if either job cannot run.
+    Values below 1 are measurement noise and are kept unchanged.
 
     Examples
     --------

@@ -1,6 +1,7 @@
 """Parses the keys of Gavel's JSON: a pair in Python syntax, such as `('LM (batch size 5)', 8)`.
 
-A small grammar parses the key without evaluating it: `( quoted , integer )`, with optional spaces.
+A regular expression parses the key, which is never evaluated: `( quoted , integer )`, with optional
+spaces.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 A folder contains `placements.csv` (placement, local_bsz, step_time, sync_time), `scalability.csv`
 (num_nodes, num_replicas, local_bsz, step_time, sync_time) and `validation-<total batch>.csv`
 (progress, iteration, metric, grad_sqr, grad_var). Times are in seconds. A placement is a text with
-one digit per server: "31" is a server with three GPUs and one with a single GPU.
+one digit per server: "31" is one server with three GPUs and one with a single GPU.
 """
 
 from __future__ import annotations
@@ -108,11 +108,11 @@ class PolluxProfile:
         return min(locals_), LOCAL_MAX.get(self.application, max(locals_))
 
     def step(self, placement: str, local: int) -> Step:
-        """Return the time of one pass: linear between measured points, and only in their range.
+        """Return the time of one pass, interpolated linearly within the measured range.
 
         A measured placement is interpolated only in `local`. Other placements are interpolated by
-        (servers, GPUs): linearly in GPUs at a measured number of servers, and between two measured
-        numbers linearly in servers, at the same number of GPUs per server.
+        (servers, GPUs). At a measured number of servers, this is linear in GPUs. Between two
+        measured numbers, it is linear in servers at the same number of GPUs per server.
 
         Raises
         ------
@@ -127,7 +127,7 @@ class PolluxProfile:
         return self._on_surface(len(shape), sum(map(int, shape)), local)
 
     def iterations(self, total_batch: int) -> float:
-        """Return the iterations up to the last epoch of a validated total batch."""
+        """Return the number of iterations up to the last epoch of a validated total batch."""
         if total_batch not in self.validation:
             known = ", ".join(map(str, self.validation))
             raise self._error("batch_size", total_batch, f"a validated total batch: {known}")
@@ -146,7 +146,7 @@ class PolluxProfile:
         return local, extra
 
     def alone_s(self, gpus: int, total_batch: int, *, gpus_per_server: int = 4) -> float:
-        """Return the seconds of a complete training, alone and on the fewest possible servers."""
+        """Return the seconds of a complete training without co-runners on the fewest servers."""
         local, extra = self.passes(gpus, total_batch)
         full, rest = divmod(gpus, gpus_per_server)
         placement = (str(rest) if rest else "") + str(gpus_per_server) * full
@@ -197,7 +197,7 @@ class PolluxProfile:
 
     @property
     def _surface(self) -> dict[tuple[int, int], _Curve]:
-        """Return curves by (servers, GPUs), from the scalability table and the even placements."""
+        """Return the curves by (servers, GPUs), from the scalability table and even placements."""
         even = {
             (len(text), sum(map(int, text))): curve
             for text, curve in self.placements.items()
@@ -265,7 +265,7 @@ class PolluxProfiles:
 
 
 def read_pollux(path: str | PathLike[str], *, placements: str = PLACEMENTS) -> PolluxProfiles:
-    r"""Open profiles in a folder, or in a tar archive, with one folder per application.
+    r"""Open the profiles in a folder or tar archive that has one folder per application.
 
     Parameters
     ----------
@@ -316,7 +316,7 @@ def read_pollux(path: str | PathLike[str], *, placements: str = PLACEMENTS) -> P
 
 
 class _Member(Source):
-    """A file from an archive that is already unpacked."""
+    """An unpacked file of an archive."""
 
     def __init__(self, name: str, data: bytes) -> None:
         self.name = name
@@ -330,7 +330,7 @@ def _folder(root: Path) -> dict[str, Source]:
 
 
 def _archive(root: Path) -> dict[str, Source]:
-    """Unpack the archive once: it has no index, so each look-up would unpack all of it."""
+    """Unpack the archive once: it has no index, so every access would have to unpack all of it."""
     root.stat()  # a missing path raises the error of the operating system
     source = Source(root, MAX_BYTES)
     if not is_tar(source.head):

@@ -129,8 +129,8 @@ class ThroughputTable:
     def to_rows(self) -> tuple[ThroughputRow, ...]:
         """Return the rates as rows of a cluster's `[throughput]` table.
 
-        If the label itself contains a batch size, the column is blank, because the label determines
-        the batch size even if the job states a different one.
+        If the label itself contains a batch size, the column is blank: the label takes precedence
+        over the batch size that the job states.
         """
         rows = []
         for row in self.rates.to_pylist():
@@ -176,8 +176,8 @@ class ThroughputTable:
         """Return the iterations per second of the whole gang; None if the table has no rate.
 
         The row with the batch size takes precedence over the row without one. Without a batch size,
-        the only row of the combination is used. With `nearest`, a missing gang size uses the rate
-        per GPU of the size nearest in ratio, and of the smaller size on ties.
+        the only row of the combination is used. With `nearest`, a missing gang size has the rate
+        per GPU of the size nearest in ratio; the smaller size wins ties.
         """
         by_size = self._sizes(gpu_type, model, batch_size, placement)
         if by_size is None:
@@ -189,7 +189,7 @@ class ThroughputTable:
     def exact(
         self, gpu_type: str, model: str, gpus: int, batch_size: int, *, nearest: bool = False
     ) -> float | None:
-        """Return the rate that a run uses: a row with the batch size comes before one without it.
+        """Return the rate that a run uses; a row with the batch size takes precedence.
 
         With `nearest`, the rate of a missing gang size is estimated; see `find`.
         """
@@ -227,7 +227,7 @@ class ThroughputTable:
         placement: str = "server",
         missing: Missing = "error",
     ) -> npt.NDArray[np.float64]:
-        """Look up the rates of many jobs, each distinct combination once.
+        """Return the rates of many jobs; each distinct combination is looked up once.
 
         Parameters
         ----------
@@ -236,8 +236,8 @@ class ThroughputTable:
         models, gpus, batch_sizes : sequences of length N
             The jobs' values; an unknown model or batch size is None.
         missing : str
-            The treatment of an absent combination: "error", "nan", or "nearest" (see `find`), which
-            still raises an error for an unknown model.
+            The treatment of an absent combination: "error", "nan" or "nearest" (see `find`). With
+            "nearest", an unknown model is still an error.
 
         Returns
         -------
@@ -293,9 +293,9 @@ class ThroughputTable:
         co_gpus: int | None = None,
         placement: str = "server",
     ) -> tuple[float, float] | None:
-        """Return both rates of two jobs on the same GPUs; (0, 0) = cannot share, None = unknown.
+        """Return the two rates of jobs on the same GPUs; (0, 0) = cannot share, None = unknown.
 
-        If only the mirrored entry exists, it is used.
+        If the table has the pair only in the opposite order, that entry is used.
         """
         other = gpus if co_gpus is None else co_gpus
         found = self._pair_index.get((gpu_type, placement, model, gpus, co_model, other))
@@ -305,9 +305,10 @@ class ThroughputTable:
         return None if mirror is None else (mirror[1], mirror[0])
 
     def for_types(self, names: Sequence[str], *, path: str | None = None) -> ThroughputTable:
-        """Return the entries of these GPU types, under these names.
+        """Return the entries of the given GPU types, under the given names.
 
-        A type in the table matches the same name, or else the only name that differs just in case.
+        A type in the table matches the same name, or else the only name that differs from it in
+        case alone.
 
         Raises
         ------
@@ -430,13 +431,13 @@ def _check(rates: pa.Table, path: str | None) -> None:
 
 
 def _scaled(by_size: Mapping[int, float], gpus: int) -> float:
-    """Return the rate per GPU of the size nearest in ratio, multiplied by the requested GPUs."""
+    """Return the rate estimated from the rate per GPU of the gang size that is nearest in ratio."""
     size = min(by_size, key=lambda known: (max(gpus, known) / min(gpus, known), known))
     return by_size[size] * gpus / size
 
 
 def match_type(kind: str, names: Sequence[str]) -> str | None:
-    """Return the name that matches a table's GPU type; it may differ in case."""
+    """Return the name that matches a GPU type of the table; it may differ in case."""
     if kind in names:
         return kind
     near = [name for name in names if name.casefold() == kind.casefold()]
