@@ -1,1 +1,1 @@
-"""Reads and writes files: their packing, format, text, cells and origin."""
+"""Reads and writes files: their compression, format, text, cells and origin."""

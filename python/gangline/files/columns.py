@@ -16,7 +16,7 @@ _LONG = 100_000  # Shorter columns are done before a thread has started; our own
 
 
 def each(function: Callable[[Any], Any], columns: Mapping[str, Any]) -> dict[str, Any]:
-    """Apply a function of Arrow to each column; long columns use as many threads as Arrow does."""
+    """Apply an Arrow function to each column; long columns use as many threads as Arrow does."""
     longest = max((len(column) for column in columns.values()), default=0)
     if longest < _LONG or pa.cpu_count() == 1:
         return {name: function(column) for name, column in columns.items()}

@@ -1,4 +1,4 @@
-"""Collects the faults of single values of an input, which become one error for the user."""
+"""Collects the faults in single values of an input, and combines them into one error."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ class Fault(NamedTuple):
     Attributes
     ----------
     row : int
-        Number of the record in the input, from 0, counted before anything was dropped.
+        Number of the record in the input, from 0; dropped records count as well.
     column : str or None
         Name in the input; None if the whole record is wrong.
     expected : str
         The expected value in words.
     value : str or None
-        The value found; None if it still has to be looked up.
+        The value found; None if it has not been looked up yet.
     """
 
     row: int
@@ -37,13 +37,13 @@ class Fault(NamedTuple):
 
 
 def short(value: object) -> str:
-    """Return a value in the form that a message shows."""
+    """Return a value as messages show it."""
     text = str(value)
     return text if len(text) <= _VALUE_SHOWN else f"{text[:_VALUE_SHOWN]}..."
 
 
 class Faults:
-    """Collects wrong values by whole columns; only those shown become objects."""
+    """Collects wrong values column by column; only those to be shown become Python objects."""
 
     def __init__(self) -> None:
         self._parts: list[tuple[npt.NDArray[np.int64], str | None, str, Sequence[str] | None]] = []
@@ -73,6 +73,6 @@ class Faults:
     def error(
         self, shown: int, locate: Callable[[Sequence[Fault]], list[TraceError]]
     ) -> TraceError:
-        """Build one error, which shows the first `shown` faults and counts the rest."""
+        """Build one error that shows the first `shown` faults and counts the rest."""
         chosen = self.first(shown)
         return TraceError.many(locate(chosen), self.count - len(chosen))

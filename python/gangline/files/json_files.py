@@ -1,4 +1,4 @@
-"""Writes sealed JSON files of results, equal for equal data, and checks them on reading."""
+"""Writes sealed JSON files of results, and checks them on reading; equal data give equal bytes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _DEEPEST = 100  # The maximum nesting of lists and objects in a file; our own ch
 
 
 def write_json(path: Path, data: object) -> None:
-    """Write JSON that is equal for equal data; numbers that are not finite become null."""
+    """Write JSON whose bytes depend only on the data; numbers that are not finite become null."""
     try:
         plain = json.dumps(data, allow_nan=False)
     except ValueError:
@@ -35,7 +35,7 @@ def write_json(path: Path, data: object) -> None:
 
 
 def write_sealed(path: Path, kind: str, data: Mapping[str, Any]) -> None:
-    """Write JSON that a later run may replace; the file appears complete or not at all.
+    """Write JSON that a later run may replace; the file appears only when it is complete.
 
     Raises
     ------

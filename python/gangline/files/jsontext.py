@@ -46,7 +46,7 @@ class JsonFile:
         self._admit(source)
 
     def _admit(self, source: Source) -> None:
-        """Refuse more values than `max_bytes` has room for once they are objects."""
+        """Refuse a document whose values would take more than `max_bytes` as objects."""
         if len(self.data) * _VALUE_BYTES > source.max_bytes:
             values = sum(self.data.count(mark) for mark in (b",", b"{", b"["))
             if values * _VALUE_BYTES > source.max_bytes:
@@ -60,7 +60,7 @@ class JsonFile:
         TraceError
             If the input is not JSON.
         msgspec.ValidationError
-            If the JSON has another shape.
+            If the JSON does not have this shape.
         """
         try:
             return msgspec.json.decode(self.data, type=kind)
@@ -74,14 +74,14 @@ class JsonFile:
             raise self._malformed() from None
 
     def shape_error(self, kind: Any) -> TraceError:
-        """Return the error of the first value that keeps the document from being of this type."""
+        """Return the error of the first value that does not fit this type."""
         where, expected = _wrong(self.decode(Any), kind)
         found = self._find({where}).get(where)
         line, value = found if found is not None else (None, "")
         return TraceError.at(self.path, line, where or None, value, expected)
 
     def locate(self, faults: Sequence[Fault]) -> list[TraceError]:
-        """Add the line of each fault; a column is a key path below its record, or from `$.`."""
+        """Add the line of each fault; columns are key paths, from the record or from `$`."""
         paths = [self._path(fault) for fault in faults]
         found = self._find(set(paths))
         errors = []
@@ -163,7 +163,7 @@ class JsonFile:
 
 
 def malformed(text: str) -> tuple[int, str]:
-    """Return the line at which a text stops being JSON, and its content there.
+    """Return the line at which a text stops being JSON, and what the text contains there.
 
     Examples
     --------

@@ -1,8 +1,9 @@
-"""Protects files that have no room for a seal, in a folder that later runs write to again.
+"""Protects files that cannot hold a seal, in a folder to which later runs write again.
 
 The sealed file `files.json` lists the size and CRC-32 of each of them. A file that differs from the
 list belongs to the user and is never replaced. The list is written before the files and contains
-the states before and after. Therefore, a killed process leaves no file that looks like the user's.
+their states before and after. Therefore, even if the process is killed, no file of gangline looks
+like a file of the user.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ def replacing(folder: Path, names: Iterable[str]) -> Iterator[Path]:
     Raises
     ------
     FileExistsError
-        If one of the files to replace was changed since gangline wrote it. In this case, none is
+        If one of the files to replace was changed since gangline wrote it. In that case, no file is
         replaced.
     """
     names = tuple(names)

@@ -83,10 +83,10 @@ def _read(source: Source, wanted: Mapping[str, pa.DataType] | None) -> tuple[pa.
 
 
 def _parts(file: Any, chosen: list[str], source: Source) -> dict[tuple[str, ...], int]:
-    """Return which columns are read together, and how many rows at a time.
+    """Return the groups of columns that are read together, with the number of rows per batch.
 
-    Every row might repeat the longest text of a dictionary, which is at most as long as the
-    dictionary page.
+    In the worst case, every row repeats the longest text of a dictionary, which cannot be longer
+    than the dictionary page.
     """
     kinds = {name: file.schema_arrow.field(name).type for name in chosen}
     texts = tuple(name for name, kind in kinds.items() if _grows(kind))
@@ -140,7 +140,7 @@ def _check(metadata: Any, names: Collection[str], source: Source) -> None:
 
 
 def _dictionary_bytes(metadata: Any, names: tuple[str, ...], source: Source) -> int:
-    """Return the bytes of the largest page that begins a column: its dictionary, if it has one."""
+    """Return the size of the largest first page of a column: its dictionary, if it has one."""
     largest = 0
     stored = None if source.is_plain else source.data
     with source.path.open("rb") as file:
@@ -155,7 +155,7 @@ def _dictionary_bytes(metadata: Any, names: tuple[str, ...], source: Source) -> 
 
 
 def _page_bytes(head: bytes) -> int:
-    """Return the unpacked bytes of a page from its header, a struct in Thrift's compact form."""
+    """Return the uncompressed size of a page from its header, a struct in Thrift's compact form."""
     numbers = []
     at = 0
     for _ in range(2):  # the kind of page, then its size: a mark of a 32-bit field before each

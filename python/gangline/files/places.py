@@ -2,7 +2,7 @@
 
 A file that a later run may replace carries a seal: the word `gangline`, the kind of file, and the
 SHA-256 of all bytes of the file, computed with zeros in place of its digits. An edit breaks the
-seal, so an edited file is treated like any file of the user.
+seal, so an edited file is treated like any other file of the user.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ __all__ = [
 ]
 
 PREFIX = ".gangline-"
-"""The beginning of the names of temporary folders, which killed processes leave behind."""
+"""The prefix of the names of temporary folders, which killed processes leave behind."""
 _DIGITS = 2 * hashlib.sha256().digest_size
 _BLANK = b"0" * _DIGITS
 _REACH = 1 << 16  # A seal is looked for in this many bytes at both ends of a file; our own choice.
@@ -49,7 +49,7 @@ _CHUNK = 1 << 20
 
 
 def arrow_name(path: str | Path) -> str:
-    """Return a name that Arrow reads as a file; it would read `user:mean/jobs.parquet` as a URI."""
+    """Return a name that Arrow takes for a path; it takes `user:mean/jobs.parquet` for a URI."""
     return str(Path(path).absolute())
 
 
@@ -65,7 +65,7 @@ def unsealed(kind: str) -> str:
 
 
 def seal(path: Path, kind: str, copies: int | None = None) -> None:
-    """Fill the checksum of a file into its seal.
+    """Write the checksum of a file into its seal.
 
     Parameters
     ----------
@@ -75,8 +75,9 @@ def seal(path: Path, kind: str, copies: int | None = None) -> None:
         The kind of file, such as "report".
     copies : int, optional
         Number of times that the writer puts the text into the file. If the text occurs more often,
-        it is also in the user's data, which must not be changed, and the file gets no seal. By
-        default, once, before any user data, so that the first occurrence is the seal.
+        it is also in the user's data, which must not be changed; the file then gets no seal. By
+        default, the text is written once, before any user data, so that the first occurrence is the
+        seal.
     """
     with path.open("r+b") as file:
         places = [at for at, digits in _seals(file, kind) if digits == _BLANK]
@@ -89,7 +90,7 @@ def seal(path: Path, kind: str, copies: int | None = None) -> None:
 
 
 def flush(path: Path) -> None:
-    """Wait until a file or folder is on disk, if the file system can tell."""
+    """Wait until a file or folder is on disk, if the file system supports this."""
     handle = os.open(path, os.O_RDONLY)
     try:
         with contextlib.suppress(OSError):
@@ -99,7 +100,7 @@ def flush(path: Path) -> None:
 
 
 def is_sealed(source: Path | bytes, kind: str) -> bool:
-    """Return whether gangline wrote this file with this kind, and it has not changed since.
+    """Return whether gangline wrote this file with this kind, and nothing has changed it since.
 
     Parameters
     ----------
@@ -119,7 +120,7 @@ def is_sealed(source: Path | bytes, kind: str) -> bool:
 
 
 def state(path: Path) -> dict[str, Any]:
-    """Return the size and the CRC-32 of a file, by which a list detects changes."""
+    """Return the size and the CRC-32 of a file, with which a list detects changes."""
     size = crc = 0
     with path.open("rb") as file:
         while chunk := file.read(_CHUNK):
@@ -131,7 +132,8 @@ def state(path: Path) -> dict[str, Any]:
 def is_free(path: Path, kind: str) -> bool:
     """Return whether a file of this kind may be written to the path.
 
-    The result is True for a free name, an empty file, a device, and an earlier file of this kind.
+    The result is True if nothing exists at the path, and for an empty file, a device, or an
+    unchanged file of this kind.
     """
     path = landing(path)
     if not path.is_file():
@@ -170,7 +172,7 @@ def _seals(file: IO[bytes], kind: str) -> list[tuple[int, bytes]]:
 
 
 def _checksum(file: IO[bytes], places: list[int]) -> bytes:
-    """Return the digits of a file's SHA-256, computed with zeros at these positions."""
+    """Return the SHA-256 of a file in hexadecimal, computed with zeros at these positions."""
     digest = hashlib.sha256()
     end = file.seek(0, os.SEEK_END)
     begin = 0
@@ -186,7 +188,7 @@ def _checksum(file: IO[bytes], places: list[int]) -> bytes:
 
 
 def landing(path: Path) -> Path:
-    """Return the path to which a link leads, or the path itself.
+    """Return the path to which a link points, or the path itself if it is not a link.
 
     Raises
     ------
@@ -201,7 +203,7 @@ def landing(path: Path) -> Path:
 
 
 def check_place(path: Path) -> None:
-    """Raise an OSError in advance if nothing could be written to `path`; leave nothing behind."""
+    """Raise an OSError in advance if `path` cannot be written; leave nothing behind."""
     path = landing(path)
     if _is_device(path):
         return
@@ -252,7 +254,7 @@ def whole(path: Path, kind: str = "", copies: int | None = None) -> Iterator[Pat
 
 @contextlib.contextmanager
 def workplace(folder: Path, target: Path, *, is_folder: bool = False) -> Iterator[Path]:
-    """Yield a path in a new temporary folder inside `folder`, which is removed in the end.
+    """Yield a path in a new temporary folder inside `folder`, and remove the new folder afterwards.
 
     With `is_folder`, yield a new temporary folder that is to be renamed; otherwise, the folder is
     removed too. An OSError that names this path, or no path, is raised again with the name of
@@ -280,7 +282,7 @@ def workplace(folder: Path, target: Path, *, is_folder: bool = False) -> Iterato
 def locked(folder: Path, *, shared: bool = False) -> Iterator[None]:
     """Keep other processes from replacing the files of a folder.
 
-    If locking is impossible, as on some network file systems, checksums detect a mixture.
+    Some network file systems cannot lock files. There, checksums detect a mixture of files.
     """
     handle = None
     with contextlib.suppress(OSError, ModuleNotFoundError):
@@ -301,7 +303,7 @@ def _is_device(path: Path) -> bool:
 
 @contextlib.contextmanager
 def _poured(path: Path) -> Iterator[Path]:
-    """Yield a temporary path elsewhere; its content is then written to `path`."""
+    """Yield a temporary path in another folder; its content is written to `path` at the end."""
     with tempfile.TemporaryDirectory() as folder:
         part = Path(folder) / path.name
         yield part

@@ -1,4 +1,4 @@
-"""Parses text cells that are durations, sizes, or names of columns and units, by whole columns.
+"""Parses whole columns of text cells: durations, sizes, and names of columns and units.
 
 Every function works on the distinct texts of a column, since logs repeat most of them.
 """
@@ -42,14 +42,14 @@ UNITS_S = {
     "d": 86400.0,
     "w": 604800.0,
 }
-"""Seconds of one unit of time."""
+"""Seconds in each unit of time."""
 
 _PREFIXES = {"": 1.0, "K": 2.0**10, "M": 2.0**20, "G": 2.0**30, "T": 2.0**40, "P": 2.0**50}
 SIZES_GIB = {
     **{f"{prefix}iB": size / 2**30 for prefix, size in _PREFIXES.items() if prefix},
     **{f"{prefix}B": 1000.0**power / 2**30 for power, prefix in enumerate(("", *"kMGTP"))},
 }
-"""GiB of one unit of memory."""
+"""GiB in each unit of memory."""
 
 _NUMBER = r"^[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?$"
 _DECIMAL = r"\d+(?:\.\d*)?|\.\d+"
@@ -82,7 +82,7 @@ _SIZE = r"^(?P<number>\d+(?:\.\d*)?|\.\d+) *(?P<prefix>[KkMmGgTtPp]?)(?P<rest>i?
 
 
 def by_value(texts: Any, function: Callable[[Any], Parsed]) -> Parsed:
-    """Apply a function of distinct texts to a column; null and empty cells become NaN.
+    """Apply a function to the distinct texts of a column; null and empty cells become NaN.
 
     Returns
     -------
@@ -116,7 +116,7 @@ def numbers_in(texts: Any, decimal: str = ".") -> Parsed:
 
 
 def durations(texts: Any, unit_s: float = 1.0) -> Parsed:
-    """Parse durations into seconds: numbers of a unit, `1-02:03:04`, `90m`, `1h 30min`, `PT1H30M`.
+    """Parse durations into seconds: plain numbers, `1-02:03:04`, `90m`, `1h 30min`, `PT1H30M`.
 
     Two numbers with a colon are minutes and seconds.
 
@@ -151,7 +151,7 @@ def durations(texts: Any, unit_s: float = 1.0) -> Parsed:
 
 
 def sizes(texts: Any, unit_gib: float = 1.0) -> Parsed:
-    """Parse sizes into GiB: numbers of a unit, `64G`, `1.5Ti`, `16384MiB`; powers of 1,024."""
+    """Parse sizes into GiB: plain numbers, `64G`, `1.5Ti`, `16384MiB` (powers of 1,024)."""
 
     def parse(distinct: Any) -> Parsed:
         parts = pc.extract_regex(distinct, pattern=_SIZE)
@@ -192,7 +192,7 @@ def gib_of(text: str, unit: str = "G") -> float:
 
 
 def gres_gpus(text: str) -> dict[str, int]:
-    """Return the GPUs of each type of Slurm's generic resources; the type may be empty.
+    """Return the GPUs by type in a text of Slurm's generic resources; the type may be empty.
 
     Examples
     --------
@@ -238,7 +238,7 @@ def quantity(amount: str | float) -> float:
 
 
 def _plain(distinct: Any) -> Parsed:
-    """Convert plain numbers, and mark the texts that are not numbers, which blank texts are not."""
+    """Convert plain numbers, and mark the texts that are not numbers, except for blank texts."""
     try:  # nearly every text has neither blanks nor infinities
         values = _float(distinct)
         return np.where(np.isfinite(values), values, np.nan), ~np.isfinite(values)
@@ -288,7 +288,7 @@ def mapping_of(text: str, flag: str = "columns") -> dict[str, str]:
 
 
 def _split(text: str) -> list[str]:
-    """Split at commas outside of double quotes, which are left out."""
+    """Split at commas outside double quotes, and drop the quotes."""
     items, is_quoted = [""], False
     for character in text:
         if character == '"':

@@ -1,6 +1,6 @@
-"""Finds the first value of decoded data that does not fit its type, and the expected value.
+"""Finds the first value of decoded data that does not fit its type, and says what was expected.
 
-The decoder says only whether data fit. This module finds the mistake by descending through the
+The decoder reports only whether the data fit. This module finds the fault by walking through the
 values and their types together.
 """
 
@@ -36,7 +36,7 @@ class Misfit:
     known : tuple of str
         The known keys of the table with the missing or unknown key.
     is_missing, is_unknown : bool
-        Whether the path ends in a key that is required but missing, or in an unknown key.
+        Whether the last key of the path is required but missing, and whether it is unknown.
     """
 
     path: Path
@@ -47,7 +47,7 @@ class Misfit:
     is_unknown: bool = False
 
     def __str__(self) -> str:
-        """Describe the fault and the expected value."""
+        """Return a sentence on the fault and the expected value."""
         if self.is_missing:
             return f"{self.key}: this key is required, but missing"
         if self.is_unknown:
@@ -83,7 +83,7 @@ def misfit(value: object, kind: Any, *, is_json: bool = False) -> Misfit | None:
     kind : type
         The type that the data should have.
     is_json : bool
-        Whether to speak of objects, arrays and null as JSON does, or of tables and lists.
+        Whether to use the words of JSON (object, array, null), or those of TOML (table, list).
 
     Examples
     --------
@@ -159,7 +159,7 @@ class _Search:
             yield Misfit(path, value, self.name(kind))
 
     def _is_near(self, value: object, found: Misfit, path: Path) -> bool:
-        """Return whether the kind is right and the fault is inside the value."""
+        """Return whether the value has the right type, so that the fault is inside it."""
         return found.path != path or (isinstance(value, (int, float)) and ">" in found.expected)
 
     def _of_struct(
@@ -193,7 +193,7 @@ class _Search:
             yield from self.wrong(inner, item, (*path, index))
 
     def _leaf(self, value: object, kind: inspect.Type) -> str | None:
-        """Return the expected value if a value without parts does not fit, otherwise None."""
+        """Return the expected value if a value that is not a container does not fit, else None."""
         if isinstance(kind, (inspect.IntType, inspect.FloatType)):
             return self._number(value, kind)
         if isinstance(kind, inspect.LiteralType):
@@ -233,7 +233,7 @@ class _Search:
         return None
 
     def name(self, kind: inspect.Type) -> str:
-        """Return a type in plain words."""
+        """Return the name of a type in plain words."""
         if isinstance(kind, inspect.Metadata):
             described = (kind.extra_json_schema or {}).get("description")
             return str(described) if described is not None else self.name(kind.type)

@@ -1,4 +1,4 @@
-"""Opens the input that contains a trace: a file, a compressed file, or a member of an archive."""
+"""Opens the source of a trace: a plain or compressed file, or a member of an archive."""
 
 from __future__ import annotations
 
@@ -43,8 +43,8 @@ class Source:
     name : str or Path
         The path; gzip, xz and zstandard are recognised by suffix or by content.
     max_bytes : int
-        Maximum number of bytes after unpacking, both of the text and of the columns made from it.
-        For an archive, all bytes up to the end of the member count.
+        Maximum number of bytes after unpacking, both for the text and for the columns made from it.
+        In an archive, all bytes up to the end of the member count.
 
     Raises
     ------
@@ -90,7 +90,7 @@ class Source:
         return self._digest
 
     def start_hash(self) -> None:
-        """Hash the input in the background; hashing large pieces needs no interpreter."""
+        """Hash the input in the background; the GIL is released while large pieces are hashed."""
         if self._hashing is None:
             hashing = threading.Thread(target=self._hash)
             with uninterrupted():
@@ -148,11 +148,11 @@ class Source:
             yield piece
 
     def has_room(self, rows: int, columns: int) -> bool:
-        """Return whether that many rows of numbers are no larger than `max_bytes`."""
+        """Return whether this many rows of numbers fit in `max_bytes`."""
         return rows * columns * _CELL_BYTES <= self.max_bytes
 
     def admit(self, rows: int, columns: int) -> None:
-        """Raise a TraceError if there is no room for that many rows."""
+        """Raise a TraceError if this many rows do not fit in `max_bytes`."""
         if not self.has_room(rows, columns):
             raise self.too_large(f"holds {rows:,} rows, which take")
 
@@ -194,7 +194,7 @@ class Source:
         return self.path.open("rb")
 
     def members(self) -> str:
-        """Name the first files of an archive, and say whether there are more."""
+        """Return the names of the first files of an archive, and whether there are more."""
 
         def first() -> list[str]:
             with self.archive() as archive:
@@ -221,7 +221,7 @@ class Source:
 
     @contextmanager
     def archive(self) -> Iterator[Tar]:
-        """Open the archive as a bounded stream that is unpacked once and never goes back."""
+        """Open the archive as a bounded stream that is unpacked once and never rewound."""
         with self._open() as file:
             yield Tar(_Bounded(file, self.max_bytes, self.too_large), str(self.path))
 
@@ -232,7 +232,7 @@ def _listed(names: list[str]) -> str:
 
 
 class _XzFile(io.RawIOBase):
-    """An xz stream whose header cannot make the reader allocate more than the limit."""
+    """Reads an xz stream; its header cannot make the reader allocate more than the limit."""
 
     def __init__(self, path: Path) -> None:
         self._file = path.open("rb")

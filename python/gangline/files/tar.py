@@ -1,7 +1,7 @@
 """Reads tar archives as a stream: each byte once, with limits on headers and members.
 
-The module of the standard library takes minutes to hours for a hostile header of a megabyte. This
-module only has to read files in order.
+The standard library needs minutes to hours for a hostile header of one megabyte. This module only
+has to read files in order.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Stream(Protocol):
     """The file object of an archive."""
 
     def read(self, size: int = -1, /) -> bytes:
-        """Return the next bytes, fewer only at the end."""
+        """Return the next bytes; there are fewer only at the end of the file."""
 
 
 class Tar:
@@ -117,7 +117,7 @@ class Tar:
     def _records(self, name: str) -> tuple[str, int]:
         """Return the name from an extended header, and the size if the header has one.
 
-        It is a list of records "length key=value", each with its line end.
+        Such a header is a list of records "length key=value", each followed by a newline.
         """
         data = self._whole()
         size = -1
@@ -163,7 +163,7 @@ class Tar:
 
 
 def _number(field: bytes) -> int | None:
-    """Return a number of a header: octal digits, or bytes if it is large; None if it is neither."""
+    """Parse a number in a header: octal digits, or bytes if it is large; None if it is neither."""
     if field[0] == 0x80:
         return int.from_bytes(field[1:], "big")
     digits = field.strip(b" \0")

@@ -1,7 +1,7 @@
 """Parses delimited text into typed columns with pyarrow, and reports every fault exactly.
 
-A second pass runs only after a failure, so a correct file never pays for good messages. Records are
-numbered from 0 in the order of the file, without empty lines.
+A second pass runs only after a failure, so good messages cost nothing for a correct file. Records
+are numbered from 0 in the order of the file; empty lines do not count.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ _WHOLE = r"^\+?(-?\d+)(\.0*)?$"  # "8.0" is an integer too: tables with gaps are
 
 
 def header(head: bytes, delimiter: str = ",") -> list[str]:
-    """Return the column names of the first line that is not empty, as written."""
+    """Return the column names in the first line that is not empty, as they are written there."""
     start, end = _header_span(head)
     line = head[start:end].rstrip(b"\r\n")
     try:
@@ -69,7 +69,7 @@ def header(head: bytes, delimiter: str = ",") -> list[str]:
 
 
 def _header_span(data: bytes) -> tuple[int, int]:
-    """Return the offsets of the header and of the next line.
+    """Return the offsets of the header and of the line after it.
 
     The header is the first line that is neither empty nor a comment starting with `#`.
     """
@@ -84,7 +84,7 @@ def _header_span(data: bytes) -> tuple[int, int]:
 
 
 def simple(name: str) -> str:
-    """Return the form in which header names are compared."""
+    """Return a header name in the form in which names are compared."""
     return name.strip().lower()
 
 
@@ -96,18 +96,18 @@ class TextFile:
     source : Source
         The source of the input.
     names : list of str, optional
-        Columns of a file that has no header line.
+        Column names, for a file without a header line.
     delimiter : str
         The delimiter, one character.
     quoted : bool
         Whether `"` quotes cells, including line breaks.
     data : bytes, optional
-        Text to parse in place of the text of the source, with the same lines.
+        Text to parse in place of the text of the source; its lines must correspond to those of the
+        source.
     nulls : sequence of str
-        The texts, besides the empty one, of cells whose value is unknown.
+        The texts that mean an unknown value, besides the empty text.
     mend : callable, optional
-        Function that turns a text that cannot be parsed directly into one that can, with the same
-        lines.
+        Function that repairs a text which cannot be parsed directly; the lines must stay the same.
 
     Attributes
     ----------
@@ -118,8 +118,8 @@ class TextFile:
     bad : bool array or None
         Rows in the result of `read` with a wrong cell; None if there are none.
     dropped : int
-        Number of records that are not in the table because their number of fields differs from the
-        header's.
+        Number of records that were left out of the table because they do not have as many fields as
+        the header.
     """
 
     def __init__(
@@ -166,12 +166,12 @@ class TextFile:
         wanted : mapping of str to Arrow type
             Columns by their names in lower case.
         words : mapping of str to str, optional
-            The expectation of a column, for messages; the default depends on its type.
+            What to expect in each column, for messages; the default depends on the type.
 
         Returns
         -------
         dict of str to Array
-            Arrays of one chunk, with the keys of `wanted`; wrong cells are null.
+            Arrays of one chunk each, with the keys of `wanted`; wrong cells are null.
         """
         self._words = words or {}
         found = [simple(name) for name in self.names]
@@ -207,11 +207,11 @@ class TextFile:
         return pa.table(columns)
 
     def records_of(self, rows: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-        """Return the numbers of the records that became these rows of the table."""
+        """Return the numbers of the records from which these rows of the table were read."""
         return rows if self._records is None else self._records[rows]
 
     def locate(self, faults: Sequence[Fault]) -> list[TraceError]:
-        """Add the line of each fault and, if it is missing, the text of its cell."""
+        """Add the line of each fault and, if missing, the text of its cell."""
         wanted = {fault.row for fault in faults}
         found: dict[int, tuple[int, list[str]]] = {}
         for record, line, cells in self._walk():
@@ -233,7 +233,7 @@ class TextFile:
         return errors
 
     def _admit(self, columns: int) -> None:
-        """Refuse more rows than fit `max_bytes` as columns."""
+        """Refuse a file whose rows would not fit in `max_bytes` as columns."""
         # Counting takes time; a row has at least one byte for each of its cells.
         most = len(self._data) // max(len(self.names), 1) + 1
         if not self._source.has_room(most, columns):
@@ -365,7 +365,7 @@ class TextFile:
 
 
 def not_text(error: UnicodeDecodeError) -> str:
-    """Describe the first byte that is not text, with its place in the input."""
+    """Describe the first byte that is not text, with its position in the input."""
     return f"\\x{error.object[error.start]:02x} at byte {error.start}"
 
 
@@ -374,13 +374,13 @@ def _fields(count: int) -> str:
 
 
 def _is_padded(line: bytes, delimiter: str) -> bool:
-    """Return whether a header has blanks around its names, as the cells below then also do."""
+    """Return whether a header has blanks around its names; the cells below it then do so too."""
     cells = line.removesuffix(b"\n").removesuffix(b"\r").split(delimiter.encode())
     return any(cell != cell.strip(b" ") for cell in cells)
 
 
 def _trimmed(array: Any) -> Any:
-    """Return texts without the blanks around them; other columns as they are."""
+    """Strip the blanks around texts; other columns are returned unchanged."""
     if array.type not in (pa.string(), LABEL):
         return array
     texts = _without_blanks(pc.ascii_trim(array.cast(pa.string()), characters=" "))
@@ -415,7 +415,7 @@ def convert(strings: Any, kind: pa.DataType) -> tuple[Any, npt.NDArray[np.bool_]
 
 
 def _plain_numbers(strings: Any) -> Any:
-    """Return the cells as finite numbers, or None if some cell might not be one."""
+    """Return the cells as finite numbers, or None if one of them might not be a finite number."""
     try:
         values = strings.cast(pa.float64())
     except pa.ArrowInvalid:
@@ -426,7 +426,7 @@ def _plain_numbers(strings: Any) -> Any:
 def _find_failures(
     strings: Any, rows: npt.NDArray[np.int64], kind: pa.DataType, wrong: npt.NDArray[np.bool_]
 ) -> None:
-    """Mark the rows whose cell only looks right: dates that do not exist, and huge integers."""
+    """Mark cells that have the right form but no valid value: impossible dates, huge integers."""
     if not len(rows):
         return
     try:
