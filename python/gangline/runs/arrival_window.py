@@ -1,4 +1,4 @@
-"""Handles the window of arrivals that selects the jobs of a run's measures."""
+"""Handles the window of arrivals that selects the jobs on which a run is measured."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ __all__ = [
 ]
 
 Window: TypeAlias = tuple[float, float]
-"""The first instant in the window and the first one after it, in seconds on the trace's clock."""
+"""The start of the window (inclusive) and its end (exclusive), in seconds on the trace's clock."""
 
 MARGIN = 0.1
-"""Fraction of the time of arrivals that a suggested window omits at each end; our own choice."""
+"""Fraction of the arrival period that a suggested window omits at each end; our own choice."""
 _FIELD = "count_arrivals"
 _NANOS = 1e9
 _UNITS = ((86400, "d"), (3600, "h"), (60, "min"))
@@ -52,7 +52,7 @@ def parse(text: str) -> Window:
     Raises
     ------
     OptionError
-        If the text has another form.
+        If the text does not have this form.
 
     Examples
     --------
@@ -72,7 +72,7 @@ def check(window: Window) -> None:
 
 
 def counted(arrival_s: npt.NDArray[np.float64], window: Window | None) -> npt.NDArray[np.bool_]:
-    """Mark the jobs that arrive in the window, exactly to the nanosecond; all jobs without one.
+    """Mark the jobs that arrive in the window, to the nanosecond; without a window, all jobs.
 
     Examples
     --------
@@ -105,18 +105,18 @@ def require_jobs(arrival_s: npt.NDArray[np.float64], window: Window) -> None:
 
 
 def of_spec(spec: SpecDict | Mapping[str, Any]) -> Window | None:
-    """Return the window from the content of a `spec.json`."""
+    """Return the window in the content of a `spec.json`."""
     return of_options(spec.get("options"))
 
 
 def of_options(options: Mapping[str, Any] | None) -> Window | None:
-    """Return the window from run options."""
+    """Return the window in the run options."""
     given = (options or {}).get(_FIELD)
     return None if given is None else (float(given[0]), float(given[1]))
 
 
 def said(window: Window) -> str:
-    """Return the exact ends of a window in words.
+    """Return the exact start and end of a window in words.
 
     Examples
     --------
@@ -138,7 +138,7 @@ def typed(window: Window) -> str:
 
 
 def sentence(window: Window | None, jobs: Sequence[float]) -> str:
-    """Return a sentence on the jobs that are counted, given their number in each run; "" if all."""
+    """Return a sentence on the jobs that count, given their number in each run; "" if all count."""
     if window is None or not jobs:
         return ""
     return (
@@ -148,7 +148,7 @@ def sentence(window: Window | None, jobs: Sequence[float]) -> str:
 
 
 def named(window: Window, jobs: Sequence[float]) -> str:
-    """Describe the jobs that are counted, given their number in each run.
+    """Describe the jobs that count, given their number in each run.
 
     Examples
     --------
@@ -165,10 +165,10 @@ def named(window: Window, jobs: Sequence[float]) -> str:
 
 
 def middle(first_s: float, last_s: float) -> Window | None:
-    """Return a window without the first and the last tenth of the time in which jobs arrive.
+    """Return a window that omits the first and the last tenth of the arrival period.
 
     The window is rounded inwards, to whole days, hours, minutes or seconds. The result is None if
-    one second is more than 2 % of that time.
+    one second is more than 2 % of the arrival period.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Draws a progress bar of one run, or one with a total over several runs."""
+"""Draws the progress bar of one run, or one bar for the total of several runs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["Total", "bar"]
 
 
 class _Drawing:
-    """A bar on stderr if it is a terminal, a line in a notebook, and otherwise nothing."""
+    """A bar on stderr if that is a terminal, a line in a notebook, and nothing otherwise."""
 
     def __init__(self) -> None:
         self.show: Callable[[str, str, float, float], None] | None = None
@@ -58,7 +58,7 @@ class Total:
     Parameters
     ----------
     progress : bool or callable
-        As for `gangline.compare`. A callable gets a separate count for each run, as in a single
+        As for `gangline.compare`. If it is a callable, it is called for each run as for a single
         run.
     runs : int
         Number of runs.
@@ -90,7 +90,7 @@ class Total:
         return report
 
     def end_run(self) -> None:
-        """Count a run that is over."""
+        """Count a run that has ended."""
         self._ended += 1
         self._show(0.0)
 

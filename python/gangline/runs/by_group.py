@@ -23,12 +23,12 @@ if TYPE_CHECKING:
 __all__ = ["GROUPS", "Groups", "Waited", "waited"]
 
 GROUPS: tuple[Column, ...] = ("user", "vc", "account", "partition", "qos", "model")
-"""Columns of a trace whose values are groups."""
+"""Trace columns by which jobs can be grouped."""
 
 
 @dataclass(frozen=True)
 class Waited:
-    """The waits of some jobs of a run; the wait of a job is all its time without GPUs.
+    """The waits of a group of jobs in a run; the wait of a job is all its time without GPUs.
 
     Attributes
     ----------
@@ -37,7 +37,8 @@ class Waited:
     jobs : int
         Number of its jobs that finished.
     gpu_hours : float
-        The sum of the GPUs of each job multiplied by the time for which it held them.
+        GPU-hours of the group: GPUs multiplied by the time for which they were held, summed over
+        its jobs.
     wait_mean_s, wait_p50_s, wait_p99_s : float
         Mean, median and 99th percentile of the waits of these jobs.
     jct_mean_s : float
@@ -59,7 +60,7 @@ class Waited:
 
 @dataclass(frozen=True)
 class Groups:
-    """The groups of the jobs of a trace, by the values of one column.
+    """The jobs of a trace, grouped by the values of one column.
 
     Attributes
     ----------
@@ -68,7 +69,7 @@ class Groups:
     names : list of str
         The names of the groups.
     codes : int64 array
-        Position in `names` of the group of each job; -1 if the job is in no group.
+        Index in `names` of the group of each job; -1 if the job is in no group.
     """
 
     column: str
@@ -113,7 +114,7 @@ class Groups:
 def waited(result: Result, groups: Groups) -> list[Waited]:
     """Return the waits of all jobs of a run, then of each group, ordered by decreasing GPU time.
 
-    Only finished jobs that the run counts are included.
+    Only finished jobs in the arrival window of the run are included.
 
     Examples
     --------

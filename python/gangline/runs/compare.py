@@ -43,29 +43,29 @@ def compare(
     cluster, trace : as for `gangline.simulate`
         The cluster and the trace, which are read and converted once.
     policies : iterable of policies
-        Names, configurations or gangline.Policy objects, without duplicates; their labels must
-        differ.
+        Names, configurations or gangline.Policy objects; their labels must differ.
     seeds : iterable of int
         Seeds; each policy runs once with each seed.
     trace_seeds : iterable of int
-        Seeds with which the trace is drawn anew; the trace must come from a generator. Each draw is
+        Seeds with which to draw the trace again; the trace must come from a generator. Each draw is
         run with all `seeds`. With five or more draws, means have intervals: see
         `Comparison.statistics`.
     workers : int
-        Maximum number of concurrent runs. The results do not change, but wall times are longer.
-        With more than one, policies in Python run in processes, so their classes must be in a
-        module, or in a program that does its work under `if __name__ == "__main__":`.
+        Maximum number of concurrent runs. It does not change the results, but a larger number makes
+        the wall times longer. With more than one, policies in Python run in processes, so their
+        classes must be in a module, or in a program that does its work under `if __name__ ==
+        "__main__":`.
     params : mapping, optional
         Parameters by policy name, for policies given by name.
     estimates : str or iterable of str
-        Estimates in place of durations, as for `gangline.simulate`. With several, each policy that
-        reads durations runs with each of them.
+        Estimates in place of durations, as for `gangline.simulate`. If there are several, each
+        policy that reads durations runs with each of them.
     progress : bool or callable
         As for `gangline.simulate`.
     each : callable, optional
         Called with each result as soon as it is ready.
     keep : bool
-        Whether to keep the tables of each run; False keeps only summaries, which saves memory.
+        Whether to keep the tables of each run; False keeps only the summaries, to save memory.
     **options
         Options of `gangline.simulate`, except the seed and the estimates.
 
@@ -81,8 +81,8 @@ def compare(
         that is not compared, if a policy in Python cannot be sent to a process, or if the cluster
         or the trace lacks facts that a policy needs.
     TraceError, ClusterError, InfeasibleJobError, PlanError
-        As for `gangline.simulate`. Errors that can be detected before the first run are raised
-        before it.
+        As for `gangline.simulate`. All errors that can be detected before the first run are raised
+        then.
 
     Examples
     --------

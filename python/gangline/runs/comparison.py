@@ -54,7 +54,7 @@ __all__ = [
 
 _JSON = "comparison.json"
 KIND = "comparison"
-"""The kind of file in the seal of comparison.json."""
+"""The kind of file that the seal of comparison.json names."""
 # Our own choice: below this share of a job's time or of mean JCTs, policies hardly differ.
 _HARDLY = 0.05
 _LABEL_MAX = 120  # Our own choice: file systems limit names to 255 bytes.
@@ -124,7 +124,7 @@ class Comparison:
 
     @property
     def _counted(self) -> str:
-        """A sentence on the jobs that the numbers cover; empty without `count_arrivals`."""
+        """A sentence on the jobs that the measures cover; empty without `count_arrivals`."""
         return arrival_window.sentence(self._window, [row["jobs"] for row in self.rows])
 
     @property
@@ -145,8 +145,8 @@ class Comparison:
     def verdict(self) -> tuple[list[str], list[list[str]], list[list[bool]]]:
         """Return the titles, the cells as text, and whether each cell is the best of its column.
 
-        Values within 1 % of the best value, or shown as the same text, are marked as well. A column
-        in which all values tie has no mark.
+        Values within 1 % of the best value, or shown as the same text as the best value, are marked
+        as well. A column in which all values tie has no mark.
         """
         means: Sequence[Row] = self.means()
         titles = ["policy", *(measure.short for measure in formatting.MEASURES)]
@@ -191,10 +191,10 @@ class Comparison:
         Returns
         -------
         list of dict
-            policy; mean, low, high, seeds; difference (mean, low, high, less_in, equal_in, of the
-            values minus those of the baseline with the same seed); rank (mean; 1 = least). low and
-            high are the 95 % bootstrap interval, None with fewer than five seeds. Policies without
-            a value in some run are left out.
+            policy; mean, low, high, seeds; difference (mean, low, high, less_in, equal_in); rank
+            (mean; 1 = least). A difference is a value minus that of the baseline with the same
+            seed. low and high are the 95 % bootstrap interval, or None with fewer than five seeds.
+            Policies without a value in some run are left out.
 
         Raises
         ------
@@ -219,8 +219,7 @@ class Comparison:
     def sentences(self, *, baseline: str | None = None) -> list[str]:
         """Return sentences that recommend a policy and explain the comparison.
 
-        For example, they name the assumptions of the best policy, or note that jobs hardly waited
-        or that the seeds change nothing.
+        For example, they name the assumptions of the best policy, or note that jobs hardly waited.
 
         Parameters
         ----------
@@ -242,7 +241,7 @@ class Comparison:
         return [line for line in said if line]
 
     def seeds_said(self) -> str:
-        """Return a note if there are several seeds and they change no run."""
+        """Return a note if there are several seeds and they do not change any run."""
         return seeds_said(self.rows, self._log_hashes)
 
     def to_dict(self) -> dict[str, Json]:
@@ -322,7 +321,7 @@ class Comparison:
 
 
 def means(rows: Sequence[Mapping[str, Any]]) -> list[MeanRow]:
-    """Return one row for each policy, in the order of first runs, with means over the seeds.
+    """Return one row of means over the seeds for each policy, in the order of their first runs.
 
     Parameters
     ----------
@@ -347,8 +346,8 @@ def leaders(rows: Sequence[Row], means: Sequence[Row], measure: formatting.Measu
     """Mark the best policies of a column.
 
     With five seeds or more, these are the best policy and all that do not differ significantly from
-    it. With fewer seeds, they are the best policy and all that are within 1 % of it or shown as the
-    same text. If all policies tie, there is no best one.
+    it. With fewer seeds, they are the best policy and all whose values are within 1 % of the best
+    or are shown as the same text. If all policies tie, there is no best one.
 
     Parameters
     ----------
@@ -369,14 +368,14 @@ def leaders(rows: Sequence[Row], means: Sequence[Row], measure: formatting.Measu
 
 
 def seeds_said(rows: Sequence[Mapping[str, Any]], log_hashes: Sequence[str]) -> str:
-    """Return a note if there are several seeds and they change no run.
+    """Return a note if there are several seeds and they do not change any run.
 
     Parameters
     ----------
     rows : sequence of dict
         One row per run, with policy and seed.
     log_hashes : sequence of str
-        Hashes of the results of the same runs.
+        Hashes of the results of these runs, in the same order.
     """
     logs: dict[str, set[str]] = {}
     for row, log in zip(rows, log_hashes, strict=True):
@@ -420,16 +419,16 @@ def headline(
     tied: Sequence[str] = (),
     baseline: str | None = None,
 ) -> str:
-    r"""Recommend a policy in one sentence, which states how much better it is and its cost.
+    r"""Recommend a policy in one sentence that states its lead and its cost.
 
-    Its lead is given relative to the best other policy and relative to the baseline.
+    The lead is given relative to the best other policy and to the baseline.
 
     Parameters
     ----------
     means : sequence of dict
         One row per policy, as `means` returns them.
     name : callable
-        Formats the label of a policy.
+        Function that formats the label of a policy.
     tied : sequence of str
         Labels of the policies that tie for the best; by default, those within 1 %.
     baseline : str, optional
@@ -438,7 +437,7 @@ def headline(
     Returns
     -------
     str
-        The sentence; empty if jobs finished under fewer than two policies.
+        The sentence; empty if fewer than two policies finished any job.
 
     Examples
     --------
@@ -492,7 +491,7 @@ def headline(
 
 
 def counted(means: Sequence[Row], name: Name = str) -> str:
-    """Return how many jobs each mean is over if the policies did not finish equally many.
+    """Return a note on the number of jobs behind each mean, if this number differs by policy.
 
     Examples
     --------
@@ -515,7 +514,7 @@ def assumptions(
     *,
     tied: Sequence[str] = (),
 ) -> str:
-    r"""Return the assumptions of the best policies, and the best one without known durations.
+    r"""Return the assumptions of the best policies, and the best policy that needs no durations.
 
     Parameters
     ----------
@@ -524,7 +523,7 @@ def assumptions(
     policies : mapping
         Mapping from the label of a policy to its description in the spec of its run.
     name : callable
-        Formats the label of a policy.
+        Function that formats the label of a policy.
     tied : sequence of str
         Labels of the policies that tie for the best; by default, those within 1 %.
 
@@ -593,13 +592,13 @@ def _calmest(rows: Sequence[Row], name: Name) -> str:
 
 
 def _calm(rows: Sequence[Row], name: Name) -> str:
-    """Return a sentence which says that these policies never stop running jobs."""
+    """Return a sentence that says that these policies never stop running jobs."""
     verbs = "preempts and moves" if len(rows) == 1 else "preempt and move"
     return f"{formatting.listed([name(row['policy']) for row in rows])} {verbs} no job"
 
 
 def _calmer(best: Row, others: Sequence[Row], next_best: Sequence[Row], name: Name) -> str:
-    """Return a sentence about a nearly equal policy with fewer preemptions, or the next policy."""
+    """Return a sentence on a nearly equal policy with fewer preemptions, or on the next policy."""
     near = [
         row
         for row in others
@@ -621,7 +620,7 @@ def _calmer(best: Row, others: Sequence[Row], next_best: Sequence[Row], name: Na
 
 
 def _less(best: Row, other: Row) -> str:
-    """Say how much shorter one time is than another."""
+    """Return in words how much shorter one time is than another."""
     return formatting.percent(1.0 - best["jct_mean_s"] / other["jct_mean_s"])
 
 
@@ -635,7 +634,7 @@ def _at(row: Row) -> str:
 
 
 def _done(row: Row) -> str:
-    """Say how often a policy stopped and moved running jobs."""
+    """Return in words how often a policy stopped and moved running jobs."""
     done = [
         f"{formatting.count(float(row[key]))} {word}" + ("" if row[key] == 1.0 else "s")
         for key, word in (("preemptions", "preemption"), ("migrations", "move"))
@@ -666,14 +665,14 @@ def load_said(loads: Sequence[OfferedLoad], means: Sequence[Row]) -> tuple[str, 
 
 
 def waiting(means: Sequence[Row], loads: Sequence[OfferedLoad] = ()) -> str:
-    """Return a note if jobs hardly waited under any policy, so that policies can hardly differ.
+    """Return a note if jobs hardly waited under any policy, which then can hardly differ.
 
     Parameters
     ----------
     means : sequence of dict
         One row per policy, as `means` returns them.
     loads : sequence of OfferedLoad
-        One load per draw of the trace; the note explains a load above 1.
+        Offered loads, one per draw of the trace; the note explains a load above 1.
     """
     known = [row for row in means if row.get("jct_mean_s") and _is_number(row.get("wait_mean_s"))]
     if not known:
@@ -702,8 +701,8 @@ def waiting(means: Sequence[Row], loads: Sequence[OfferedLoad] = ()) -> str:
 def run_name(policy: str, seed: int, trace_seed: int | None = None) -> str:
     """Return a folder name for a run.
 
-    The name consists of the policy's label and the seeds, without characters that cause problems in
-    file systems. A long label is cut, and a hash keeps it unique.
+    The name consists of the policy's label and the seeds, and has no characters that cause problems
+    in file systems. A long label is cut, and a hash keeps it unique.
     """
     label = re.sub(r"[^A-Za-z0-9._=-]+", "_", policy).strip("_.")
     if len(label) > _LABEL_MAX:

@@ -53,7 +53,7 @@ class History:
 
 
 def check(estimates: str, default_s: float) -> None:
-    """Raise an OptionError for a value that no run can have."""
+    """Raise an OptionError for estimates that are not valid for any run."""
     if not 0.0 < default_s <= 4e9:
         message = f"run option estimate_default_s: expected seconds > 0, got {default_s!r}"
         raise OptionError(message, field="estimate_default_s", value=default_s)
@@ -70,7 +70,7 @@ def label(chosen: ChosenPolicy, estimates: str) -> str:
 
 
 def absent(estimates: str, trace: Trace) -> str:
-    """Say which labels of a history a trace lacks; "" if it lacks none."""
+    """Name the label columns that a history needs and a trace lacks; "" if there are none."""
     found = _HISTORY.fullmatch(estimates)
     if found is None:
         return ""
@@ -114,7 +114,7 @@ def used_by(chosen: ChosenPolicy, given: Sequence[str]) -> Sequence[str]:
 def to_core(
     estimates: str, default_s: float, trace: Trace
 ) -> float | History | npt.NDArray[np.float64] | None:
-    """Return the noise, the history or the seconds of each job in the core's form.
+    """Return the noise, the history or the estimate of each job as the core expects them.
 
     Parameters
     ----------
@@ -127,8 +127,7 @@ def to_core(
 
     Raises
     ------
-    TraceError
-        The trace has no column with the estimates.
+    TraceError If the trace has no column with the estimates.
     """
     if estimates == EXACT:
         return None

@@ -57,7 +57,7 @@ class Run(NamedTuple):
 
     spec: RunSpec
     policy: PolicyLike | None = None
-    """The object of a policy in Python, in place of the policy in the spec."""
+    """The policy object for a policy in Python, which replaces the policy in the spec."""
     keys: object = None
     """The caller's key for the run."""
 
@@ -98,16 +98,17 @@ def carry_out(
     progress: bool | Progress | Total = False,
     in_order: bool = False,
 ) -> Iterator[Outcome]:
-    """Carry out runs and yield each outcome, as the runs finish or in their order.
+    """Carry out runs and yield their outcomes, in the order of the runs or as they finish.
 
-    Policies of the registry run in threads, and policies in Python in processes. A policy in Python
-    holds the GIL, concurrent runs would share the state of its object, and a policy that ends its
-    process would end all runs. Without a store, a single worker runs everything in this process.
+    Registered policies run in threads, and policies in Python in processes. There are three
+    reasons: a policy in Python holds the GIL, concurrent runs would share the state of its object,
+    and a policy that ends its process would end all runs. Without a store, a single worker runs
+    everything in this process.
 
     Parameters
     ----------
     runs : iterable of Run
-        The runs, which are taken one by one as workers become free.
+        The runs; each is taken from the iterable when a worker becomes free.
     worlds : Worlds
         Holds the traces that are in memory.
     store : Store, optional
@@ -146,7 +147,7 @@ def carry_out(
 def _do(
     run: Run, worlds: Worlds, store: Store | None, progress: bool | Progress | Total
 ) -> Outcome:
-    """Carry out a run here and save its result."""
+    """Carry out a run in this process and save its result."""
     digest = run.spec.digest
     if store is not None and store.has(digest):  # another program may have been faster
         return Outcome(run)
@@ -167,7 +168,7 @@ def _do(
 
 
 def _do_apart(apart: Apart, run: Run, store: Store | None, report: Progress | None) -> Outcome:
-    """Carry out a run in the process of this thread."""
+    """Carry out a run in the process that belongs to this thread."""
     name = run.spec.policy.name
     try:
         sent = pickle.dumps((store, run._replace(keys=None)))
@@ -225,7 +226,7 @@ def _do_there(store: Store | None, run: Run) -> Outcome:
 
 
 class Worlds:
-    """The traces and clusters of specs in the form of the core, shared by runs and by threads.
+    """The traces and clusters of specs as the core expects them, shared by runs and threads.
 
     A trace is read once for all clusters, and each pair of trace and cluster is prepared once for
     all policies.
@@ -261,7 +262,7 @@ class Worlds:
         return reference
 
     def trace(self, reference: TraceReference) -> Trace:
-        """Return a trace, which is read if it is not in memory."""
+        """Return a trace, after reading it if it is not in memory."""
         from gangline.trace.read import read_again
 
         key = _key(reference.identity)
@@ -277,7 +278,7 @@ class Worlds:
         params: Mapping[str, object] | None = None,
         **options: Unpack[RunOptions],
     ) -> Run:
-        """Return the run that `gangline.simulate` makes of its arguments; keep the trace."""
+        """Return the run that arguments of `gangline.simulate` describe, and keep the trace."""
         from gangline.policies.protocol import Policy
         from gangline.runs.inputs import as_cluster
         from gangline.runs.spec import RunSpec
@@ -299,7 +300,7 @@ class Worlds:
         return self.world(run.spec).watch(run, jobs, progress)
 
     def check(self, run: Run) -> None:
-        """Refuse a run that `run` would refuse before its first event, without carrying it out."""
+        """Refuse a run that `run` would refuse before its first event, but do not carry it out."""
         self.world(run.spec).check(run)
 
     def world(self, spec: RunSpec) -> World:
@@ -348,7 +349,7 @@ class _Shared(Generic[T]):
 
 
 class World:
-    """A cluster and a trace in the form of the core."""
+    """A cluster and a trace as the core expects them."""
 
     def __init__(self, cluster: Cluster, core: _core.Cluster, trace: Trace) -> None:
         from gangline.cluster.iteration import inflations, locality_fits
@@ -365,7 +366,7 @@ class World:
         self._loads: _Shared[OfferedLoad | None] = _Shared(None)
 
     def _offered_load(self, window: Window | None) -> OfferedLoad | None:
-        """Return the load that the jobs offer; None if its LP has no optimum."""
+        """Return the offered load of the jobs; None if its LP has no optimum."""
         from gangline.runs.offered_load import load_of
 
         core = self._core_cluster, self._core_jobs
@@ -429,11 +430,11 @@ class World:
     def again(
         self, run: Run, jobs: Sequence[int], progress: bool | Progress | Total
     ) -> tuple[Result, Watched]:
-        """Repeat a run with its segments and record why some jobs wait."""
+        """Repeat a run with segments, and record why some jobs wait."""
         return self.watch(run._replace(spec=run.spec.with_segments()), jobs, progress)
 
     def _facts(self, chosen: ChosenPolicy, options: CheckedOptions) -> Facts:
-        """Return the facts about a run that are known in advance but are not in its spec."""
+        """Return the facts about a run that are known before it starts but are not in its spec."""
         from gangline.cluster.runtime import models_of
         from gangline.runs import estimates
 
@@ -532,7 +533,7 @@ class World:
 
 
 class _NamingJobs:
-    """A context manager without a generator, because stepwise runs enter it at each step."""
+    """Adds the ids of jobs to errors; no generator, because stepwise runs enter it at each step."""
 
     __slots__ = ("_trace",)
 
@@ -549,7 +550,7 @@ class _NamingJobs:
 
 @cache
 def is_elastic(policy: str) -> bool:
-    """Return whether a policy of the registry changes the GPUs and batches of elastic jobs."""
+    """Return whether a registered policy changes the GPUs and batches of elastic jobs."""
     from gangline import _core
 
     return any(e["name"] == policy and e["family"] == "elastic" for e in _core.registry())

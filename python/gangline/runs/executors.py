@@ -1,7 +1,7 @@
 """Carries out many runs in threads, in processes or on a Dask cluster.
 
-Policies of the registry release the GIL while they run, so threads share one copy of the jobs.
-Policies in Python hold the GIL, so they get processes.
+Registered policies release the GIL while they run, so they use threads, which share one copy of the
+jobs. Policies in Python hold the GIL, so they run in processes.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _TRIES = 2  # a run that kills its process twice has failed
 _LOOK_S = 0.1  # the seconds between two checks of whether a run in a process is still needed
 
 _DIED = (
-    "its process died twice; was the memory enough? A program carries out policies in Python "
+    "its process died twice; was there enough memory? A program carries out policies in Python "
     'under `if __name__ == "__main__":`'
 )
 
@@ -59,7 +59,7 @@ def cores() -> int:
 
 
 def check_workers(workers: int | None) -> int:
-    """Return the number of concurrent runs; None means one for each core.
+    """Return the number of concurrent runs; None asks for one per core.
 
     Raises
     ------
@@ -75,7 +75,7 @@ def check_workers(workers: int | None) -> int:
 
 
 def check_executor(executor: str, address: str | None) -> None:
-    """Refuse an unknown executor, or an address for an executor that has none."""
+    """Refuse an unknown executor, or an address for an executor that does not take one."""
     if executor not in EXECUTORS:
         message = f"executor: expected one of {', '.join(EXECUTORS)}, got {executor!r}"
         raise OptionError(message, field="executor", value=executor)
@@ -85,11 +85,11 @@ def check_executor(executor: str, address: str | None) -> None:
 
 
 class ProcessDied(PolicyError):  # noqa: N818 - the name says what happened, as the names in failed.json do
-    """The process of a run died, and so did another process that repeated the run."""
+    """The process of a run died, and so did the process that tried the run again."""
 
 
 class _Stopped(Exception):  # noqa: N818 - it is not an error: the caller wants no more results
-    """Ends the active runs after one run failed, or at Ctrl-C."""
+    """Ends the active runs after one run has failed, or at Ctrl-C."""
 
 
 def in_threads(
@@ -107,7 +107,7 @@ def in_threads(
         Function of the task and of the callback to which its run reports progress. The callback can
         stop the run.
     tasks : iterable
-        The tasks, which are taken as workers become free, so there may be any number of them.
+        The tasks; each is taken when a worker becomes free, so the iterable may be endless.
     workers : int
         Number of threads. With 1, the calling thread does the work and `report` is None.
     in_order : bool
@@ -152,7 +152,7 @@ def _handed_out(
 ) -> Iterator[tuple[T, Future[R]]]:
     """Yield each task with its future when it is done; at most `room()` tasks are pending.
 
-    The only wait is on the queue of finished futures, because an interrupt there does no harm.
+    The function waits only on the queue of finished futures, where an interrupt does no harm.
     """
     from queue import SimpleQueue
 
@@ -176,7 +176,7 @@ def _handed_out(
 
 
 class Apart:
-    """Carries out the work of threads in processes: one process per thread, started on first use.
+    """Carries out the work of each thread in a process of its own, which is started on first use.
 
     A process that dies for any reason ends only its own task, which is tried once more. The context
     manager ends the processes on exit, at once if the caller needs no more results.
@@ -281,9 +281,9 @@ class _Process:
 
 @contextmanager
 def _deaf_children() -> Iterator[None]:
-    """Start processes that ignore Ctrl-C from their first instruction on.
+    """Start processes that ignore Ctrl-C from the very beginning.
 
-    The terminal sends the interrupt to the children as well, but the parent must end them.
+    The terminal sends the interrupt to the child processes too, but the parent must end them.
     """
     import signal
 
@@ -301,7 +301,7 @@ def _deaf_children() -> Iterator[None]:
 
 
 def _serve(line: Connection) -> None:
-    """Serve the parent in a separate process, which ends when the parent ends or is killed."""
+    """Serve the parent from a separate process, which ends when the parent ends or is killed."""
     import multiprocessing
     import signal
     from multiprocessing.connection import wait
@@ -328,7 +328,7 @@ def _serve(line: Connection) -> None:
 
 
 def traced(error: BaseException) -> Any:
-    """Return an error in a form that, unpickled, has the text of its traceback as its cause."""
+    """Return an error that can be pickled, with the text of its traceback as its cause."""
     from multiprocessing.pool import ExceptionWithTraceback  # type: ignore[attr-defined]
 
     return ExceptionWithTraceback(error, error.__traceback__)
@@ -396,7 +396,7 @@ def in_dask(
 
 
 class _Room:
-    """The number of tasks to hand out to a cluster whose workers may join and leave."""
+    """The number of tasks to give to a cluster whose workers may join and leave."""
 
     def __init__(self, client: Any) -> None:
         self._client = client

@@ -1,4 +1,4 @@
-"""Checks the inputs of a run: clusters, policies and options in all forms that users may give."""
+"""Checks the inputs of a run: clusters, policies and options, in every form that users may give."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ __all__ = [
 
 
 def make_options(values: Mapping[str, object]) -> CheckedOptions:
-    """Build and check run options from keyword arguments."""
+    """Build run options from keyword arguments, and check them."""
     import msgspec
 
     from gangline.files.decode import wrong_shape
@@ -64,7 +64,7 @@ def make_options(values: Mapping[str, object]) -> CheckedOptions:
 
 
 def as_cluster(value: ClusterLike) -> Cluster:
-    """Return the cluster for its keys, a TOML file, a node list, a preset, or `8x8xA100`."""
+    """Return the cluster for its keys, a TOML file, a node list, a preset or a short form."""
     from collections.abc import Mapping
     from pathlib import Path
 
@@ -96,7 +96,7 @@ def as_cluster(value: ClusterLike) -> Cluster:
 
 
 def _from_file(path: Path) -> Cluster:
-    """Read a cluster file; the error for a folder names a cluster file in it, if there is one."""
+    """Read a cluster file; the error for a folder names a cluster file in that folder, if any."""
     from gangline.cluster.description import Cluster
 
     try:
@@ -109,7 +109,7 @@ def _from_file(path: Path) -> Cluster:
 
 
 def take_tables(options: CompareOptions) -> ClusterOptions:
-    """Remove the options that override tables of the cluster from the options of a run."""
+    """Move the options that override tables of the cluster out of the options of a run."""
     return {"sharing": options.pop("sharing", None), "runtime": options.pop("runtime", None)}
 
 
@@ -127,7 +127,7 @@ def override(cluster: Cluster, tables: ClusterOptions) -> Cluster:
 
 
 def distinct(field: str, values: Iterable[T]) -> list[T]:
-    """Return values such as seeds as a list; refuse duplicates, and more than the limit."""
+    """Return values such as seeds as a list; refuse duplicates and lists that are too long."""
     from itertools import islice
 
     from gangline.files.decode import repeated

@@ -1,7 +1,7 @@
-"""Computes the offered load: the work of a trace relative to what its cluster can do.
+"""Computes the offered load: the work of a trace relative to the capacity of its cluster.
 
-The functions work on whole columns, without loops over jobs. The definition, and what it omits, is
-in docs/concepts/metrics.md.
+The functions work on whole columns, without loops over jobs. docs/concepts/metrics.md gives the
+definition and says what it omits.
 """
 
 from __future__ import annotations
@@ -74,34 +74,34 @@ class OfferedLoad:
         Load of each GPU type of the cluster if the jobs are divided among the types as evenly as
         their rates allow. Empty if `load` is None.
     arrival_span_s : float
-        Seconds from the first to the last arrival, or the length of the window.
+        Time from the first to the last arrival, or the length of the window, in seconds.
     work_gpu_s : float
-        GPU-seconds of the jobs, each on the type where it is fastest.
+        GPU-seconds that the jobs need, each on the type on which it is fastest.
     capacity_gpu_s : float
-        GPU-seconds of the cluster in that time.
+        GPU-seconds that the cluster offers in the arrival span.
     largest_share : float
-        Share of the largest jobs in the work; 0 without jobs.
+        Fraction of the work that belongs to the largest jobs; 0 without jobs.
     largest_jobs : int
-        Number of those jobs, at most 10.
+        Number of these largest jobs, at most 10.
     jobs : int
         Number of jobs that count.
     left_out : int
         Number of jobs that do not count because no GPU type of the cluster fits them.
     peak_share : float or None
         Largest share of the GPUs that the jobs would hold if each started at its arrival. If it is
-        at most 1, no job has to wait for lack of GPUs. None if this cannot be concluded: if some
-        job cannot use every GPU type, or if free GPUs of several types together could be too few of
-        each.
+        at most 1, no job has to wait for lack of GPUs. None if this conclusion is not possible: a
+        job cannot use every GPU type, or the free GPUs could suffice in total, but not those of any
+        one type.
     early_load : float or None
-        The part of the load that is due in that time. It is computed like `load`, but each job
-        counts with the GPU-seconds that it would use until the end of that time if it started at
-        its arrival. With several GPU types, it is at most 1 % too low. None where jobs may share
-        GPUs or are elastic.
+        The part of the load that falls within the arrival span. It is computed like `load`, but
+        each job counts only with the GPU-seconds that it would use until the end of the span if it
+        started at its arrival. With several GPU types, it is at most 1 % too low. None where jobs
+        may share GPUs or are elastic.
     window : pair of float or None
-        The window to which this load belongs; None for the load of all jobs.
+        The window of arrivals for which this load was computed; None for the load of all jobs.
     middle : pair of float or None
-        Arrivals that may be counted to come closer to a steady state; see `steady_window`. A saved
-        result has it only if it is suggested.
+        Window of arrivals to count in order to come closer to a steady state; see `steady_window`.
+        A saved result contains it only if gangline suggests this window.
 
     Examples
     --------
@@ -150,12 +150,12 @@ class OfferedLoad:
 
     @property
     def is_light(self) -> bool:
-        """Return whether all jobs together never need more GPUs than exist."""
+        """Return whether all jobs together never need more GPUs than the cluster has."""
         return self.peak_share is not None and self.peak_share <= 1.0
 
     @property
     def is_uneven(self) -> bool:
-        """Return whether the largest jobs have much more than an even share of the work."""
+        """Return whether the largest jobs account for much more than an even share of the work."""
         fair = self.largest_jobs / self.jobs if self.jobs else 1.0
         return self.largest_share >= max(_LARGEST_SHARE, _LARGEST_EXCESS * fair)
 
@@ -163,9 +163,9 @@ class OfferedLoad:
     def steady_window(self) -> Window | None:
         """A window for `count_arrivals` if means depend on where the trace stops, otherwise None.
 
-        The first and the last tenth of the time in which jobs arrive are left out. The window is
-        None unless the load is from 0.9 to below 1, and nine of ten jobs take at most a tenth of
-        this time. At a load of 1 or more, there is no steady state.
+        The window omits the first and the last tenth of the arrival period. It is None unless the
+        load is at least 0.9 and below 1, and nine of ten jobs take at most a tenth of the period.
+        At a load of 1 or more, there is no steady state.
         """
         is_near = self.load is not None and _NEAR <= self.load < 1.0
         return self.middle if is_near and not self.is_light else None
@@ -181,7 +181,7 @@ class OfferedLoad:
 
     @classmethod
     def from_dict(cls, fields: Mapping[str, Json]) -> OfferedLoad:
-        """Return the load with these fields."""
+        """Return the load that `to_dict` returned as these fields."""
         known: dict[str, Any] = {**fields}
         for name in _WINDOWS:
             if known.get(name) is not None:
@@ -236,7 +236,7 @@ class OfferedLoad:
         share = formatting.percent(self.load)
         said = f"{jobs} ask for {share} of what these GPUs can do {between}"
         if self.load >= _NEAR:
-            said += ": this close to the limit, waits are long and differ much between draws"
+            said += ": this close to the limit, waits are long and vary widely between draws"
         return f"{said}.{suggestion(self.steady_window)}"
 
     def _types(self) -> str:
@@ -257,7 +257,7 @@ class OfferedLoad:
 
 
 def suggestion(window: Window | None) -> str:
-    """Return a sentence that suggests which arrivals to count; empty if there is no window."""
+    """Return a sentence that suggests which arrivals to count; empty without a window."""
     if window is None:
         return ""
     return (
@@ -268,7 +268,7 @@ def suggestion(window: Window | None) -> str:
 
 
 def steady_window(loads: Sequence[OfferedLoad]) -> Window | None:
-    """Return the intersection of the windows of several draws; None if a draw has none."""
+    """Return the intersection of the windows of several draws; None if a draw has no window."""
     windows = [load.steady_window for load in loads]
     known = [window for window in windows if window is not None]
     if len(known) < max(len(windows), 1):
@@ -278,7 +278,7 @@ def steady_window(loads: Sequence[OfferedLoad]) -> Window | None:
 
 
 def known(spec: Mapping[str, Any]) -> OfferedLoad | None:
-    """Return the load from the content of a `spec.json`; earlier versions did not write it."""
+    """Return the load in the content of a `spec.json`; earlier versions did not write it."""
     fields = spec.get("offered_load")
     return None if fields is None else OfferedLoad.from_dict(fields)
 
@@ -303,7 +303,7 @@ def shown(loads: Sequence[OfferedLoad]) -> str:
 
 
 def in_words(loads: Sequence[OfferedLoad]) -> str:
-    """Return the consequences of the load of one trace, or of several draws."""
+    """Return sentences on what the load of one trace or of several draws means."""
     if not loads:
         return ""
     if all(load == loads[0] for load in loads):
@@ -329,7 +329,7 @@ def in_words(loads: Sequence[OfferedLoad]) -> str:
 
 
 def overload(loads: Sequence[OfferedLoad], where: Callable[[int], str]) -> str:
-    """Say in how many draws the load is above 1, and what this means; empty if in none.
+    """Return sentences on the draws with a load above 1; empty if there are none.
 
     Parameters
     ----------
@@ -370,14 +370,14 @@ def offered_load(
     cluster, trace : as for `gangline.simulate`
         The cluster to which the work is offered, and the jobs.
     window : pair of float, optional
-        Two instants in seconds. Only jobs that arrive from the first instant on and before the
-        second count, and the capacity is that of the same time. By default, all jobs count, from
-        the first to the last arrival.
+        Two instants in seconds. Only jobs that arrive at or after the first instant and before the
+        second count, and only the capacity between the two. By default, all jobs count, from the
+        first to the last arrival.
 
     Returns
     -------
     OfferedLoad
-        The load in total and of each GPU type, and the share of the largest jobs.
+        The load in total and for each GPU type, and the share of the largest jobs.
 
     Raises
     ------
@@ -391,9 +391,9 @@ def offered_load(
     Notes
     -----
     With one GPU type, the load is the sum of GPUs x duration of the jobs, divided by GPUs x time of
-    the cluster. With several types, it is the smallest number by which all capacities must be
-    multiplied so that the work fits. It ignores restarts, locality, sharing and GPUs that no gang
-    can use, so a load below 1 does not guarantee that a policy keeps up.
+    the cluster. With several types, it is the smallest factor by which all capacities must be
+    multiplied for the work to fit. It ignores restarts, locality, sharing and GPUs that no gang can
+    use, so a load below 1 does not guarantee that a policy keeps up.
 
     Examples
     --------
@@ -485,11 +485,11 @@ def _measure(
 def _early_load(
     cluster: Cluster, gpus: F64, seconds: F64, left_s: F64, begin: float, end: float
 ) -> float | None:
-    """Return the load of the work that jobs do until an instant if each starts at its arrival.
+    """Return the load of the work that jobs would do before `end` if each started at its arrival.
 
     A job that has not waited has used each type for a fraction of the time that it would need on
-    this type alone, and these fractions add up to at least 1. So every schedule without a backlog
-    needs at least the most even division of these GPU-seconds.
+    this type alone. These fractions add up to at least 1. Therefore, every schedule without a
+    backlog needs at least the most even division of these GPU-seconds.
     """
     import numpy as np
 
@@ -543,7 +543,7 @@ def _seconds(
 
 
 def _capacity(cluster: Cluster, begin: float, end: float, *, is_drawn: bool = True) -> F64:
-    """Return each type's GPU-seconds between two instants, optionally without drawn failures."""
+    """Return the GPU-seconds of each type between two instants, with or without drawn failures."""
     import numpy as np
 
     servers = cluster.server_arrays()
@@ -565,7 +565,7 @@ def _capacity(cluster: Cluster, begin: float, end: float, *, is_drawn: bool = Tr
 
 
 def _absences(cluster: Cluster) -> tuple[npt.NDArray[np.int64], F64, F64]:
-    """Return the server, the begin and the end of every absence that is known before the run."""
+    """Return the server, the start and the end of every absence that is known before the run."""
     import numpy as np
 
     rows = np.asarray(cluster.outages(), dtype=np.float64).reshape(-1, 3)
@@ -573,7 +573,7 @@ def _absences(cluster: Cluster) -> tuple[npt.NDArray[np.int64], F64, F64]:
 
 
 def _peak_share(cluster: Cluster, arrival: F64, gpus: F64, seconds: F64) -> float | None:
-    """Return the largest share of GPUs that are held or away if each job starts at its arrival."""
+    """Return the peak share of GPUs that are held or down if each job starts at its arrival."""
     import numpy as np
 
     counts = np.asarray(list(cluster.gpus_by_type().values()))

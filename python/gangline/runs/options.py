@@ -43,7 +43,7 @@ Timeline = Literal["auto", "change", "off"]
 
 
 class SharingOptions(TypedDict, total=False):
-    """The keys of the table `sharing` that a run may override; see `gangline.Sharing`."""
+    """The keys of the `[sharing]` table that a run may override; see `gangline.Sharing`."""
 
     max_share: int | None
     interference: Literal["constant", "table", "matrix", "gavel", "analytic"]
@@ -65,7 +65,7 @@ class SharingOptions(TypedDict, total=False):
 
 
 class RuntimeOptions(TypedDict, total=False):
-    """The keys of the table `runtime` that a run may override."""
+    """The keys of the `[runtime]` table that a run may override."""
 
     job_noise: float
     run_noise: float
@@ -76,7 +76,7 @@ class RuntimeOptions(TypedDict, total=False):
 
 
 class ClusterOptions(TypedDict, total=False):
-    """The cluster tables in which a run may override single keys."""
+    """The cluster tables in which a run may override individual keys."""
 
     sharing: SharingOptions | None
     runtime: RuntimeOptions | None
@@ -122,7 +122,7 @@ class RunOptions(CompareOptions, total=False):
 
 
 class CheckedOptions(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The options of a run, with their defaults, except the cluster, the jobs and the policy."""
+    """The options of a run and their defaults, apart from the cluster, the jobs and the policy."""
 
     seed: int = 0
     restart_s: float | None = None
@@ -178,18 +178,18 @@ class CheckedOptions(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
         told: float | History | npt.NDArray[np.float64] | None = None,
         watch: Sequence[int] = (),
     ) -> _core.RunOptions:
-        """Return the options in the form of the core, with values from the cluster and the jobs.
+        """Return the options as the core expects them, with values from the cluster and the jobs.
 
         Parameters
         ----------
         cluster : Cluster
-            The cluster of the jobs.
+            The cluster on which the jobs run.
         labels : sequence of str
             Model labels of the jobs.
         pairs : Pairs, optional
             Slowdown factors between the jobs.
         core, links : optional
-            The cluster and its network in the form of the core, if they already exist.
+            The cluster and its network as the core expects them, if they already exist.
         inflations, locality_fits : optional
             Inputs that `gangline.cluster.iteration` computes from the cluster and the jobs.
         told : optional
@@ -234,7 +234,7 @@ def _bad(name: str, value: object, expected: str) -> None:
 def _by_model(
     table: dict[str, float] | None, labels: Sequence[str], rest: float
 ) -> npt.NDArray[np.float64] | None:
-    """Return one restart time for each label; unlisted labels get the restart time of the run."""
+    """Return the restart time of each label; labels that are not listed get that of the run."""
     import numpy as np
 
     if not table:
@@ -243,7 +243,7 @@ def _by_model(
 
 
 def _mean_times_s(cluster: Cluster) -> tuple[float, float] | None:
-    """Return the mean time between failures and to repair, if failures are drawn."""
+    """Return the mean times between failures and to repair, if failures are drawn."""
     failures = cluster.failures
     if failures is None or failures.mtbf_hours is None or failures.mttr_hours is None:
         return None
@@ -251,7 +251,7 @@ def _mean_times_s(cluster: Cluster) -> tuple[float, float] | None:
 
 
 def resolved_sharing(sharing: Sharing, pairs: Pairs | None) -> dict[str, Any]:
-    """Return the sharing options of a run, including defaults, with the pairs' digest."""
+    """Return the sharing options of a run, including defaults, and the digest of the pairs."""
     keys = ["interference", "xi", "gang_xi", "memory_fixed_fraction", "acc_cost"]
     if sharing.max_share is not None:
         keys.insert(0, "max_share")

@@ -1,7 +1,6 @@
-"""Draws figures of runs with matplotlib (extra `plot`), for `gangline.plot`.
+"""Draws figures of runs with matplotlib (the extra `plot`), for `gangline.plot`.
 
-The functions rely only on the attributes of results, so that a result itself can offer them as
-`result.plot`.
+The functions use only attributes of results, so that a result can offer them as `result.plot`.
 """
 
 from __future__ import annotations
@@ -68,7 +67,7 @@ class Drawn(Protocol):
 
     @property
     def counted_jobs(self) -> pa.Table:
-        """The jobs that the summary measures."""
+        """The jobs that the summary covers."""
 
     @property
     def timeline(self) -> pa.Table:
@@ -150,11 +149,11 @@ def cdf(runs: Runs, column: str = "jct_s") -> Figure:
     ----------
     runs : Comparison, Result, or iterable of Result
         Runs of one policy with several seeds share one line. The jobs are those that the summary
-        measures: all jobs, or those that `count_arrivals` selects.
+        covers: all jobs, or those that `count_arrivals` selects.
     column : str
         A column of numbers: jct_s, queue_s, wait_s, run_s, slowdown, ftf, ... Columns in seconds
-        have a logarithmic axis, on which times under one second are drawn at one second. The ratios
-        slowdown and ftf also have a logarithmic axis.
+        have a logarithmic axis; times under one second are drawn at one second. The axis of the
+        ratios slowdown and ftf is logarithmic, too.
 
     Returns
     -------
@@ -284,7 +283,7 @@ def bars(comparison: Compared, key: str = "jct_mean_s") -> Figure:
 
 
 def decision_times(runs: Iterable[Drawn], *, against: str = "jobs") -> Figure:
-    """Draw the range from the median to the 99th percentile of decision times by size of the run.
+    """Draw decision times, from the median to the 99th percentile, against the size of the run.
 
     Parameters
     ----------
@@ -333,7 +332,7 @@ def decision_times(runs: Iterable[Drawn], *, against: str = "jobs") -> Figure:
 
 
 def new_figure() -> tuple[Figure, Axes]:
-    """Return an empty figure outside pyplot, so that it never needs to be closed."""
+    """Return an empty figure that pyplot does not manage, so that it never needs to be closed."""
     if importlib.util.find_spec("matplotlib") is None:
         message = f"figures need the library matplotlib: {INSTALL}"
         raise MissingExtraError(message, extra="plot")
@@ -429,7 +428,7 @@ def _key(row: Mapping[str, Any], key: str) -> float:
 
 
 def title_of(name: str, *, with_unit: bool = True) -> str:
-    """Return the title of a column or key: as in tables, or the name with the unit."""
+    """Return the title of a column or key: its title in tables, or else its name with the unit."""
     for measure in formatting.MEASURES:
         if measure.key == name:
             return _IN_FULL.get(measure.short, measure.short)

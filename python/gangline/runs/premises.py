@@ -1,7 +1,7 @@
-"""Checks the premises of policies, and finds those that a cluster and a trace lack.
+"""Checks the premises of policies: what they need that a cluster or a trace may lack.
 
-The registry declares with each policy which facts of a cluster and a trace its mechanisms rest on.
-This module looks up the facts without knowing any policy: `lacks` says what is missing, and
+The registry declares for each policy on which facts about a cluster and a trace its mechanisms
+rest. This module looks up the facts without knowing any policy: `lacks` says what is missing, and
 `require` raises an error if no run is possible.
 
 Examples
@@ -34,10 +34,10 @@ __all__ = ["Lack", "lacks", "merged", "premises", "reminder", "require"]
 
 
 class Lack(NamedTuple):
-    """A fact that a cluster and a trace lack, and the consequence for some policies."""
+    """A fact that a cluster and a trace lack, and the consequence for the policies that need it."""
 
     fact: str
-    """The name in the declarations of policies, such as `network`."""
+    """The name of the fact in the declarations of policies, such as `network`."""
     what: str
     """The missing fact, such as "no network"."""
     mechanism: str
@@ -56,7 +56,7 @@ class Lack(NamedTuple):
 
 class _Fact(NamedTuple):
     lacks: Callable[[Cluster, Trace | None], str]
-    """A function that says what is missing; "" means nothing, or unknown without the jobs."""
+    """A function that says what is missing; "" if nothing is, or if only the jobs could tell."""
     remedy: str
     is_of_jobs: bool = False
     """Whether jobs that break the premise can be left out of a run."""
@@ -111,7 +111,7 @@ def merged(given: Iterable[Lack]) -> list[Lack]:
 
 
 def require(given: Iterable[Lack]) -> None:
-    """Refuse policies that cannot run, all at once.
+    """Raise one error that names all policies that cannot run.
 
     Raises
     ------
@@ -131,7 +131,7 @@ def require(given: Iterable[Lack]) -> None:
 
 
 def reminder(given: Sequence[Lack]) -> str:
-    """Return sentences about mechanisms without effect; "" if there are none."""
+    """Return sentences on mechanisms that have no effect; "" if there are none."""
     told = [lack.sentence() for lack in given if lack.mechanism]
     if not told:
         return ""
@@ -148,7 +148,7 @@ def _declared() -> dict[str, list[dict[str, Any]]]:
 
 
 def premises(chosen: ChosenPolicy) -> list[dict[str, Any]]:
-    """Return the premises of a policy with these parameters: the fact and the mechanism of each."""
+    """Return the premises of a policy with these parameters as pairs of a fact and a mechanism."""
     if not isinstance(chosen.policy, str):
         return []
     return [
@@ -274,4 +274,4 @@ _FACTS = {
         is_of_jobs=True,
     ),
 }
-"""The facts, by their names in the registry."""
+"""The facts, keyed by their names in the registry."""

@@ -1,4 +1,4 @@
-"""Defines the result of a run: a summary, three tables, and the spec that repeats the run."""
+"""Defines the result of a run: a summary, three tables, and the spec with which to repeat it."""
 
 from __future__ import annotations
 
@@ -42,14 +42,14 @@ class Result:
     Attributes
     ----------
     summary : RunSummary
-        Averages, percentiles and totals, in seconds unless the name says otherwise.
+        Averages, percentiles and totals, in seconds unless the key names another unit.
     spec : dict
         Everything needed to repeat the run, and its measured cost under `measured`.
     again : callable or None
-        Repeats the run and records why some jobs wait, for `explain` and for reports. None if the
-        result came from another process.
+        Repeats the run and records why the given jobs wait, for `explain` and for reports. None if
+        the result came from another process.
     own : Policy or None
-        The policy object, if one was passed; None otherwise, and for a loaded result.
+        The policy object that was passed, if any; None for a loaded result.
 
     Examples
     --------
@@ -97,9 +97,9 @@ class Result:
         again: Again,
         own: Policy | None = None,
     ) -> Result:
-        """Make the result from the columns of a run; tables are built on access, without copies.
+        """Build the result from the columns of a run; tables are built on access, without copies.
 
-        `facts` are facts that are known before the run but are not in its spec, by the keys of
+        `facts` contains what is known before the run but is not in its spec, under the keys of
         `Result.spec`.
         """
         report, dropped = output.solver(), dict(output.dropped())
@@ -149,7 +149,7 @@ class Result:
 
     @property
     def offered_load(self) -> OfferedLoad | None:
-        """The load that the trace offers to the cluster; None if the result does not contain it."""
+        """The offered load; None if the result does not contain it."""
         from gangline.runs.offered_load import known
 
         return self._load or known(self.spec)
@@ -171,7 +171,7 @@ class Result:
 
     @property
     def counted_jobs(self) -> pa.Table:
-        """The rows of `jobs` that the summary measures: all, or those of `count_arrivals`."""
+        """The rows of `jobs` that the summary covers: all, or those within `count_arrivals`."""
         from gangline.runs.arrival_window import counted, of_spec
 
         window = of_spec(self.spec)
@@ -186,7 +186,7 @@ class Result:
 
     @cached_property
     def segments(self) -> pa.Table:
-        """One row for each stretch of a job at one rate and each server; needs `segments=True`."""
+        """One row for each server and each stretch of a job at one rate; needs `segments=True`."""
         if self._segments is None:
             raise GanglineError("this run has no segments; run it again with `segments=True`")
         return self._segments()
@@ -204,8 +204,8 @@ class Result:
     def explain(self, job: str | int, *, progress: bool | Progress = False) -> Explanation:
         """Explain why a job waited, which jobs took its GPUs, and how much time it lost.
 
-        The run is repeated once, with the same result, to watch this job. If it cannot be repeated,
-        the segments still show which GPUs were free, but not the reasons of the policy.
+        For this, the run is repeated once, with the same result. If it cannot be repeated, the
+        segments still show which GPUs were free, but not the reasons of the policy.
 
         Parameters
         ----------
@@ -217,7 +217,7 @@ class Result:
         Returns
         -------
         Explanation
-            Text, HTML and plain values.
+            The explanation as text, HTML and plain values.
 
         Raises
         ------
@@ -239,7 +239,7 @@ class Result:
 
     @property
     def trace(self) -> Trace:
-        """The jobs of the run, which are kept in memory, or read or drawn again.
+        """The jobs of the run: kept in memory, read again or drawn again.
 
         Raises
         ------
@@ -254,13 +254,13 @@ class Result:
         return read_again(RunSpec.from_dict(self.spec).trace)
 
     def save(self, folder: str | PathLike[str], *, explain: bool = False) -> Path:
-        """Write spec.json, summary.json and the tables; a new folder appears complete or not.
+        """Write spec.json, summary.json and the tables; a new folder appears only when complete.
 
         Parameters
         ----------
         folder : path
             The folder. An earlier result in it is replaced, together with its report; other files
-            stay. Any other folder with content is an error.
+            stay. A folder with any other content is an error.
         explain : bool
             Whether to also write the jobs of the trace, so that `explain` can repeat the run
             without the trace.
@@ -308,7 +308,7 @@ class Result:
         Raises
         ------
         ResultError
-            If a table of a saved result differs from what a run writes.
+            If a table of a saved result does not have the form that a run writes.
         """
         _ = self.jobs, self.timeline, self.segments if self.has_segments else None
 

@@ -1,8 +1,8 @@
 """Writes, replaces and checks the folder of a saved result.
 
 `spec.json` is sealed and lists the size and the checksum of every other file. Therefore, a folder
-that mixes two runs or lacks a part is not accepted as a result, and a file that gangline did not
-write is never replaced. A sweep may save only the summary.
+that mixes two runs or lacks a file is not accepted as a result, and a file that gangline did not
+write is never replaced. A sweep may save only the summary of a run.
 """
 
 from __future__ import annotations
@@ -45,12 +45,12 @@ __all__ = ["KIND", "NO_RESULT", "SPEC", "TRACE", "add", "check", "read", "stamp"
 FORMAT = 2  # the version of the folder's format
 SPEC = "spec.json"
 NO_RESULT = (errno.ENOTDIR, errno.EISDIR, errno.ELOOP)
-"""The errors that occur when something else is in the place of a result."""
+"""The error numbers that occur if something else is at the path of a result."""
 REPORT = "report.html"  # the file that the command `report` writes
 TRACE = "trace.parquet"  # the jobs, if a result keeps them for later explanations
 _OTHERS = ("summary.json", "jobs.parquet", "timeline.parquet", "segments.parquet", TRACE)
 KIND = "result"
-"""The kind of file in the seal of spec.json."""
+"""The kind of file that the seal of spec.json names."""
 
 
 class _File(msgspec.Struct):
@@ -117,8 +117,8 @@ def write(
     """Write a result; a new folder appears complete or not at all.
 
     In an existing folder, the files of an earlier result are replaced and all other files stay. If
-    the process dies while it replaces them, the remaining files belong to one run, and the next
-    result can be saved there.
+    the process dies while it replaces them, the files that remain all belong to one run, and the
+    next result can still be saved there.
 
     Parameters
     ----------
@@ -127,7 +127,7 @@ def write(
     spec : mapping
         The content of spec.json.
     files : mapping of str to callable
-        For each of the other files, a function that writes it to a path.
+        For each of the other files, the function that writes it to a path.
     """
     folder = landing(folder)
     check(folder)
@@ -200,7 +200,7 @@ def _fill(part: Path, spec: Mapping[str, Any], files: Mapping[str, Callable[[Pat
 
 
 def _replace(folder: Path, part: Path, old: Sequence[str], new: Sequence[str]) -> None:
-    """Remove the old files and move the new ones; a second call finishes an interrupted one.
+    """Remove the old files and move the new ones; a second call finishes an interrupted first one.
 
     At any time, the existing files match spec.json.
     """
@@ -213,7 +213,7 @@ def _replace(folder: Path, part: Path, old: Sequence[str], new: Sequence[str]) -
 
 
 def _earlier(folder: Path) -> list[str]:
-    """Return the files other than spec.json that a new result replaces.
+    """Return the files, apart from spec.json, that a new result replaces.
 
     Raises
     ------
@@ -243,7 +243,7 @@ def _keep(folder: Path, words: str) -> NoReturn:
 
 
 def stamp(path: Path) -> tuple[int, int, int]:
-    """Return a key that changes if a file is replaced or changed."""
+    """Return a key that changes whenever the file is replaced or changed."""
     state = path.stat()
     return state.st_ino, state.st_size, state.st_mtime_ns
 
@@ -256,7 +256,7 @@ def read(folder: Path) -> tuple[dict[str, Any], dict[str, Any], dict[str, Stamp]
     spec, summary : dict
         The values that were passed to `write`.
     files : dict of str to stamp
-        The files other than spec.json.
+        The files, apart from spec.json.
     cluster : Cluster
         The cluster of the spec.
     """
@@ -288,7 +288,7 @@ def _read(folder: Path) -> tuple[dict[str, Any], dict[str, Any], dict[str, Stamp
 
 
 def _is_file(path: Path) -> bool:
-    """Return whether a path is a file; raise an error if this is unknown, as without permission."""
+    """Return whether a path is a file; raise an error if this is unknown, e.g. for permissions."""
     try:
         return stat.S_ISREG(path.stat().st_mode)
     except OSError as error:
@@ -312,7 +312,7 @@ class _Counts(msgspec.Struct):
 
 
 def _checked(path: Path, spec: dict[str, Any]) -> Cluster:
-    """Return the cluster of a spec, after checks that types alone do not cover."""
+    """Return the cluster of a spec, after the checks that types alone do not cover."""
     from gangline.cluster.description import Cluster
 
     try:

@@ -1,4 +1,4 @@
-"""Turns the columns of the core into Arrow tables and Parquet, with few copies."""
+"""Turns the core's columns into Arrow tables and Parquet files, with few copies."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def timeline(columns: dict[str, npt.NDArray[Any]], types: list[str]) -> pa.Table
 
 
 def segments(columns: dict[str, Any], trace: Trace) -> pa.Table:
-    """Return the segments table: one row per server for each stretch of a part at one rate."""
+    """Return the segments table; each stretch of a part at one rate has one row per server."""
     import pyarrow.compute as pc
 
     identifiers = trace.column("job_id")
@@ -132,7 +132,7 @@ class _Column(NamedTuple):
     ----------
     type : Arrow type
     least, most : float
-        Bounds of the values; without bounds, NaN is also allowed.
+        Bounds of the values; if there are none, NaN is allowed, too.
     words : tuple of str
         The allowed words of a text column.
     nulls : bool
@@ -198,7 +198,7 @@ _SAVED: dict[str, dict[str, _Column]] = {
 
 
 def wrong(table: pa.Table, name: str, jobs: int, cluster: Cluster) -> tuple[str, str] | None:
-    """Return the first column of a saved table that no run could have written, and its fault.
+    """Return the first column of a saved table that no run could have written, and why not.
 
     Parameters
     ----------
@@ -254,7 +254,7 @@ def _wrong_column(table: pa.Table, key: str, column: _Column) -> str | None:
 
 
 def write(table: pa.Table, path: Path) -> None:
-    """Write Parquet fast, with dictionaries only for labels and columns of a single value."""
+    """Write Parquet fast: only labels and columns with a single value get dictionaries."""
     import pyarrow.parquet as pq
 
     with path.open("wb") as file:  # Arrow only opens files with names in UTF-8

@@ -39,11 +39,11 @@ def simulate(
     cluster : Cluster, mapping, or str
         A cluster, the keys of its TOML form, a TOML file, a node list or the name of a preset.
     trace : Trace, Arrow table, or str
-        The jobs, or a path or a `synth:` address from which they are read.
+        The jobs, or the path or `synth:` address from which to read them.
     policy : policy configuration, Policy, or str
-        The policy; a name takes its parameters from `params`.
+        The policy; if it is a name, `params` has its parameters.
     params : mapping, optional
-        Parameters of a policy that is given by name.
+        Parameters of the policy, if it is given by name.
     progress : bool or callable
         True draws a bar on stderr if it is a terminal, and a line below the cell in a notebook. A
         callable gets (simulated seconds, jobs done, jobs) at most ten times a second.
@@ -54,10 +54,10 @@ def simulate(
         job keeps all its progress), on_infeasible ("error" or "drop"), segments (False; True keeps
         that table), timeline ("auto", "change", "off" or a sampling time in seconds),
         check_invariants (False), skip_rounds (True), until_s and max_events (where to stop; default
-        never), count_arrivals (two times such as (172800, 777600), or "2d,9d": all jobs are run,
-        and the summary's measures of jobs cover those that arrive from the first time on and before
-        the second; default all), sharing and runtime (keys that override those in the cluster's
-        tables of these names).
+        never), count_arrivals (two times such as (172800, 777600), or "2d,9d": all jobs run, but
+        the job metrics of the summary cover only those that arrive at or after the first time and
+        before the second; default all), sharing and runtime (keys that override those in the
+        cluster's tables of these names).
 
     Returns
     -------
@@ -70,9 +70,7 @@ def simulate(
         If an input is wrong.
     InfeasibleJobError
         If a job can never run and `on_infeasible` is "error".
-    PlanError
-        If a policy in Python breaks a rule of the engine.
-    StalledError
+    PlanError If a plan of a policy in Python breaks a rule of the engine. StalledError
         If jobs wait and nothing will ever start them.
     SolverError
         If a linear program of the policy has no optimum.
@@ -106,11 +104,12 @@ def run(
     spec : RunSpec, mapping, or path
         A spec, the content of a `spec.json`, that file, or the folder of a result.
     trace : Trace, Arrow table, or str, optional
-        The jobs, if the spec's file has moved or was a table in memory; by default, those that the
-        spec names. It must be the same file or table; the SHA-256 is compared. A file is read with
-        the options of the spec.
+        The jobs, if the file that the spec names has moved, or if the trace was a table in memory;
+        by default, the jobs that the spec names. The file or table must be the same; its SHA-256 is
+        compared. A file is read with the options of the spec.
     policy : Policy, optional
-        The policy object, if a policy in Python cannot be imported as the spec's `module:Class`.
+        The policy object, if the policy is in Python and cannot be imported as `module:Class` of
+        the spec.
     progress : bool or callable
         As for `simulate`.
 
@@ -118,7 +117,7 @@ def run(
     -------
     Result
         The result. Every run of this spec with the same versions writes tables with the same bytes;
-        only `measured` differs.
+        only the values under `measured` differ.
 
     Raises
     ------
@@ -172,15 +171,15 @@ def watch_again(
     jobs: Sequence[int],
     progress: bool | Progress,
 ) -> tuple[Result, Watched]:
-    """Repeat the run of a saved result, with its segments, and record why some jobs wait.
+    """Repeat the run of a saved result with segments, and record why the given jobs wait.
 
     Parameters
     ----------
     spec : mapping
         The content of the result's `spec.json`.
     trace : callable, optional
-        Function that reads the jobs that are saved with the result; by default, those that the spec
-        names.
+        Function that reads the jobs that were saved with the result; by default, the jobs that the
+        spec names are read.
     jobs : sequence of int
         Rows of the trace.
     progress : bool or callable

@@ -33,23 +33,23 @@ _TIME_MAX_S = 2.0**63 / 1e9  # the engine counts nanoseconds in 64 bits
 class Simulation:
     """A run that stops at each decision, where it can be inspected, planned, changed and forked.
 
-    Without a policy, `apply` supplies the plan of every decision. With a policy, `decide` lets it
-    decide until `apply` is called. From then on the run accepts only plans, because the policy has
-    not seen these changes.
+    Without a policy, the caller passes a plan to `apply` at every decision. With a policy, `decide`
+    asks the policy until `apply` is called. From then on, the run accepts only plans, because the
+    policy has not seen the changes made by `apply`.
 
     Parameters
     ----------
     cluster, trace
         As for `gangline.simulate`.
     policy : policy, optional
-        The policy that `decide` asks. A policy object is copied with `copy.deepcopy`.
+        The policy that `decide` asks. If it is an object, it is copied with `copy.deepcopy`.
     params : mapping, optional
-        Parameters of a policy given by name.
+        Parameters of the policy, if it is given by name.
     round_s : float, optional
-        Without a policy: a decision is due only at 0, round_s, 2 round_s, ... By default it is due
-        at every arrival, completion, failure and repair, and when a timer fires.
+        For runs without a policy: a decision is due only at 0, round_s, 2 round_s, ... By default,
+        it is due at every arrival, completion, failure and repair, and when a timer fires.
     mixes_types, forks : bool
-        Without a policy: like the attributes of `gangline.Policy`.
+        For runs without a policy: like the attributes of `gangline.Policy`.
     **options
         As for `gangline.simulate`.
 
@@ -136,17 +136,17 @@ class Simulation:
 
     @property
     def view(self) -> View:
-        """The present state in the form that policies in Python see.
+        """The current state, as policies in Python see it.
 
-        The view shows the present state after each step; arrays that were read earlier do not
-        change. When a decision is due, plans can be made with it. With a policy, it shows only what
-        the policy may know.
+        The view always shows the current state; arrays that were read earlier do not change. When a
+        decision is due, it can also build plans. With a policy, it shows only what the policy may
+        know.
         """
         return self._view
 
     @property
     def changes(self) -> Changes:
-        """The outcome of the last plan and the later events, in the form that policies get."""
+        """The outcome of the last plan and the events since then, as policies get them."""
         return Changes(self._core.changes())
 
     def advance(self, *, until_s: float | None = None) -> Literal["decision", "time", "done"]:
@@ -155,7 +155,7 @@ class Simulation:
         Parameters
         ----------
         until_s : float, optional
-            Time in seconds at which to stop, after the events of that time.
+            Time at which to stop, in seconds; events at this time are processed first.
 
         Returns
         -------
@@ -179,7 +179,7 @@ class Simulation:
             self._core.decide()
 
     def apply(self, plan: Plan | tuple[Plan, Steady]) -> None:
-        """Carry out a plan for the decision that is due.
+        """Carry out a plan at the decision that is due.
 
         Parameters
         ----------
@@ -189,7 +189,7 @@ class Simulation:
         Raises
         ------
         PlanError
-            If the plan breaks a rule; nothing changes then, and the decision is still due.
+            If the plan breaks a rule. Then nothing changes, and the decision is still due.
         """
         actions, is_steady = read_answer(plan)
         with self._world.naming_jobs():
@@ -205,9 +205,9 @@ class Simulation:
     ) -> None:
         """Add jobs that arrive, servers that fail and capacity that changes after now.
 
-        The run then has the same bytes as one in which all this was known from the start. It is
-        repeated up to now, which costs as much as the run so far. Jobs that have not arrived can
-        get other numbers.
+        The result then has the same bytes as if all this had been known from the start. The run is
+        repeated up to now, which costs as much as the run so far. The numbers of jobs that have not
+        arrived can change.
 
         Parameters
         ----------
@@ -283,10 +283,10 @@ class Simulation:
         return Trace.from_arrow(pa.concat_tables(tables, promote_options="permissive"))
 
     def fork(self) -> Simulation:
-        """Return an independent copy of this run in its present state.
+        """Return an independent copy of this run in its current state.
 
-        A policy object is copied with `copy.deepcopy`. A policy of the registry repeats the run
-        when the fork first lets it decide, or asks for the result.
+        A policy object is copied with `copy.deepcopy`. With a registered policy, the run is
+        repeated when the fork first calls `decide` or `result`.
         """
         other = copy.copy(self)
         other._object = copy.deepcopy(self._object)

@@ -1,4 +1,4 @@
-"""Finds names in the tables of `slurm` that no job has, because a typo would leave a limit out."""
+"""Finds names in the tables of `slurm` that no job has, because a typo would disable a limit."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ __all__ = ["unused"]
 _DEFAULTS: Mapping[Column, str] = {
     "qos": "normal", "partition": "default", "account": "", "user": "default",
 }  # fmt: skip
-"""By column, the name of a job without one. The tables of a column's names begin with its name."""
+"""For each column, the name that jobs without a value get; it is also the prefix of its tables."""
 
 
 def unused(chosen: ChosenPolicy, trace: Trace) -> list[str]:
-    """Say, for each table of `slurm`, which of its names no job and no other table has."""
+    """Return a sentence for each table of `slurm` with names that no job and no other table has."""
     params: Mapping[str, Any] = chosen.params if chosen.policy == "slurm" else {}
     said = []
     for kind in _DEFAULTS:

@@ -1,4 +1,4 @@
-"""Describes a run as a value: everything on which its result depends, in one canonical form."""
+"""Describes a run as a value: everything on which its result depends, in a canonical form."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _DIGITS = 32  # Our own choice: 128 bits of the SHA-256 are enough to distinguis
 class RunSpec(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     """The recipe of a run: `gangline.run` carries it out, and equal specs give equal bytes.
 
-    `spec.json` of every result contains one; `RunSpec.load` reads it.
+    The `spec.json` of every result contains a RunSpec; `RunSpec.load` reads it.
 
     Parameters
     ----------
@@ -57,7 +57,7 @@ class RunSpec(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         Version of gangline.
     versions : dict of str to str
         Versions of Python, numpy, pyarrow and highspy; for a policy in Python, also its
-        `module:Class` with a hash of the code if that is in a file.
+        `module:Class`, with a hash of the code if the code is in a file.
 
     Examples
     --------
@@ -90,7 +90,7 @@ class RunSpec(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     ) -> RunSpec:
         """Return the spec of the run that `gangline.simulate` carries out for these arguments.
 
-        The trace is hashed, or its address is parsed; it is only read if it is a table in memory.
+        A trace file is hashed, and a `synth:` address is parsed; only a table in memory is read.
         """
         from gangline.runs.inputs import as_cluster, make_options, override, take_tables
         from gangline.trace.read import as_trace, refer
@@ -111,7 +111,7 @@ class RunSpec(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         policy: PolicyReference,
         options: CheckedOptions,
     ) -> RunSpec:
-        """Return the spec for parts that are already checked, with the present versions.
+        """Return the spec for parts that are already checked, with the current versions.
 
         `cluster` is the result of `keys_of`, which specs may share.
         """
@@ -131,7 +131,7 @@ class RunSpec(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
     @classmethod
     def from_dict(cls, data: Mapping[str, object], *, path: str | None = None) -> RunSpec:
-        """Return the spec from the content of a `spec.json`, without the keys that the run added.
+        """Return the spec in the content of a `spec.json`, without the keys that the run added.
 
         Raises
         ------
@@ -153,7 +153,7 @@ class RunSpec(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
     @classmethod
     def load(cls, path: str | PathLike[str]) -> RunSpec:
-        """Read a `spec.json`, or the one in a result folder.
+        """Read a `spec.json`, given its path or its result folder.
 
         Raises
         ------
@@ -175,7 +175,7 @@ class RunSpec(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
     @cached_property
     def digest(self) -> str:
-        """The 32 hexadecimal digits that are equal if and only if the specs describe the same run.
+        """32 hexadecimal digits, which are equal if and only if the specs describe the same run.
 
         Only the content of a file matters: its location does not change the digest.
         """
@@ -188,7 +188,7 @@ class RunSpec(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         return self
 
     def versions_then_and_now(self) -> dict[str, tuple[str, str]]:
-        """Return both versions of each component whose version differs from the spec's, by name."""
+        """Return the components whose version differs from the spec's, with both versions."""
         from gangline import _core
 
         now = {"gangline": _core.__version__, **versions()}
@@ -198,9 +198,9 @@ class RunSpec(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         }
 
     def now(self, trace: TraceReference, policy: PolicyLike | None = None) -> RunSpec:
-        """Return the spec of the same run with the present versions, on a trace of the same jobs.
+        """Return the spec of the same run with the current versions, on a trace of the same jobs.
 
-        A spec that was written by hand may omit values that are filled in here.
+        This also fills in values that a spec written by hand may omit.
         """
         chosen = self.policy.resolve(policy).reference
         return self.of(keys_of(self.build_cluster()), trace, chosen, self.build_options())
@@ -214,14 +214,14 @@ class RunSpec(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         return cluster_of({"cluster": self.cluster})
 
     def build_options(self) -> CheckedOptions:
-        """Return the checked run options."""
+        """Return the run options after checking them."""
         from gangline.runs.inputs import make_options
 
         return make_options({**self.options, "seed": self.seed})
 
 
 def read_spec(path: str | PathLike[str]) -> tuple[dict[str, Any], Path]:
-    """Return the content of a `spec.json`, or of the one in a result folder, and its path.
+    """Return the content and the path of a `spec.json`, given its path or its result folder.
 
     Raises
     ------
@@ -229,7 +229,7 @@ def read_spec(path: str | PathLike[str]) -> tuple[dict[str, Any], Path]:
         If the file does not exist.
     ResultError
         If the file does not contain a JSON object, or its seal is broken. A spec that a user wrote
-        needs no seal, but the spec of a result folder does.
+        needs no seal, but the spec in a result folder does.
     """
     path = Path(path)
     file = path / SPEC if path.is_dir() else path
@@ -243,12 +243,12 @@ def read_spec(path: str | PathLike[str]) -> tuple[dict[str, Any], Path]:
 
 
 def keys_of(cluster: Cluster) -> dict[str, Any]:
-    """Return a cluster in the form of a spec."""
+    """Return a cluster as a spec contains it."""
     return finite(cluster.to_dict())  # type: ignore[no-any-return]
 
 
 def cluster_of(spec: Mapping[str, Any]) -> Cluster:
-    """Return the cluster from the content of a `spec.json`."""
+    """Return the cluster in the content of a `spec.json`."""
     from gangline.cluster.description import Cluster
 
     return Cluster.from_dict(_with_nan(spec["cluster"]))
@@ -272,7 +272,7 @@ def _versions() -> tuple[tuple[str, str], ...]:
 
 
 def versions() -> dict[str, str]:
-    """Return the versions of the libraries, besides gangline, on which results depend."""
+    """Return the versions of the libraries other than gangline on which results depend."""
     return dict(_versions())
 
 

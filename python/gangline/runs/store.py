@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 __all__ = ["SAVED", "Store"]
 
 SAVED = ("summary", "jobs", "segments")
-"""The levels of saving a run; each includes the levels before it."""
+"""How much of a run to save; each level includes the levels before it."""
 
 # Our own choice: repeating a shorter run after a power failure costs less than flushing the results
 # of all.
@@ -38,7 +38,7 @@ T = TypeVar("T")
 
 
 class _Log(msgspec.Struct):
-    """The part of a spec.json with the hash of the events."""
+    """The part of a spec.json that contains the hash of the events."""
 
     log_hash: str
 
@@ -55,10 +55,10 @@ class Store:
     Parameters
     ----------
     folder : Path
-        Created if necessary; results are in `runs/<digest>/`, as `gangline run --out` writes them.
+        The folder; created if necessary. Results are in `runs/<digest>/`, as `gangline run --out`
+        writes them.
     save : str
-        With "summary", results are saved without their tables; otherwise, they are saved
-        completely.
+        With "summary", results are saved without their tables; otherwise, with them.
     """
 
     def __init__(self, folder: Path, save: str = "jobs") -> None:
@@ -67,7 +67,7 @@ class Store:
         self._has_tables = save != "summary"
 
     def prepare(self) -> None:
-        """Create the folder; remove remains of killed processes that are over an hour old."""
+        """Create the folder; remove what killed processes left behind over an hour ago."""
         self.runs.mkdir(parents=True, exist_ok=True)
         newest = Path(tempfile.mkdtemp(prefix=PREFIX, dir=self.runs))
         now = newest.stat().st_mtime  # machines that share the folder may differ in their clocks
@@ -82,15 +82,15 @@ class Store:
         return self.runs / digest
 
     def has(self, digest: str) -> bool:
-        """Return whether a complete result exists, with its tables if these are saved.
+        """Return whether a complete result exists, including its tables if the store saves them.
 
         A damaged result is removed.
 
         Raises
         ------
         OSError
-            If the result cannot be read at present, for example without permission or free file
-            descriptors. The result stays, because it may be sound.
+            If the result cannot be read at the moment, for example because of its permissions or
+            because there are no free file descriptors. The result stays, because it may be intact.
         """
         folder = self.place(digest)
         try:
@@ -110,7 +110,7 @@ class Store:
         return False
 
     def add(self, digest: str, result: Result) -> None:
-        """Save a result; if another process was faster, its result, which is equal, stays.
+        """Save a result, unless another process was faster and has saved an equal one.
 
         Raises
         ------
@@ -140,7 +140,7 @@ class Store:
         return None if found is None else found.log_hash
 
     def offered_load(self, digest: str) -> OfferedLoad | None:
-        """Return the load of a result; None if the result or its load does not exist."""
+        """Return the offered load of a result; None if the result does not exist or has no load."""
         found = self._read(digest, result_folder.SPEC, _Load)
         return None if found is None else known(msgspec.structs.asdict(found))
 

@@ -1,4 +1,4 @@
-"""Types the summary of a run and its spec.
+"""Defines the types of the summary of a run and of its spec.
 
 docs/reference/columns.md explains the keys.
 """
@@ -62,10 +62,10 @@ class _Always(TypedDict):
 
 
 class RunSummary(_Always, total=False):
-    """Averages, percentiles and totals of a run, in seconds unless the name says otherwise.
+    """Averages, percentiles and totals of a run, in seconds unless the key names another unit.
 
-    A value is NaN if there is nothing to average. Some keys exist only in some runs, for example a
-    cost if GPU types have a price. If a key is a variable, a type checker requires a mapping:
+    A value is NaN if there is nothing to average. Some keys exist only in some runs, for example
+    the cost if GPU types have a price. For a key in a variable, a type checker requires a mapping:
     `numbers: Mapping[str, Any] = result.summary`.
 
     Examples
@@ -107,7 +107,7 @@ class RunRow(RunSummary, total=False):
 class MeanRow(RunSummary, total=False):
     """The row of a policy in a table: the mean of each summary key over the runs of all seeds.
 
-    A key without a number in some run is left out.
+    A key that is not a number in every run is left out.
     """
 
     policy: Required[str]
@@ -142,7 +142,7 @@ class TraceEntry(TypedDict, total=False):
 
 
 class SpecDict(TypedDict, total=False):
-    """The content of `spec.json`: the recipe of a run, and what the run adds to it."""
+    """The content of `spec.json`: the recipe for a run, and what the run adds to it."""
 
     digest: str
     gangline: Required[str]
@@ -165,7 +165,7 @@ class SpecDict(TypedDict, total=False):
 
 
 class Facts(TypedDict, total=False):
-    """The facts in a spec that are known before the run, in addition to its inputs."""
+    """The facts in a spec, other than its inputs, that are known before the run."""
 
     policy: Required[dict[str, str]]
     trace: Required[dict[str, Json]]
@@ -222,4 +222,4 @@ SummaryKey = Literal[
     "checkpoint_fraction",
     "solver_s",
 ]
-"""Name of a number of `RunSummary`."""
+"""Name of a numeric key of `RunSummary`."""

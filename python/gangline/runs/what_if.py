@@ -1,6 +1,6 @@
-"""Computes counterfactuals: the effect that one change of a run would have had on a job.
+"""Computes counterfactuals: the effect that a change to a run would have had on a job.
 
-Each alternative is a run of all jobs, so it also shows the effect of the change on other jobs.
+Each alternative is a run of all jobs, so it also shows how the change affects other jobs.
 """
 
 from __future__ import annotations
@@ -37,21 +37,21 @@ _CLOCK_S = 1e-9  # the engine counts nanoseconds
 
 
 class Change(TypedDict, total=False):
-    """The change of an alternative: one key, or several that apply together.
+    """The change in an alternative: one key, or several keys that apply together.
 
     Attributes
     ----------
     policy : policy configuration, Policy, or str
         Another policy.
     servers : int
-        Number of servers to add; negative: to remove.
+        Number of servers to add, or to remove if it is negative.
     gpu : str
         The GPU type of those servers; needed if the cluster has several types.
     gpus : int
         The GPUs that the job asks for. Its GPU-hours stay the same, unless the throughput table of
         the cluster has a rate for its model at that size.
     later_s : float
-        Seconds by which the job is submitted later; negative: earlier.
+        Seconds by which the job is submitted later, or earlier if it is negative.
     """
 
     policy: PolicyLike
@@ -68,7 +68,7 @@ class Alternative:
     Attributes
     ----------
     change : str
-        The change, in words.
+        The change in words.
     status : str
         "finished", "unfinished" or "dropped"; empty if the run failed.
     arrival_s, wait_s, run_s, jct_s, finish_s : float
@@ -80,7 +80,7 @@ class Alternative:
     others_before_s : float
         Mean JCT of the other jobs in the original run.
     error : str
-        Reason why there is no run; empty if there is one.
+        Why the run failed; empty if it did not fail.
     """
 
     change: str
@@ -242,7 +242,7 @@ def what_if(
 ) -> WhatIf:
     """Compute what would have happened to a job if one thing had been different.
 
-    Each change is a run of all jobs, so the result also shows the effect on the other jobs.
+    Each change is a run of all jobs, so the result also shows how it affects the other jobs.
 
     Parameters
     ----------
@@ -253,8 +253,8 @@ def what_if(
     *changes : mapping
         Each mapping is one run, with keys of `Change`: `policy`; `servers` to add, and `gpu`, their
         GPU type if the cluster has several; `gpus` that the job asks for, with the same GPU-hours;
-        `later_s`, the seconds by which the job is submitted later. A mapping with several keys is
-        one run with all of these changes.
+        `later_s`, the seconds by which the job is submitted later. A mapping with several keys is a
+        single run with all of these changes.
     workers : int, optional
         Maximum number of concurrent runs; by default, one per core, or one if the policy is an
         object.
@@ -264,8 +264,8 @@ def what_if(
     Returns
     -------
     WhatIf
-        Text, HTML and plain values: wait, run time, JCT and finish of the job, and the mean JCT
-        of the others, each next to that of the original run.
+        Text, HTML and plain values: the wait, run time, JCT and finish of the job and the mean JCT
+        of the other jobs, each next to its value in the original run.
 
     Raises
     ------
@@ -274,7 +274,7 @@ def what_if(
     TraceError
         If the trace is missing or has changed, and the jobs are not saved with the result.
     OptionError, ClusterError, PolicyError
-        If a change is wrong. A change whose run fails becomes a row with the error.
+        If a change is wrong. If the run of a change fails, its row contains the error.
 
     Examples
     --------
@@ -380,7 +380,7 @@ def _resized(cluster: Cluster, change: Change) -> Cluster:
 
 
 def _with_job(trace: Trace, place: int, change: Change) -> Trace | None:
-    """Return the jobs with one job changed; None if no job changes."""
+    """Return the trace with the job changed; None if the change does not concern the trace."""
     from gangline.trace.jobs.table import Trace
 
     values: dict[str, float] = {}
@@ -411,7 +411,7 @@ def _with_job(trace: Trace, place: int, change: Change) -> Trace | None:
 
 
 class _Columns:
-    """The columns and totals of a run that are compared."""
+    """The columns and totals of a run that an alternative is compared by."""
 
     def __init__(self, result: Result, row: int) -> None:
         jobs = result.jobs
@@ -423,7 +423,7 @@ class _Columns:
         del self._jct[jobs["job_id"][row].as_py()]
 
     def alternative(self, change: str, before: _Columns) -> Alternative:
-        """Return the job's times in this run, and mean JCTs of jobs that finished in both runs."""
+        """Return the job's times in this run, and mean JCTs over the jobs finished in both runs."""
         others = [
             (jct, before._jct[name])
             for name, jct in self._jct.items()
@@ -446,7 +446,7 @@ class _Columns:
 def _notes(
     changes: Sequence[Change], trace: Trace, place: int, rows: Sequence[Alternative]
 ) -> list[str]:
-    """Return the assumptions of the table and the limits of its meaning."""
+    """Return notes on the assumptions of the table and on its limits."""
     notes = []
     if any("gpus" in change for change in changes):
         notes.append(

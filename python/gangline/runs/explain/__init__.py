@@ -1,4 +1,4 @@
-"""Explains the waiting of a job, which jobs took its GPUs, and its losses."""
+"""Explains why a job waited, which jobs took its GPUs, and what it lost."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Presents the explanation of a job's waiting as values, text and HTML."""
+"""Presents the explanation of a job's waiting as plain values, text and HTML."""
 
 from __future__ import annotations
 
@@ -30,22 +30,22 @@ class Explanation(Facts):
     arrival_s, finish_s : float
         `finish_s` is NaN unless the job finished.
     waits : list of WaitPart
-        Times without GPUs, in order.
+        Intervals without GPUs, in order.
     runs : list of RunPart
-        Times with GPUs, in order.
+        Intervals with GPUs, in order.
     lost : dict of str to float
         Columns of the job's row in the jobs table: overhead_s, comm_s, share_s, preemptions,
         migrations.
     placement : str
         The placement rule, if the policy has such a parameter.
     rule : str
-        A line about the policy; empty for a policy written in Python.
+        A one-line description of the policy; empty for a policy written in Python.
     round_s : float
         Length of a round; NaN for a policy without rounds.
     is_shared : bool
         Whether jobs may share GPUs in this run.
     note : str
-        An explanation of why the reasons of the policy are unknown; empty if they are known.
+        Why the policy's reasons are unknown; empty if they are known.
     never : str
         The reason why a dropped job can never run; empty if it is unknown.
     reasons : dict of str to Reason
@@ -53,7 +53,7 @@ class Explanation(Facts):
     """
 
     def to_dict(self) -> dict[str, Json]:
-        """Return plain values, with instants in seconds as in the tables, and None for never."""
+        """Return plain values, with instants in seconds as in the tables, and None for "never"."""
         data = {**vars(self), "wait_s": self.wait_s, "run_s": self.run_s, "text": str(self)}
         del data["reasons"]
         data["runs"] = [asdict(run) for run in self.runs]

@@ -99,7 +99,7 @@ def explain(
 def explain_rows(
     again: Again, log_hash: str, rows: Sequence[int], *, progress: bool | Progress = False
 ) -> list[Explanation] | None:
-    """Explain why some jobs of a run waited, from one repetition of the run.
+    """Explain why some jobs of a run waited, by repeating the run once.
 
     Parameters
     ----------
@@ -108,7 +108,7 @@ def explain_rows(
     log_hash : str
         The hash of the run.
     rows : sequence of int
-        Rows of the jobs table, without those of dropped jobs.
+        Rows in the jobs table; none of them may be a dropped job.
     progress : bool or callable
         As for `gangline.simulate`.
 
@@ -129,7 +129,7 @@ def explain_rows(
 
 
 def _why_never(row: int, again: Again | None, progress: bool | Progress) -> str:
-    """Return why a dropped job can never run; nothing if the run cannot be repeated."""
+    """Return why a dropped job can never run; empty if the run cannot be repeated."""
     if again is None:
         return ""
     try:
@@ -139,7 +139,7 @@ def _why_never(row: int, again: Again | None, progress: bool | Progress) -> str:
 
 
 def _facts(result: Tables, row: int) -> dict[str, Any]:
-    """Return the facts about a job that its tables contain."""
+    """Return the facts about a job that the tables contain."""
     facts = {name: result.jobs[name][row].as_py() for name in result.jobs.column_names}
     return {
         "job_id": facts["job_id"],
@@ -161,7 +161,7 @@ def _repeated(
     again: Again | None,
     progress: bool | Progress,
 ) -> tuple[Tables, Watched | None, str]:
-    """Return the tables and records of the repeated run, or the original tables and the reason."""
+    """Return tables and records of the repeated run, or the original tables and why it failed."""
     reason = "this result came from another process: save and load it"
     if again is not None:
         try:
@@ -186,7 +186,7 @@ def _repeated(
 
 
 def _rule(policy: Mapping[str, Any]) -> str:
-    """Return the properties of a built-in policy, and its estimates."""
+    """Return the properties of a built-in policy, and the estimates that it got."""
     from gangline.policies.registry import registry
     from gangline.runs.estimates import given_to
 
@@ -257,14 +257,14 @@ class _Story:
         )
 
     def _asked_for(self, reasons: Records) -> Records:
-        """Return the causes, with the GPU requests of other jobs that waited."""
+        """Return the causes, after adding the GPU requests of other jobs that waited."""
         at = np.flatnonzero((reasons["job"] >= 0) & (reasons["gpus"] < 0))
         reasons = reasons.copy()
         reasons["gpus"][at] = self._gpus.take(reasons["job"][at]).to_numpy()
         return reasons
 
     def _free(self, table: pa.Table, instants: Floats) -> Free:
-        """Return what some segments leave free from the first instant on, at these ones too."""
+        """Return the GPUs that these segments leave free, from the first of these instants on."""
         start_s, end_s = instants[0], instants[-1]
         outages = [
             (server, down_s, up_s)
@@ -302,10 +302,10 @@ class _Story:
         ]
 
     def _without_later(self, free: Free) -> tuple[Floats, dict[tuple[int, ...], Bools]]:
-        """Return when enough GPUs would have been free without the jobs that arrived later.
+        """Return when enough GPUs would have been free if later arrivals had held none.
 
-        There is one entry for each choice of GPU types of the gang. Instants at which these jobs
-        hold no such GPUs are left out.
+        There is one entry for each choice of GPU types of the gang. Instants at which the later
+        arrivals hold no such GPUs are left out.
         """
         segments = self._segments
         is_earlier = segments.arrival[segments.job] <= segments.arrival[self._row]
@@ -345,7 +345,7 @@ class _Story:
 
     @cached_property
     def _own(self) -> tuple[Any, ...]:
-        """Return the begin, the end and the part of the job's segments."""
+        """Return the start, the end and the part number of each segment of the job."""
         segments = self._segments
         rows = np.flatnonzero(segments.job == self._row)
         parts = segments.table["part"].to_numpy()[rows]

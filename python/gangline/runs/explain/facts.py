@@ -1,4 +1,4 @@
-"""Defines the facts about the life of a job, as values."""
+"""Defines the facts about the life of a job as plain values."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ class Passing(NamedTuple):
     ----------
     job_id : str
     time_s : float
-        The time of the start.
+        The time at which it got them.
     gpus : int
         Number of GPUs that the job got.
     outranks : bool
-        Whether enough GPUs would have been free at that instant, by number, if no job that arrived
-        later held any. GPUs that these jobs share with others do not count.
+        Whether the number of free GPUs would have sufficed at that instant if no job that arrived
+        later had held any. GPUs that these jobs share with others do not count.
     """
 
     job_id: str
@@ -36,20 +36,20 @@ class Passing(NamedTuple):
 
 
 class WaitPart(NamedTuple):
-    """A time without GPUs.
+    """An interval without GPUs.
 
     Attributes
     ----------
     start_s, end_s : float
     stretches : sequence of Stretch
-        The parts of the interval, which is divided where the reason changes.
+        The parts of the interval; a new part begins when the reason changes.
     passed_by : sequence of Passing
         Jobs that arrived later and got GPUs first.
     holders, later_holders : int
         The number of jobs that held GPUs when the wait began, and how many of them arrived later.
     enough_s : float
-        The first instant of the wait at which enough GPUs would have been free, by number, if no
-        job that arrived later held any; NaN if there was none.
+        The first instant of the wait at which the number of free GPUs would have sufficed if no job
+        that arrived later had held any; NaN if there was none.
     """
 
     start_s: float
@@ -63,7 +63,7 @@ class WaitPart(NamedTuple):
 
 @dataclass(frozen=True)
 class RunPart:
-    """A time on the same GPUs.
+    """An interval on the same GPUs.
 
     Attributes
     ----------
@@ -77,8 +77,8 @@ class RunPart:
     end : str
         The end reason, as in the segments table.
     taken_by : dict of str to int
-        Jobs that got some of the GPUs at the instant at which the job lost them, and their number
-        of GPUs.
+        Jobs that got some of the GPUs at the instant at which the job lost them, with the number of
+        these GPUs.
     copies : int
         Number of copies that trained.
     """
@@ -96,7 +96,7 @@ class RunPart:
 
 @dataclass(frozen=True)
 class Facts:
-    """The material of an explanation; `Explanation` describes each attribute."""
+    """The facts in an explanation; `Explanation` describes each attribute."""
 
     job_id: str
     policy: str

@@ -1,6 +1,6 @@
-"""Computes the free GPUs over the time of a run, and the servers with these GPUs.
+"""Computes the free GPUs of a run over time, and the servers that have them.
 
-The module uses only the segments, so it works for every run with segments, of any policy.
+The module uses only the segments, so it works for runs of any policy that have segments.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class Free:
         Parameters
         ----------
         gang : int
-            Number of GPUs that are needed at the same time.
+            Number of GPUs that the gang needs at the same time.
         types : sequence of int
             Indices of the usable GPU types.
         mixes_types : bool
@@ -107,7 +107,7 @@ class ForGang(NamedTuple):
 
 
 def _together(at_least: npt.NDArray[np.int32], gang: int) -> Ints:
-    """Return the free GPUs on the fewest servers that can hold a gang: the emptiest ones."""
+    """Return the free GPUs on the emptiest servers, as many servers as the gang needs at least."""
     servers = -(-gang // len(at_least))
     return np.asarray(np.minimum(at_least, servers).sum(axis=0), np.int64)
 
@@ -118,18 +118,18 @@ def gpus_of(mask: npt.NDArray[np.uint64]) -> Ints:
 
 
 def slots_of(mask: npt.NDArray[np.uint64]) -> tuple[Ints, Ints]:
-    """Return the row and the slot of each GPU in some masks, sorted by slot, then by row."""
+    """Return the row and the slot of each GPU in several masks, sorted by slot, then by row."""
     rows = [np.flatnonzero(mask >> np.uint64(i) & np.uint64(1)) for i in range(_SLOTS)]
     return np.concatenate(rows), np.repeat(np.arange(_SLOTS), [len(mine) for mine in rows])
 
 
 def jobs_of_rows(segments: pa.Table, jobs: pa.Table) -> Ints:
-    """Return the row of the jobs table of each segment.
+    """Return, for each segment, the row of its job in the jobs table.
 
     Raises
     ------
     ResultError
-        If there is no such job.
+        If a segment belongs to no job in the table.
     """
     import pyarrow as pa
     import pyarrow.compute as pc
@@ -150,8 +150,8 @@ def jobs_of_rows(segments: pa.Table, jobs: pa.Table) -> Ints:
 def arrivals(jobs: pa.Table) -> Floats:
     """Return when jobs arrived, in whole nanoseconds.
 
-    A file may have times between two nanoseconds. The engine rounds them, so the start of a job in
-    its tables can differ from the arrival in the last digit.
+    The times in a file may lie between two nanoseconds. The engine rounds them, so the start of a
+    job in the tables can differ from its arrival in the last digit.
     """
     ns = np.asarray(jobs["arrival_s"].to_numpy(), np.float64) * _NS_PER_S
     whole = np.trunc(ns)
@@ -173,8 +173,8 @@ def free_of_segments(
     cluster : Cluster
         The cluster of the run.
     arrival : float array
-        Arrivals of jobs. The result has these instants in addition to those at which GPUs are taken
-        or returned.
+        Arrivals of jobs. The result contains these instants in addition to those at which GPUs are
+        taken or released.
     outages : rows of (server, down_s, up_s)
         Intervals in which servers were down.
 
@@ -230,9 +230,9 @@ def free_of_segments(
 
 
 def instants(*columns: Floats) -> tuple[Floats, list[Ints]]:
-    """Return the sorted distinct values of some columns, and the index of each value in them.
+    """Return the sorted distinct values of several columns, and the index of each value in them.
 
-    Columns that are already sorted, such as the starts of segments, take little time.
+    Columns that are already sorted, such as the starts of segments, are fast.
     """
     values = np.concatenate(columns)
     order = np.argsort(values, kind="stable")  # this merges sorted parts
@@ -248,7 +248,7 @@ def _least(count: int) -> type[np.integer[Any]]:
 
 
 def _held(segments: pa.Table) -> tuple[Ints, Floats, Floats, Ints]:
-    """Return the spans in which GPUs of a server were busy: server, begin, end, number of GPUs."""
+    """Return the spans in which GPUs were busy as (server, start, end, number of GPUs)."""
     server = np.asarray(segments["server"].to_numpy(), np.int64)
     start, end = _column(segments, "start_s"), _column(segments, "end_s")
     mask = np.ascontiguousarray(segments["gpu_mask"].to_numpy(), np.uint64)

@@ -84,12 +84,12 @@ class Segments:
 
     @cached_property
     def gpus(self) -> Ints:
-        """The number of GPUs of each row."""
+        """The number of GPUs in each row."""
         return gpus_of(self.mask)
 
     @cached_property
     def part(self) -> Ints:
-        """The part of the job in each row: 0, unless the job ran as several copies."""
+        """The number of the job's part in each row; 0 unless the job ran as several copies."""
         if "part" not in self.table.column_names:  # the result is from an earlier version
             return np.zeros(len(self.job), np.int64)
         return np.asarray(self.table["part"].to_numpy(), np.int64)
@@ -104,7 +104,7 @@ class Segments:
 
     @cached_property
     def _by_place(self) -> tuple[Floats, Ints, Ints]:
-        """The instants at which rows begin, the rows by instant and server, and their numbers."""
+        """The start instants of rows, the rows sorted by instant and server, and the sort keys."""
         first = np.append(True, self._starts[1:] != self._starts[:-1])[: len(self._starts)]
         place = (np.cumsum(first) - 1) * self._servers + self.server[self._by_start]
         order = np.argsort(place, kind="stable")
@@ -116,7 +116,7 @@ class Segments:
 
     @cached_property
     def is_alone(self) -> npt.NDArray[np.bool_]:
-        """Return whether the job of each row shares none of its GPUs."""
+        """Return, for each row, whether its job shares none of its GPUs."""
         import pyarrow.compute as pc
 
         others = pc.binary_length(self.table["co_runner"].cast("string")).fill_null(0)
@@ -124,7 +124,7 @@ class Segments:
 
     @cached_property
     def _held(self) -> tuple[Ints, Floats, Floats, Ints]:
-        """The spans in which jobs held GPUs without a break, and the span number of each row."""
+        """The spans in which jobs held GPUs without a break, and the number of each row's span."""
         return _spans(self.job, self.start, self.end)
 
     def life(self, job: int, last_s: float, *, is_over: bool) -> Life:
@@ -149,13 +149,13 @@ class Segments:
         return Life(self._runs(rows), waits)
 
     def waits(self, last_s: Floats) -> tuple[Ints, Floats, Floats]:
-        """Return all waits of jobs as (job, begin, end), sorted by job, then by time.
+        """Return all waits as (job, start, end), sorted by job, then by time.
 
         Parameters
         ----------
         last_s : float array, shape (jobs,)
-            The end of the last wait or run of an unfinished job; NaN for finished jobs, and -inf
-            for jobs that never arrived.
+            The time at which the last wait or run of an unfinished job ends; NaN for finished jobs,
+            and -inf for jobs that never arrived.
         """
         there, open_ = np.flatnonzero(last_s != -np.inf), np.flatnonzero(np.isfinite(last_s))
         bounds = np.append(self.arrival[there], last_s[open_])
@@ -166,7 +166,7 @@ class Segments:
         )
 
     def _runs(self, rows: Ints) -> list[Run]:
-        """Join the segments of a job that are on the same GPUs without a break."""
+        """Join consecutive segments in which a job is on the same GPUs without a break."""
         table = self.table.take(rows).select(["tier", "end_reason", "co_runner"]).to_pylist()
         times = sorted({*self.start[rows].tolist(), *self.end[rows].tolist()})
         place = {time: at for at, time in enumerate(times)}
@@ -201,9 +201,9 @@ class Segments:
         return runs
 
     def passed(self, job: int, begin_s: Floats, end_s: Floats) -> Ints:
-        """Return the rows with which later jobs in the queue got GPUs during some waits.
+        """Return the rows in which jobs that arrived later got GPUs during some waits.
 
-        They are sorted by instant, then by job.
+        The rows are sorted by instant, then by job.
         """
         low, high = (np.searchsorted(self._starts, edge, "left") for edge in (begin_s, end_s))
         rows = self._by_start[ranges(low, high)]
@@ -213,7 +213,7 @@ class Segments:
         return np.asarray(rows[held_s[number[rows]] == self.start[rows]], np.int64)
 
     def holders(self, job: int, time_s: Floats) -> tuple[Ints, Ints]:
-        """Return how many jobs hold GPUs from some instants on, and how many arrived later."""
+        """Return how many jobs hold GPUs at these instants, and how many of them arrived later."""
         owner, begin_s, end_s, _ = self._held
         later = self.arrival[owner] > self.arrival[job]
         every, newer = (
@@ -224,13 +224,13 @@ class Segments:
         return every, newer
 
     def takers(self, job: int, end_s: Floats) -> list[dict[int, int]]:
-        """Return which jobs got GPUs of a job, and how many, at each of some instants.
+        """Return which jobs got GPUs from a job at each instant, and how many GPUs they got.
 
         Parameters
         ----------
         job : int
         end_s : float array
-            The sorted instants at which the job lost them.
+            The sorted instants at which the job lost its GPUs.
         """
         lost = np.flatnonzero(self.job == job)
         lost = lost[np.argsort(self.end[lost], kind="stable")]
@@ -243,10 +243,10 @@ class Segments:
         return found
 
     def preempted(self) -> tuple[Ints, Ints, Floats]:
-        """Return the jobs that the policy stopped, those that got their GPUs then, and when.
+        """Return preempted jobs, the jobs that got their GPUs at that instant, and the instants.
 
-        There is one entry per pair of jobs and instant, sorted by time. GPUs that stayed free at
-        that instant have no entry.
+        There is one entry per pair of jobs and instant, sorted by time. GPUs that stayed free then
+        have no entry.
         """
         import pyarrow.compute as pc
 
@@ -260,7 +260,7 @@ class Segments:
         return key // jobs % jobs, key % jobs, times[key // jobs // jobs]
 
     def _taken(self, lost: Ints) -> tuple[Ints, Ints, Ints]:
-        """Return which jobs got GPUs of rows when these ended: index in `lost`, job, GPUs."""
+        """Return which jobs got GPUs when rows ended that held them: index in `lost`, job, GPUs."""
         times, rows, places = self._by_place
         at = np.searchsorted(times, self.end[lost])
         here = np.flatnonzero(np.append(times, np.inf)[at] == self.end[lost])
@@ -273,7 +273,7 @@ class Segments:
 
     @cached_property
     def _had(self) -> npt.NDArray[np.uint64]:
-        """Return the GPUs of each row that its job held before, which it does not take."""
+        """Return the GPUs of each row that its job already held, and so took from no job."""
         had = np.zeros(len(self.mask), np.uint64)
         if "xi" not in self.table.column_names:  # no other job held these GPUs
             return had
@@ -286,7 +286,7 @@ class Segments:
 
 
 def _spans(job: Ints, start_s: Floats, end_s: Floats) -> tuple[Ints, Floats, Floats, Ints]:
-    """Join overlapping or adjacent spans of each job; return job, begin, end, and span numbers."""
+    """Join overlapping or adjacent spans of a job; return job, start, end and span numbers."""
     times, ranks = instants(start_s, end_s)
     first, last = (rank + job * len(times) for rank in ranks)
     order = np.argsort(first, kind="stable")
@@ -308,13 +308,13 @@ def _gaps(job: Ints, start_s: Floats, end_s: Floats) -> tuple[Ints, Floats, Floa
 
 
 def ranges(low: Ints, high: Ints) -> Ints:
-    """Return the integers of some ranges, one range after another."""
+    """Return the integers in several ranges, one range after the other."""
     count = high - low
     return np.asarray(np.repeat(high - np.cumsum(count), count) + np.arange(count.sum()), np.int64)
 
 
 def _goes_on(before: Run, after: Run) -> bool:
-    """Return whether only the rate changed between two stretches."""
+    """Return whether two stretches differ only in the rate."""
     is_same = before.places == after.places and before.end_s == after.start_s
     return is_same and before.end == "retimed"
 

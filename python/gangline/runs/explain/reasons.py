@@ -1,8 +1,9 @@
-"""Defines the reasons for waiting: those of policies, and those that follow from the tables.
+"""Defines the reasons for waiting: those that policies give, and those that follow from tables.
 
 A policy declares its reasons next to its code (`Reason` in rust/engine/src/watch.rs). The three
-reasons here follow from the tables and the clock of a run. The states need no policy either.
-Reports and audits, which read the tables of any scheduler, therefore use only states.
+reasons defined here follow from the tables and the clock of a run. The states do not depend on a
+policy either. Reports and audits read the tables of any scheduler, and therefore use only the
+states.
 """
 
 from __future__ import annotations
@@ -38,8 +39,8 @@ class Reason(NamedTuple):
         The sentence, with placeholders for the facts that a cause names: {policy}, {others},
         {some}, {until}, {number}, {free}, {meanwhile}, {rule}, {when}.
     otherwise : str
-        The sentence for causes that lack the job, instant or number of the first sentence, or for
-        times when too few GPUs were free; empty if the first sentence always applies.
+        The sentence for causes without the job, instant or number that `sentence` needs, or for
+        times when too few GPUs were free; empty if `sentence` always applies.
     number : str
         The unit of the number of a cause: "gpus", "copies", "percent", "tier", "words" or "".
     ends_when_free : bool
@@ -73,7 +74,7 @@ class Reason(NamedTuple):
 
 
 SILENT = Reason("", "{free}{left}", ends_when_free=True)
-"""The policy says no more than the tables do."""
+"""The policy gives no reason beyond what the tables show."""
 NOT_ASKED = Reason("not asked", "the policy had not been asked: it decides {when}{meanwhile}")
 """The policy has made no decision since the job began to wait."""
 ROUND = Reason("round", "enough GPUs had come free, and {policy} gives them out {when}")
@@ -89,7 +90,7 @@ class State(NamedTuple):
     name : str
         The value in the field `state` of an explanation.
     title : str
-        Title of the column of a report.
+        Title of the state's column in a report.
     sentence : str
         The sentence, in the past tense.
     meaning : str
@@ -135,4 +136,4 @@ HEAD_OF_LINE = State(
     "head-of-line blocking: the job that had come first asked for more GPUs than were free, and "
     "the waiting job did not",
 )
-"""A special case of `APART` or `TOGETHER`, which reports count separately."""
+"""A special case of `APART` or `TOGETHER` that reports count separately."""

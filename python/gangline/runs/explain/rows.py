@@ -1,4 +1,4 @@
-"""Keeps records in columns, and converts them to values on access."""
+"""Keeps records in columns, and converts each record to a value on access."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ T = TypeVar("T")
 
 
 class Rows(Sequence[T]):
-    """Records in columns, because a job may have 100,000 intervals of which few are shown.
+    """Records kept in columns, because a job may have 100,000 intervals of which few are shown.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Finds the reason for each interval of a job's waiting: the policy's, and the free GPUs."""
+"""Finds the reason for each interval of a wait, from the policy and from the free GPUs."""
 
 from __future__ import annotations
 
@@ -53,15 +53,15 @@ class Stretch(NamedTuple):
     state : str
         "too few", "apart" or "together": the name of one of `reasons.STATES`.
     cause : str, optional
-        The policy's reason in one word. None if the policy says no more than the tables, or if the
-        run could not be repeated.
+        The policy's reason in one word. None if the policy gave no reason beyond the tables, or if
+        the run could not be repeated.
     decided_s : float
         Instant of the decision.
     job_id : str, optional
         The other job, if the cause names one.
     gpus : int, optional
-        GPUs that the other job held at the decision, or its demand if it waited, or the GPUs of the
-        waiting job's queue.
+        GPUs that the other job held at the decision, or that it asked for if it waited; or the GPUs
+        of the waiting job's queue.
     tier : str, optional
         The widest tier that the job accepted.
     until_s : float
@@ -69,15 +69,15 @@ class Stretch(NamedTuple):
     copies : int, optional
         Number of copies of the other job.
     percent : int, optional
-        Utility of the job in percent of the price.
+        Utility of the job as a percentage of the price.
     words : str, optional
-        Reason of a policy written in Python, with `{job}` and `{until}` for these two.
+        Reason given by a policy written in Python, with the placeholders `{job}` and `{until}`.
     gpus_free_min, gpus_free_max : int
-        Minimum and maximum number of free GPUs of the usable type with the most of them.
+        Minimum and maximum number of free GPUs, for the usable type that has the most of them.
     gpus_together_max : int
         Maximum number of free GPUs on the fewest servers that can hold the gang.
     gpus_down_max : int
-        Maximum number of GPUs of usable types on servers that were away.
+        Maximum number of GPUs of usable types on servers that were down.
     """
 
     start_s: float
@@ -125,7 +125,7 @@ def stretch_of(reasons: Mapping[str, Reason], job_id: str | None, *record: Any) 
 
 
 class Down:
-    """The GPUs on servers that were away, over time.
+    """The GPUs on servers that were down, over time.
 
     Parameters
     ----------
@@ -139,7 +139,7 @@ class Down:
         self._gpus = np.cumsum([0, *(gpus for _, gpus in sorted(edges))])
 
     def most(self, start_s: Floats, end_s: Floats) -> Ints:
-        """Return the maximum number of GPUs that were away at once in each span."""
+        """Return the maximum number of GPUs that were down at the same time in each span."""
         return _over(np.maximum, self._gpus, *_within(self._times, start_s, end_s))
 
 
@@ -152,14 +152,14 @@ def stretches(
     round_s: float,
     down: Down,
 ) -> Records:
-    """Divide some waits where the reason or the state of the free GPUs changes.
+    """Divide waits into stretches, where the reason or the state of the free GPUs changes.
 
     Parameters
     ----------
     begin_s, end_s : float array
         The waits, in order.
     free : ForGang
-        Free GPUs for the gang, starting at the beginning of the first wait or earlier.
+        Free GPUs for the gang, from the beginning of the first wait or from an earlier instant on.
     said : array of REASON, optional
         The reasons of the policy, sorted by time; None if they are unknown.
     reasons : mapping of str to Reason
@@ -191,7 +191,7 @@ def stretches(
 
 
 def _told(begin_s: Floats, end_s: Floats, said: Records | None) -> Records:
-    """Return the causes during some waits, including the time before the policy's first answer."""
+    """Return the causes during these waits, including the time before the policy's first answer."""
     if said is None:
         return _plain(begin_s, "", np.full(len(begin_s), math.inf))
     low, high = (np.searchsorted(said["decided_s"], edge, "left") for edge in (begin_s, end_s))
@@ -210,7 +210,7 @@ def _plain(time_s: Floats, cause: str, until_s: Floats) -> Records:
 
 
 def _mark_rounds(rows: Records, free: ForGang, reasons: Mapping[str, Reason]) -> None:
-    """Mark stretches where, since the decision, enough GPUs became free or closer together."""
+    """Mark the stretches for which the free GPUs have improved enough since the decision."""
     ending = [reason for reason in reasons.values() if reason.ends_when_free]
     of_places = [one.name for one in ending if one.names("free") and one.name not in OF_TABLES]
     then = free.state[_first(free.time_s, rows["decided_s"])]
@@ -223,16 +223,16 @@ def _mark_rounds(rows: Records, free: ForGang, reasons: Mapping[str, Reason]) ->
 
 
 def _first(time_s: Floats, start_s: Floats) -> Ints:
-    """Return the index of the last instant up to each start."""
+    """Return the index of the last instant at or before each start."""
     return np.asarray(np.maximum(np.searchsorted(time_s, start_s, "right") - 1, 0), np.int64)
 
 
 def _within(time_s: Floats, start_s: Floats, end_s: Floats) -> tuple[Ints, Ints]:
-    """Return the first instant that counts in each span, and the first one after the span."""
+    """Return the index of the first instant that counts in each span, and of the first after it."""
     return _first(time_s, start_s), np.searchsorted(time_s, end_s, "left")
 
 
 def _over(most: np.ufunc, values: Ints, first: Ints, last: Ints) -> Ints:
-    """Return the minimum or the maximum of the values in each span."""
+    """Return the minimum or maximum of the values in each span."""
     edges = np.column_stack([first, last]).ravel()
     return np.asarray(most.reduceat(np.append(values, values[-1:]), edges)[::2], np.int64)

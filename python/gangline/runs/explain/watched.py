@@ -34,7 +34,7 @@ REASON = np.dtype(
         ("words", "O"),  # the text of a policy in Python
     ]
 )
-"""The reason for which a job waits from a decision on."""
+"""The reason why a job waits, which applies from a decision on."""
 
 
 class Watched(NamedTuple):
@@ -73,12 +73,12 @@ class Watched(NamedTuple):
     labels: dict[int, dict[str, str]]
 
     def why_never(self, row: int) -> str:
-        """Return why a dropped job can never run; the words name its queue or account."""
+        """Return why a dropped job can never run, in words that name its queue or account."""
         reason = Reason("", self.dropped.get(row, "")).naming(self.labels.get(row, {}))
         return reason.sentence.format()
 
     def reasons_of(self, row: int) -> dict[str, Reason]:
-        """Return the reasons by name; their sentences name the queue or account of the job."""
+        """Return the reasons by name, with sentences that name the job's queue or account."""
         labels = self.labels.get(row, {})
         return {name: reason.naming(labels) for name, reason in self.reasons.items()}
 
@@ -106,7 +106,7 @@ class Watched(NamedTuple):
 
 
 def policy_types(chosen: ChosenPolicy, trace: Trace, row: int) -> set[str] | None:
-    """Return the GPU types that a policy allows a job, given its partition or queue; None for all.
+    """Return the GPU types that a policy allows for a job's partition or queue; None for all.
 
     Examples
     --------

@@ -82,7 +82,7 @@ def headline(said: Facts) -> str:
 
 
 def reasons(said: Facts) -> list[tuple[float, str]]:
-    """Return the reasons for the wait with their times, which add up to it, longest first."""
+    """Return the reasons for the wait, longest first, with times that add up to the whole wait."""
     if not said.waits:
         return []
     every = Rows.join([wait.stretches for wait in said.waits])
@@ -96,7 +96,7 @@ def reasons(said: Facts) -> list[tuple[float, str]]:
 
 
 def _groups(rows: Records, reasons: list[Reason]) -> npt.NDArray[np.intp]:
-    """Return the index of each stretch's sentence, in order of appearance."""
+    """Return, for each stretch, the index of its sentence in order of first appearance."""
     cause = rows["cause"]
 
     def told(*places: str) -> npt.NDArray[np.bool_]:
@@ -138,7 +138,7 @@ def _down(rows: Records) -> str:
 
 
 def _reason(said: Facts, same: Rows[Stretch]) -> str:
-    """Return the sentence for the stretches of one group."""
+    """Return the sentence for a group of stretches."""
     rows = same.columns
     reason, state = said.reasons[str(rows["cause"][0])], int(rows["state"][0])
     if reason.number == "words":
@@ -164,7 +164,7 @@ def _reason(said: Facts, same: Rows[Stretch]) -> str:
 
 
 def _lacks(reason: Reason, rows: Records) -> bool:
-    """Return whether stretches of a group lack facts that the sentence needs."""
+    """Return whether a group of stretches lacks facts that the sentence needs."""
     first = rows[0]
     return (
         (reason.names("free") and first["state"] == _TOO_FEW)
@@ -187,7 +187,7 @@ def _number(reason: Reason, rows: Records) -> str:
 
 
 def _own_words(said: Facts, same: Rows[Stretch]) -> str:
-    """Return the text of a policy in Python, with the job that it named for the longest time."""
+    """Return the reason of a policy in Python, with the job that it named for the longest time."""
     jobs, which = np.unique(same.columns["job"], return_inverse=True)
     longest = np.argmax(np.bincount(which, _lengths(same.columns)))
     named = same[np.flatnonzero(which == longest)]
@@ -226,7 +226,7 @@ def _when(said: Facts) -> str:
 
 
 def _others(same: Rows[Stretch]) -> tuple[list[str], int]:
-    """Return the jobs named for the longest time, with their GPUs, and the number of others."""
+    """Return the jobs named for the longest time, with their GPUs, and how many others exist."""
     rows = same.columns
     if rows["job"].max() < 0:
         return ["other jobs"], 0
@@ -244,7 +244,7 @@ def _others(same: Rows[Stretch]) -> tuple[list[str], int]:
 
 
 def _until(said: Facts, rows: Records) -> str:
-    """Return the first few of the named instants."""
+    """Return the first few instants that the stretches name."""
     every = np.unique(rows["until_s"]).tolist()
     if not math.isfinite(every[-1]):
         return "the end of the run"
@@ -276,7 +276,7 @@ def _clock(said: Facts, time_s: float) -> str:
 
 
 def _instant(time_s: float) -> str:
-    """Return an instant on the clock of the tables, and in readable units."""
+    """Return an instant in seconds, as in the tables, and in readable units."""
     seconds = f"{time_s:.0f} s"
     return f"{seconds} ({duration(time_s)})" if _MINUTE_S <= time_s < _EPOCH_S else seconds
 
@@ -286,7 +286,7 @@ def _job(name: str | None, gpus: int) -> str:
 
 
 def passing(said: Facts) -> list[str]:
-    """Say which other jobs held GPUs, and which later arrivals got GPUs first."""
+    """Return sentences on the jobs that held GPUs, and on later arrivals that got GPUs first."""
     longest = max(said.waits, key=lambda wait: wait.end_s - wait.start_s)
     held = f"  {plural(longest.holders, 'job') if longest.holders else 'No job'} held GPUs"
     if longest.later_holders == longest.holders > 0:
@@ -406,7 +406,7 @@ def _some(names: list[str]) -> str:
 
 
 def losses(said: Facts) -> str:
-    """Say how much time the job lost while it held GPUs."""
+    """Return sentences on the time that the job lost while it held GPUs."""
     lost = said.lost
     parts = []
     if lost.get("overhead_s"):
