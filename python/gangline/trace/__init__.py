@@ -1,7 +1,7 @@
 """Reads, draws, writes and inspects traces.
 
-- `read`, `write`, `formats`: opening and saving traces, and the formats for both
-- `jobs`: the table of jobs, its options and checks, and the way to the compiled core
+- `read`, `write`, `formats`: opening and saving traces, and the formats of both
+- `jobs`: the table of jobs, its options and checks, and its conversion for the compiled core
 - `readers`, `writers`: one module per format
 - `synth`: the generators
 """

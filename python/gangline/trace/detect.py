@@ -21,7 +21,7 @@ SWF_FIELDS = 18
 _SWF_STATUS = 11  # the number of the field, from 1
 _SWF_STATUSES = (b"-1", b"0", b"1", b"2", b"3", b"4", b"5")
 GAVEL_NUMBERS = {7: (4, 5, 6), 10: (5, 6, 7, 8, 9), 12: (5, 6, 8, 9, 10, 11)}
-"""Indices of the columns that hold numbers, for Gavel traces of 7, 10 and 12 columns."""
+"""Indices of the numeric columns of Gavel traces with 7, 10 and 12 columns."""
 
 _PARQUET = b"PAR1"
 _ARROW = (b"ARROW1", b"\xff\xff\xff\xff")
@@ -30,7 +30,7 @@ _WORK = frozenset({"duration_s", "iterations"})
 _STRANGERS = (
     (b"\xff\xfe", "this is UTF-16 text; save it as UTF-8"),
     (b"\xfe\xff", "this is UTF-16 text; save it as UTF-8"),
-    (b"[JobDetails(", "this is `ray job list` output; save GET /api/jobs/ of Ray's dashboard"),
+    (b"[JobDetails(", "this is `ray job list` output; save the output of GET /api/jobs/"),
     (b"<", "this is a web page or XML; fetch the file itself"),
     (
         b"version https://git-lfs",
@@ -49,7 +49,7 @@ _DELIMITERS = {";": "semicolons", "\t": "tabs", "|": "bars"}
 _OLD_TIRESIAS = {"start_time", "model_size", "aggr_interval"}
 _PAI_TABLE = "pai_"
 _CUT_DOWN = 3
-"""The number of columns, all known to only one format, that identifies a part of such a file."""
+"""At least this many columns, all known to one format only, identify a file of that format."""
 _NEAREST = 2
 _OWN = (
     "a trace of your own needs arrival_s, gpus and duration_s: say which columns hold them, for "
@@ -63,12 +63,13 @@ _TABLE_LEAST = 2  # Our own choice: one name with separators can look like two c
 
 
 def detect(source: Source) -> str:
-    """Return the name of the format of a source.
+    """Return the name of a source's format.
 
     Raises
     ------
     TraceError
-        If no format matches, or two match equally well; the message says how well each one matches.
+        If no format matches, or two match equally well; the message says how well each format
+        matches.
     """
     if source.is_folder or is_pai_table(source):
         return "pai"
@@ -91,7 +92,7 @@ def detect(source: Source) -> str:
 
 
 def _of_parquet(source: Source) -> str:
-    """Return the format of a Parquet file by the names of its columns."""
+    """Return the format that the column names of a Parquet file indicate."""
     names = opendc.names_of(source)
     if opendc.is_fragments(names) and not opendc.is_tasks(names):
         raise TraceError(
@@ -101,7 +102,7 @@ def _of_parquet(source: Source) -> str:
 
 
 def is_pai_table(source: Source) -> bool:
-    """Return whether a file is a table of the PAI collection, whose header is in another file."""
+    """Return whether a file is a table of the PAI traces, whose headers are in other files."""
     name = (source.member or source.path.name).rpartition("/")[2]
     stem = name.partition(".")[0]
     if stem.startswith(_PAI_TABLE) and stem.endswith("_table"):
@@ -195,7 +196,7 @@ def _by_header(source: Source, names: list[str]) -> str:
 
 
 def _stranger(head: bytes) -> str | None:
-    """Describe a file that has no known header but can be identified by its first bytes."""
+    """Describe a file without a known header that its first bytes identify."""
     text = head.removeprefix(BOM).lstrip()
     for start, words in _STRANGERS:
         if text.startswith(start):
@@ -247,7 +248,7 @@ def _cluster(head: bytes) -> str | None:
 
 
 def _not_text(head: bytes) -> str | None:
-    """Describe the part of the first line that is not text; empty if all of it is."""
+    """Describe the part of the first line that is not text; empty if the whole line is text."""
     line = head.split(b"\n", 1)[0]
     if b"\0" in line:
         return "its first line contains NUL bytes; expected text, Parquet or Arrow"
@@ -259,7 +260,7 @@ def _not_text(head: bytes) -> str | None:
 
 
 def _needs(item: Format, have: set[str]) -> frozenset[str]:
-    """Return the columns that a header must have; the native format also needs one for work."""
+    """Return the columns that a header must have; the native format also needs one for the work."""
     return item.columns | (_WORK & have) if item.name == "native" else item.columns
 
 
@@ -298,13 +299,13 @@ def _nearness(names: list[str]) -> str:
 
 
 def _owner(have: set[str]) -> str | None:
-    """Return the only format that has all columns of the file, at least three."""
+    """Return the format that alone has all columns of a file; the file must have at least three."""
     owners = [item.name for item in FORMATS if len(have) >= _CUT_DOWN and have <= item.columns]
     return owners[0] if len(owners) == 1 else None
 
 
 def _own(names: list[str]) -> str:
-    """Describe what a user's own trace needs, for a file that resembles no format."""
+    """Return what a user's own trace needs, for a file that does not resemble any format."""
     shown = _listed(names)
     if any(_is_number(name.encode()) for name in names):
         return f"its first line names no columns ({shown}); `--format` forces a format without them"

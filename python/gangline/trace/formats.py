@@ -1,4 +1,4 @@
-"""Lists the known formats: how each is recognised, and which module reads and writes it."""
+"""Lists the known formats, how each is recognised, and which modules read and write it."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Format(msgspec.Struct, frozen=True, kw_only=True):
     notes : str
         Description of how its columns are read, and of its pitfalls.
     kind : str
-        The kind of file: text with a header line, or a file that its first bytes identify.
+        Kind of file: text with a header line, or a file that is recognised by its first bytes.
     columns : frozenset
         Header names, in lower case, that a file with a header line must have.
     has_local_times : bool
@@ -61,7 +61,7 @@ _HELIOS = (
 )
 
 TABLE = "table"
-"""Name of the format of any table whose columns are mapped."""
+"""Name of the format for any table whose columns are mapped."""
 
 FORMATS = (
     Format(
@@ -110,14 +110,14 @@ FORMATS = (
     Format(
         name="four-column",
         recognised="CSV job_id, arrival_s, service_sec, gpu_count",
-        notes="public conversions of Helios Venus and PAI; run times are cut at 172,800 s",
+        notes="public conversions of Helios Venus and PAI; run times are capped at 172,800 s",
         columns=_columns("job_id arrival_s service_sec gpu_count"),
         reader="four_column",
     ),
     Format(
         name="windows",
         recognised="CSV u_id, user, gpu_num, cpu_num, node_num, interval, run_time, ...",
-        notes="arrivals are running sums of interval; wall_time 0 is unknown",
+        notes="arrivals are the running sum of interval; wall_time 0 means unknown",
         columns=_columns(
             "u_id user gpu_num cpu_num node_num interval run_time wall_time new_status"
         ),
@@ -279,11 +279,11 @@ FORMATS = (
 class Reader(Protocol):
     """The functions that a reader's module offers.
 
-    The module names the options of its format `Special`, if there are any.
+    If the format has options, the module defines them as `Special`.
     """
 
     def read(self, source: Source, options: Options) -> Raw:
-        """Read the columns of one input."""
+        """Read the columns of an input."""
 
 
 def reader_of(name: str) -> Reader:

@@ -1,4 +1,4 @@
-"""Opens a trace: finds its format, reads it, and makes the internal table."""
+"""Opens a trace: finds its format, reads it, and builds the internal table."""
 
 from __future__ import annotations
 
@@ -60,8 +60,8 @@ def read_trace(path: str | PathLike[str], *, format: str | None = None, **option
     Raises
     ------
     TraceError
-        If the format of the file is unknown, or it has bad rows; the error names the file, the
-        line, the column, the value and the expectation.
+        If the format of the file is unknown, or the file has bad rows; the error names the file,
+        the line, the column, the value, and what was expected.
     OSError
         If the file cannot be opened.
 
@@ -80,7 +80,7 @@ def read_raw(
     options: dict[str, Any],
     adapt: Callable[[Raw], object] | None = None,
 ) -> tuple[Trace, float]:
-    """Read a trace; `adapt` may change what the reader found before it is checked.
+    """Read a trace; `adapt` may change the columns that the reader found before their checks.
 
     Returns
     -------
@@ -155,7 +155,7 @@ def refer(
 
 
 def read_again(reference: TraceReference, place: str | PathLike[str] | None = None) -> Trace:
-    """Read or draw the trace of a reference; `place` is the new path of a moved file.
+    """Read or draw the trace that a reference describes; `place` is the new path of a moved file.
 
     Raises
     ------
@@ -178,12 +178,12 @@ def read_again(reference: TraceReference, place: str | PathLike[str] | None = No
 
 
 def redrawn(reference: TraceReference, seed: int) -> TraceReference:
-    """Return the trace of the same generator, parameters and options with another seed.
+    """Return the trace drawn with the same generator, parameters and options, but another seed.
 
     Raises
     ------
     TraceError
-        If no generator drew the trace, or if the generator used a table in memory.
+        If the trace does not come from a generator, or if the generator used a table in memory.
     """
     from gangline.trace.synth.generators import with_seed
 
@@ -247,7 +247,7 @@ def _with_columns(options: dict[str, Any]) -> dict[str, Any]:
 def _found(source: Source, options: Mapping[str, Any], *, is_queue: bool = False) -> str:
     """Return the format of a file; if columns are mapped, it is `table`.
 
-    A queue with the native names needs no run times, because they are still unknown.
+    A queue snapshot with native column names needs no run times, because they are still unknown.
     """
     if options.get("columns") is not None:
         return TABLE

@@ -1,4 +1,4 @@
-"""Describes the origin of a trace by values from which it can be read or drawn again."""
+"""Describes the origin of a trace by values with which it can be read or drawn again."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ class TraceReference(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     options : dict
         Options of the reader that differ from their defaults.
     inputs : dict of str to str
-        SHA-256 hashes of the inputs: `trace` is the file (or the table in memory); other keys are
-        options and parameters that name a file, such as `models`.
+        SHA-256 hashes of the inputs: `trace` is the hash of the file or of the table in memory;
+        other keys are options and parameters that name a file, such as `models`.
     """
 
     source: str = ""
@@ -44,7 +44,7 @@ class TraceReference(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
 
     @property
     def identity(self) -> dict[str, Json]:
-        """The inputs on which the jobs depend; a file counts by its content, not by its path."""
+        """The inputs on which the jobs depend; files are identified by content, not by path."""
         options = {
             name: self.inputs.get(name, value)
             for name, value in self.options.items()
@@ -55,7 +55,7 @@ class TraceReference(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
 
 
 def address(name: str, parameters: Mapping[str, Any]) -> str | None:
-    """Return the address of a generator and its parameters; None if one is a table in memory.
+    """Return the address of a generator with parameters; None if a parameter is a table in memory.
 
     Examples
     --------
@@ -84,7 +84,7 @@ def value_of(text: str) -> object:
 
 
 def hashes(values: Mapping[str, Any]) -> dict[str, str]:
-    """Return the SHA-256 of each file that a value names."""
+    """Return the SHA-256 of every file that a value names."""
     return {
         name: _sha256(Path(value))
         for name, value in values.items()

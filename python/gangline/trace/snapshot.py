@@ -1,7 +1,7 @@
-"""Reads a queue at a moment: which jobs run, which wait, and which have ended.
+"""Reads the state of a queue at a moment: the jobs that run, that wait, and that have ended.
 
-Readers of exports leave out waiting and running jobs, because their run times are not known. This
-module keeps them with an unknown run time.
+The readers of exports leave out waiting and running jobs, because their run times are not known.
+This module keeps them, with unknown run times.
 """
 
 from __future__ import annotations
@@ -82,10 +82,10 @@ def read_snapshot(
     ----------
     source : Trace, Arrow table, path, or str
         An export or a table of any known format in which jobs wait or run. It may also be a log of
-        finished jobs with their starts; then `at` picks a moment.
+        finished jobs with their starts; then, `at` selects the moment.
     at : float or str, optional
         The moment: seconds on the clock of the trace, a duration such as "2d", or a date YYYY-MM-DD
-        HH:MM:SS. Default: the last instant in the table.
+        HH:MM:SS. By default, it is the last instant in the table.
     format : str, optional
         As for `gangline.read_trace`.
     **options
@@ -94,7 +94,8 @@ def read_snapshot(
     Raises
     ------
     TraceError
-        As for `gangline.read_trace`; also if `at` is not a moment, or if no job waits then.
+        As for `gangline.read_trace`; also if `at` is not a moment, or if no job waits at that
+        moment.
 
     Examples
     --------
@@ -120,7 +121,7 @@ def read_snapshot(
 
 
 def keep_open(raw: Raw) -> float:
-    """Keep jobs that wait or run; return the latest instant that elapsed times imply."""
+    """Keep jobs that wait or run, and return the latest instant that follows from elapsed times."""
     columns = raw.columns
     rows = len(columns["arrival_s"])
     known = _numbers(columns, "duration_s", rows)

@@ -1,6 +1,6 @@
 """Writes traces.
 
-A file appears complete or not at all. Values that a format cannot hold are counted.
+A file appears complete or not at all. Values that the format cannot hold are counted.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ __all__ = ["Loss", "losses", "write_trace"]
 
 _KIND = "trace"
 _SEALS = {".parquet": 1, ".arrow": 2}
-"""The number of times that each form contains its metadata, and therefore the seal."""
+"""How often each file type contains the metadata, and therefore the seal."""
 _TOLD = " and ".join(_SEALS)
 _NATIVE = {".parquet": native.parquet, ".arrow": native.arrow}
 _SUFFIXES = {".swf": "swf", ".csv": "native", ".parquet": "native", ".arrow": "native"}
@@ -40,7 +40,7 @@ def write_trace(
     """Write a trace in one of the formats of `gangline trace formats`.
 
     The bytes depend only on the trace and the options. Formats with whole seconds round halves up,
-    and a duration never becomes 0.
+    but no duration becomes 0.
 
     Parameters
     ----------
@@ -52,7 +52,7 @@ def write_trace(
         The default depends on the suffix: `.parquet`, `.arrow` and `.csv` are native, `.swf` is
         SWF.
     strict : bool
-        Whether to refuse a format that would leave anything out.
+        Whether to raise an error if the format would leave anything out.
     **options
         epoch, spelling, segments, nb_res, table, reference_type: see
         `gangline.trace.writers._common.WriteOptions`.
@@ -66,13 +66,13 @@ def write_trace(
     ------
     TraceError
         If the format needs a column that the trace lacks, if `strict` is set and something would be
-        left out, or if the path holds another file.
+        left out, or if another file exists at the path.
     OSError
         If the file cannot be written.
 
     Notes
     -----
-    A Parquet or Arrow file that gangline wrote and that was not changed since is replaced. Other
+    A Parquet or Arrow file is replaced if gangline wrote it and nothing has changed it since. Other
     formats cannot be marked, so an existing file must already contain the same bytes.
 
     Examples
@@ -108,7 +108,7 @@ def write_trace(
 
 
 def _check_target(path: Path, content: bytes, kind: str) -> None:
-    """Raise a TraceError if the path has a file that is not recognised as an earlier trace."""
+    """Raise a TraceError if the file at the path is not recognised as an earlier trace."""
     place = landing(path)
     if is_free(place, _KIND) or place.is_dir():
         return
@@ -120,7 +120,7 @@ def _check_target(path: Path, content: bytes, kind: str) -> None:
 
 
 def losses(trace: Trace, format: str) -> tuple[Loss, ...]:  # noqa: A002
-    """Return what a format loses of a trace, in the order of the columns."""
+    """Return what a trace loses in a format, in the order of the columns."""
     writer = writer_of(format)
     partly = {loss.column: loss for loss in partial_losses(format, trace)}
     found = []
@@ -149,7 +149,7 @@ def _content(trace: Trace, path: Path, name: str, options: WriteOptions) -> byte
 
 
 def _is_native(path: Path, name: str) -> bool:
-    """Return whether the file is in one of the forms that can carry a seal."""
+    """Return whether the file has a type that can contain a seal."""
     return name == "native" and path.suffix in _SEALS
 
 

@@ -1,1 +1,1 @@
-"""The table of jobs: its columns, the checks of its input, and its form for the compiled core."""
+"""The table of jobs: its columns, the checks of its input, and its conversion for the core."""

@@ -1,4 +1,4 @@
-"""Draws a model from a throughput table for each job without a model; a seed decides."""
+"""Draws a model from a throughput table for each job without a model, with a seed."""
 
 from __future__ import annotations
 
@@ -23,27 +23,28 @@ _Kind = tuple[str, int | None, float]
 
 
 def give_models(table: pa.Table, options: Options, notes: dict[str, int], path: str) -> pa.Table:
-    """Give each job without a model one that is measured at its gang size, with equal probability.
+    """Draw a model for each job without one, evenly among the models measured at its gang size.
 
-    The work of such a job is then counted in iterations: its duration times the rate on the
-    reference type, on which its run time stays the same. Jobs of a size that the table lacks do not
-    change.
+    The work of such a job is then counted in iterations: its duration times the model's rate on the
+    reference type. Its run time on this type stays the same. Jobs with a gang size that the table
+    lacks do not change.
 
     Parameters
     ----------
     table : pyarrow.Table
-        The internal table, in the order of arrival; the draw is keyed by the row.
+        The internal table in the order of arrival; the draw for a job depends on its row.
     options : Options
         `models` (the table's path), `models_seed`, `models_reference`.
     notes : dict
-        Counters; `models_given` is added, and `models_absent` for jobs of unknown size.
+        Counters; `models_given` is added, and `models_absent` for jobs with a gang size that the
+        table lacks.
     path : str
         The path of the trace, for messages.
 
     Raises
     ------
     TraceError
-        If the reference type is not in the table, or the trace knows no durations.
+        If the reference type is not in the table, or the trace has no durations.
     ClusterError
         If the table cannot be read.
     """
@@ -51,7 +52,7 @@ def give_models(table: pa.Table, options: Options, notes: dict[str, int], path: 
 
     if "duration_s" not in table.column_names:
         raise TraceError.at(
-            path, None, "models", options.models, "a trace with durations, which become iterations"
+            path, None, "models", options.models, "a trace with durations to convert to iterations"
         )
     gpus = table["gpus"].to_numpy()
     duration = table["duration_s"].to_numpy()
@@ -79,7 +80,7 @@ def give_models(table: pa.Table, options: Options, notes: dict[str, int], path: 
 
 
 def _kinds(options: Options) -> dict[int, list[_Kind]]:
-    """Return the models, with any batch sizes, by gang size in the table's order."""
+    """Return the models, with their batch sizes if any, by gang size in the order of the table."""
     from gangline.cluster.tables import read_throughput
 
     assert options.models is not None
@@ -131,7 +132,7 @@ def _chosen(
 def _merged(
     table: pa.Table, columns: dict[str, pa.Array], given: npt.NDArray[np.bool_]
 ) -> pa.Table:
-    """Return the table with some rows replaced; the columns are in the schema's order."""
+    """Return the table with the given rows replaced; the columns are in the schema's order."""
     import pyarrow.compute as pc
 
     merged = {name: table[name] for name in table.column_names}

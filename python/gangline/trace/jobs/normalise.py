@@ -1,4 +1,4 @@
-"""Turns a reader's columns into the internal table: checks, filters, sorts and names jobs.
+"""Turns a reader's columns into the internal table: checks, filters, sorts and names the jobs.
 
 All steps work on whole columns. Records are numbered before rows are dropped or sorted, so that an
 error can name the line of the file.
@@ -40,7 +40,7 @@ class Raw(msgspec.Struct, kw_only=True):
     Attributes
     ----------
     columns : dict
-        Arrow arrays of equal length by internal name. Lists may be dictionary-encoded.
+        Arrow arrays of equal length, keyed by internal name. Lists may be dictionary-encoded.
     path : str
         The path of the input, for messages.
     reader : str
@@ -50,11 +50,12 @@ class Raw(msgspec.Struct, kw_only=True):
     cpu_jobs : bool
         Whether the format has jobs without GPUs; elsewhere 0 GPUs are an error.
     drops : list of (str, bool array)
-        Rows that a rule of the format leaves out, by reason. A row counts for its first reason.
+        Rows that a rule of the format leaves out, by reason. A row is counted under its first
+        reason.
     names : dict
-        Internal name to the name in the file, if the two differ.
+        Mapping from internal names to the names in the file, where the two differ.
     faults : Faults
-        Faults that the reader itself found.
+        Faults that the reader has found.
     bad : bool array or None
         The rows with such a fault.
     lost : int
@@ -64,13 +65,14 @@ class Raw(msgspec.Struct, kw_only=True):
     locate : callable, optional
         Function from faults to errors with line and value.
     notes, metadata : dicts
-        Counters, and texts for the file's metadata.
+        Counters, and entries for the metadata of the file.
     marks : dict of str to bool array
-        Rows for counters that include only the rows that are kept.
+        Rows to count by counter, for counters that include only the rows that are kept.
     moments : dict of str to str
-        Internal names of instants, with the expectation that a message about a missing one states.
+        For each required instant, the internal name and what a message says was expected if it is
+        missing.
     present : list of str
-        All columns of a table in memory, for a message; empty for files.
+        Names of all columns of a table in memory, for messages; empty for files.
     shift_s : float
         The amount subtracted from all arrivals; set at the end.
     """
@@ -122,14 +124,14 @@ def normalise(raw: Raw, options: Options) -> pa.Table:
 
 
 class _Keep:
-    """The rows that are kept; each dropped row is counted by its reason."""
+    """The rows that are kept; each dropped row is counted under its reason."""
 
     def __init__(self, notes: dict[str, int], rows: int) -> None:
         self.rows: npt.NDArray[np.bool_] = np.ones(rows, dtype=np.bool_)
         self._notes = notes
 
     def drop(self, reason: str, rows: npt.NDArray[np.bool_], more: int = 0) -> None:
-        """Drop these rows; `more` is added to the count, for records that did not become rows."""
+        """Drop these rows; `more` counts additional records that did not become rows."""
         count = int((rows & self.rows).sum()) + more
         if count:
             self._notes[reason] = self._notes.get(reason, 0) + count
@@ -186,7 +188,7 @@ def _cast(raw: Raw, name: str, array: Any) -> Any:
 
 
 def _as_numbers(raw: Raw, name: str, array: Any) -> Any:
-    """Return a column of numbers as text or decimals in floats, so that bounds can be checked.
+    """Convert numbers that are text or decimals to floats, so that their bounds can be checked.
 
     Without this check, a cast would accept values that the bounds forbid or that the type cannot
     hold.
@@ -208,7 +210,7 @@ def _as_numbers(raw: Raw, name: str, array: Any) -> Any:
 
 @contextmanager
 def _naming(raw: Raw, name: str, array: Any) -> Iterator[None]:
-    """Turn the error of a failed cast into one that names the column and the expected type."""
+    """Turn the error of a failed cast into an error that names the column and the expected type."""
     try:
         yield
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
@@ -262,7 +264,7 @@ def _refuse_bad(raw: Raw, columns: dict[str, Any], keep: _Keep, options: Options
 
 
 def _wrong(raw: Raw, columns: dict[str, Any]) -> list[tuple[str, npt.NDArray[np.bool_], str]]:
-    """Yield, for each column with values out of bounds, their rows and the expected values."""
+    """Yield the rows with values out of bounds and the expected values, for each such column."""
     found = []
     for name, (least, greatest, words) in BOUNDS.items():
         if name not in columns:
@@ -301,7 +303,7 @@ def _wrong(raw: Raw, columns: dict[str, Any]) -> list[tuple[str, npt.NDArray[np.
 def _outside(
     values: npt.NDArray[Any], least: float, greatest: float, *, whole: bool
 ) -> npt.NDArray[np.bool_] | None:
-    """Return which values are outside the bounds, which NaN always is; None if there are none."""
+    """Return which values are NaN or outside the bounds; None if there are none."""
     if values.dtype.kind == "f":
         values = values.astype(np.float64, copy=False)  # bounds beyond a narrow type overflow there
     if len(values) and least <= values.min() and values.max() <= greatest and not whole:
@@ -352,7 +354,7 @@ def _note(raw: Raw, wrong: npt.NDArray[np.bool_], column: str, words: str, array
 
 
 def _unit_of_moments(array: Any, rows: npt.NDArray[np.bool_]) -> tuple[str, int] | None:
-    """Return the unit in which all arrivals seem to count since 1970, and its number per second."""
+    """Return the unit of arrivals that seem to count from 1970, and its number per second."""
     values = numbers(array)[rows].astype(np.float64)
     for unit, per_second in _UNITS.items():
         if _EPOCH[0] <= values.min() / per_second and values.max() / per_second <= _EPOCH[1]:
@@ -363,7 +365,7 @@ def _unit_of_moments(array: Any, rows: npt.NDArray[np.bool_]) -> tuple[str, int]
 def _in_another_unit(
     raw: Raw, rows: npt.NDArray[np.int64], array: Any, words: str, unit: tuple[str, int]
 ) -> TraceError:
-    """Return one error for a whole column, with the number of rows, the first one, and the unit."""
+    """Return one error for a whole column, with the number of rows, the first row, and the unit."""
     first = rows[:3]
     records = first if raw.records is None else raw.records(first)
     column = raw.names.get("arrival_s", "arrival_s")
@@ -437,7 +439,7 @@ def _has_status(
 def _chosen(
     raw: Raw, columns: dict[str, Any], keep: npt.NDArray[np.bool_], options: Options
 ) -> npt.NDArray[np.int64] | None:
-    """Return the rows to keep by arrival (stable), up to the limit; None if nothing changes."""
+    """Return the rows to keep, sorted by arrival, up to the limit; None if nothing changes."""
     arrival = numbers(columns["arrival_s"])
     rows: npt.NDArray[np.int64] | None = None
     if not keep.all():
@@ -465,7 +467,7 @@ def _chosen(
 
 
 def _clock(raw: Raw, columns: dict[str, Any], options: Options) -> None:
-    """Shift and scale the arrival clock; absolute times keep their distance from the arrival."""
+    """Shift and scale the arrivals; absolute times keep their distance from the arrival."""
     arrival = numbers(columns["arrival_s"])
     shift = float(arrival[0]) if raw.foreign or options.window is not None else 0.0
     if shift == 0.0 and options.rescale == 1.0:
@@ -502,10 +504,11 @@ def statuses(array: Any, mapping: Mapping[str, str], notes: dict[str, int]) -> A
 def _identifiers(
     columns: dict[str, Any], rows: int, are_distinct: Callable[[], bool], notes: dict[str, int]
 ) -> Any:
-    """Return the job ids of rows in the order of arrival.
+    """Return the job ids in the order of arrival.
 
-    Without a column, the ids are "0", "1", ... The second, third, ... of equal ids get "#2", "#3",
-    ... and are counted in `notes`. `are_distinct` returns what `surely_distinct` found.
+    Without an id column, the ids are "0", "1", ... If an id occurs several times, the second,
+    third, ... occurrence gets the suffix "#2", "#3", ..., and `notes` counts these. `are_distinct`
+    returns what `surely_distinct` found.
     """
     if "job_id" not in columns:
         return pa.array(np.arange(rows)).cast(pa.string())
@@ -518,7 +521,7 @@ def _identifiers(
 
 
 def surely_distinct(ids: Any) -> bool:
-    """Return whether all texts are surely different; False means that this is unknown."""
+    """Return whether all strings certainly differ; False means that this is unknown."""
     from gangline import _core
 
     _, offsets, data = ids.buffers()

@@ -42,10 +42,10 @@ COUNTED: Mapping[str, str] = {
     "batch_mode_unknown": "jobs with a batch-size mode but unknown rates; their batch stays",
     "batch_modes": "jobs whose batch size changes while they run (`modes`)",
     "best_effort": "jobs without a deadline",
-    "clamped": "durations that were cut at the format's limit",
+    "clamped": "durations that were capped at the format's limit",
     "communication_ignored": "jobs whose data transfers are ignored",
     "dependencies_ignored": "jobs whose dependencies on other jobs are ignored",
-    "durations_cut": "drawn durations that were cut at the maximum",
+    "durations_cut": "drawn durations that were capped at the maximum",
     "elapsed_differs": "run times other than end minus start: suspension or a clock change",
     "eligible_later": "jobs that could run only after they arrived (`arrival=eligible`)",
     "duplicate_id": "job ids that got a suffix",
@@ -78,14 +78,14 @@ COUNTED: Mapping[str, str] = {
 
 
 def explain(name: str, metadata: Mapping[str, str] | None = None) -> str:
-    """Return the meaning of a counter; its name if it is unknown.
+    """Return the meaning of a counter, or its name if the counter is unknown.
 
     Parameters
     ----------
     name : str
         The name of the counter.
     metadata : mapping, optional
-        The metadata of the trace, which contain the names of counted items where these are useful.
+        The metadata of the trace; they contain the names of counted items if these are useful.
 
     Examples
     --------

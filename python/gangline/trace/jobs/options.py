@@ -28,40 +28,40 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     Parameters
     ----------
     limit : int, optional
-        Keep only the first N jobs in the order of arrival.
+        Number of jobs to keep, the first ones by arrival.
     window : (float, float), optional
-        Keep arrivals in [from_s, to_s) of the file's clock. The clock then starts at the first kept
-        job.
+        Interval of arrivals to keep, [from_s, to_s) on the file's clock. The clock then starts at
+        the first kept job.
     rescale : float
         Factor by which arrivals are multiplied; 0.5 doubles the load.
     min_duration_s : float
         Shorter durations are raised to this value, including zero and negative ones; 0 drops jobs
         with a duration of zero or less instead.
     max_gpus : int, optional
-        Drop larger gangs.
+        Largest gang size to keep.
     status : tuple of str, optional
-        Keep only these trace statuses.
+        Trace statuses to keep.
     models : str, optional
-        Path of a throughput table. Each job without a model gets one that was measured at its gang
-        size, and the number of iterations that take its duration on the reference type.
+        Path of a throughput table. Each job without a model gets a model that was measured at its
+        gang size, and the number of iterations that takes its duration on the reference type.
     models_seed : int
-        The seed of that draw.
+        Seed with which these models are drawn.
     models_reference : str
         GPU type of the table on which durations do not change.
     cpu_jobs : "drop" or "error", optional
         The treatment of jobs without GPUs; dropped jobs are counted. The default is "drop" if the
         format has such jobs, otherwise "error".
     zone : str, optional
-        Zone of local times, such as "America/Los_Angeles"; with None, times are differences of
-        local clock times. Formats without local times refuse it.
+        Time zone of local times, such as "America/Los_Angeles". With None, times are simply
+        differences between local clock times. It is an error for formats without local times.
     on_bad_row : "error" or "drop"
         The treatment of rows that cannot be read; dropped rows are counted.
     max_bytes : int
-        Maximum size of an unpacked input, as text or as columns; default 4 GiB.
+        Maximum size of an unpacked input in bytes, as text or as columns; default 4 GiB.
     max_errors : int
         Number of errors that are reported in full; the others are counted.
     special : object
-        The options of the format's own reader; None for most.
+        The options of the format's reader; None for most formats.
     """
 
     limit: int | None = None
@@ -120,7 +120,7 @@ def make(values: Mapping[str, object], special: type[msgspec.Struct] | None = No
     Parameters
     ----------
     values : mapping of str to object
-        The values by name; None means the default.
+        The values, keyed by name; None means the default.
     special : type of Struct, optional
         The options of one format, in addition to the common ones.
 
@@ -176,7 +176,7 @@ def _option_value(name: str, value: object) -> object:
 
 
 def convert(values: dict[str, object], kind: type[_T], what: str = "options") -> _T:
-    """Build a struct of options; a wrong option raises a TraceError that names it."""
+    """Build a struct of options; the TraceError for a wrong option names that option."""
     try:
         return msgspec.convert(values, kind)
     except msgspec.ValidationError:

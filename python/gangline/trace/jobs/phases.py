@@ -71,7 +71,7 @@ def parse_phases(text: str) -> list[Phase] | None:
 
 
 def phases_text(phases: Sequence[Phase]) -> str:
-    """Return phases in the text form of the column.
+    """Return phases as text, in the form that the column has.
 
     Examples
     --------
@@ -110,7 +110,7 @@ def phase_classes(
 
 
 def phase_counts(column: Any) -> npt.NDArray[np.int64]:
-    """Return the number of phases of each job, 0 without phases.
+    """Return the number of phases of each job; 0 means no phases.
 
     Examples
     --------
@@ -122,7 +122,7 @@ def phase_counts(column: Any) -> npt.NDArray[np.int64]:
 
 
 def factor_ranges(column: Any) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
-    """Return the smallest and largest factors on the mean rate of each job; 1 without phases.
+    """Return the smallest and the largest factor on each job's mean rate; 1 without phases.
 
     Examples
     --------
@@ -143,7 +143,7 @@ def factor_ranges(column: Any) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.
 
 
 def _coded(column: Any) -> tuple[list[str | None], npt.NDArray[np.int64]]:
-    """Return the distinct texts and the index of each row's text; `len(texts)` means no text."""
+    """Return the distinct strings, and each row's index in them; `len(texts)` means no string."""
     words = column if pa.types.is_dictionary(column.type) else column.dictionary_encode()
     texts: list[str | None] = words.dictionary.to_pylist()
     return texts, words.indices.fill_null(len(texts)).to_numpy(zero_copy_only=False).astype(

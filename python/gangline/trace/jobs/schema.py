@@ -86,7 +86,7 @@ COLUMNS: Mapping[str, pa.DataType] = {
     "stage_times": pa.list_(pa.float64()),
     "phases": LABEL,
 }
-"""Columns in the order of the file; required are arrival_s, gpus, and duration_s or iterations."""
+"""Columns in the order of the file; arrival_s, gpus, and duration_s or iterations are required."""
 
 LIST_SEPARATOR = "|"
 """The separator between the items of a list in one CSV cell."""
@@ -107,7 +107,7 @@ STATUS_WORDS: Mapping[str, str] = {
     "pending": "unknown",
     "waiting": "unknown",
 }
-"""The meanings of the words of public traces and their schedulers, in lower case."""
+"""The meanings of status words in public traces and their schedulers, in lower case."""
 
 EXPORT_WORDS: Mapping[str, str] = {
     **STATUS_WORDS,
@@ -132,7 +132,7 @@ EXPORT_WORDS: Mapping[str, str] = {
     "requeue_hold": "unknown",
     "special_exit": "failed",
 }
-"""The meanings of words in exports of schedulers and in tables of users, in lower case."""
+"""The meanings of status words in scheduler exports and in users' tables, in lower case."""
 
 METADATA_KEYS = (
     "origin",

@@ -55,7 +55,7 @@ class Trace:
     notes : dict of str to int
         Counts of rows and values that were dropped, raised or ignored.
     metadata : dict of str to str
-        Origin, licence, citation, epoch, sha256, reader and options, as texts.
+        Origin, licence, citation, epoch, sha256, reader and options, as strings.
     reference : TraceReference
         The values from which the trace can be read or drawn again; for a table in memory, only its
         hash.
@@ -86,12 +86,13 @@ class Trace:
 
     @classmethod
     def from_arrow(cls, data: ArrowStream | pa.Table, **options: object) -> Trace:
-        """Take a table of the native columns from any Arrow producer.
+        """Build a trace from a table of any Arrow producer.
 
         Parameters
         ----------
         data : object with `__arrow_c_stream__`
-            The columns of the native format, or other columns that the option `columns` maps.
+            Table with the columns of the native format, or with columns that the option `columns`
+            maps.
         **options
             The options of `gangline.read_trace`.
 
@@ -135,7 +136,7 @@ class Trace:
 
     @property
     def span_s(self) -> float:
-        """The seconds from the first to the last arrival."""
+        """The time from the first to the last arrival, in seconds."""
         arrival = self.numbers("arrival_s")
         return float(arrival[-1] - arrival[0])
 
@@ -161,7 +162,7 @@ class Trace:
         self._read_from = read_from
 
     def to_core(self, cluster: Cluster) -> _core.Jobs:
-        """Return the jobs in the form of the compiled core, for this cluster."""
+        """Return the jobs as the compiled core expects them, for this cluster."""
         from gangline.trace.jobs.to_core import to_core
 
         return to_core(self, cluster)
@@ -221,7 +222,7 @@ class Trace:
 def raw_of_arrow(
     data: ArrowStream | pa.Table, options: Mapping[str, object]
 ) -> tuple[Raw, Options]:
-    """Return a table in memory before its checks, and the options of its reader."""
+    """Return a table in memory that has not been checked yet, and the options of its reader."""
     from gangline.trace.readers import table as mapped
     from gangline.trace.readers.native import from_table
 
@@ -245,7 +246,7 @@ def build(
     raw, options : Raw, Options
         The source, and the options of reading.
     known : callable, optional
-        Supplies more metadata; called last because it might have to wait for a hash.
+        Function that returns more metadata; called last because it might have to wait for a hash.
     """
     table = normalise(raw, options)
     if options.models is not None:

@@ -1,4 +1,4 @@
-"""Turns the internal table into the arrays of the compiled core, by whole columns."""
+"""Turns the internal table into arrays for the compiled core, column by column."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class JobTable(Protocol):
 
 
 def to_core(trace: JobTable, cluster: Cluster) -> _core.Jobs:
-    """Build the job table of one (trace, cluster) pair."""
+    """Build the core's job table for a trace on a cluster."""
     from gangline import _core
 
     work, ref_rate, known = work_of(trace)
@@ -94,7 +94,7 @@ def to_core(trace: JobTable, cluster: Cluster) -> _core.Jobs:
 
 
 def _labels(trace: JobTable) -> dict[str, Any]:
-    """Return the codes and the names of each column of labels, such as the users of the jobs."""
+    """Return the codes and the names for each column of labels, such as the users of the jobs."""
     found: dict[str, Any] = {}
     for name in _OWNERS:
         found[name], found[f"{name}_labels"] = codes(trace, name)
@@ -135,7 +135,7 @@ def job_keys(trace: JobTable) -> JobKeys:
 
 
 def pairs_of(trace: JobTable, cluster: Cluster) -> Pairs | None:
-    """Return how much the jobs of a trace slow each other down; None if no source says so."""
+    """Return the slowdown factors of the jobs of a trace; None if the cluster gives none."""
     types = [gpu.name for gpu in cluster.gpu_types]
     return resolve(cluster.sharing, types, job_keys(trace), _allowed(trace, cluster))
 
@@ -171,7 +171,7 @@ def _rates(
 ) -> tuple[
     npt.NDArray[np.uint32] | None, npt.NDArray[np.float64] | None, npt.NDArray[np.bool_] | None
 ]:
-    """Return rate classes, their table, and the durations now known; refuse unknown rates.
+    """Return the rate classes, their table, and the durations now known; refuse unknown rates.
 
     Without a table, jobs without a model run one iteration per second.
     """
@@ -193,7 +193,7 @@ def _rates(
 
 
 def codes(trace: JobTable, name: Column) -> tuple[npt.NDArray[np.uint32] | None, list[str]]:
-    """Return label codes (2**32 - 1 = none) and the labels; None without the column."""
+    """Return the label codes (2**32 - 1 = no label) and the labels; None without the column."""
     if name not in trace.columns:
         return None, []
     column = trace.column(name)
@@ -241,7 +241,7 @@ def _at_traced_size(
     ref_rate: npt.NDArray[np.float64] | None,
     elastic: ElasticJobs,
 ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
-    """Return the work that elastic jobs do in their duration with the gang size of the trace."""
+    """Return work and reference rate, where elastic jobs run at the gang size in the trace."""
     rate = np.ones(len(trace)) if ref_rate is None else ref_rate
     own = trace.numbers("duration_s") * elastic.rate
     return np.where(elastic.rows, own, work), np.where(elastic.rows, elastic.rate, rate)
@@ -261,7 +261,7 @@ def _optional(trace: JobTable, name: Number, default: float) -> npt.NDArray[np.f
 
 
 def memory_bytes(trace: JobTable, cluster: Cluster) -> npt.NDArray[np.uint64] | None:
-    """Return the bytes per GPU, rounded to the nearest (halves up); unknown = 0."""
+    """Return the memory per GPU in bytes, rounded to the nearest byte (halves up); 0 = unknown."""
     values = _optional(trace, "memory_gb", 0.0)
     if values is None:
         return None

@@ -1,4 +1,4 @@
-"""The common part of the readers of delimited text: required and renamed columns, and faults."""
+"""Shared by the readers of delimited text: required columns, renamed columns, and faults."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ def read_columns(
     reader : str
         Name of the format.
     wanted, optional : mapping
-        Name in the file, in lower case, to (internal name, Arrow type). The internal name can be a
-        temporary one that the reader processes and removes.
+        Mapping from the name in the file, in lower case, to (internal name, Arrow type). The
+        internal name can be temporary: the reader then processes and removes the column.
     """
     return take_columns(TextFile(source), reader, wanted, optional)
 
@@ -74,7 +74,7 @@ def take_columns(
 
 
 def require(file: TextFile, reader: str, wanted: Mapping[str, object]) -> None:
-    """Refuse a header that lacks columns; suggest a column of the file for each absent one."""
+    """Refuse a header that lacks columns; suggest a column of the file for each missing one."""
     have = [simple(name) for name in file.names]
     missing = [name for name in wanted if name not in have]
     if not missing:
@@ -92,7 +92,7 @@ def require(file: TextFile, reader: str, wanted: Mapping[str, object]) -> None:
 
 
 def lists_of(labels: Any, split: Callable[[str], list[str]]) -> Any:
-    """Turn labels into lists, parsing each distinct label once; an empty list becomes null."""
+    """Turn labels into lists; each distinct label is parsed once, and empty lists become null."""
     lists = [split(label) for label in labels.dictionary.to_pylist()]
     codes = pa.array([i if found else None for i, found in enumerate(lists)], type=pa.int32())
     kinds = pa.array(lists, type=pa.list_(pa.string()))
@@ -100,7 +100,7 @@ def lists_of(labels: Any, split: Callable[[str], list[str]]) -> Any:
 
 
 def refuse(raw: Raw, name: str, rows: Any, expected: str) -> None:
-    """Record that these rows have a wrong value in a column."""
+    """Record that the given rows have a wrong value in a column."""
     wrong = np.flatnonzero(rows)
     if not len(wrong):
         return
@@ -110,7 +110,7 @@ def refuse(raw: Raw, name: str, rows: Any, expected: str) -> None:
 
 
 def note_ignored(names: Sequence[str], notes: dict[str, int], metadata: dict[str, str]) -> None:
-    """Count the unknown columns, and name the first of them."""
+    """Count the unknown columns, and name the first few."""
     if not names:
         return
     notes["ignored_columns"] = len(names)

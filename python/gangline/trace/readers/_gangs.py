@@ -1,7 +1,7 @@
-"""Collects jobs one by one from records or objects, and makes columns of them.
+"""Collects jobs one by one from records or objects, and turns them into columns.
 
-A log of millions of jobs is better read by whole columns. These readers handle nested objects, or
-lines that each have their own fields.
+It is slower than reading whole columns, as readers for logs with millions of jobs do. It serves
+readers of nested objects, and of lines with different fields.
 """
 
 from __future__ import annotations
@@ -33,10 +33,11 @@ class Special(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     vc : str
         Field that becomes the virtual cluster: partition, account or user.
     run_time : str
-        Duration of a job that was requeued: that of all attempts together (sum), or of the last
-        one.
+        Duration of a job that was requeued: the total of all attempts ("sum"), or that of the last
+        attempt ("last").
     arrival : str
-        The arrival of a job: its submission, or the time at which it became eligible to run.
+        The arrival of a job: its submission ("submit"), or the time at which it became eligible to
+        run ("eligible").
     """
 
     vc: Literal["partition", "account", "user"] = "partition"
@@ -45,7 +46,7 @@ class Special(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Gang(msgspec.Struct, kw_only=True):
-    """The facts of one job so far; times are in seconds since 1970, or NaN if unknown."""
+    """What is known so far about one job; times are in seconds since 1970, or NaN if unknown."""
 
     place: int
     name: str
@@ -73,14 +74,14 @@ class Gang(msgspec.Struct, kw_only=True):
 
     @property
     def run_time(self) -> float:
-        """The seconds for which the gang ran; by default those between start and finish."""
+        """The run time of the gang in seconds; by default, the time from start to finish."""
         return self.finish - self.start if np.isnan(self.ran) else self.ran
 
 
 def joined(attempts: list[Gang], special: Special, notes: dict[str, int]) -> Gang:
     """Combine the records of one job: attempts after a requeue, and repeated records.
 
-    The times are those of the first start and the last finish, and the gang needs as many GPUs as
+    The job starts with its first attempt and finishes with its last one. Its gang is as large as
     its largest attempt. The other values come from the last attempt.
     """
     known: dict[float, Gang] = {}
@@ -116,7 +117,7 @@ def raw_of(
     notes: dict[str, int],
     special: Special | None = None,
 ) -> Raw:
-    """Return these jobs as columns, with marks for those that never ran or never ended."""
+    """Return the jobs as columns, with marks for jobs that never ran or never ended."""
     first = min((gang.arrival for gang in gangs), default=0.0)
     later = np.asarray([gang.eligible > gang.arrival + _LATER_S for gang in gangs], np.bool_)
     if special is not None and special.arrival == "eligible":

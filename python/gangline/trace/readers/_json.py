@@ -1,4 +1,4 @@
-"""The common part of the readers of JSON: all records are decoded at once or else one by one."""
+"""Shared by the readers of JSON: decodes all records at once, or one by one if that fails."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _T = TypeVar("_T")
 
 
 class Records:
-    """The records of a document that could be decoded, and the faults of the others."""
+    """The records of a document that could be decoded, and the faults in the other records."""
 
     def __init__(self, file: JsonFile) -> None:
         self.file = file

@@ -1,4 +1,4 @@
-"""Reads logs with one record on each line, whose fields may differ, and reports their faults."""
+"""Reads logs with one record per line, where fields may differ by record, and reports faults."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Wrong(Exception):  # noqa: N818 - it is caught, and becomes a fault of the
 
 
 def whole(fields: Mapping[str, str], name: str, expected: str) -> int:
-    """Return a whole number of a record; in some logs, negative numbers mean unknown.
+    """Return a field of a record as a whole number; in some logs, negative numbers mean unknown.
 
     Raises
     ------
@@ -48,7 +48,7 @@ def whole(fields: Mapping[str, str], name: str, expected: str) -> int:
 
 
 class LogLines:
-    """The lines of a log that are not empty, and the faults in them.
+    """The non-empty lines of a log, and the faults in them.
 
     Parameters
     ----------
@@ -56,7 +56,7 @@ class LogLines:
         The log. Bytes that are not valid UTF-8 are replaced, because names of jobs can have any
         encoding.
     fields_of : callable
-        The function that splits a line into fields, to show a value in a message.
+        Function that splits a line into fields, so that messages can show a value.
     """
 
     def __init__(self, source: Source, fields_of: Callable[[str], Mapping[str, str]]) -> None:
@@ -85,7 +85,7 @@ class LogLines:
         self._lost += 1
 
     def attach(self, raw: Raw, places: Sequence[int]) -> None:
-        """Prepare a Raw to report errors with lines; `places` are the records of its rows."""
+        """Prepare a Raw to report errors with lines; `places` maps its rows to records."""
         lines = np.asarray(places, np.int64)
         raw.faults, raw.lost = self._faults, self._lost
         raw.records = lambda rows: lines[rows]

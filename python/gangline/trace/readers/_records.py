@@ -1,4 +1,4 @@
-"""Repairs lines with unquoted fields: free text that contains separators or line breaks."""
+"""Repairs records whose unquoted free text contains separators or line breaks."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ def mended(
     free: Sequence[str],
     checks: Mapping[str, re.Pattern[bytes]],
 ) -> tuple[bytes, dict[str, int]]:
-    """Return the text with one record on each line, and counts of the repairs.
+    """Return the text with one record per line, and the numbers of repairs.
 
-    Lines keep their numbers: a line that is joined to another one leaves an empty line behind.
+    Line numbers do not change: a line that is joined to another leaves an empty line behind.
 
     Parameters
     ----------
@@ -36,12 +36,12 @@ def mended(
     separator : str
         The separator between fields.
     names : sequence of str
-        Names of the fields. A line of these names is the header, which a file with several exports
-        repeats.
+        Names of the fields. A line with these names is a header, which is repeated in a file with
+        several exports.
     free : sequence of str
-        Fields of free text, which may hold separators and line breaks.
+        Names of the free-text fields, which may contain separators and line breaks.
     checks : mapping of str to pattern
-        Patterns of other fields.
+        Patterns that other fields must match.
     """
     try:
         data.decode("utf-8")
@@ -93,7 +93,7 @@ def _fitted(
     free: Sequence[str],
     checks: Mapping[str, re.Pattern[bytes]],
 ) -> list[bytes] | None:
-    """Return one cell for each field: the extra cells are parts of one free text."""
+    """Return one cell per field, after joining the extra cells to one free-text field."""
     more = len(cells) - len(fields)
     places = [at for at, name in enumerate(fields) if name in free] if more else [0]
     for at in places:

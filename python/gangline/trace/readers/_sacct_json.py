@@ -36,7 +36,7 @@ NAMES = {
     "host_memory_gb": "tres.allocated",
     "servers": "tres.allocated",
 }
-"""The location of each internal column in a record."""
+"""The path of each internal column in a record."""
 _TYPES = ("cpu", "mem", "node")
 
 Amount = Annotated[float, msgspec.Meta(ge=0, le=2**63)]
@@ -112,13 +112,13 @@ class _Items(msgspec.Struct):
 
 
 def is_export(head: bytes) -> bool:
-    """Return whether these bytes begin as the output of `sacct --json` does."""
+    """Return whether these bytes begin like the output of `sacct --json`."""
     keys = (b'"jobs"', b'"tres"', b'"elapsed"')
     return head.startswith(b"{") and all(key in head for key in keys)
 
 
 def jobs(source: Source, notes: dict[str, int]) -> tuple[dict[str, Any], Records]:
-    """Return the records of jobs as columns that have the names of sacct's fields."""
+    """Return the records of jobs as columns with the names of sacct's fields."""
     file = JsonFile(source, "jobs")
     records = Records(file)
     try:
@@ -167,7 +167,7 @@ def jobs(source: Source, notes: dict[str, int]) -> tuple[dict[str, Any], Records
 
 
 def _value(number: Number) -> float | None:
-    """Return a number; None if it is not set or infinite."""
+    """Return a number; None if it is unset or infinite."""
     if isinstance(number, _Number):
         return number.number if number.set and not number.infinite else None
     return number
@@ -187,7 +187,7 @@ def _name(job: _Job) -> str | None:
 
 
 def _word(state: _State) -> str | None:
-    """Return the state without its flags, which newer versions list after it."""
+    """Return the state without the flags that newer versions list after it."""
     current = state.current
     return (current[0] if current else None) if isinstance(current, list) else current
 
@@ -203,7 +203,7 @@ def _text(resources: list[_Tres] | None) -> str:
 
 
 def _mend_starts(moments: dict[str, Any], times: list[_Times]) -> int:
-    """Compute the start from the end if a version gives the time of eligibility as the start."""
+    """Compute the start from the end, if this version of Slurm gives the eligible time instead."""
     ran, slept = (
         np.asarray([_value(getattr(time, name)) or 0.0 for time in times], np.float64)
         for name in ("elapsed", "suspended")

@@ -1,7 +1,7 @@
-"""Computes batch sizes and rates by epoch, for jobs that change their batch size as they run.
+"""Computes batch sizes and rates by epoch, for jobs that change their batch size during the run.
 
 The facts come from the public simulator of Shockwave (uw-mad-dash/shockwave at e07dd205, MIT;
-licence in shockwave_LICENSE.txt): sizes of data sets, epochs at which `accordion` and `gns` change
+licence in shockwave_LICENSE.txt): data set sizes, the epochs at which `accordion` and `gns` change
 the batch size, and measured rates on V100.
 """
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 __all__ = ["MODES", "Batches", "batches_of", "phases_of"]
 
 MODES = ("static", "accordion", "gns")
-"""Words in the column of modes."""
+"""Words in the mode column."""
 
 CONSTANT = ("Transformer", "CycleGAN", "A3C")
 """Models that keep their batch size in every mode."""
@@ -119,7 +119,7 @@ _FIRST_CRITICAL = {
 
 
 class Batches(NamedTuple):
-    """A job as in its line: model, first batch size, GPUs, and steps at that batch size."""
+    """A job as its line describes it: model, first batch size, GPUs, and steps at this size."""
 
     model: str
     batch: int
@@ -132,17 +132,17 @@ class Batches(NamedTuple):
         return self.batch in _RATES.get((self.model, self.gpus), ())
 
     def epoch_steps(self, batch: int) -> int:
-        """Return the steps of an epoch."""
+        """Return the number of steps in an epoch."""
         return -(-_SAMPLES[self.model] // batch)
 
     @property
     def epochs(self) -> int:
-        """The number of epochs, of which the last may be incomplete."""
+        """The number of epochs; the last epoch may be incomplete."""
         return math.ceil(self.steps / self.epoch_steps(self.batch))
 
 
 def batches_of(job: Batches, mode: str) -> list[tuple[int, int]]:
-    """Return the epoch at which each batch size begins, and the batch size."""
+    """Return (first epoch, batch size) for each batch size in order."""
     changes = _accordion(job) if mode == "accordion" else []
     if mode == "gns":
         starts = _DOUBLED.get((job.model, job.batch, job.gpus), ())
@@ -155,7 +155,7 @@ def batches_of(job: Batches, mode: str) -> list[tuple[int, int]]:
 
 
 def _accordion(job: Batches) -> list[tuple[int, int]]:
-    """Use the largest batch after 30 % of the epochs, but the first one in critical epochs."""
+    """Use the largest batch after 30 % of the epochs, but the first batch in critical epochs."""
     largest = max(_RATES[job.model, job.gpus])
     free = 3 * job.epochs // 10 + 1  # the first epoch e with 10 e > 3 times the epochs
     changes, epoch = [], 0
@@ -169,9 +169,9 @@ def _accordion(job: Batches) -> list[tuple[int, int]]:
 
 
 def phases_of(job: Batches, mode: str) -> list[Phase]:
-    """Return where each batch size begins, and the relative speed and size of a step with it.
+    """Return the start of each batch size, and the relative speed and size of its steps.
 
-    A phase begins at a share of the work.
+    The start of a phase is a fraction of the work.
 
     Examples
     --------

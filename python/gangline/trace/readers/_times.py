@@ -1,4 +1,4 @@
-"""Converts times of day in traces to seconds, with or without a zone."""
+"""Converts dates and times in traces to seconds, with or without a time zone."""
 
 from __future__ import annotations
 
@@ -47,19 +47,20 @@ def column(values: npt.NDArray[np.float64]) -> Any:
 
 
 class Local:
-    """Converts local times to comparable ones.
+    """Converts local times to times that can be compared.
 
     Parameters
     ----------
     zone : str or None
-        Name in the tz database; None leaves the times as local clock times.
+        Name in the tz database; None keeps the times as local clock times.
     path : str
         Path of the trace, for messages.
 
     Attributes
     ----------
     repeated : int
-        Number of times that occur twice, at the end of summer time; the first one is used.
+        Number of local times that occur twice, at the end of summer time; the first occurrence is
+        used.
     """
 
     def __init__(self, zone: str | None, path: str) -> None:
@@ -101,21 +102,21 @@ def to_seconds(
     repeated: tuple[int, int] | None = None,
     place: str = "local time",
 ) -> None:
-    """Turn columns of times into seconds since the earliest of the first column.
+    """Turn columns of times into seconds since the earliest time in the first column.
 
     Parameters
     ----------
     raw : Raw
-        The input, whose columns are replaced and whose epoch is set.
+        The input; its columns are replaced, and its epoch is set.
     names : tuple of str
-        Internal names; absent ones are skipped.
+        Internal names of the columns; absent columns are skipped.
     zone : str or None
-        Zone of local times; None leaves them as local clock times.
+        Time zone of local times; None keeps them as local clock times.
     repeated : (int, int), optional
-        Microseconds between which local times of the first column occur twice; without a zone, they
-        are only counted.
+        Start and end, in microseconds, of the interval in which local times of the first column
+        occur twice; without a zone, these times are only counted.
     place : str
-        The text of the epoch if no zone is given.
+        The suffix of the epoch's text if no zone is given.
     """
     stamps: dict[str, Any] = {}
     for name in names:

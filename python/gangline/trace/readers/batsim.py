@@ -1,6 +1,6 @@
 """Reads workloads of the Batsim simulator: jobs, and profiles that describe what a job does.
 
-Only profiles whose run time is known without a platform can be read: delays, sequences of them,
+Only profiles whose run time is known without a platform can be read: delays, sequences of delays,
 and homogeneous computations if the speed of a processor is given. A resource becomes a GPU.
 """
 
@@ -46,7 +46,7 @@ class Special(msgspec.Struct, frozen=True, kw_only=True):
     Parameters
     ----------
     flops : float, optional
-        Operations per second of one resource; needed for profiles that state an amount of
+        Speed of one resource in operations per second; needed for profiles that state an amount of
         computation.
     """
 
@@ -78,11 +78,11 @@ class _Length(NamedTuple):
 
 
 class _Wrong(Exception):  # noqa: N818 - it never leaves this module
-    """A profile has no known run time; the arguments are key path, value and expectation."""
+    """A profile has no known run time; the arguments are key path, value, and expected value."""
 
 
 def read(source: Source, options: Options) -> Raw:
-    """Read a workload; a profile of another type is an error that names it."""
+    """Read a workload; for a profile of another type, the error names the profile."""
     flops = cast("Special", options.special).flops
     if flops is not None and not 0.0 < flops < math.inf:
         raise TraceError.at("options", None, "flops", flops, "operations per second > 0")
@@ -141,7 +141,7 @@ def _columns(jobs: list[_Job]) -> dict[str, Any]:
 
 
 def _durations(raw: Raw, jobs: list[_Job], lengths: _Lengths) -> None:
-    """Look up each profile once; if it has no run time, its jobs share the fault."""
+    """Look up each profile once; if it has no run time, all of its jobs get the fault."""
     names = pa.array([str(job.profile) for job in jobs], type=pa.string()).dictionary_encode()
     of_profile = np.asarray(names.indices.to_numpy(zero_copy_only=False))
     fixed, shared, silent, bad = [], [], [], []
@@ -171,7 +171,7 @@ def _durations(raw: Raw, jobs: list[_Job], lengths: _Lengths) -> None:
 
 
 class _Lengths:
-    """The run times of profiles, each computed once."""
+    """The run times of profiles; each is computed once."""
 
     def __init__(self, profiles: dict[str, dict[str, Any]], flops: float | None) -> None:
         self._profiles = profiles

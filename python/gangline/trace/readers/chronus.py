@@ -1,7 +1,7 @@
 """Reads the CSV of the Chronus simulator: the columns of Tiresias, with users and deadlines.
 
 Times are in seconds, scaled down by the authors. `expect_time_list` contains numbers joined by
-dashes, of which the first is the deadline, counted from the arrival. Jobs of type "best" have no
+dashes; the first number is the deadline in seconds after the arrival. Jobs of type "best" have no
 deadline; their entry is their own arrival.
 """
 
@@ -35,7 +35,7 @@ _WANTED = {
 
 
 def read(source: Source, options: Options) -> Raw:
-    """Read the file; rows without GPUs are dropped and counted, as its simulator does."""
+    """Read the file; rows without GPUs are dropped, as in the simulator, and counted."""
     del options
     raw = read_columns(source, NAME, _WANTED)
     raw.cpu_jobs = True

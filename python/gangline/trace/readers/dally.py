@@ -1,8 +1,9 @@
 """Reads jobs of the public simulator of Dally and ArtISt-sim: JSON whose numbers are texts.
 
-The simulator takes the time of an iteration on one GPU, and lets each GPU of a gang do some of the
-iterations: a whole gang in one place runs for iterations x time per iteration / GPUs. The stated
-duration, that of the log from which the jobs were made, is longer by the number of GPUs.
+The simulator takes the time of an iteration on one GPU, and divides the iterations among the GPUs
+of a gang: a consolidated gang runs for iterations x time per iteration / GPUs. The stated duration
+comes from the log from which the jobs were made; it is longer by a factor equal to the number of
+GPUs.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ class Special(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     Parameters
     ----------
     run_time : str
-        The run time of a job: as in the simulator (simulated), or the stated duration (stated).
+        The run time of a job: as in the simulator ("simulated"), or the stated duration ("stated").
     """
 
     run_time: Literal["simulated", "stated"] = "simulated"
@@ -106,7 +107,7 @@ def read(source: Source, options: Options) -> Raw:
 
 
 class _Numbers:
-    """The numbers of jobs, which the file writes as texts."""
+    """The numbers of the jobs, which the file contains as strings."""
 
     def __init__(self, jobs: list[_Job], records: Records) -> None:
         self._jobs = jobs
@@ -115,7 +116,7 @@ class _Numbers:
         self.bad = np.zeros(len(jobs), np.bool_)
 
     def of(self, field: str) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
-        """Return the values of a field; NaN if absent or wrong; wrong values are recorded."""
+        """Return the values of a field; absent or wrong values are NaN, and faults are recorded."""
         if field in self._known:
             return self._known[field]
         values = np.full(len(self._jobs), np.nan)

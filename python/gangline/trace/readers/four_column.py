@@ -1,7 +1,7 @@
 """Reads the four-column conversions of Helios Venus and of Alibaba PAI.
 
-Both clamp run times at two days. A fit must not use their tail, so the metadata contain the limit.
-Arrivals of PAI are the starts of its tasks, so its queueing is hidden.
+Both cap run times at two days. A fit must not use their tail, so the metadata contain the limit.
+The arrivals in the PAI file are the starts of tasks, so queueing is not visible.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _WANTED = {
 
 
 def read(source: Source, options: Options) -> Raw:
-    """Read the file, and record it if run times look clamped."""
+    """Read the file; if run times look capped, record this."""
     del options
     raw = read_columns(source, NAME, _WANTED)
     durations = numbers(raw.columns["duration_s"])

@@ -1,8 +1,9 @@
 """Reads traces of the Gavel simulator: tab-separated, without a header line, in three widths.
 
 Most traces have seven columns; those of the physical experiments have ten. The traces of its
-successor Shockwave have twelve, with a duration and the mode in which the batch size of a job
-changes. The first two contain only iterations, so they need a throughput table to run.
+successor Shockwave have twelve, including a duration and the mode in which the batch size of a job
+changes. Traces of the first two kinds contain only iterations, so they need a throughput table to
+run.
 """
 
 from __future__ import annotations
@@ -62,13 +63,13 @@ class Special(msgspec.Struct, frozen=True, kw_only=True):
     Parameters
     ----------
     throughput : str
-        Throughput table with the speed of each job alone, from which durations and deadlines
-        follow.
+        Throughput table with the speed of each job alone, from which to compute durations and
+        deadlines.
     reference : str
         GPU type to which durations refer.
     modes : {"read", "ignore"}
-        Use of the batch-size modes of a file of twelve columns; with `ignore`, every job keeps its
-        first batch size.
+        Whether to use the batch-size modes of a file with twelve columns; with `ignore`, every job
+        keeps its first batch size.
     """
 
     throughput: str = ""
@@ -77,7 +78,7 @@ class Special(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read(source: Source, options: Options) -> Raw:
-    """Read a trace; its number of columns is that of its first line."""
+    """Read a trace; the first line determines the number of columns."""
     special = cast("Special", options.special)
     first = source.head.removeprefix(b"\xef\xbb\xbf").lstrip(b"\r\n").partition(b"\n")[0]
     width = len(first.rstrip(b"\r").split(b"\t"))
@@ -104,14 +105,14 @@ def read(source: Source, options: Options) -> Raw:
 
 
 def _batch_sizes(labels: Any) -> Any:
-    """Return the batch sizes that labels name, as in "LM (batch size 80)"; None if none does."""
+    """Return the batch sizes in labels such as "LM (batch size 80)"; None if no label has one."""
     found = pc.extract_regex(labels.dictionary, pattern=_BATCH)
     sizes = pc.struct_field(found, "batch").cast(pa.int32())
     return None if sizes.null_count == len(sizes) else sizes.take(labels.indices)
 
 
 def _alone(raw: Raw, special: Special) -> Any:
-    """Return run times alone on the reference type; each (label, GPUs) is looked up once."""
+    """Return the run times alone on the reference type; each (label, GPUs) is looked up once."""
     from gangline.cluster.tables import read_throughput
 
     table = read_throughput(special.throughput)
@@ -137,7 +138,7 @@ def _alone(raw: Raw, special: Special) -> Any:
 
 
 def _deadlines(raw: Raw) -> None:
-    """Turn objectives, which are multiples of the run time alone, into deadlines if it is known."""
+    """Turn objectives (multiples of the run time alone) into deadlines, if run times are known."""
     slo = numbers(raw.columns.pop("slo"))
     asked = slo >= 0.0
     if not asked.any():
@@ -151,9 +152,9 @@ def _deadlines(raw: Raw) -> None:
 
 
 def _batch_modes(raw: Raw, modes: Any) -> None:
-    """Turn modes into phases; work and duration become those of a job that changes its batch.
+    """Turn modes into phases, and adapt work and duration to the changes of the batch size.
 
-    The steps and the duration in the file are those of a job that keeps its first batch size.
+    The steps and the duration in the file apply to a job that keeps its first batch size.
     """
     words = [*modes.dictionary.to_pylist(), MODES[0]]
     code = modes.indices.fill_null(len(words) - 1).to_numpy(zero_copy_only=False)

@@ -1,4 +1,4 @@
-"""Reads SenseTime's Helios trace: one CSV for each cluster.
+"""Reads SenseTime's Helios trace, with one CSV per cluster.
 
 Times are local times in UTC+8, without daylight saving time. The number of GPUs of a job need not
 fill whole servers.

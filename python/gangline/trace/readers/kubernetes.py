@@ -1,8 +1,8 @@
-"""Reads jobs of Kubernetes from the output of `kubectl get ... -o json`.
+"""Reads Kubernetes jobs from the output of `kubectl get ... -o json`.
 
-It reads Kueue's Workloads, Jobs of Kubernetes and of Volcano, pod groups of Volcano and KAI, and
-pods. An object that owns another object of the same export counts once. Pods in the export show
-when their gang ran. Pod groups without pods do not say when they ended.
+It reads Kueue's Workloads, the Jobs of Kubernetes and Volcano, the pod groups of Volcano and KAI,
+and pods. An object and an object that it owns in the same export count as one job. Pods in the
+export show when their gang ran. Pod groups without pods do not say when they ended.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ NAME = "kubernetes"
 GPUS = re.compile(
     r"(nvidia|amd)\.com/gpu(\.shared)?|nvidia\.com/mig-[\w.-]+|gpu\.intel\.com/\w+|habana\.ai/gaudi"
 )
-"""Names of resources that are GPUs."""
+"""Pattern of the resource names that are GPUs."""
 TYPE_LABELS = (
     "nvidia.com/gpu.product",
     "cloud.google.com/gke-accelerator",
     "karpenter.k8s.aws/instance-gpu-name",
 )
-"""Labels of nodes that name the type of their GPUs."""
+"""Node labels that name the type of a node's GPUs."""
 _QUEUES = ("kueue.x-k8s.io/queue-name", "kai.scheduler/queue", "volcano.sh/queue-name")
 _GROUPS = ("pod-group-name", "scheduling.k8s.io/group-name", "scheduling.volcano.sh/group-name")
 _SHARE = "gpu-fraction"
@@ -165,7 +165,7 @@ class _List(_Struct):
 
 
 class _Gang(Gang, kw_only=True):
-    """The facts about one object and its pods so far."""
+    """What is known so far about one object and its pods."""
 
     namespace: str
     queue: str | None = None
@@ -178,7 +178,7 @@ class _Gang(Gang, kw_only=True):
     open_pods: int = 0
 
     def settle(self) -> None:
-        """Derive from the pods when the gang ran and whether it still runs; complete its names."""
+        """Derive from the pods when the gang ran and whether it still runs; add missing names."""
         if np.isfinite(self.first_pod):
             self.start = self.first_pod
             self.finish = self.last_pod if np.isfinite(self.last_pod) else self.finish
@@ -190,7 +190,7 @@ class _Gang(Gang, kw_only=True):
 
 
 def read(source: Source, options: Options) -> Raw:
-    """Read the list of objects, or one object."""
+    """Read a list of objects, or a single object."""
     del options
     file = JsonFile(source, "items")
     try:
@@ -269,7 +269,7 @@ def _gangs(objects: list[_Object], records: Records, notes: dict[str, int]) -> l
 
 
 def _group_of(pod: _Object) -> str:
-    """Return the common key of the pods of one gang; empty for a single pod."""
+    """Return the key that the pods of a gang have in common; empty for a single pod."""
     meta = pod.metadata
     for name in _GROUPS:
         if group := (meta.annotations or {}).get(name) or (meta.labels or {}).get(name):
@@ -290,7 +290,7 @@ class _Reader:
         self._records = records
 
     def gang(self, row: int, one: _Object) -> _Gang | None:
-        """Return the gang of one object; None if it has no time of creation."""
+        """Return the gang of an object; None if the object has no creation time."""
         meta, spec, status = one.metadata, one.spec, one.status
         arrival = self._seconds(row, "metadata.creationTimestamp", meta.creation_timestamp)
         if np.isnan(arrival):
@@ -326,7 +326,7 @@ class _Reader:
         return gang
 
     def add_pod(self, gang: _Gang, row: int, pod: _Object) -> None:
-        """Derive from a pod when its gang ran, and the gang's demand if it states none."""
+        """Derive from a pod when its gang ran, and what the gang asks for if that is not stated."""
         begin = self._seconds(row, "status.startTime", pod.status.start_time)
         ends = [
             self._seconds(row, "status.containerStatuses", container.state.terminated.finished_at)
@@ -385,7 +385,7 @@ class _Reader:
             gang.status = "finished" if gang.is_settled else "running"
 
     def _add(self, gang: _Gang, row: int, count: int, spec: _PodSpec, meta: _Meta) -> None:
-        """Add the demand of several equal pods."""
+        """Add what several equal pods ask for."""
         total: dict[str, float] = {}
         first: dict[str, float] = {}
         for containers, sums in ((spec.containers, total), (spec.init_containers, first)):
@@ -449,7 +449,7 @@ class _Reader:
 
 
 def _templates(one: _Object) -> Iterable[tuple[int, _Template]]:
-    """Return the pod templates of an object, and how many pods of each run at a time."""
+    """Return the pod templates of an object, and how many pods of each run at the same time."""
     for part in one.spec.pod_sets or ():
         yield part.count, part.template
     for part in one.spec.tasks or ():

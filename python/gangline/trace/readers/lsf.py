@@ -1,7 +1,7 @@
 """Reads LSF's accounting log `lsb.acct`, which has one line for each finished job.
 
-Fields are separated by blanks and have no names. Lists among them start with their length. Newer
-versions add fields at the end, so a missing field counts as unknown.
+Fields are separated by blanks and have no names. Fields that are lists start with their length.
+Newer versions add fields at the end, so a missing field counts as unknown.
 """
 
 from __future__ import annotations
@@ -115,7 +115,7 @@ def _among(places: list[int], rows: set[int]) -> np.ndarray[tuple[int], np.dtype
 
 
 def _records(lines: LogLines, notes: dict[str, int]) -> Iterator[tuple[int, str]]:
-    """Yield the records; a quoted text over several lines is joined and counted."""
+    """Yield the records; quoted text over several lines is joined and counted."""
     begun: list[str] = []
     first = 0
     for number, line in lines:
@@ -135,7 +135,7 @@ def _records(lines: LogLines, notes: dict[str, int]) -> Iterator[tuple[int, str]
 
 
 def _fields(line: str) -> tuple[Fields, list[str]]:
-    """Return a record's fields by name (a list as its length), and its extensions.
+    """Return a record's fields by name (for a list, its length), and its extensions.
 
     Raises
     ------
@@ -166,7 +166,7 @@ def _fields(line: str) -> tuple[Fields, list[str]]:
 
 
 def _gang(number: int, fields: Fields) -> Gang:
-    """Return the job of a record, still without its GPUs."""
+    """Return the job of a record, without GPUs at this point."""
     job, index = (whole(fields, name, "a whole number") for name in ("job_id", "index"))
     submitted = whole(fields, "submit_time", _INSTANT)
     start = _seconds(fields, "start_time")
@@ -224,7 +224,7 @@ def _hosts(fields: Fields) -> dict[str, int]:
 
 
 def _set_gpus(gang: Gang, fields: Fields, requests: list[str]) -> None:
-    """Set the GPUs from the reservation for each host, for each task, or for the job."""
+    """Set the GPUs from a reservation that applies to each host, to each task, or to the job."""
     found = [
         match for text in requests for part in _USED.findall(text) for match in _GPUS.findall(part)
     ]

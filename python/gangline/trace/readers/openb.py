@@ -1,7 +1,7 @@
-"""Reads Alibaba's openb trace of 2023: pods of a shared GPU cluster.
+"""Reads Alibaba's openb trace (2023): pods of a shared GPU cluster.
 
 Most of the published trace is a packing problem: few arrivals and long run times. A pod that never
-ran has no scheduled time; a pod that still ran at the snapshot ends there.
+ran has no scheduled time; a pod that was still running at the snapshot ends there.
 """
 
 from __future__ import annotations
@@ -58,12 +58,12 @@ def read(source: Source, options: Options) -> Raw:
 
 
 def _alternatives(spec: str) -> list[str]:
-    """Split a text such as "A|B|A", and remove repeats."""
+    """Split a string such as "A|B|A", and remove duplicates."""
     return list(dict.fromkeys(part for part in spec.split("|") if part))
 
 
 def _fractions(raw: Raw) -> None:
-    """Turn thousandths into fractions where one GPU is shared; elsewhere they have no meaning."""
+    """Turn thousandths into fractions for jobs that share one GPU; other jobs have no fraction."""
     milli, gpus = numbers(raw.columns["gpu_fraction"]), numbers(raw.columns["gpus"])
     below = (milli < _WHOLE_GPU) & (milli > 0)
     odd = below & (gpus > 1)

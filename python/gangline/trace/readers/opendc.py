@@ -1,7 +1,7 @@
-"""Reads the tasks of an OpenDC workload in Parquet or CSV; only newer versions have GPUs.
+"""Reads the tasks of an OpenDC workload from Parquet or CSV; only newer versions have GPUs.
 
-A second file contains the fragments of a workload, which say how much of its resources a task uses
-over time. They are not needed, because a task runs for its duration.
+A second file contains the fragments of the tasks, which say how much of its resources each task
+uses over time. The fragments are not needed, because a task runs for its duration.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ def _read_parquet(source: Source) -> Raw:
 
 
 def _clock(head: bytes, names: list[str]) -> pa.DataType:
-    """Return how a CSV file writes instants: in milliseconds or as dates."""
+    """Return whether a CSV file writes instants in milliseconds or as dates."""
     at = names.index("submission_time") if "submission_time" in names else 0
     for line in head.splitlines()[1:]:
         cells = line.decode("utf-8", "replace").split(",")
@@ -141,7 +141,7 @@ def _filled(raw: Raw, names: list[str]) -> Raw:
 
 
 def _numbers(raw: Raw, tasks: dict[str, Any], name: str) -> npt.NDArray[np.float64]:
-    """Return a column of numbers; NaN where a value is unknown or the column is absent."""
+    """Return a column of numbers; unknown values, and all values of an absent column, are NaN."""
     array = tasks.get(name)
     if array is None:
         return np.full(len(tasks["id"]), np.nan)
@@ -176,7 +176,7 @@ def _identifiers(raw: Raw, array: Any) -> Any:
 
 
 def _has_parents(array: Any) -> npt.NDArray[np.bool_]:
-    """Return which tasks wait for others: lists that are not empty, or texts of such lists."""
+    """Return which tasks wait for others: their cell is a non-empty list, or the text of one."""
     kind = array.type
     if pa.types.is_list(kind) or pa.types.is_large_list(kind):
         some = pc.greater(pc.list_value_length(array), 0)

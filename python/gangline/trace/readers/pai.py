@@ -1,7 +1,7 @@
-"""Reads Alibaba's PAI trace of 2020: tables whose header lines are in files next to them.
+"""Reads Alibaba's PAI trace (2020): tables whose header lines are in separate files.
 
-A job has tasks, and a task has instances. Times are shifted by a constant. The type MISC hides the
-GPU type of a machine. A task without a start or an end is dropped.
+A job consists of tasks, and a task of instances. Times are shifted by a constant. For some
+machines, the type MISC hides the GPU type. A task without a start or an end is dropped.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ def read(source: Source, options: Options) -> Raw:
 
 
 def _find(folder: Source, table: str) -> Source | None:
-    """Return the file of a table in a folder, compressed or not."""
+    """Return the path of a table's file in a folder; the file may be compressed."""
     for suffix in _SUFFIXES:
         path = folder.path / f"{table}{suffix}"
         if path.is_file():
@@ -111,7 +111,7 @@ def _find(folder: Source, table: str) -> Source | None:
 
 
 def _open(source: Source, columns: tuple[str, ...]) -> TextFile:
-    """Open a table. Its columns are in a file next to it, in its first line, or known."""
+    """Open a table. Its column names are in a file next to it, in its first line, or known."""
     stem = (source.member or source.path.name).rpartition("/")[2].partition(".")[0]
     beside = source.path.with_name(f"{stem}.header")
     if beside.is_file():
@@ -159,7 +159,7 @@ def _gangs(raw: Raw) -> None:
 
 
 def _merge(raw: Raw, jobs: dict[str, Any] | None) -> None:
-    """Make one gang of all tasks of a job, which arrives at its submission if that is known."""
+    """Combine all tasks of a job into one gang; it arrives at its submission time, if known."""
     columns = raw.columns
     columns["trace_status"] = _severity(columns["trace_status"])
     columns["gpu_types"], kinds = columns["gpu_types"].indices, columns["gpu_types"].dictionary
@@ -223,7 +223,7 @@ def _from_severity(ranks: Any) -> Any:
 
 
 def _one_type(raw: Raw, merged: dict[str, Any], kinds: Any) -> Any:
-    """Return the GPU type of a job's tasks if all of them name the same type."""
+    """Return the GPU type of a job's tasks, if all tasks name the same type."""
     least, most = merged["gpu_types_min"], merged["gpu_types_max"]
     same = pc.equal(least, most).fill_null(fill_value=True)
     mixed = len(same) - int(pc.sum(same).as_py() or 0)

@@ -1,8 +1,8 @@
 """Reads accounting logs of OpenPBS, PBS Professional and Torque: one event on each line.
 
-A job that ended has a record of type E; each attempt before a requeue has one of type R. The other
-types show which jobs never ran and which still run. Times are seconds since 1970; the local time
-that begins each line is not used.
+A job that ended has a record of type E; each attempt before a requeue has a record of type R. The
+other types show which jobs never ran and which still run. Times are seconds since 1970; the local
+time at the beginning of each line is not used.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _NO_PROJECT = "_pbs_project_default"
 
 
 class _Job(msgspec.Struct):
-    """The records of one job that were read so far."""
+    """The records of a job that have been read so far."""
 
     attempts: list[Gang] = []
     last_start: float = -np.inf
@@ -52,7 +52,7 @@ class _Job(msgspec.Struct):
 
     @property
     def is_running(self) -> bool:
-        """Whether the job started after the last known end; records come in any order."""
+        """Whether the job started after its last known end; the order of records is arbitrary."""
         return self.last_start > max((one.start for one in self.attempts), default=-np.inf)
 
 
@@ -122,7 +122,7 @@ def _gangs(jobs: Mapping[str, _Job], special: Special, notes: dict[str, int]) ->
 
 
 def _fields(line: str) -> dict[str, str]:
-    """Return the keys and values of a record; of duplicate keys, the first counts."""
+    """Return the keys and values of a record; if a key occurs twice, the first value counts."""
     fields: dict[str, str] = {}
     found = _LINE.fullmatch(line)
     for key, value in _PAIR.findall(found[3] if found else ""):
@@ -131,7 +131,7 @@ def _fields(line: str) -> dict[str, str]:
 
 
 def _attempt(number: int, name: str, fields: Mapping[str, str]) -> tuple[Gang, bool]:
-    """Return one run of a job, and whether its walltime is shorter than its time on the GPUs."""
+    """Return an attempt of a job, and whether its walltime is shorter than its time on the GPUs."""
     start = _instant(fields, "start")
     gang = Gang(
         place=number,
@@ -173,7 +173,7 @@ def _status(fields: Mapping[str, str]) -> str:
 
 
 def _clock(fields: Mapping[str, str], name: str) -> float | None:
-    """Parse a text `[[hours:]minutes:]seconds` into seconds."""
+    """Parse a time such as `[[hours:]minutes:]seconds` into seconds."""
     text = fields.get(name, "")
     if not text:
         return None
@@ -185,7 +185,7 @@ def _clock(fields: Mapping[str, str], name: str) -> float | None:
 
 
 def _set_resources(gang: Gang, fields: Mapping[str, str]) -> None:
-    """Set GPUs and other resources from the allocation, or from the sums or chunks requested."""
+    """Set GPUs and other resources from the allocation, or from the requested sums or chunks."""
     granted = [(1, chunk) for chunk in _chunks(fields.get("exec_vnode", ""))]
     listed = {
         key.removeprefix(_REQUEST): value
@@ -216,7 +216,7 @@ def _set_resources(gang: Gang, fields: Mapping[str, str]) -> None:
 
 
 def _chunks(text: str) -> Iterator[dict[str, str]]:
-    """Yield the chunks of texts such as `(a:ncpus=8:ngpus=4)+(b:ncpus=8)` or `2:ngpus=4`."""
+    """Yield the chunks in text such as `(a:ncpus=8:ngpus=4)+(b:ncpus=8)` or `2:ngpus=4`."""
     for part in text.replace("(", "").replace(")", "").split("+") if text else ():
         items = [item.partition("=") for item in part.split(":")]
         chunk = {key: value for key, equals, value in items if equals}
@@ -224,7 +224,7 @@ def _chunks(text: str) -> Iterator[dict[str, str]]:
 
 
 def _gpus(part: list[tuple[int, dict[str, str]]]) -> list[float]:
-    """Return the GPUs of the chunks that have GPUs."""
+    """Return the number of GPUs of each chunk that has GPUs."""
     return [
         float(many * _number(key, chunk[key]))
         for many, chunk in part
@@ -238,7 +238,7 @@ def _number(name: str, text: str) -> int:
 
 
 def _gib(text: str) -> float:
-    """Return GiB of a size such as `4gb`, in bytes or in words of 8 bytes."""
+    """Parse a size such as `4gb`, in bytes or in 8-byte words, into GiB."""
     is_words = text.endswith("w")
     try:
         return gib_of(text.removesuffix("w"), "") * (8.0 if is_words else 1.0)

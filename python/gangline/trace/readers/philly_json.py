@@ -37,7 +37,8 @@ class Special(msgspec.Struct, frozen=True, kw_only=True):
     Parameters
     ----------
     run_time : "sum" or "span"
-        Whether a duration adds up the attempts, or runs from the first start to the last end.
+        The duration of a job: the sum of its attempts ("sum"), or the time from its first start to
+        its last end ("span").
     """
 
     run_time: Literal["sum", "span"] = "sum"
@@ -126,7 +127,7 @@ def _times(
     attempts: _Attempts | None = None,
     key: str = "submitted_time",
 ) -> Any:
-    """Parse times; a text that is not a time is a fault of its job."""
+    """Parse times; a string that is not a time is recorded as a fault of its job."""
     stamps, wrong = convert(texts, TIME)
     for row in np.flatnonzero(wrong):
         job = int(row) if attempts is None else int(attempts.job[row])
@@ -139,7 +140,7 @@ def _times(
 def _lengths(
     raw: Raw, attempts: _Attempts, moments: tuple[Any, Any], zone: str | None, run_time: str
 ) -> None:
-    """Compute durations and gang sizes, and return which jobs have none and why."""
+    """Compute durations and gang sizes; return which jobs have no duration or size, and why."""
     jobs = len(attempts.counts)
     start, end = _seconds(raw, moments, zone)
     begun, ended = ~np.isnan(start), ~np.isnan(end)

@@ -1,4 +1,4 @@
-"""Reads the workloads of Pollux: application, number of replicas and total batch of each job.
+"""Reads Pollux workloads: the application, number of replicas and total batch of each job.
 
 The file does not contain run times, so durations must be given for each application.
 """
@@ -43,8 +43,8 @@ class Special(msgspec.Struct, frozen=True, kw_only=True):
         Seconds by application; "application/GPUs" and "application/GPUs/total batch" are more
         specific and take precedence.
     profiles : str
-        Folder or archive of Pollux profiles, one folder per application. They give the run time
-        alone of jobs that `durations` does not cover.
+        Folder or archive of Pollux profiles, one folder per application. They determine the run
+        times of jobs that `durations` does not cover.
     placements : str
         Name of the placements file in those folders, for profiles of several GPU types.
     """
@@ -102,7 +102,7 @@ def _durations(raw: Raw, special: Special) -> Any:
 
 
 def _kinds(columns: list[Any]) -> tuple[list[Any], Any]:
-    """Return the distinct rows in order of appearance, and the index of each row among them.
+    """Return the distinct rows in order of appearance, and the index of each row in them.
 
     The index of a row with an unknown value is null.
     """

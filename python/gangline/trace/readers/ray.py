@@ -1,8 +1,8 @@
 """Reads the jobs that Ray's REST interface lists: `GET /api/jobs/` or `ray list jobs`.
 
-The start time of a job is that of its submission, because the list does not say how long it waited.
-The GPUs are those of the entry point. The list does not contain the GPUs of a job's tasks and
-actors, unless the job's metadata do.
+A job starts at its submission, because the list does not say how long it waited.
+The GPUs of a job are those of its entry point. The list does not contain the GPUs of the job's
+tasks and actors, except in the job's metadata.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Reads Slurm's accounting records as printed by `sacct --parsable2` or `sacct --json`.
 
-A record is one line of fields, and sacct quotes nothing: free text such as job names may contain
-separators and line breaks. Steps repeat the GPUs of their job and are left out. The records of one
-job (attempts after a requeue, the same record in two exports, the components of a heterogeneous
-job) become one job.
+A record is one line of fields. As sacct does not quote fields, free text such as job names may
+contain separators and line breaks. Steps repeat the GPUs of their job and are left out. All records
+of a job become one job: its attempts after a requeue, copies of a record in two exports, and the
+components of a heterogeneous job.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _KNOWN = """
     exitcode ncpus alloccpus reqcpus reqmem cluster nodelist
 """
 FIELDS = frozenset(_KNOWN.split())
-"""Some of the fields of sacct, in lower case, by which its header is recognised."""
+"""Some fields of sacct in lower case; they identify its header."""
 ADVICE = (
     "sacct -a -P -S 2024-01-01 -E now --format="
     "JobID,User,Account,Partition,QOS,State,Submit,Eligible,Start,End,Elapsed,Timelimit,NNodes,"
@@ -58,7 +58,7 @@ _SQUEUE = {
     "tres_alloc": "alloctres",
     "name": "jobname",
 }
-"""The names in squeue of some fields of sacct."""
+"""The names that squeue has for some fields of sacct."""
 _TIMES = ("submit", "eligible", "start", "end")
 _NULLS = ("Unknown", "None", "N/A", "INVALID", "(null)")
 _NO_LIMIT = ("unlimited", "partition_limit")
@@ -90,13 +90,14 @@ class Special(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     vc : str
         Field that becomes the virtual cluster: partition, account, qos or user.
     types : str
-        The GPU types that a job may use: those that it asked for by name (requested), or those that
-        it got (allocated).
+        The GPU types that a job may use: those that it asked for by name ("requested"), or those
+        that it got ("allocated").
     run_time : str
-        Duration of a job that was requeued: that of all attempts together (sum), or of the last
-        one.
+        Duration of a job that was requeued: the total of all attempts ("sum"), or that of the last
+        attempt ("last").
     arrival : str
-        The arrival of a job: its submission, or the time at which it became eligible to run.
+        The arrival of a job: its submission ("submit"), or the time at which it became eligible to
+        run ("eligible").
     """
 
     fields: str | None = None
@@ -218,7 +219,7 @@ def _kinds(clock: pa.DataType) -> dict[str, pa.DataType]:
 
 
 def _clock(head: bytes, names: list[str], special: Special) -> pa.DataType:
-    """Return how times are written: local, with an offset, or as seconds since 1970."""
+    """Return how times are written: as local times, with an offset, or as seconds since 1970."""
     separator = (special.separator or separator_of(head) or "|").encode()
     at = names.index("submit")
     for line in head.splitlines()[0 if special.fields else 1 :]:
@@ -236,7 +237,7 @@ def _clock(head: bytes, names: list[str], special: Special) -> pa.DataType:
 def _fill(
     raw: Raw, columns: dict[str, Any], special: Special, clock: pa.DataType, options: Options
 ) -> None:
-    """Fill the internal columns with one row per record, then join them to one row per job."""
+    """Fill the internal columns with one row per record, then join the rows of each job."""
     if special.arrival == "eligible" and "eligible" not in columns:
         expected = "submit, because the file has no field Eligible"
         raise TraceError.at("options", None, "arrival", special.arrival, expected)
@@ -350,7 +351,7 @@ def _elapsed(
 
 
 def _resources(raw: Raw, columns: Mapping[str, Any], special: Special, rows: int) -> dict[str, Any]:
-    """Return GPUs, types, cores, memory and servers of the allocation, or else the request."""
+    """Return GPUs, types, cores, memory and servers of the allocation, or else of the request."""
     found: dict[str, Any] = {}
     granted = _tres(raw, "AllocTRES", columns.get("alloctres"), rows)
     asked = _tres(raw, "ReqTRES", columns.get("reqtres"), rows)
@@ -382,7 +383,7 @@ def _resources(raw: Raw, columns: Mapping[str, Any], special: Special, rows: int
 
 
 def _tres(raw: Raw, name: str, texts: Any, rows: int) -> dict[str, npt.NDArray[np.float64]]:
-    """Parse the trackable resources, parsing each distinct text once."""
+    """Parse the trackable resources; each distinct string is parsed once."""
     keys = ("gpus", "cpus", "host_memory_gb", "servers", "slices")
     if texts is None:
         return {key: np.full(rows, np.nan) for key in keys}
@@ -398,7 +399,7 @@ def _tres(raw: Raw, name: str, texts: Any, rows: int) -> dict[str, npt.NDArray[n
 
 
 def _amounts(text: str) -> tuple[float, float, float, float, float]:
-    """Return GPUs, cores, GiB, nodes and GPU slices; the GPUs of a malformed text are infinite."""
+    """Return GPUs, cores, GiB, nodes and GPU slices; malformed text has infinitely many GPUs."""
     total = typed = slices = 0.0
     has_total = False
     cpus = memory = nodes = np.nan
@@ -422,7 +423,7 @@ def _amounts(text: str) -> tuple[float, float, float, float, float]:
 
 
 def _types_of(text: str) -> set[str]:
-    """Return the types of GPUs that resources name."""
+    """Return the GPU types that resources name."""
     items = (item.partition("=")[0] for item in text.split(","))
     return {item[len(_GPU) + 1 :] for item in items if item.startswith(f"{_GPU}:")}
 
@@ -481,7 +482,7 @@ def _joined(
     duration: np.ufunc | None,
     resources: np.ufunc,
 ) -> tuple[dict[str, Any], npt.NDArray[np.bool_] | None]:
-    """Join rows with equal codes: take the extreme times, and other values from the last row."""
+    """Join rows with equal codes: keep the extreme times, and other values of the last row."""
     order = np.lexsort((np.nan_to_num(made["observed_start_s"], nan=np.inf), codes))
     starts = np.flatnonzero(np.r_[True, np.diff(codes[order]) != 0])
     ends = np.r_[starts[1:], len(order)] - 1
@@ -517,7 +518,7 @@ def _take(
     bad: npt.NDArray[np.bool_] | None,
     rows: npt.NDArray[np.int64],
 ) -> tuple[dict[str, Any], npt.NDArray[np.bool_] | None]:
-    """Keep these rows, and let errors name their records."""
+    """Keep only these rows, and make errors name the original records."""
     records = raw.records
     assert records is not None, "the reader of the file has set it"
     raw.records = lambda places: records(rows[places])
@@ -530,7 +531,7 @@ def _take(
 
 
 def _codes(ids: Any, users: Any) -> npt.NDArray[np.int64]:
-    """Return a number for each job: an id and its user, because ids are reused after years."""
+    """Return a number for each job (id and user), because ids are used again after years."""
     encoded = ids.dictionary_encode()
     codes = np.asarray(encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False), np.int64)
     absent = codes < 0
@@ -547,7 +548,7 @@ def _ranks(values: npt.NDArray[np.float64]) -> npt.NDArray[np.int64]:
 
 
 def _last_of(keys: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    """Return the last row of each key in the order of the rows; the first key only sorts."""
+    """Return the last row of each key in row order; the first key is used only for sorting."""
     order = np.lexsort(keys)
     ordered = keys[1:, order]
     ends = np.flatnonzero(np.r_[(ordered[:, 1:] != ordered[:, :-1]).any(axis=0), True])

@@ -1,7 +1,7 @@
 """Reads the Standard Workload Format of the Parallel Workloads Archive: 18 numbers per line.
 
 Processors become GPUs. Times may be absolute; the clock starts at the first job that is kept. Lines
-of partial executions (status 2 to 4) repeat the content of a summary line and are dropped.
+for partial executions (status 2 to 4) repeat the content of a summary line, and are dropped.
 """
 
 from __future__ import annotations
@@ -59,14 +59,14 @@ class Special(msgspec.Struct, frozen=True, kw_only=True):
     Parameters
     ----------
     procs_per_gpu : float
-        Number of processors in the log per GPU; the GPUs of a job are rounded up.
+        Number of processors in the log that count as one GPU; a job's number of GPUs is rounded up.
     """
 
     procs_per_gpu: float = 1.0
 
 
 def read(source: Source, options: Options) -> Raw:
-    """Read a log, in which -1 means unknown."""
+    """Read a log; -1 in it means unknown."""
     special = cast("Special", options.special)
     if not 0.0 < special.procs_per_gpu < math.inf:
         raise TraceError.at("options", None, "procs_per_gpu", special.procs_per_gpu, "a number > 0")
@@ -129,7 +129,7 @@ def _statuses(codes: Any) -> Any:
 
 
 def _without_comments(data: bytes) -> bytes:
-    """Blank the lines of comments; line breaks stay, so that lines keep their numbers."""
+    """Blank the comment lines; line breaks stay, so that line numbers do not change."""
     at = 0
     while data.startswith(_COMMENT_MARK, at):
         end = data.find(b"\n", at)
@@ -141,7 +141,7 @@ def _without_comments(data: bytes) -> bytes:
 
 
 def _single_spaces(text: bytes) -> bytes:
-    """Leave one space between fields and none at the ends of lines; line breaks stay."""
+    """Leave one space between fields, and none at the ends of lines; line breaks stay."""
     if b"\t" not in text and not _has_spare(text):
         return text
     parts = []

@@ -1,4 +1,4 @@
-"""Reads the CSV of the Tiresias simulator, in seconds and not always sorted."""
+"""Reads the CSV of the Tiresias simulator; times are in seconds, and rows may be unsorted."""
 
 from __future__ import annotations
 

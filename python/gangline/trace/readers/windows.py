@@ -1,6 +1,6 @@
 """Reads the windows of 15,000 jobs that a study of workload generators published.
 
-The file has no dates: the first time column is the interval since the previous submission.
+The file has no dates: the first time column contains the interval since the previous submission.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _WANTED = {
 
 
 def read(source: Source, options: Options) -> Raw:
-    """Read one window; the intervals of jobs without GPUs still count for later arrivals."""
+    """Read one window; the intervals of jobs without GPUs still delay later arrivals."""
     del options
     raw = read_columns(source, NAME, _WANTED)
     gaps = numbers(raw.columns["arrival_s"])

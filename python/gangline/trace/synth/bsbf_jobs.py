@@ -1,8 +1,8 @@
-"""Draws the workload of the SJF-BSBF comparison: jobs of six Pollux applications in eight hours.
+"""Draws the workload of the SJF-BSBF comparison: jobs of six Pollux applications over 8 hours.
 
-Applications are drawn by their frequency in the public workloads, and the sizes of an application
-with equal probability. Durations are run times alone on servers with four T4 GPUs, from the public
-profiles.
+Applications are drawn according to their frequency in the public workloads; all sizes of an
+application are equally likely. Durations come from the public profiles: they are run times alone on
+servers with four T4 GPUs.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class BsbfParameters(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def generate(given: BsbfParameters) -> Raw:
-    """Draw the jobs; a smaller number of jobs gives a subset of those of a larger number."""
+    """Draw the jobs; the jobs drawn for a smaller number are a subset of those for a larger one."""
     from gangline import _core
 
     jobs = given.jobs
@@ -113,7 +113,7 @@ def _pick(rows: list[Row], first: Any, second: Any) -> Any:
 
 
 def _moments(first: Any, second: Any) -> Any:
-    """Draw arrivals in seconds, rounded to microseconds: an hour by weight, then a time in it."""
+    """Draw arrivals in seconds, rounded to microseconds: a weighted hour, then a time in it."""
     bounds = np.cumsum(_HOURS)
     hour = np.searchsorted(bounds, first * bounds[-1], side="right")
     return np.floor((hour + second) * _HOUR_S * 1e6 + 0.5) / 1e6

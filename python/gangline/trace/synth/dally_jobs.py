@@ -1,8 +1,8 @@
 """Draws workloads like those of the evaluation of Dally (arXiv 2401.16492).
 
 The shares of gang sizes and models are exactly those of the public job files, because the values
-are shuffled, not drawn. Durations are log-normal around the published median and limited to the
-published maximum. The files themselves have no licence, so only these counts were taken from them.
+are shuffled, not drawn. Durations are log-normal with the published median, and capped at the
+published maximum. The files have no licence, so only these counts were taken from them.
 """
 
 from __future__ import annotations
@@ -140,7 +140,7 @@ def _jobs(name: str, given: _Parameters, sizes: dict[int, int], arrivals: _Float
 
 
 def _durations(given: _Parameters, noise: _Floats | None) -> tuple[_Floats, int]:
-    """Return durations in whole milliseconds, and how many of them were cut."""
+    """Return durations in whole milliseconds, and how many of them were capped."""
     from gangline import _core
 
     drawn = _core.synth_log_normals(given.seed, "durations", given.jobs, 0, given.sigma)
@@ -153,7 +153,7 @@ def _durations(given: _Parameters, noise: _Floats | None) -> tuple[_Floats, int]
 
 
 def _deck(shares: list[int], given: _Parameters, purpose: str) -> _Ints:
-    """Return an index of `shares` per job: each as often as its share requires, shuffled."""
+    """Return an index of `shares` for each job: each index as often as its share says, shuffled."""
     from gangline import _core
 
     cards = np.repeat(np.arange(len(shares)), apportion(given.jobs, shares))
@@ -164,7 +164,7 @@ def _deck(shares: list[int], given: _Parameters, purpose: str) -> _Ints:
 
 
 def apportion(jobs: int, shares: list[int]) -> list[int]:
-    """Split a number into whole parts by shares; the largest remainders are rounded up.
+    """Split a number into whole parts according to shares; the largest remainders are rounded up.
 
     Examples
     --------
@@ -189,9 +189,10 @@ def _expected(given: _Parameters) -> _Floats:
 
 
 def _switched(expected: _Floats, per_day: float, seed: int) -> _Floats:
-    """Return arrivals over days that each have one of three rates.
+    """Return arrivals over several days; each day has one of three rates.
 
-    Three days in a row have all three rates, in one of their six orders; their mean is `per_day`.
+    Each group of three days has all three rates, in one of the six possible orders; the mean rate
+    is `per_day`.
     """
     from gangline import _core
 

@@ -1,4 +1,4 @@
-"""Draws the extras of all generators: users, virtual clusters, noise, and models of a table."""
+"""Draws what all generators can add: users, virtual clusters, noise, and models of a table."""
 
 from __future__ import annotations
 
@@ -72,12 +72,12 @@ def models_of(value: object) -> object:
 
 
 def decode(kind: type[_T], name: str, parameters: Mapping[str, object]) -> _T:
-    """Build the parameters of a generator from keywords or from the texts of an address.
+    """Build the parameters of a generator from keywords or from the strings in an address.
 
     Raises
     ------
     TraceError
-        If a parameter is unknown or has another type; the message lists the known ones.
+        If a parameter is unknown or has the wrong type; the message lists the known parameters.
     """
     fields = {item.name for item in msgspec.structs.fields(kind)}  # type: ignore[arg-type]
     for key in parameters:

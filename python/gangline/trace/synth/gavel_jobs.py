@@ -1,8 +1,8 @@
 """Repeats Gavel's workload generator draw by draw.
 
-The public generator defines its streams by Python's `random.Random`, so this module uses it too,
-with the same seeds and the same order of draws. Powers and logarithms come from the core, where
-they are equal on every platform.
+The public generator draws from Python's `random.Random`, so this module does so too, with the same
+seeds and in the same order. Powers and logarithms come from the core, where they are the same on
+every platform.
 """
 
 from __future__ import annotations
@@ -121,7 +121,7 @@ def _gang(u: float) -> int:
 
 
 def _duration_s(stream: Random) -> float:
-    """Draw a duration: one job in five runs 10^3 to 10^4 minutes, the others 10^1.5 to 10^3."""
+    """Draw a duration: 10^3 to 10^4 minutes for one job in five, 10^1.5 to 10^3 for the others."""
     from gangline import _core
 
     is_long = stream.random() >= 0.8
@@ -130,7 +130,7 @@ def _duration_s(stream: Random) -> float:
 
 
 def _label(stream: Random) -> int:
-    """Draw as `Random.choice` does: draw that many bits until the number is below the count."""
+    """Draw as `Random.choice` does: draw `bit_length` bits until the number is below the count."""
     while True:
         index = stream.getrandbits(len(LABELS).bit_length())
         if index < len(LABELS):
@@ -158,7 +158,7 @@ def _deadline_multiples(given: GavelParameters) -> Iterator[float]:
 def _iterations(
     given: GavelParameters, jobs: list[_Job], durations: Any
 ) -> npt.NDArray[np.float64]:
-    """Return the number of whole iterations in the duration at the reference type's rate."""
+    """Return the number of whole iterations that fit in the duration on the reference type."""
     from gangline.cluster.tables import ThroughputTable, read_throughput
 
     table = given.table

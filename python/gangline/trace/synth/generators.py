@@ -1,4 +1,4 @@
-"""Defines the generators: their public functions, their addresses and their common parts."""
+"""Defines the generators: their public functions, their addresses, and what they share."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ __all__ = [
 
 _IN_CORE = ("philly", "helios", "pai", "uniform")
 SHAPES = (*_IN_CORE, "gavel", "bsbf", "dally-batch", "dally-poisson", "dally-week", "hadar")
-"""The name of every generator, for `generate` and for addresses."""
+"""The names of the generators, for `generate` and for addresses."""
 
 
 def philly(*, jobs: int, seed: int = 0, **parameters: Unpack[ShapeKeywords]) -> Trace:
@@ -68,9 +68,9 @@ def philly(*, jobs: int, seed: int = 0, **parameters: Unpack[ShapeKeywords]) -> 
         The same seed gives the same jobs.
     **parameters
         `arrivals` ("diurnal", "poisson" or "batch"), `rate_per_h`, or `load` with `cluster_gpus`,
-        `max_gpus`, `max_duration_s`, `users`, `vcs`, `noise`, `models` (names, a mapping of names
-        to gang sizes, or a throughput table or its file; drawn among the models with the job's
-        size).
+        `max_gpus`, `max_duration_s`, `users`, `vcs`, `noise`, `models` (names, a mapping from names
+        to gang sizes, or a throughput table or its file; each job gets one of the models with its
+        gang size).
 
     Notes
     -----
@@ -115,7 +115,7 @@ def pai(*, jobs: int, seed: int = 0, **parameters: Unpack[ShapeKeywords]) -> Tra
 
 
 def uniform(*, jobs: int, seed: int = 0, **parameters: Unpack[UniformKeywords]) -> Trace:
-    """Draw plain jobs for benchmarks: exponential durations and a few gang sizes.
+    """Draw simple jobs for benchmarks: exponential durations and a few gang sizes.
 
     Parameters
     ----------
@@ -134,12 +134,12 @@ def uniform(*, jobs: int, seed: int = 0, **parameters: Unpack[UniformKeywords]) 
 
 
 def gavel(*, jobs: int, seed: int = 0, **parameters: Unpack[GavelKeywords]) -> Trace:
-    """Draw the jobs of the public Gavel generator, bit for bit.
+    """Draw the same jobs as Gavel's public generator, bit for bit.
 
     Parameters
     ----------
     jobs, seed : int
-        Number of jobs, and the seed. A smaller number gives the first jobs of a larger number.
+        Number of jobs, and the seed. A smaller number gives the first jobs of a larger one.
     **parameters
         `lam` (mean gap in seconds, default 1800; 0 = all at once), `multi` (gangs of 2, 4, 8;
         default true), `priorities` (one job in five weighs 5), `deadlines` (1.2, 2 or 10 times the
@@ -165,8 +165,8 @@ def bsbf(*, jobs: int = 160, seed: int = 0, **parameters: Unpack[BsbfKeywords]) 
     Parameters
     ----------
     jobs : int
-        Number of jobs. The period of eight hours is fixed, so 240 jobs arrive at 1.5 times the
-        published rate.
+        Number of jobs. The period of eight hours is fixed: with 240 jobs, the rate is 1.5 times the
+        published one.
     seed : int
         The same seed gives the same jobs.
     **parameters
@@ -181,20 +181,20 @@ def bsbf(*, jobs: int = 160, seed: int = 0, **parameters: Unpack[BsbfKeywords]) 
 
 
 def dally_batch(*, jobs: int = 500, seed: int = 0, **parameters: Unpack[DallyKeywords]) -> Trace:
-    """Draw jobs of the evaluation of Dally that all arrive at once.
+    """Draw jobs of the Dally evaluation that all arrive at once.
 
     Parameters
     ----------
     jobs : int
         Number of jobs. 500 gives the published counts: 270 single GPUs, 230 gangs of up to 56; 125
-        MobileNetV3, 125 BERT-large, 125 ResNet50, 53 AlexNet, 38 ResNet18, 34 VGG11. Another number
-        keeps the rounded shares, but draws other jobs.
+        MobileNetV3, 125 BERT-large, 125 ResNet50, 53 AlexNet, 38 ResNet18, 34 VGG11. With another
+        number, the rounded shares stay the same, but the jobs differ.
     seed : int
         Same seed, same jobs.
     **parameters
         `median_s` (55,800: 15.5 h), `sigma` (1; standard deviation of the logarithm of durations),
-        `max_duration_s` (1,166,400: 13.5 days; longer ones are cut and counted), `max_gpus` (larger
-        sizes are left out), `users`, `vcs`, `noise`.
+        `max_duration_s` (1,166,400: 13.5 days; longer ones are capped and counted), `max_gpus`
+        (larger sizes are left out), `users`, `vcs`, `noise`.
 
     Notes
     -----
@@ -214,7 +214,7 @@ def dally_batch(*, jobs: int = 500, seed: int = 0, **parameters: Unpack[DallyKey
 def dally_poisson(
     *, jobs: int = 500, seed: int = 0, **parameters: Unpack[DallyPoissonKeywords]
 ) -> Trace:
-    """Draw jobs of the evaluation of Dally with exponential gaps.
+    """Draw jobs of the Dally evaluation that arrive with exponential gaps.
 
     Parameters
     ----------
@@ -235,7 +235,7 @@ def dally_poisson(
 
 
 def dally_week(*, jobs: int = 411, seed: int = 0, **parameters: Unpack[DallyWeekKeywords]) -> Trace:
-    """Draw gangs of the evaluation of Dally over one to two weeks; none has a single GPU.
+    """Draw gangs of the Dally evaluation over one to two weeks; no job has a single GPU.
 
     Parameters
     ----------
@@ -247,9 +247,9 @@ def dally_week(*, jobs: int = 411, seed: int = 0, **parameters: Unpack[DallyWeek
 
     Notes
     -----
-    Three Poisson processes, with rates in the ratio of the published gaps of 1872, 4354 and 11526
-    s, alternate by day; each of three consecutive days has a different one. The mix of the public
-    file is not known, so this is our own choice.
+    Each day has one of three Poisson processes, with the ratio of rates that follows from the
+    published gaps of 1872, 4354 and 11526 s; each group of three days has all three. The mix in the
+    public file is not known, so this is our own choice.
 
     Examples
     --------
@@ -283,9 +283,9 @@ def hadar(*, jobs: int = 480, seed: int = 0, **parameters: Unpack[HadarKeywords]
     -----
     The classes have uniform V100-GPU-hours: S (ResNet-18) up to 1; M (CycleGAN, one GPU) 1 to 10; L
     (LM or Transformer) 10 to 50; XL (ResNet-50) 60 to 100. They follow secondary descriptions of
-    the evaluation in arXiv 2503.10918 that we could not check against the paper; all shares are our
-    own choice. Both a duration (on V100) and iterations are given: clusters without a rate table
-    can run the trace.
+    the evaluation in arXiv 2503.10918, which we could not check against the paper; all shares are
+    our own choice. Jobs have both a duration (on V100) and iterations, so clusters without a rate
+    table can run the trace, too.
 
     Examples
     --------
@@ -327,7 +327,7 @@ def from_uri(uri: str, **options: object) -> Trace:
 
 
 def refer(uri: str, **options: object) -> TraceReference:
-    """Return the reference of the trace of an address without drawing it."""
+    """Return the reference of the trace that an address describes, without drawing the trace."""
     shape, parameters = parameters_of(uri)
     _check(shape, parameters)
     made = _reference(f"synth:{shape}", parameters, trace_options.make(options))
@@ -413,7 +413,7 @@ def _in_core(shape: str, name: str, parameters: dict[str, Any]) -> Raw:
 
 
 def _in_python(shape: str, name: str, parameters: dict[str, Any]) -> Raw:
-    """Draw a trace that imitates one public program or one set of experiments."""
+    """Draw a trace that imitates a public program or a set of experiments."""
     from gangline.trace.synth import bsbf_jobs, dally_jobs, gavel_jobs, hadar_jobs
 
     kinds: dict[str, tuple[type[Any], Any]] = {
@@ -431,7 +431,7 @@ def _in_python(shape: str, name: str, parameters: dict[str, Any]) -> Raw:
 
 
 def _origin(name: str, parameters: dict[str, Any]) -> str:
-    """Return the generator and its parameters; a table in memory appears only as its kind."""
+    """Return a description of the generator and its parameters; tables in memory are only named."""
     return f"{name} {json.dumps(parameters, sort_keys=True, default=repr)}"
 
 

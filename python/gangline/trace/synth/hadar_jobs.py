@@ -1,8 +1,8 @@
 """Draws the workload of the Hadar study: five models in four classes of GPU-hours.
 
-The classes follow secondary descriptions of the evaluation (arXiv 2503.10918) that we could not
-check against the paper; shares and the distribution inside a class are our own choice. GPU-hours
-are those of V100.
+The classes follow secondary descriptions of the evaluation (arXiv 2503.10918), which we could not
+check against the paper. The shares and the distribution within a class are our own choice.
+GPU-hours refer to V100.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _Ints = npt.NDArray[np.int64]
 
 
 class Class(NamedTuple):
-    """A class of jobs, with uniform GPU-hours in (above, most] and a random one of its models."""
+    """A class of jobs: uniform GPU-hours in (above, most], and a model drawn from `models`."""
 
     name: str
     models: tuple[str, ...]
@@ -52,7 +52,7 @@ CLASSES = (
     Class("L", ("LM (batch size 20)", "Transformer (batch size 64)"), 10.0, 50.0),
     Class("XL", ("ResNet-50 (batch size 64)",), 60.0, 100.0),
 )
-"""Classes from short to long; a job's model identifies its class."""
+"""The classes from short to long; the model of a job identifies its class."""
 
 
 class HadarParameters(msgspec.Struct, frozen=True, kw_only=True):
@@ -72,7 +72,7 @@ class HadarParameters(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Mix(NamedTuple):
-    """The distributions of jobs: the shares of `CLASSES`, gang sizes with their shares, rates."""
+    """The distributions of jobs: shares of `CLASSES`, gang sizes and their shares, and rates."""
 
     classes: tuple[float, ...]
     gangs: dict[int, float]
@@ -80,7 +80,7 @@ class _Mix(NamedTuple):
 
 
 def generate(given: HadarParameters) -> Raw:
-    """Draw the jobs; except for arrivals, a smaller number gives the first jobs of a larger one."""
+    """Draw the jobs; a smaller number gives the first jobs of a larger one, except for arrivals."""
     from gangline import _core
 
     if given.arrivals not in ("static", "poisson"):
@@ -152,7 +152,7 @@ def _shares(field: str, given: Any) -> tuple[float, ...]:
 
 
 def _rates(smooth: bool) -> dict[tuple[str, str, int], float]:
-    """Return the rates in the presets by GPU type, model and gang size."""
+    """Return the rates in the presets, keyed by GPU type, model and gang size."""
     from gangline.cluster.tables import read_throughput
 
     name = "hadar_rates_smooth.csv" if smooth else "hadar_rates.csv"
@@ -167,7 +167,7 @@ def _pick(shares: tuple[float, ...], draws: _Floats) -> _Ints:
 
 
 def _durations(kind: _Ints, gpus: _Ints, given: HadarParameters, noise: _Floats | None) -> _Floats:
-    """Return the seconds on V100, in whole milliseconds."""
+    """Return the durations on V100 in seconds, rounded to milliseconds."""
     from gangline import _core
 
     draws = _core.synth_uniforms(given.seed, "durations", given.jobs, 0)
@@ -180,7 +180,7 @@ def _durations(kind: _Ints, gpus: _Ints, given: HadarParameters, noise: _Floats 
 
 
 def _arrivals(given: HadarParameters, need: _Floats) -> _Floats:
-    """Draw arrivals in seconds; `need` contains GPU-seconds by job and type."""
+    """Draw arrivals in seconds; `need` contains the GPU-seconds of each job on each type."""
     from gangline import _core
 
     if given.arrivals == "static":

@@ -1,4 +1,4 @@
-"""Types the keyword parameters of the generators, except for `jobs` and `seed`."""
+"""Defines the types of the generators' keyword parameters, except for `jobs` and `seed`."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Lists the writers, with one module for each format.
+"""Lists the writers; each format has one module.
 
-Each module has `CARRIES`, the columns it can hold; `content(trace, options)`, the bytes of the
-file, which depend only on the trace and the options; and, if some columns are written only in part,
-`losses(trace)`.
+Each module has `CARRIES`, the columns that the format can hold, and `content(trace, options)`. The
+latter returns the bytes of the file, which depend only on the trace and the options. If some
+columns are written only in part, the module also has `losses(trace)`.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def writer_of(name: str) -> Writer:
     Raises
     ------
     TraceError
-        If no writer exists for the format; the message lists the formats that can be written.
+        If the format has no writer; the message lists the formats that can be written.
     """
     if name not in WRITERS:
         known = ", ".join(WRITERS)

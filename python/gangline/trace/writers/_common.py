@@ -1,4 +1,4 @@
-"""The common part of the writers: whole seconds, dates, CSV text, and checks of a trace."""
+"""Shared by the writers: whole seconds, dates, CSV text, and checks of a trace."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Loss(msgspec.Struct, frozen=True):
     column : str
         The name of the column in the internal table.
     reason : str
-        The treatment of the column.
+        What happens to the column.
     """
 
     column: str
@@ -66,16 +66,16 @@ class WriteOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     Parameters
     ----------
     epoch : str
-        Formats with dates: the date and time of arrival 0. The default is that of the trace's
-        metadata, or else Monday 2024-01-01 00:00:00.
+        Formats with dates: the date and time of arrival 0. By default, it comes from the trace's
+        metadata, or else is Monday 2024-01-01 00:00:00.
     spelling : "new" or "old"
         Batsim: names of profile types.
     segments : str
-        Philly JSON: the segments table of a run, whose stretches become the attempts.
+        Philly JSON: the segments table of a run; its stretches become the attempts.
     nb_res : int
-        Batsim: GPUs of the platform; the default is the size of the largest gang.
+        Batsim: number of GPUs of the platform; by default, the size of the largest gang.
     reference_type : str
-        Gavel: the GPU type whose rates turn deadlines into multiples; default "v100".
+        Gavel: the GPU type whose rates convert deadlines to multiples of run times; default "v100".
     table : str
         Gavel: throughput table for the deadlines; without it, deadlines are left out.
     """
@@ -94,7 +94,7 @@ def whole(values: npt.NDArray[np.float64]) -> npt.NDArray[np.int64]:
 
 
 def whole_durations(trace: Trace, name: str, unit: float = 1.0) -> npt.NDArray[np.int64]:
-    """Return durations as whole numbers of at least 1; a `unit` of 1000 gives milliseconds."""
+    """Return durations as whole numbers, at least 1; with `unit` = 1000, in milliseconds."""
     need(trace, "duration_s", name)
     return np.maximum(whole(trace.numbers("duration_s") * unit), 1)
 
@@ -125,14 +125,14 @@ def has(trace: Trace, column: Column) -> bool:
 
 
 def texts(trace: Trace, column: Column, blank: str = "") -> list[str]:
-    """Return a label column as text; jobs without one get `blank`."""
+    """Return a label column as strings; jobs without a label get `blank`."""
     if column not in trace.columns:
         return [blank] * len(trace)
     return [blank if value is None else str(value) for value in trace.column(column).to_pylist()]
 
 
 def joined_types(trace: Trace) -> list[str | None]:
-    """Return the allowed GPU types joined by `|`; None means any type.
+    """Return each job's allowed GPU types, joined by `|`; None means any type.
 
     Raises
     ------
@@ -149,24 +149,24 @@ def joined_types(trace: Trace) -> list[str | None]:
 
 
 def are_numbers(values: list[str]) -> bool:
-    """Return whether all texts are decimal numbers in the usual printed form."""
+    """Return whether all strings are decimal numbers in the usual printed form."""
     return all(_NUMBER.fullmatch(value) for value in values)
 
 
 def statuses(trace: Trace, words: Mapping[str, Any], rest: Any) -> list[Any]:
-    """Return each job's status in the format's words; a status without a word becomes `rest`."""
+    """Return each job's status in the format's words; a status that has no word becomes `rest`."""
     return [words.get(value, rest) for value in texts(trace, "trace_status", "unknown")]
 
 
 def status_losses(trace: Trace, words: Mapping[str, Any]) -> list[Loss]:
-    """Return the loss of statuses for which the format has no word."""
+    """Return the loss for statuses that have no word in the format."""
     known = {*words, "unknown"}
     lost = sorted(set(texts(trace, "trace_status", "unknown")) - known)
     return [Loss("trace_status", f"{', '.join(lost)} becomes unknown")] if lost else []
 
 
 def seconds_since(trace: Trace, column: Real) -> npt.NDArray[np.int64]:
-    """Return a time column in whole seconds, with arrivals in place of unknown times."""
+    """Return a time column in whole seconds; the arrival replaces unknown times."""
     arrival = trace.numbers("arrival_s")
     if column not in trace.columns:
         return whole(arrival)
@@ -198,7 +198,7 @@ def _epoch(trace: Trace, options: WriteOptions) -> datetime:
 
 
 def csv_text(columns: Mapping[str, Any], *, delimiter: str = ",", header: bool = True) -> bytes:
-    """Return columns as CSV text; cells are quoted where necessary, and nulls are empty."""
+    """Return columns as CSV text; cells are quoted where necessary, and nulls are empty cells."""
     table = pa.table(dict(columns))
     sink = pa.BufferOutputStream()
     if header:
@@ -212,7 +212,7 @@ def csv_text(columns: Mapping[str, Any], *, delimiter: str = ",", header: bool =
 
 
 def _needs_quotes(table: pa.Table, delimiter: str) -> bool:
-    """Return whether a text contains the delimiter, a quote or a line break."""
+    """Return whether any string contains the delimiter, a quote or a line break."""
     import pyarrow.compute as pc
 
     texts_ = [column for column in table.columns if pa.types.is_string(column.type)]

@@ -1,4 +1,4 @@
-"""Writes Batsim's workload JSON: jobs, and one delay profile for each distinct duration."""
+"""Writes Batsim's workload JSON: the jobs, and a delay profile for each distinct duration."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _EXTRAS |= {"model": "model", "batch_size": "batch_size"}
 
 
 def content(trace: Trace, options: WriteOptions) -> bytes:
-    """Return the file: one job on each line, and profiles in the order of their first job."""
+    """Return the file: one job per line, and profiles in the order of their first job."""
     need(trace, "duration_s", NAME)
     names = texts(trace, "job_id")
     ids: list[Any] = [int(name) for name in names] if are_numbers(names) else list(names)

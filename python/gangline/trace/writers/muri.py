@@ -1,4 +1,4 @@
-"""Writes the CSV of the Muri simulator: that of Tiresias in milliseconds, with stage times."""
+"""Writes the CSV of the Muri simulator: that of Tiresias, in milliseconds and with stage times."""
 
 from __future__ import annotations
 

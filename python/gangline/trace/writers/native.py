@@ -1,4 +1,4 @@
-"""Writes native traces: Parquet, Arrow IPC or CSV."""
+"""Writes native traces: Writes native traces as Parquet, Arrow IPC or CSV."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ CARRIES = frozenset(COLUMNS)
 
 
 def content(trace: Trace, _: WriteOptions) -> bytes:
-    """Return the file as CSV, which joins lists by `|` and has no place for metadata."""
+    """Return the file as CSV, in which `|` joins the items of lists, and which has no metadata."""
     import pyarrow.csv as pa_csv
 
     sink = pa.BufferOutputStream()
@@ -52,7 +52,7 @@ def arrow(trace: Trace) -> bytes:
 
 
 def metadata(trace: Trace) -> dict[str, str]:
-    """Return the metadata of a file: the origin of the trace, and space for the seal."""
+    """Return the metadata of the file: the origin of the trace, and space for the seal."""
     kept = {key: value for key, value in sorted(trace.metadata.items()) if key != "sha256"}
     if trace.notes:
         kept["notes"] = json.dumps(trace.notes, sort_keys=True)
@@ -65,7 +65,7 @@ def _bytes(sink: pa.BufferOutputStream) -> bytes:
 
 
 def _flat(table: pa.Table) -> pa.Table:
-    """Return the table with lists as joined text."""
+    """Return the table with lists as text; `|` joins the items."""
     import pyarrow.compute as pc
 
     for i, field in enumerate(table.schema):

@@ -47,7 +47,7 @@ _MIB_PER_GIB = 1024.0
 
 
 def losses(trace: Trace) -> list[Loss]:
-    """Return the loss of statuses: the format has only three."""
+    """Return the loss for statuses: the format has only three of them."""
     return status_losses(trace, _STATUS)
 
 

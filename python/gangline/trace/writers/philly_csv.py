@@ -24,7 +24,7 @@ CARRIES = frozenset({"arrival_s", "gpus", "duration_s", "vc"})
 
 
 def losses(trace: Trace) -> list[Loss]:
-    """Return the only loss: the format has no names of jobs."""
+    """Return the only loss: the format has no job names."""
     numbered = texts(trace, "job_id") == [str(i) for i in range(len(trace))]
     return [] if numbered else [Loss("job_id")]
 

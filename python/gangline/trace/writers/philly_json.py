@@ -46,14 +46,15 @@ _GPUS_PER_MACHINE = 8  # Our own choice for unknown machines.
 
 
 def losses(trace: Trace) -> list[Loss]:
-    """Return the loss of statuses: the format has only three."""
+    """Return the loss for statuses: the format has only three of them."""
     return status_losses(trace, _STATUS)
 
 
 def content(trace: Trace, options: WriteOptions) -> bytes:
     """Return the file, with one job on each line.
 
-    A job has one attempt on machines `m0`, `m1`, ... With `segments`, it has the attempts of a run.
+    A job has one attempt on machines `m0`, `m1`, ... With `segments`, a job has its attempts in a
+    run.
     """
     known = {} if options.segments is None else _attempts(options.segments)
     columns = zip(
@@ -76,7 +77,7 @@ def content(trace: Trace, options: WriteOptions) -> bytes:
 
 
 def _single(trace: Trace) -> list[dict[str, Any]]:
-    """Return one attempt per job, with times in seconds that become dates later."""
+    """Return one attempt per job; its times in seconds become dates later."""
     durations = whole_durations(trace, NAME)
     begin = seconds_since(trace, "start_s")
     details: dict[tuple[int, int], Any] = {}
@@ -90,7 +91,7 @@ def _single(trace: Trace) -> list[dict[str, Any]]:
 
 
 def _attempts(path: str) -> dict[str, list[dict[str, Any]]]:
-    """Return each job's attempts from a segments table, with times in seconds.
+    """Return each job's attempts in a segments table, with times in seconds.
 
     A stretch that continues the previous one on the same GPUs belongs to the same attempt.
     """
@@ -131,7 +132,7 @@ def _attempt(start: float, end: float, places: list[tuple[int, int]]) -> dict[st
 
 
 def _set_dates(trace: Trace, jobs: list[dict[str, Any]], options: WriteOptions) -> None:
-    """Turn the seconds of all attempts into dates in one step."""
+    """Convert the times of all attempts from seconds to dates in one step."""
     flat = [attempt for job in jobs for attempt in job["attempts"]]
     for key in ("start_time", "end_time"):
         moments = np.asarray([attempt[key] for attempt in flat], np.int64)
@@ -144,7 +145,7 @@ def _names(trace: Trace, column: Column) -> list[str | None]:
 
 
 def _machines(trace: Trace) -> list[tuple[int, int]]:
-    """Return (GPUs, machines) of each job; unknown machines have eight GPUs."""
+    """Return (GPUs, machines) of each job; if unknown, machines have eight GPUs."""
     gpus = trace.numbers("gpus").tolist()
     servers: list[int | None] = [None] * len(gpus)
     if has(trace, "servers"):
