@@ -69,7 +69,7 @@ _HEAD_BYTES = 64 * 1024
 
 
 class Cluster(ClusterKeys, frozen=True, kw_only=True):
-    """An immutable GPU cluster, which is checked when it is created.
+    """An immutable GPU cluster; it is checked when it is created.
 
     Create one with `Cluster.from_toml`, `Cluster.preset`, `Cluster.homogeneous` or
     `Cluster.from_dict`.
@@ -79,7 +79,7 @@ class Cluster(ClusterKeys, frozen=True, kw_only=True):
     name : str
         Name of the cluster, as shown in results.
     gpu_types : tuple of GpuType
-        GPU types; their order breaks ties between types.
+        GPU types; ties between types are broken in this order.
     servers : tuple of ServerBlock
         Blocks of servers; servers are numbered from 0 in this order.
     network, failures, throughput, sharing, runtime, elastic, iter_time : optional

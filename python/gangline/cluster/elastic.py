@@ -40,9 +40,9 @@ class ElasticClass(NamedTuple):
     min_gpus, max_gpus : int
         Range of the gang size.
     gpus, batch_size : int
-        Gang size and samples per GPU in the trace.
+        Gang size and number of samples per GPU in the trace.
     fits_server : int
-        Whether a gang of the size in the trace fits on one server.
+        Whether a gang with the size in the trace fits on one server.
     phases : tuple of (progress, grad_sqr, grad_var, ...)
         Gradient noise by phase. A phase begins at a given progress (a share of the work) and has
         one pair of values for each noise batch.
@@ -103,7 +103,7 @@ def elastic_jobs(
     """Return the jobs of a trace that are elastic on a cluster; None if there are none.
 
     A job is elastic if the cluster has a model for its label, and its batch size and duration are
-    known. `numbers` returns a column of the trace (NaN = unknown), and `name` the id of a job.
+    known. `numbers` returns a column of the trace (NaN = unknown); `name` returns the id of a job.
 
     Raises
     ------

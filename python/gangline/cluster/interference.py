@@ -50,7 +50,7 @@ class Pairs(msgspec.Struct, frozen=True, kw_only=True):
     classes : list of (label, batch size, gang size)
         The values that define each class; None means any value, or any value not listed.
     clamped : int
-        Number of values below 1 in the source, which are measurement noise and count as 1.
+        Number of values in the source below 1; these are measurement noise and count as 1.
     absent : list of (label, label)
         The first pairs that could share a GPU but lack a factor that `missing = "error"` requires.
     """
@@ -106,7 +106,7 @@ def resolve(
 
 
 class _Entries(NamedTuple):
-    """The entries of a source for one gang size and GPU type (None = any): row, column, value."""
+    """The entries of a source for a gang size and GPU type (None = any): row, column, value."""
 
     one: list[tuple[int, int]]  # label and batch size of the model that is slowed down
     other: list[tuple[int, int]]
@@ -114,7 +114,7 @@ class _Entries(NamedTuple):
 
 
 class _Source:
-    """The numbers of a `[sharing]` table by label; a value <= 0 or NaN counts as absent."""
+    """The values of a `[sharing]` table, keyed by label; a value <= 0 or NaN counts as absent."""
 
     def __init__(self, sharing: Sharing) -> None:
         self.square: Floats | None = None  # the matrix of labels, for every gang size and type
@@ -151,14 +151,14 @@ class _Source:
 
     @property
     def clamped(self) -> int:
-        """The number of values in (0, 1)."""
+        """The number of values between 0 and 1."""
         values = [xi for group in self.groups.values() for xi in group.xi]
         given = np.asarray(values) if self.square is None else self.square
         return int(((given > 0.0) & (given < 1.0)).sum())
 
 
 class _Resolver:
-    """Finds the classes of the jobs of one trace, and fills their table."""
+    """Finds the classes of a trace's jobs, and fills the table of their factors."""
 
     def __init__(
         self,
@@ -255,7 +255,7 @@ class _Resolver:
         return xi
 
     def _entries(self, group: _Entries, rows: Codes, *, has_batch: bool) -> Floats:
-        """Return the values of one group for some classes with all classes; NaN means absent."""
+        """Return the values of a group for the classes in `rows` with all classes; NaN = absent."""
         batch = self.batch if has_batch else np.zeros_like(self.batch)
         kinds = dict.fromkeys(zip(self.label.tolist(), batch.tolist(), strict=True))
         index = {kind: i for i, kind in enumerate(kinds)}
@@ -311,5 +311,5 @@ class _Resolver:
 
 
 def _or_other(values: npt.NDArray[np.uint32], own: set[int]) -> Codes:
-    """Replace the values for which there is no row."""
+    """Fill in the values for which the source has no row."""
     return np.where(np.isin(values, list(own)), values, _OTHER).astype(np.int64)

@@ -97,7 +97,7 @@ def inflations(cluster: Cluster, jobs: JobKeys) -> Inflations | None:
 
 
 def locality_fits(cluster: Cluster, labels: Sequence[str]) -> list[list[Fit | None]] | None:
-    """Return the fits that determine the cost of distance, by model label and GPU type.
+    """Return the fits that determine the cost of distance, for each model label and GPU type.
 
     Parameters
     ----------
@@ -109,7 +109,8 @@ def locality_fits(cluster: Cluster, labels: Sequence[str]) -> list[list[Fit | No
     Returns
     -------
     list of lists or None
-        The seven numbers of a fit, or None where there is no fit; None if there are no fits at all.
+        For each model label and GPU type, the seven numbers of a fit, or None where there is no
+        fit; None in place of the list if there are no fits.
     """
     types = [gpu.name for gpu in cluster.gpu_types]
     entries = _entries(cluster)
@@ -123,7 +124,7 @@ def locality_fits(cluster: Cluster, labels: Sequence[str]) -> list[list[Fit | No
 
 
 def _entries(cluster: Cluster) -> dict[tuple[str | None, str | None], IterTime]:
-    """Return the entries by model and GPU type; None means every type."""
+    """Return the entries, keyed by model and GPU type (None = every type)."""
     return {(row.model, row.gpu_type): row for row in cluster.iter_time or ()}
 
 

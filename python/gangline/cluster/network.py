@@ -136,7 +136,7 @@ class LocalityRow(TypedDict):
 
 
 class ClampRow(LocalityRow):
-    """A row of `clamps`: the value of the closed form, and the value that is used."""
+    """A row of `clamps`: the value from the closed form, and the value that is used instead."""
 
     raw: float
 
@@ -144,12 +144,12 @@ class ClampRow(LocalityRow):
 def locality_factors(
     cluster: ClusterKeys, *, models: Sequence[str] | None = None, gpus: Sequence[int] | None = None
 ) -> list[LocalityRow]:
-    """Return the locality factors by GPU type, model, tier and gang size.
+    """Return the locality factor for each GPU type, model, tier and gang size.
 
     Parameters
     ----------
     cluster : Cluster
-        A cluster; without a network, there are no rows.
+        A cluster; the result is empty if it has no network.
     models : sequence of str, optional
         Model labels; by default, all labels that the network knows.
     gpus : sequence of int, optional
@@ -240,7 +240,7 @@ def clamps(cluster: ClusterKeys, gpus: Sequence[int]) -> list[ClampRow]:
 
 
 def shared_bw(cluster: ClusterKeys) -> float | None:
-    """Return the bytes/s of a rack's up-link if jobs share up-links, otherwise None.
+    """Return the bandwidth of a rack's up-link in bytes/s if jobs share up-links, otherwise None.
 
     Examples
     --------
@@ -270,12 +270,12 @@ def fair_rates(
     links : int
         Number of links.
     flows : sequence of (float, sequence of int)
-        Demand > 0 in bytes/s, and the links that the flow uses, each once.
+        Demand of each flow in bytes/s, > 0, and the links that the flow uses, without duplicates.
 
     Returns
     -------
     list of float
-        Bytes/s of each flow, at most its demand.
+        Rate of each flow in bytes/s, at most its demand.
 
     Raises
     ------

@@ -47,7 +47,7 @@ class RateClasses(msgspec.Struct):
     Attributes
     ----------
     of_job : uint32 array, shape (jobs,)
-        Class of each job; 2**32 - 1 where the table has no row for it.
+        Class of each job; 2**32 - 1 if the throughput table has no row for it.
     table : float64 array, shape (classes, types)
         Iterations per second of the whole gang; 0 = cannot run there.
     estimated : bool array, shape (jobs,)
@@ -66,7 +66,8 @@ class CopyRates(msgspec.Struct):
     Attributes
     ----------
     row : uint32 array, shape (jobs,)
-        Row of each job; 2**32 - 1 where the table does not know its model.
+        Index of each job's row in `table`; 2**32 - 1 if the throughput table does not know its
+        model.
     table : float64 array, shape (rows, sizes, types)
         Iterations per second of a gang of 1, 2, ... GPUs; 0 = cannot run there.
     """
@@ -109,7 +110,7 @@ def _look_up(
     what: tuple[str, int, int],
     throughput: Throughput,
 ) -> tuple[list[float | None], bool]:
-    """Return the rates of a key, and whether they come from another gang size."""
+    """Return the rates of (model, gang size, batch size), and whether they are estimated."""
     rates = [known.exact(kind, *what) for kind in types]
     if throughput.missing != "nearest" or any(rate is not None for rate in rates):
         return rates, False
@@ -178,7 +179,7 @@ def refuse_unknown(
     if throughput is None or not throughput.rows:
         advice = "give the cluster a [throughput] table"
     elif throughput.missing == "nearest":
-        advice = "the table has their models at no gang size; add rows"
+        advice = "the table has no rows for their models; add some"
     else:
         advice = 'add rows, or set `missing = "nearest"`'
     raise ClusterError(

@@ -1,7 +1,7 @@
 """Defines the types of the cluster TOML: one typed struct for each table.
 
-This module contains only types and bounds of single values; `checks.py` contains the rules between
-values.
+This module contains only types, and bounds of single values. `checks.py` checks that values are
+consistent with each other.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class GpuType(_Table, frozen=True):
     name : str
         Name of the type in traces and server blocks.
     memory_gb : float, optional
-        GiB of one GPU, > 0. It is required if the jobs of a trace ask for memory.
+        Memory of one GPU in GiB, > 0. It is required if the jobs of a trace ask for memory.
     price_per_hour : float
         Price of one GPU-hour, >= 0, default 0.
     speed : float
@@ -94,7 +94,8 @@ class ServerBlock(_Table, frozen=True):
     gpus : int
         GPUs per server, 1 to 64.
     rack : int or str
-        Rack index (default 0), or `"fill:N"`: N servers per rack, in racks with no other block.
+        Rack index (default 0), or `"fill:N"`: N servers per rack, in racks that contain no other
+        block.
     cpus, memory_gb : optional
         Cores and memory in GiB of each server; they have no effect on a run.
     """
@@ -128,13 +129,13 @@ class TierLinks(_Table, frozen=True):
         Collective algorithms: ring, halving, direct or auto; if there are several, the fastest is
         used.
     alpha_s : float
-        Seconds per step of the algorithm, including all hops of the step.
+        Latency per step of the algorithm in seconds, including all hops of the step.
     port_bw : float
-        Bytes/s of one GPU's port.
+        Bandwidth of a GPU's port in bytes/s.
     server_bw : float
-        Bytes/s of all network cards of one server; only for the tier rack.
+        Total bandwidth of a server's network cards in bytes/s; only for the tier rack.
     uplink_bw : float
-        Bytes/s of one rack's up-link into the spine; only for the tier network.
+        Bandwidth of a rack's up-link into the spine in bytes/s; only for the tier network.
     """
 
     algo: str | tuple[str, ...] | None = None
@@ -145,26 +146,27 @@ class TierLinks(_Table, frozen=True):
 
 
 class ModelTraffic(_Table, frozen=True):
-    """The traffic of one model per iteration.
+    """The traffic of a model per iteration.
 
     Parameters
     ----------
     compute_s : float
-        Seconds of compute per iteration, without any communication.
+        Compute time per iteration in seconds, without any communication.
     grad_bytes : float
         Bytes reduced per iteration.
     buckets : int
-        All-reduce calls per iteration.
+        Number of all-reduce calls per iteration.
     overlap : float
-        Share of the compute time that can overlap with communication; default 2/3.
+        Fraction of the compute time that can overlap with communication; default 2/3.
     last_bytes : float
-        Bytes of the last bucket, which cannot overlap with anything; default `grad_bytes /
-        buckets`.
+        Size of the last bucket in bytes; its transfer cannot overlap with anything; default
+        `grad_bytes / buckets`.
     layers : list of pairs
-        Seconds of the backward pass and gradient bytes of each layer, last layer first; used with
-        `detail = "layers"`.
+        Backward time in seconds and gradient size in bytes of each layer, last layer first; used
+        with `detail = "layers"`.
     skew : float
-        Bytes of the largest gradient tensor divided by all bytes; used with `skew = "sizes"`.
+        Size of the largest gradient tensor divided by the size of all gradients; used with `skew =
+        "sizes"`.
     """
 
     compute_s: float
@@ -196,25 +198,26 @@ class Network(_Table, frozen=True):
     compute : str
         Compute times of the built-in models: `"scaled"` (default) or `"unscaled"`.
     oversubscription : float
-        Divisor >= 1 of a preset's up-links.
+        Number >= 1 by which the bandwidth of a preset's up-links is divided.
     contention : str
-        Whether gangs that span racks share the up-links of these racks: `"off"` (default),
-        `"maxmin"` (fair shares of each gang's mean traffic) or `"peak"` (fair shares of each gang's
-        traffic while it sends).
+        Whether gangs that span racks share the racks' up-links: `"off"` (default),
+        `"maxmin"` (fair shares, based on each gang's mean traffic) or `"peak"` (fair shares, based
+        on each gang's traffic while it sends).
     background : float
         Fraction in (0, 1] of every up-link that other traffic leaves free; default 1.
     default_model : str
-        Model of jobs whose label is unknown or absent.
+        Model to assume for jobs whose label is unknown or absent.
     network_extra : float
         Additional factor in (0, 1] on the measured ratio of a gang that spans racks.
     on_missing : str
         The treatment of a missing pair: `"error"`, `"one"`, or the name of a preset to use instead.
     monotone_n : bool
-        Whether a larger gang must lose at least as much as a smaller one in a table.
+        For a table: whether a larger gang must lose at least as much as a smaller one.
     server, rack, network : TierLinks
         Links by tier.
     models : dict
-        Mapping from model labels to ModelTraffic; it adds to or replaces the built-in models.
+        Mapping from model labels to ModelTraffic; its entries add to or replace the built-in
+        models.
     levels : dict
         Mapping from model labels to factors (server, rack, network); `*` stands for every other
         label.
@@ -241,7 +244,7 @@ class Network(_Table, frozen=True):
 
 
 class FailureRow(_Table, frozen=True):
-    """One outage of one server; without `up_s`, the server stays down."""
+    """An outage of a server; without `up_s`, the server stays down."""
 
     server: Annotated[int, Meta(ge=0, le=2**31 - 1)]
     down_s: NotNegative
@@ -256,7 +259,7 @@ class CapacityRow(_Table, frozen=True):
 
 
 class Failures(_Table, frozen=True):
-    """Outages from a table, or outages drawn with mean times to failure and to repair."""
+    """Outages from a table, or random outages with mean times to failure and to repair."""
 
     mtbf_hours: Positive | None = None
     mttr_hours: Positive | None = None
@@ -264,7 +267,7 @@ class Failures(_Table, frozen=True):
 
 
 class ThroughputRow(_Table, frozen=True):
-    """Iterations per second of a whole gang of one model on one GPU type."""
+    """The rate of a model's whole gang on a GPU type, in iterations per second."""
 
     gpu_type: Name
     model: Name
@@ -280,8 +283,8 @@ class Throughput(_Table, frozen=True):
     Parameters
     ----------
     table : str
-        A file, relative to the TOML: native (Parquet or CSV) or Gavel's JSON. Its rows of GPU
-        types that the cluster lacks are left out.
+        A file, relative to the TOML: native (Parquet or CSV) or Gavel's JSON. Rows for GPU types
+        that the cluster lacks are ignored.
     format : str
         `"native"` or `"gavel"`.
     rows : list of tables
@@ -315,7 +318,7 @@ class InterferenceRow(_Table, frozen=True):
 
 
 class Sharing(_Table, frozen=True):
-    """The slowdown of jobs that share a GPU; used only by policies that share.
+    """The slowdown of jobs that share a GPU; used only by policies that share GPUs.
 
     Parameters
     ----------
@@ -326,25 +329,26 @@ class Sharing(_Table, frozen=True):
         `table`), `"gavel"` (measured rates of pairs), `"matrix"` (`models` and `matrix`) or
         `"analytic"` (`util` and `kappa`).
     xi : float
-        Slowdown factor >= 1 of the constant kind, and of absent pairs with `missing = "constant"`.
-        It has no default: a run that shares GPUs without any source of slowdown factors is refused.
+        Slowdown factor >= 1 for the constant kind, and for absent pairs with `missing =
+        "constant"`. It has no default: a run in which jobs share GPUs needs a source of slowdown
+        factors.
     rows : list of tables
-        Pairs of the table and gavel kinds.
+        Pairs, for the kinds table and gavel.
     table : str
         A file, relative to the TOML, in place of `rows`: CSV or Parquet with the same columns; for
-        the gavel kind, a throughput JSON. Its rows of GPU types that the cluster lacks are left
-        out.
+        the gavel kind, a throughput JSON. Rows for GPU types that the cluster lacks are ignored.
     missing : str
         The treatment of an absent pair: `"error"` (default), `"constant"` or `"infeasible"`.
     gang_fallback : str
         The rule for a gang of several GPUs that no row matches, either by its size or for any size:
         use the row of one GPU (`"single"`, default), or do not share (`"infeasible"`).
     models : list of str
-        Models of the matrix kind, in the order of its rows and columns.
+        Models, for the matrix kind, in the order of its rows and columns.
     matrix : list of lists of float
-        Slowdown factor of the row's model while it shares GPUs with the column's model.
+        Slowdown factors: each row belongs to the model that is slowed down, each column to its
+        co-runner.
     symmetric : bool
-        Whether a matrix whose two directions differ is an error; default true.
+        Whether a matrix that is not symmetric is an error; default true.
     util : dict
         For the analytic kind: mapping from model labels to the fraction in (0, 1] of a GPU that the
         model keeps busy when alone: `xi = max(1, u + other u) x (1 + kappa)`.
@@ -424,10 +428,10 @@ class Runtime(_Table, frozen=True):
         Noise of the run time of a whole job: the standard deviation of the logarithm of its ratio
         to the run time in the trace, 0 to 2; default 0.
     run_noise : float
-        The same for each stretch from one start or move to the next.
+        The same noise, drawn for each stretch from one start or move to the next.
     straggler_noise : float
-        The same for each server of a gang beyond the first; the gang is as slow as its slowest
-        server.
+        The same noise, drawn for each server of a gang beyond the first; the gang is as slow as its
+        slowest server.
     checkpoint_s : float
         Time that a checkpoint takes, >= 0; default 0. It requires the run option
         `checkpoint_interval_s`, and must be less than that.
@@ -455,9 +459,10 @@ class ElasticModel(_Table, frozen=True):
     Parameters
     ----------
     a_c, b_c : float
-        Seconds of a pass: constant, and per sample.
+        Time of a pass in seconds: the constant part, and the part per sample.
     a_n, b_n, a_r, b_r : float
-        Seconds of the exchange over several servers, and on one: constant, and per GPU beyond two.
+        Time of the exchange in seconds, over several servers (n) and on one server (r): the
+        constant part, and the part per GPU beyond two.
     gamma : float
         Overlap of pass and exchange, 1 (none) to 10.
     init_batch, max_batch : int
@@ -465,7 +470,7 @@ class ElasticModel(_Table, frozen=True):
     min_pass_batch, max_pass_batch : int
         Minimum and maximum numbers of samples per GPU and pass.
     max_gpus : int
-        Maximum number of GPUs of a job; default 64.
+        Maximum number of GPUs that a job may have; default 64.
     noise_scale : float
         Gradient noise scale in samples, constant over the whole job; default 4 x `init_batch`.
     noise : list of triples
@@ -503,12 +508,13 @@ class Elastic(_Table, frozen=True):
         Models to start from: `"pollux-fits"`, fitted to the public measurements of Pollux on T4.
     profiles : str
         Folder or archive of Pollux profiles, relative to the TOML. Their gradient noise by epoch
-        replaces the constants of the preset, and is used for models without noise.
+        replaces the constants of the preset, and applies to models that have no noise.
     noise : str
         The noise to read from the profiles: the noise of the smallest validated batch, for all
         batches (`"smallest"`, default), or that of each validated batch (`"batches"`).
     models : dict
-        Mapping from model labels to ElasticModel; it adds to or replaces those of the preset.
+        Mapping from model labels to ElasticModel; its entries add to or replace the models of the
+        preset.
     """
 
     preset: Literal["pollux-fits"] | None = None
@@ -540,13 +546,15 @@ class IterTime(_Table, frozen=True):
         Only rows with exactly this batch and gang size are used; if one is missing, `acc_cost` is
         used.
     a_c, b_c : float
-        Seconds of a pass: constant, and per sample.
+        Time of a pass in seconds: the constant part, and the part per sample.
     a_m, b_m, bytes : float
-        Seconds of a synchronisation (constant, and per byte), and bytes per iteration.
+        Time of a synchronisation in seconds (the constant part, and the part per byte), and number
+        of bytes per iteration.
     delta : float
         Overlap of the last pass and the synchronisation, 1 (none) or more.
     a_n, b_n, a_r, b_r : float
-        Seconds of a synchronisation over several servers, and on one.
+        Time of a synchronisation in seconds, over several servers (n) and on one server (r): the
+        constant part, and the part per GPU beyond two.
     gamma : float
         Overlap, 1 (none) to 10.
     """

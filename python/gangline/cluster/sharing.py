@@ -22,14 +22,14 @@ __all__ = ["Pair", "pair"]
 
 
 class Pair(NamedTuple):
-    """The answer of the pair rule for two jobs.
+    """The result of the pair rule for two jobs.
 
     Attributes
     ----------
     t_con : float
         Mean completion time of the two jobs in seconds from now, if the new job starts at once.
     t_seq : float
-        The same if the new job waits until the resident job has ended.
+        The same mean, if the new job waits until the resident job has ended.
     threshold : float
         The number c such that sharing pays if and only if resident_s > c x new_s. It depends only
         on the slowdown factors and the inflation. A value below 0 means the same as 0: sharing
@@ -61,22 +61,23 @@ def pair(
 ) -> Pair:
     """Decide whether a job should share the GPUs of a running job or wait for its end.
 
-    The gangs and slowdown factors are constant, and a start costs nothing. Then the mean completion
-    time of the two jobs is smallest if the new job starts either at once or when the resident job
-    ends. No instant in between is better.
+    Suppose that gangs and slowdown factors are constant, and that a start costs nothing. Then the
+    mean completion time of the two jobs is smallest if the new job starts either at once or when
+    the resident job ends. Starting at any instant between these two is never better.
 
     Parameters
     ----------
     new_s : float
-        Seconds that the new job needs alone at full batch (A), finite and above 0.
+        Time that the new job needs alone at full batch (A), in seconds, finite and above 0.
     resident_s : float
-        Seconds that the resident job still needs alone (B), finite and above 0.
+        Time that the resident job still needs alone (B), in seconds, finite and above 0.
     xi_new, xi_resident : float
         Slowdown factors while both jobs run: time with the other job divided by time alone, finite
-        and above 0. A factor below 1 is measurement noise and counts as 1, as in a run.
+        and above 0. As in a run, a factor below 1 is measurement noise and counts as 1.
     inflation : float, default 1.0
-        Iteration time of the new job at its sub-batch divided by that at full batch (g), finite and
-        at least 1. It applies until the new job ends; a job that waits runs at full batch.
+        Iteration time of the new job at its sub-batch divided by its iteration time at full batch
+        (g), finite and at least 1. It applies until the new job ends; if the job waits instead, it
+        runs at full batch.
 
     Returns
     -------

@@ -46,7 +46,7 @@ Fault = tuple[str, str, object]  # key, expected value, value found
 
 
 def check_sharing(sharing: Sharing | None, types: Sequence[str], path: str | None) -> None:
-    """Check the table; raise one ClusterError that lists the first broken rules."""
+    """Check the table; raise one ClusterError that lists the first few violations."""
     if sharing is None:
         return
     faults = [*_keys(sharing), *_numbers(sharing)]

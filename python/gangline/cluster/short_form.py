@@ -1,4 +1,4 @@
-"""Reads clusters in short form: `8x8xA100` is 8 servers with 8 A100 each."""
+"""Reads clusters in short form: `8x8xA100` means 8 servers with 8 A100 GPUs each."""
 
 from __future__ import annotations
 

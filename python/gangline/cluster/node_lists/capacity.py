@@ -1,4 +1,4 @@
-"""Reads capacity over time: the Helios traces' GPUs by day and virtual cluster."""
+"""Reads capacity over time: the daily GPUs of each virtual cluster in the Helios traces."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ def helios_daily(rows: Rows, options: FileOptions) -> dict[str, Any]:
 
     The file counts GPUs. Each server is assumed to have `options.gpus` GPUs. The remainder of a
     day's count is left out, with a note. A day's capacity applies from the start of the day; that
-    of the first day also applies before it. The servers that come and go are those with the highest
-    numbers.
+    of the first day also applies before it. If the capacity changes, the servers with the highest
+    numbers come or go.
     """
     column = options.vc.lower() if options.vc else _TOTAL
     if column not in rows.names:

@@ -105,7 +105,7 @@ def slurm(rows: Rows, options: FileOptions) -> dict[str, Any]:
 
 
 def nodes(rows: Rows, options: FileOptions) -> dict[str, Any]:
-    """Return the cluster of a table with any of the columns gpu, gpus, count, cpus, memory_gb."""
+    """Return the cluster in a table with any of the columns gpu, gpus, count, cpus, memory_gb."""
     servers: dict[Server, int] = {}
     notes = {"servers_without_gpus": 0, "gpus_assumed": 0}
     for line, row in rows:
@@ -129,7 +129,7 @@ def cluster_of(
     notes: dict[str, int],
     memory_gb: dict[str, float] | None = None,
 ) -> dict[str, Any]:
-    """Return the keys of a cluster of these servers, in racks of one size."""
+    """Return the keys of a cluster with these servers, in racks of equal size."""
     if not servers:
         raise rows.error(1, "GPUs", "none", "at least one server with GPUs")
     if sum(servers.values()) > _SERVERS_MAX:
@@ -229,7 +229,7 @@ def kubernetes(source: Source, options: FileOptions) -> dict[str, Any]:
 
 
 def _away(options: FileOptions) -> str:
-    """Return the counter of the servers that were not up."""
+    """Return the note that counts the servers that were not up."""
     return "servers_left_out" if options.up_only else "servers_away"
 
 

@@ -33,13 +33,14 @@ class ClusterFormat(msgspec.Struct, frozen=True, kw_only=True):
     name : str
         The value of the option `format` that selects this format.
     columns : tuple of str
-        Names in the header, in lower case; files without a header have exactly these columns.
+        Column names in the header, in lower case; files without a header have exactly these
+        columns.
     reader : callable
-        Function from the rows of the file and the options to the keys of a cluster.
+        Function that turns the rows of the file and the options into the keys of a cluster.
     summary : str
         Description in one line.
     kind : str
-        The kind of file: lines of cells, one JSON document, or records of Slurm.
+        The kind of file: lines of cells, a JSON document, or Slurm records.
     """
 
     name: str
@@ -195,7 +196,7 @@ def detect(source: Source, options: FileOptions | None = None) -> ClusterFormat:
     Raises
     ------
     ClusterError
-        If no format matches; the message lists the known ones.
+        If no format matches; the message lists the known formats.
     """
     if options is not None and options.columns:
         return _find("nodes", source.name)

@@ -13,10 +13,10 @@ NOTES: Mapping[str, str] = {
     "gpus_assumed": "servers whose number of GPUs is missing in the list (`gpus`)",
     "gpus_left_out": "maximum number of GPUs left over on a day after filling whole servers",
     "gpus_per_server_assumed": "GPUs assumed per server; the list only counts GPUs (`gpus`)",
-    "gpus_of_other_types": "GPUs that are not of the most frequent type of their server; left out",
+    "gpus_of_other_types": "GPUs whose type is not the most frequent one of their server; left out",
     "memory_assumed": "GPU types whose memory is unknown; 16 GiB is assumed (`memory_gb`)",
     "pods": "groups of racks behind one switch",
-    "racks_assumed": "racks that are assumed, because the list has none (`servers_per_rack`)",
+    "racks_assumed": "racks that are assumed, because the list has no racks (`servers_per_rack`)",
     "servers_away": "servers that were not up; they are included unless `gangline cluster convert` "
     "was given `--set up_only=true`",
     "servers_left_out": "servers that were not up; they are left out (`up_only`)",

@@ -18,7 +18,7 @@ NODE_COLUMNS = ("name", "gpu", "gpus", "count", "cpus", "memory_gb")
 
 
 class FileOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What a reader assumes about facts that its file does not contain.
+    """Assumptions of a reader about facts that its file does not contain.
 
     Parameters
     ----------
@@ -26,7 +26,7 @@ class FileOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         Name of the cluster. The default is the name of the format. For scheduler exports and tables
         of servers, it is the `ClusterName` in the file, or else the name of the file.
     gpu : str
-        Name of the GPU type if the file does not name one.
+        Name of the GPU type, if the file does not name any type.
     gpus : int
         GPUs per server if the file does not give them; default 8.
     memory_gb : float

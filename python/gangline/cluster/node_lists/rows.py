@@ -48,7 +48,7 @@ def simple(name: str) -> str:
 
 
 class Rows:
-    """The rows of one file as (line, cells by column)."""
+    """The rows of a file as (line number, cells keyed by column)."""
 
     def __init__(
         self,
@@ -92,7 +92,7 @@ class Rows:
         return int(whole)
 
     def error(self, line: int, name: str, value: str, expected: str) -> ClusterError:
-        """Build the error of one cell."""
+        """Build the error for a cell."""
         return ClusterError(
             f'{self.path}:{line}: {name}: expected {expected}, got "{value}"',
             path=self.path,
@@ -104,7 +104,7 @@ class Rows:
 
 
 def cells(source: Source, columns: Sequence[str], separator: str = ",") -> Rows:
-    """Parse the file; if it has no header line, `columns` are its columns, in this order.
+    """Parse the file; if it has no header line, `columns` names its columns in order.
 
     If the separator is a space, any number of spaces separates two fields.
 
@@ -174,7 +174,7 @@ def blocks_of(counts: Mapping[Server, int], servers_per_rack: int) -> list[dict[
 def gpu_types(
     names: Sequence[str], memory_gb: float | None, notes: dict[str, int]
 ) -> list[dict[str, Any]]:
-    """Return one entry for each type, with its memory if it is known."""
+    """Return an entry for each GPU type, with its memory if known."""
     kinds = []
     for name in dict.fromkeys(names):
         known = MEMORY_GB.get(name.upper())

@@ -1,8 +1,8 @@
 """Fits iteration times: seven parameters replace the measured placements of an application.
 
-The form is that of Pollux (arXiv 2008.12260): a pass takes `a_c + b_c x samples`. A synchronisation
-takes no time on one GPU, `a_r + b_r x (GPUs - 2)` on one server and `a_n + b_n x (GPUs - 2)` on
-several; the overlap of the two is a p-norm with p = `gamma`.
+The model is that of Pollux (arXiv 2008.12260): a pass takes `a_c + b_c x samples`. A
+synchronisation takes no time on one GPU, `a_r + b_r x (GPUs - 2)` on one server and `a_n + b_n x
+(GPUs - 2)` on several; the overlap of the two is a p-norm with p = `gamma`.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ class StepFit(NamedTuple):
         Constant time of a pass, and time per sample.
     a_n, b_n : float
         Constant time of a synchronisation over several servers, and time per GPU beyond two; 0 if
-        none was measured.
+        no such synchronisation was measured.
     a_r, b_r : float
-        The same inside one server.
+        The same times within one server.
     gamma : float
         Overlap of a synchronisation with the pass before it, 1 (none) to 10.
     points : int
@@ -72,7 +72,7 @@ class StepFit(NamedTuple):
     error_max: float
 
     def step_s(self, gpus: int, servers: int, samples: int, extra_passes: int = 0) -> float:
-        """Return the seconds of an iteration.
+        """Return the time of an iteration in seconds.
 
         Parameters
         ----------
@@ -176,7 +176,7 @@ def fit_pollux(profile: PolluxProfile) -> StepFit:
 
 
 def _times(parameters: Floats, at: _Points) -> tuple[Floats, Floats]:
-    """Return the times of a pass and of an iteration with one pass at each point, in seconds."""
+    """Return the time in seconds of a pass, and of a single-pass iteration, at each point."""
     import numpy as np
 
     a_c, b_c, a_n, b_n, a_r, b_r, gamma = parameters

@@ -1,8 +1,8 @@
-"""Reads Gavel's throughput JSON: types, labels with gang sizes, and pairs that share GPUs.
+"""Reads Gavel's throughput JSON: GPU types, labels with gang sizes, and pairs that share GPUs.
 
 The file has the shape `{type: {"('label', gpus)": {"null": rate, "('other', gpus)": [rate, rate of
 other]}}}`. Rates are iterations per second of whole gangs; 0 = cannot run. A type with the suffix
-`_unconsolidated` holds the rates of the base type with the gang spread over servers.
+`_unconsolidated` has the rates of the base type for gangs that are spread over servers.
 """
 
 from __future__ import annotations

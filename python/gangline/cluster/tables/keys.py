@@ -44,7 +44,7 @@ def parse_key(text: str) -> tuple[str, int] | None:
 
 
 def batch_size_of(label: str) -> int | None:
-    """Return the batch size that a label names.
+    """Return the batch size in a label; None if the label has none.
 
     Examples
     --------

@@ -2,8 +2,8 @@
 
 A folder contains `placements.csv` (placement, local_bsz, step_time, sync_time), `scalability.csv`
 (num_nodes, num_replicas, local_bsz, step_time, sync_time) and `validation-<total batch>.csv`
-(progress, iteration, metric, grad_sqr, grad_var). Times are in seconds. A placement is a text with
-one digit per server: "31" is one server with three GPUs and one with a single GPU.
+(progress, iteration, metric, grad_sqr, grad_var). Times are in seconds. A placement is a string
+with one digit per server: "31" is one server with three GPUs and one with a single GPU.
 """
 
 from __future__ import annotations
@@ -64,9 +64,9 @@ class PolluxProfile:
     application : str
         Name of the application.
     placements : dict
-        Mapping from placements ("44") to {samples per GPU and pass: Step}.
+        Measurements by placement ("44"): {samples per GPU and pass: Step}.
     scalability : dict
-        Mapping from (servers, GPUs) to {samples per GPU and pass: Step}.
+        Measurements by (servers, GPUs): {samples per GPU and pass: Step}.
     validation : dict
         Mapping from total batches to tables of progress, iteration, metric, grad_sqr and grad_var,
         with one row per epoch.
@@ -110,7 +110,7 @@ class PolluxProfile:
     def step(self, placement: str, local: int) -> Step:
         """Return the time of one pass, interpolated linearly within the measured range.
 
-        A measured placement is interpolated only in `local`. Other placements are interpolated by
+        For a measured placement, only `local` is interpolated. Other placements are interpolated by
         (servers, GPUs). At a measured number of servers, this is linear in GPUs. Between two
         measured numbers, it is linear in servers at the same number of GPUs per server.
 

@@ -52,7 +52,7 @@ _Key = tuple[str, str, int, str]  # GPU type, model, batch size (0 = any), place
 
 
 class ThroughputTable:
-    """An immutable table of measured rates, which is checked when it is created.
+    """An immutable table of measured rates; it is checked when it is created.
 
     Attributes
     ----------
@@ -92,7 +92,7 @@ class ThroughputTable:
 
     @classmethod
     def from_arrow(cls, data: object, *, path: str = "table") -> ThroughputTable:
-        """Build a table from the native columns of any Arrow producer.
+        """Build a table from an Arrow table with the native columns.
 
         Parameters
         ----------
@@ -129,8 +129,8 @@ class ThroughputTable:
     def to_rows(self) -> tuple[ThroughputRow, ...]:
         """Return the rates as rows of a cluster's `[throughput]` table.
 
-        If the label itself contains a batch size, the column is blank: the label takes precedence
-        over the batch size that the job states.
+        If a model label contains a batch size, `batch_size` is left blank: the label takes
+        precedence over the batch size that a job states.
         """
         rows = []
         for row in self.rates.to_pylist():
@@ -175,9 +175,10 @@ class ThroughputTable:
     ) -> float | None:
         """Return the iterations per second of the whole gang; None if the table has no rate.
 
-        The row with the batch size takes precedence over the row without one. Without a batch size,
-        the only row of the combination is used. With `nearest`, a missing gang size has the rate
-        per GPU of the size nearest in ratio; the smaller size wins ties.
+        The row with the job's batch size takes precedence over the row without a batch size.
+        If no batch size is given, the row without a batch size is used, or else the only row of the
+        combination. With `nearest`, a missing gang size has the rate per GPU of the size nearest in
+        ratio; the smaller size wins ties.
         """
         by_size = self._sizes(gpu_type, model, batch_size, placement)
         if by_size is None:
@@ -234,7 +235,7 @@ class ThroughputTable:
         gpu_types : sequence of str, length K
             GPU types, which are the columns of the result.
         models, gpus, batch_sizes : sequences of length N
-            The jobs' values; an unknown model or batch size is None.
+            The values of each job; an unknown model or batch size is None.
         missing : str
             The treatment of an absent combination: "error", "nan" or "nearest" (see `find`). With
             "nearest", an unknown model is still an error.
@@ -272,8 +273,8 @@ class ThroughputTable:
         """Return the locality factor of a gang spread over servers, in [0, 1].
 
         Ratios above 1 are measurement noise; they are clipped and counted in `notes`. One GPU
-        cannot be spread, so its ratio is 1. None if one of the two rates is unknown or the gang
-        cannot run.
+        cannot be spread, so its ratio is 1. The result is None if one of the two rates is unknown,
+        or if the gang cannot run.
         """
         if gpus == 1:
             return 1.0
@@ -293,7 +294,7 @@ class ThroughputTable:
         co_gpus: int | None = None,
         placement: str = "server",
     ) -> tuple[float, float] | None:
-        """Return the two rates of jobs on the same GPUs; (0, 0) = cannot share, None = unknown.
+        """Return the rates of two jobs on the same GPUs; (0, 0) = cannot share, None = unknown.
 
         If the table has the pair only in the opposite order, that entry is used.
         """
