@@ -1,4 +1,4 @@
-"""Works on whole columns, several at a time."""
+"""Processes whole columns, several at the same time."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def each(function: Callable[[Any], Any], columns: Mapping[str, Any]) -> dict[str
 
 
 def begin(function: Callable[[Any], bool], column: Any) -> Callable[[], bool]:
-    """Apply a function to a column in a thread without the GIL; call the result to wait for it."""
+    """Apply a function to a column in a thread that releases the GIL; call the result to wait."""
     if len(column) < _LONG:
         return lambda: function(column)
     from concurrent.futures import ThreadPoolExecutor
@@ -57,7 +57,7 @@ def one_chunk(column: Any) -> Any:
 def arrow_memory(data: bytes | memoryview) -> Any:
     """Copy bytes into memory that Arrow owns.
 
-    A thread of Arrow may release its input after the call has returned. If the release needs the
+    An Arrow thread may release its input after the call has returned. If the release needs the
     interpreter while the process is ending, the process is aborted.
     """
     buffer = pa.allocate_buffer(len(data))

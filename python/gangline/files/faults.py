@@ -25,7 +25,7 @@ class Fault(NamedTuple):
     column : str or None
         Name in the input; None if the whole record is wrong.
     expected : str
-        The expected value in words.
+        Description of the expected value.
     value : str or None
         The value found; None if it has not been looked up yet.
     """
@@ -56,7 +56,7 @@ class Faults:
         expected: str,
         values: Sequence[str] | None = None,
     ) -> None:
-        """Record wrong values of one column at these records, in ascending order."""
+        """Record that these records, in ascending order, have wrong values in a column."""
         if len(rows):
             self._parts.append((rows, column, expected, values))
             self.count += len(rows)

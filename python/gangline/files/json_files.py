@@ -55,7 +55,7 @@ def decode(path: Path, content: bytes, expected: str = "expected JSON") -> dict[
     path, content : Path, bytes
         Name of the file, for messages, and what it contains.
     expected : str
-        The expected content in words, for the error if the content is not JSON.
+        Description of the expected content, for the error if the content is not JSON.
 
     Raises
     ------

@@ -35,7 +35,7 @@ class JsonFile:
     source : Source
         The source of the input.
     records : str
-        Key path of the array of records; empty if the document is that array.
+        Key path of the array of records; empty if the document itself is the array.
     """
 
     def __init__(self, source: Source, records: str = "") -> None:
@@ -100,7 +100,7 @@ class JsonFile:
         return f"{record}.{fault.column}"
 
     def _find(self, paths: set[str]) -> dict[str, tuple[int, str]]:
-        """Return line and text of the values at these key paths."""
+        """Return the line and the text of each value at these key paths."""
         found: dict[str, tuple[int, str]] = {}
         for path, place, token in self._walk():
             if path in paths and path not in found:

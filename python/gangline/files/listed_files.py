@@ -1,9 +1,9 @@
 """Protects files that cannot hold a seal, in a folder to which later runs write again.
 
-The sealed file `files.json` lists the size and CRC-32 of each of them. A file that differs from the
-list belongs to the user and is never replaced. The list is written before the files and contains
-their states before and after. Therefore, even if the process is killed, no file of gangline looks
-like a file of the user.
+The sealed file `files.json` lists the size and CRC-32 of each such file. A file that differs from
+the list belongs to the user and is never replaced. The list is written before the files and
+contains their states before and after. Therefore, even if the process is killed, no file of
+gangline looks like a file of the user.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def check(folder: Path, names: Iterable[str]) -> None:
     Raises
     ------
     FileExistsError
-        If one of the files was changed since gangline wrote it.
+        If one of the files has changed since gangline wrote it.
     """
     if folder.is_dir():
         with locked(folder):
@@ -49,7 +49,7 @@ def replacing(folder: Path, names: Iterable[str]) -> Iterator[Path]:
     Raises
     ------
     FileExistsError
-        If one of the files to replace was changed since gangline wrote it. In that case, no file is
+        If one of the files to replace has changed since gangline wrote it. In that case, no file is
         replaced.
     """
     names = tuple(names)
@@ -87,7 +87,7 @@ def check_unchanged(folder: Path, name: str) -> Path:
 
 
 def _listed(folder: Path, names: Iterable[str]) -> dict[str, list[Any]]:
-    """Return the list of a folder; raise an error if one of the named files differs from it."""
+    """Return the list of a folder; raise an error if a named file differs from its entry."""
     check_free(folder / LIST, _KIND)
     has_list = (folder / LIST).is_file() and (folder / LIST).stat().st_size
     known = _files(folder) if has_list else {}

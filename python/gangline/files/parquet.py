@@ -44,7 +44,7 @@ def read_parquet(
     Raises
     ------
     TraceError
-        If the file is damaged, contradicts itself, or takes more than `source.max_bytes`.
+        If the file is damaged or inconsistent, or takes more than `source.max_bytes`.
     """
     try:
         return _read(source, wanted)

@@ -65,7 +65,7 @@ def unsealed(kind: str) -> str:
 
 
 def seal(path: Path, kind: str, copies: int | None = None) -> None:
-    """Write the checksum of a file into its seal.
+    """Complete the seal of a file by writing the checksum into it.
 
     Parameters
     ----------
@@ -156,7 +156,7 @@ def check_free(path: Path, kind: str) -> None:
 
 
 def _seals(file: IO[bytes], kind: str) -> list[tuple[int, bytes]]:
-    """Return the positions and digits of seals near both ends of a file."""
+    """Return the positions and the digits of the seals near both ends of a file."""
     mark = unsealed(kind).encode()[:-_DIGITS]
     found: dict[int, bytes] = {}
     for start in (0, max(file.seek(0, os.SEEK_END) - _REACH, 0)):
@@ -220,8 +220,8 @@ def check_place(path: Path) -> None:
 def whole(path: Path, kind: str = "", copies: int | None = None) -> Iterator[Path]:
     """Yield a temporary path next to `path`, to be renamed to `path` on success.
 
-    A link stays a link, and its target is replaced. A replaced file keeps its mode. A device or a
-    pipe is never replaced: the bytes are written to it once they are complete.
+    If `path` is a link, it stays a link, and its target is replaced. A replaced file keeps its
+    mode. A device or a pipe is never replaced: the bytes are written to it once they are complete.
 
     Parameters
     ----------
@@ -254,11 +254,10 @@ def whole(path: Path, kind: str = "", copies: int | None = None) -> Iterator[Pat
 
 @contextlib.contextmanager
 def workplace(folder: Path, target: Path, *, is_folder: bool = False) -> Iterator[Path]:
-    """Yield a path in a new temporary folder inside `folder`, and remove the new folder afterwards.
+    """Yield a path in a new temporary folder inside `folder`, and remove the folder afterwards.
 
-    With `is_folder`, yield a new temporary folder that is to be renamed; otherwise, the folder is
-    removed too. An OSError that names this path, or no path, is raised again with the name of
-    `target`.
+    With `is_folder`, yield the temporary folder itself, which the caller may rename. An OSError
+    that names this path, or no path, is raised again with the name of `target`.
     """
     place = None
     try:

@@ -1,6 +1,6 @@
 """Parses whole columns of text cells: durations, sizes, and names of columns and units.
 
-Every function works on the distinct texts of a column, since logs repeat most of them.
+Every function works on the distinct strings of a column, because logs repeat most of them.
 """
 
 from __future__ import annotations
@@ -118,7 +118,7 @@ def numbers_in(texts: Any, decimal: str = ".") -> Parsed:
 def durations(texts: Any, unit_s: float = 1.0) -> Parsed:
     """Parse durations into seconds: plain numbers, `1-02:03:04`, `90m`, `1h 30min`, `PT1H30M`.
 
-    Two numbers with a colon are minutes and seconds.
+    Two numbers separated by a colon are minutes and seconds.
 
     Examples
     --------
@@ -216,7 +216,7 @@ def gres_gpus(text: str) -> dict[str, int]:
 
 
 def quantity(amount: str | float) -> float:
-    """Parse a quantity in the notation of Kubernetes.
+    """Parse a quantity in Kubernetes notation.
 
     Raises
     ------
@@ -257,9 +257,9 @@ def _float(texts: Any) -> npt.NDArray[np.float64]:
 
 
 def mapping_of(text: str, flag: str = "columns") -> dict[str, str]:
-    """Read `NATIVE=THEIRS,...`; an empty right side leaves the column out.
+    """Parse `NATIVE=THEIRS,...`; an empty right side leaves the column out.
 
-    A pair with a comma in it is quoted.
+    A pair that contains a comma is quoted.
 
     Raises
     ------

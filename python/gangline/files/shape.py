@@ -57,7 +57,7 @@ class Misfit:
 
     @property
     def key(self) -> str:
-        """The path as text, such as ``servers[0].gpus``.
+        """The path as a string, such as ``servers[0].gpus``.
 
         Examples
         --------
@@ -68,7 +68,7 @@ class Misfit:
 
 
 def key_path(path: Path) -> str:
-    """Return a path as text, such as ``servers[0].gpus``."""
+    """Return a path as a string, such as ``servers[0].gpus``."""
     steps = (f"[{step}]" if isinstance(step, int) else f".{step}" for step in path)
     return "".join(steps).removeprefix(".")
 
@@ -141,7 +141,7 @@ class _Search:
                 yield Misfit(path, value, expected)
 
     def _of_union(self, value: Any, kind: inspect.UnionType, path: Path) -> Iterator[Misfit]:
-        """Yield the faults of the union member that is closest to the value."""
+        """Yield the faults for the member of a union that is closest to the value."""
         each = [list(self.wrong(value, member, path)) for member in kind.types]
         if not all(each):
             return

@@ -78,7 +78,7 @@ class Source:
 
     @property
     def is_plain(self) -> bool:
-        """Return whether the bytes on disk are the trace itself."""
+        """Return whether the bytes on disk are the trace itself, without any packing."""
         return self.member is None and not self._packing
 
     @property
@@ -134,7 +134,7 @@ class Source:
             return b"".join(self._chunks(pieces))
 
     def release(self) -> None:
-        """Wait for the hash and free the unpacked bytes."""
+        """Wait for the hash, and free the unpacked bytes."""
         if self._hashing is not None:
             self._hashing.join()
         self.__dict__.pop("data", None)
@@ -157,7 +157,7 @@ class Source:
             raise self.too_large(f"holds {rows:,} rows, which take")
 
     def too_large(self, words: str = "unpacks to") -> TraceError:
-        """Build the error of an input beyond `max_bytes`."""
+        """Build the error for an input that exceeds `max_bytes`."""
         return TraceError(
             f"{self.name}: {words} more than {self.max_bytes} bytes; "
             "raise `max_bytes` if this is intended",
@@ -221,7 +221,7 @@ class Source:
 
     @contextmanager
     def archive(self) -> Iterator[Tar]:
-        """Open the archive as a bounded stream that is unpacked once and never rewound."""
+        """Open the archive as a size-limited, forward-only stream."""
         with self._open() as file:
             yield Tar(_Bounded(file, self.max_bytes, self.too_large), str(self.path))
 
@@ -270,7 +270,7 @@ class _XzFile(io.RawIOBase):
 
 
 class _Bounded:
-    """Reads at most a given number of bytes from a stream."""
+    """Reads from a stream, up to a given number of bytes."""
 
     def __init__(self, file: IO[bytes], limit: int, error: Callable[[], TraceError]) -> None:
         self._file = file
@@ -286,7 +286,7 @@ class _Bounded:
 
 
 def bundled() -> list[str]:
-    """Return the names of the traces that come with gangline, in order."""
+    """Return the sorted names of the traces that come with gangline."""
     return sorted(_bundled_files())
 
 

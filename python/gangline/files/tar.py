@@ -92,7 +92,7 @@ class Tar:
             yield chunk
 
     def error(self, words: str) -> TraceError:
-        """Build the error of an archive that cannot be read further."""
+        """Build the error for an archive that cannot be read any further."""
         return TraceError(f"{self._name}: expected a tar archive: it has {words}", path=self._name)
 
     def _header(self, number: int) -> bytes | None:
@@ -115,7 +115,7 @@ class Tar:
         return header
 
     def _records(self, name: str) -> tuple[str, int]:
-        """Return the name from an extended header, and the size if the header has one.
+        """Return the name in an extended header, and the size if the header contains it.
 
         Such a header is a list of records "length key=value", each followed by a newline.
         """
@@ -141,7 +141,7 @@ class Tar:
         return name, size
 
     def _whole(self) -> bytes:
-        """Return the content of a header that is stored like a file."""
+        """Return the content of an extended header, which is stored like a file."""
         if self._left > _HEADER_MAX:
             raise self.error(f"a header of more than {_HEADER_MAX} bytes")
         return b"".join(self.chunks())

@@ -89,7 +89,7 @@ def simple(name: str) -> str:
 
 
 class TextFile:
-    """One input of delimited text.
+    """An input of delimited text.
 
     Parameters
     ----------
@@ -114,9 +114,9 @@ class TextFile:
     names : list of str
         Names of the columns in the order of the file.
     faults : Faults
-        The wrong cells and records that `read` found.
+        The faulty cells and records that `read` found.
     bad : bool array or None
-        Rows in the result of `read` with a wrong cell; None if there are none.
+        Whether each row in the result of `read` has a wrong cell; None if no row does.
     dropped : int
         Number of records that were left out of the table because they do not have as many fields as
         the header.
@@ -166,7 +166,7 @@ class TextFile:
         wanted : mapping of str to Arrow type
             Columns by their names in lower case.
         words : mapping of str to str, optional
-            What to expect in each column, for messages; the default depends on the type.
+            The expected content of each column, for messages; the default depends on its type.
 
         Returns
         -------
