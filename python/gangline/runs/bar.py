@@ -1,4 +1,4 @@
-"""Draws the progress bar of one run, or one bar for the total of several runs."""
+"""Draws a progress bar for one run, or a combined bar for several runs."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class _Drawing:
 
     def __init__(self) -> None:
         self.show: Callable[[str, str, float, float], None] | None = None
-        """A function that draws a description, a count in words, the progress and its total."""
+        """A function that draws a description, a count in words, the progress and the total."""
         self._bar: Any = None
 
     def begin(self, label: str) -> None:
@@ -53,7 +53,7 @@ class _Drawing:
 
 
 class Total:
-    """One bar for several runs; pass it as their `progress`, and call `end_run` after each run.
+    """A single bar for several runs; pass it as their `progress`, and call `end_run` after each.
 
     Parameters
     ----------
@@ -101,7 +101,7 @@ class Total:
 
 
 class bar:  # noqa: N801 - used like a function
-    """Return the bar of one run, its part of a `Total`, or the caller's callback."""
+    """Return the bar of a single run, the run's part of a `Total`, or the caller's callback."""
 
     def __init__(self, progress: bool | Progress | Total, label: str) -> None:
         self._given = progress

@@ -1,4 +1,4 @@
-"""Computes the waits of groups of jobs, for example by user."""
+"""Computes the waits of groups of jobs, for example the jobs of each user."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Waited:
     name : str
         Name of the group; "" means all jobs.
     jobs : int
-        Number of its jobs that finished.
+        Number of finished jobs in the group.
     gpu_hours : float
         GPU-hours of the group: GPUs multiplied by the time for which they were held, summed over
         its jobs.
@@ -65,7 +65,7 @@ class Groups:
     Attributes
     ----------
     column : str
-        Name of the column; "" if there are no groups.
+        Name of the column by which jobs are grouped; "" if there are no groups.
     names : list of str
         The names of the groups.
     codes : int64 array
@@ -78,7 +78,7 @@ class Groups:
 
     @classmethod
     def of(cls, trace: Trace, column: str | None) -> Groups:
-        """Return the groups by a column; without a column, there are no groups.
+        """Return the jobs grouped by a column; without a column, there are no groups.
 
         Raises
         ------
@@ -99,7 +99,7 @@ class Groups:
         return cls(column, [str(name) for name in labels.dictionary.to_pylist()], codes)
 
     def split(self, among: npt.NDArray[np.bool_]) -> Iterator[tuple[str, Ints]]:
-        """Yield the name of each group and the positions of its jobs among the given jobs."""
+        """Yield the name of each group, and the positions of its jobs among the given jobs."""
         import numpy as np
 
         places = np.flatnonzero(among & (self.codes >= 0))
@@ -112,7 +112,7 @@ class Groups:
 
 
 def waited(result: Result, groups: Groups) -> list[Waited]:
-    """Return the waits of all jobs of a run, then of each group, ordered by decreasing GPU time.
+    """Return the waits of all jobs of a run, then those of each group, by decreasing GPU time.
 
     Only finished jobs in the arrival window of the run are included.
 

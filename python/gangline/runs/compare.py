@@ -1,4 +1,4 @@
-"""Compares several policies with several seeds on one trace and one cluster."""
+"""Compares several policies on one trace and one cluster, with several seeds."""
 
 from __future__ import annotations
 
@@ -36,34 +36,34 @@ def compare(
     keep: bool = True,
     **options: Unpack[CompareOptions],
 ) -> Comparison:
-    """Run every policy with every seed and put the summaries side by side.
+    """Run every policy with every seed, and collect the summaries in a table.
 
     Parameters
     ----------
     cluster, trace : as for `gangline.simulate`
-        The cluster and the trace, which are read and converted once.
+        The cluster and the trace; they are read and converted only once.
     policies : iterable of policies
         Names, configurations or gangline.Policy objects; their labels must differ.
     seeds : iterable of int
         Seeds; each policy runs once with each seed.
     trace_seeds : iterable of int
-        Seeds with which to draw the trace again; the trace must come from a generator. Each draw is
-        run with all `seeds`. With five or more draws, means have intervals: see
+        Seeds with which to draw the trace again; the trace must come from a generator. Every draw
+        is run with all `seeds`. With five or more draws, the means have confidence intervals: see
         `Comparison.statistics`.
     workers : int
         Maximum number of concurrent runs. It does not change the results, but a larger number makes
-        the wall times longer. With more than one, policies in Python run in processes, so their
-        classes must be in a module, or in a program that does its work under `if __name__ ==
+        the wall times longer. With more than one worker, policies in Python run in processes. Their
+        classes must then be in a module, or in a program that does its work under `if __name__ ==
         "__main__":`.
     params : mapping, optional
-        Parameters by policy name, for policies given by name.
+        Parameters for policies that are given by name, keyed by this name.
     estimates : str or iterable of str
         Estimates in place of durations, as for `gangline.simulate`. If there are several, each
         policy that reads durations runs with each of them.
     progress : bool or callable
         As for `gangline.simulate`.
     each : callable, optional
-        Called with each result as soon as it is ready.
+        Function that is called with each result as soon as the result is ready.
     keep : bool
         Whether to keep the tables of each run; False keeps only the summaries, to save memory.
     **options
@@ -72,7 +72,7 @@ def compare(
     Returns
     -------
     Comparison
-        Rows in the order of `trace_seeds`, `policies`, then `seeds`.
+        A comparison whose rows are in the order of `trace_seeds`, then `policies`, then `seeds`.
 
     Raises
     ------

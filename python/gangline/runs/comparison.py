@@ -1,4 +1,4 @@
-"""Compares runs in one table, for the screen and for files."""
+"""Compares runs in a table that can be shown or saved."""
 
 from __future__ import annotations
 
@@ -71,9 +71,9 @@ class Comparison:
     cluster, trace : Cluster, Trace
         The cluster and the trace of all runs.
     rows : list of dict
-        Policy, seed, and every summary key of each run.
+        For each run, the policy, the seed, and every summary key.
     results : list of Result
-        The results of the runs, unless only summaries were kept.
+        The results of the runs; empty if only the summaries were kept.
 
     Examples
     --------
@@ -99,7 +99,7 @@ class Comparison:
         self._policies: dict[str, PolicyEntry] = {}  # as described in the specs of the runs
 
     def add(self, result: Result, *, keep: bool = True, trace_seed: int | None = None) -> None:
-        """Append a run; `trace_seed` is the seed of its trace, if there are several draws."""
+        """Append a run; `trace_seed` is the seed of its trace, if that is drawn several times."""
         drawn = {} if trace_seed is None else {"trace_seed": trace_seed}
         row = {"policy": result.policy, "seed": result.seed, **drawn, **result.summary}
         self.rows.append(cast("RunRow", row))
@@ -119,7 +119,7 @@ class Comparison:
 
     @property
     def offered_loads(self) -> list[OfferedLoad]:
-        """The load that the trace offers to the cluster, for each draw of the trace."""
+        """The offered load for each draw of the trace."""
         return list(self._loads.values())
 
     @property
@@ -143,7 +143,7 @@ class Comparison:
         return means(self.rows)
 
     def verdict(self) -> tuple[list[str], list[list[str]], list[list[bool]]]:
-        """Return the titles, the cells as text, and whether each cell is the best of its column.
+        """Return the titles, the cells as text, and whether each cell is the best in its column.
 
         Values within 1 % of the best value, or shown as the same text as the best value, are marked
         as well. A column in which all values tie has no mark.
@@ -162,9 +162,9 @@ class Comparison:
         return titles, cells, best
 
     def tied(self, key: SummaryKey = "jct_mean_s", direction: int = -1) -> list[str]:
-        """Return the policy with the best mean and those that the seeds cannot distinguish from it.
+        """Return the policy with the best mean, and those that seeds cannot distinguish from it.
 
-        A policy differs from the best one if the 95 % interval of their differences, seed by seed,
+        A policy differs from the best one if the 95 % interval of their per-seed differences
         excludes 0. The result is empty with fewer than five seeds, or if a run has no value.
 
         Parameters
@@ -194,7 +194,7 @@ class Comparison:
             policy; mean, low, high, seeds; difference (mean, low, high, less_in, equal_in); rank
             (mean; 1 = least). A difference is a value minus that of the baseline with the same
             seed. low and high are the 95 % bootstrap interval, or None with fewer than five seeds.
-            Policies without a value in some run are left out.
+            A policy is left out if at least one of its runs has no value.
 
         Raises
         ------
@@ -245,7 +245,7 @@ class Comparison:
         return seeds_said(self.rows, self._log_hashes)
 
     def to_dict(self) -> dict[str, Json]:
-        """Return everything except the tables of the runs as plain values."""
+        """Return everything as plain values, except the tables of the runs."""
         data: dict[str, Any] = {
             "trace": {
                 "path": self.trace.path,
@@ -326,7 +326,7 @@ def means(rows: Sequence[Mapping[str, Any]]) -> list[MeanRow]:
     Parameters
     ----------
     rows : sequence of dict
-        Policy, seed, and summary keys of each run.
+        For each run, the policy, the seed, and summary keys.
     """
     averaged = []
     for label in dict.fromkeys(row["policy"] for row in rows):
@@ -347,7 +347,7 @@ def leaders(rows: Sequence[Row], means: Sequence[Row], measure: formatting.Measu
 
     With five seeds or more, these are the best policy and all that do not differ significantly from
     it. With fewer seeds, they are the best policy and all whose values are within 1 % of the best
-    or are shown as the same text. If all policies tie, there is no best one.
+    or are shown as the same text. If all policies tie, no policy is marked.
 
     Parameters
     ----------
@@ -395,7 +395,8 @@ Name = Callable[[str], str]
 def ranking(means: Sequence[Row], tied: Sequence[str] = ()) -> tuple[list[Row], list[Row]]:
     """Return the policies that tie for the best mean JCT, and the others, best first.
 
-    If all policies tie, there are no others. Policies under which no job finished are left out.
+    If all policies tie, the second list is empty. Policies under which no job finished are left
+    out.
     """
     known = [row for row in means if _is_number(row.get("jct_mean_s"))]
     known.sort(key=lambda row: float(row["jct_mean_s"]))
@@ -569,7 +570,7 @@ def assumptions(
 
 
 def _granted(row: Row, policy: Mapping[str, Any]) -> list[str]:
-    """Return the assumptions of a policy in a run."""
+    """Return the assumptions that a policy made in a run."""
     taken = []
     if _stops(row) and not row.get("overhead_fraction"):
         taken.append("free preemption (--restart-s 30 charges 30 s for each restart)")
@@ -586,7 +587,7 @@ def _is_exact(policy: Mapping[str, Any]) -> bool:
 
 
 def _calmest(rows: Sequence[Row], name: Name) -> str:
-    """Name the tied policies that never stop running jobs, if other tied policies do."""
+    """Return a phrase on the tied policies that never stop running jobs, if other ones do."""
     calm = [row for row in rows if not _stops(row)]
     return f"; of these, {_calm(calm, name)}" if 0 < len(calm) < len(rows) else ""
 
@@ -629,7 +630,7 @@ def _stops(row: Row) -> float:
 
 
 def _at(row: Row) -> str:
-    """Describe in a few words how a policy treated running jobs."""
+    """Return in a few words how a policy treated running jobs."""
     return f"at {_done(row)}" if _stops(row) else "without preempting or moving a job"
 
 
@@ -689,7 +690,7 @@ def waiting(means: Sequence[Row], loads: Sequence[OfferedLoad] = ()) -> str:
     times = [float(row["jct_mean_s"]) for row in known]
     # otherwise the policies differ in how fast jobs ran
     if max(times) <= (1.0 + _HARDLY) * min(times):
-        said += f", so policies can hardly differ in it: {formatting.LIGHT_LOAD}"
+        said += f", so policies can hardly differ: {formatting.LIGHT_LOAD}"
     if any(load.exceeds and load.window is None for load in loads):
         said += (
             f". The offered load is {shown(loads)} nevertheless, because it compares all work with "
@@ -699,7 +700,7 @@ def waiting(means: Sequence[Row], loads: Sequence[OfferedLoad] = ()) -> str:
 
 
 def run_name(policy: str, seed: int, trace_seed: int | None = None) -> str:
-    """Return a folder name for a run.
+    """Return the name of a folder for a run.
 
     The name consists of the policy's label and the seeds, and has no characters that cause problems
     in file systems. A long label is cut, and a hash keeps it unique.

@@ -23,12 +23,12 @@ __all__ = ["check_ranges", "notice"]
 
 
 def check_ranges(trace: Trace, cluster: ClusterKeys, policy: str) -> None:
-    """Refuse a job that asks for a range of GPUs but has no model of its speed.
+    """Refuse a job that asks for a range of GPUs although no model of its speed is known.
 
     Raises
     ------
     PolicyError
-        If there is such a job. The message names the first one, what it lacks, and what to do.
+        If there is such a job. The message names the first such job, what it lacks, and what to do.
     """
     ends: tuple[Count, ...] = ("min_gpus", "max_gpus")
     given = [name for name in ends if name in trace.columns]

@@ -1,4 +1,4 @@
-"""Handles the run option `estimates`: estimates that policies get instead of durations."""
+"""Handles the run option `estimates`: what policies get in place of durations."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def given_to(policy: Mapping[str, Any]) -> str:
 
 
 def qualities(given: str | Iterable[str]) -> list[str]:
-    """Return the estimates of a comparison as a list; refuse an empty list and a duplicate."""
+    """Return the estimates of a comparison as a list; refuse an empty list and duplicates."""
     from gangline.files.decode import repeated
 
     found = [given] if isinstance(given, str) else list(given)
@@ -121,13 +121,14 @@ def to_core(
     estimates : str
         The checked option.
     default_s : float
-        Seconds for a job without an estimate.
+        Estimate for a job without one, in seconds.
     trace : Trace
         The jobs.
 
     Raises
     ------
-    TraceError If the trace has no column with the estimates.
+    TraceError
+        If the trace has no column with the estimates.
     """
     if estimates == EXACT:
         return None

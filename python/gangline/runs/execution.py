@@ -53,7 +53,7 @@ T = TypeVar("T")
 
 
 class Run(NamedTuple):
-    """A run that will be carried out."""
+    """A run to carry out."""
 
     spec: RunSpec
     policy: PolicyLike | None = None
@@ -71,7 +71,7 @@ class Outcome(NamedTuple):
     error: Exception | None = None
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle the error with the text of its traceback, which becomes its cause."""
+        """Pickle the error with the text of its traceback as its cause."""
         from gangline.runs.executors import traced
 
         error = None if self.error is None else traced(self.error)
@@ -110,10 +110,10 @@ def carry_out(
     runs : iterable of Run
         The runs; each is taken from the iterable when a worker becomes free.
     worlds : Worlds
-        Holds the traces that are in memory.
+        The object that holds the traces in memory.
     store : Store, optional
-        A store of results. Runs that are already in it are not repeated. Each worker saves the runs
-        that it carries out there.
+        A store of results; runs whose results it has are not repeated.
+        Each worker saves the runs that it carries out there.
     executor, address : str
         As for `gangline.sweep`; a Dask cluster needs a store.
     workers : int
@@ -207,7 +207,7 @@ def _do_sent(name: str, sent: bytes) -> Outcome:
 
 
 def _do_there(store: Store | None, run: Run) -> Outcome:
-    """Carry out a run in a process that was started for it, and leave its result in the store."""
+    """Carry out a run in a process started for this run, and leave the result in the store."""
     if not _HERE:
         _HERE.append(Worlds(_WORLDS_MAX))
     other = run.spec.versions_then_and_now()
@@ -234,7 +234,7 @@ class Worlds:
     Parameters
     ----------
     most : int, optional
-        Maximum number of pairs to keep, the most recently used ones; by default, all. Runs on the
+        Maximum number of pairs to keep (the most recently used ones); by default, all. Runs on the
         same pair should follow each other.
     traces : int, optional
         Maximum number of traces to keep; by default, the same as `most`.
@@ -296,7 +296,7 @@ class Worlds:
     def watch(
         self, run: Run, jobs: Sequence[int], *, progress: bool | Progress | Total = False
     ) -> tuple[Result, Watched]:
-        """Carry out a run and record why some jobs wait; the jobs are rows of its trace."""
+        """Carry out a run and record why the given jobs (rows of its trace) wait."""
         return self.world(run.spec).watch(run, jobs, progress)
 
     def check(self, run: Run) -> None:
@@ -323,12 +323,12 @@ def _key(value: object) -> bytes:
 
 
 class _Shared(Generic[T]):
-    """Values by key, each created once; threads that need the same value wait for it.
+    """Values by key; each is created once, and threads that need the same value wait for it.
 
     Parameters
     ----------
     most : int, optional
-        Maximum number of values to keep, the most recently requested ones; by default, all.
+        Maximum number of values to keep (the most recently requested ones); by default, all.
     """
 
     def __init__(self, most: int | None) -> None:
@@ -518,7 +518,7 @@ class World:
 
     @cached_property
     def _links(self) -> _core.Network | None:
-        """Return the network, if there is one and it covers the jobs."""
+        """Return the network, if the cluster has one that covers the jobs."""
         from gangline.cluster import network
 
         links = network.to_core(self.cluster, self._labels, self._core_cluster)

@@ -104,14 +104,14 @@ def in_threads(
     Parameters
     ----------
     work : callable
-        Function of the task and of the callback to which its run reports progress. The callback can
-        stop the run.
+        Function to call with the task and with the callback to which its run reports progress. The
+        callback can stop the run.
     tasks : iterable
         The tasks; each is taken when a worker becomes free, so the iterable may be endless.
     workers : int
         Number of threads. With 1, the calling thread does the work and `report` is None.
     in_order : bool
-        Whether to yield in the order of the tasks; threads work ahead by a few tasks.
+        Whether to yield in the order of the tasks; threads then work a few tasks ahead.
     """
     from concurrent.futures import ThreadPoolExecutor
 
@@ -178,13 +178,13 @@ def _handed_out(
 class Apart:
     """Carries out the work of each thread in a process of its own, which is started on first use.
 
-    A process that dies for any reason ends only its own task, which is tried once more. The context
-    manager ends the processes on exit, at once if the caller needs no more results.
+    A process that dies for any reason ends only its own task, which is tried once more. On exit,
+    the context manager ends the processes, and does so at once if the caller needs no more results.
 
     Parameters
     ----------
     begin, given
-        Function that each process calls first, and its arguments.
+        Function that each process calls first, and the arguments of that function.
     """
 
     def __init__(self, begin: Callable[..., object], *given: Any) -> None:
@@ -275,7 +275,7 @@ class _Process:
         self._line.close()
 
     def join(self) -> None:
-        """Wait for the end of the process."""
+        """Wait until the process has ended."""
         self._process.join()
 
 
@@ -346,15 +346,15 @@ def in_dask(
     Parameters
     ----------
     address : str, optional
-        Scheduler of a running cluster whose workers see the same files under the same names. By
-        default, a cluster of worker processes is started here and ended afterwards.
+        Address of the scheduler of a running cluster; its workers must see the same files under the
+        same names. By default, a cluster of worker processes is started here and ended afterwards.
 
     Raises
     ------
     MissingExtraError
         If the library distributed is not installed.
     OptionError
-        If `address` is not an address.
+        If `address` is not a valid address.
     OSError
         If no scheduler answers there, or the connection to it is lost.
     """
@@ -423,7 +423,7 @@ def _cluster(address: str | None, workers: int) -> AbstractContextManager[Any]:
 
 @contextmanager
 def _quiet(*names: str) -> Iterator[None]:
-    """Keep a library from logging the errors that the caller reports."""
+    """Stop a library from logging errors that the caller reports anyway."""
     import logging
 
     loggers = [logging.getLogger(name) for name in names]

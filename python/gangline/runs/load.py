@@ -26,7 +26,7 @@ __all__ = ["load_result"]
 
 
 def load_result(folder: str | PathLike[str]) -> Result:
-    """Read a folder that `Result.save` wrote; tables are read on first access.
+    """Read a folder that `Result.save` wrote; each table is read on first access.
 
     Raises
     ------
@@ -34,7 +34,7 @@ def load_result(folder: str | PathLike[str]) -> Result:
         If the folder does not exist.
     ResultError
         If the folder is not a complete result. If a table cannot be read or was not saved, the
-        error is raised on first access to it.
+        error is raised on first access to the table.
 
     Examples
     --------

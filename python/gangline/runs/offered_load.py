@@ -63,15 +63,15 @@ _MOST_JOBS = 0.9
 
 @dataclass(frozen=True)
 class OfferedLoad:
-    """The work that a trace offers to a cluster.
+    """The offered load of a trace on a cluster.
 
     Attributes
     ----------
     load : float or None
-        Work that arrives, divided by the work that the GPUs can do in the same time. None if the
+        Work that arrives, divided by the work that the GPUs can do in the arrival span. None if the
         load is undefined; `in_words` says why.
     by_type : dict of str to float
-        Load of each GPU type of the cluster if the jobs are divided among the types as evenly as
+        Load of each GPU type of the cluster, if the jobs are divided among the types as evenly as
         their rates allow. Empty if `load` is None.
     arrival_span_s : float
         Time from the first to the last arrival, or the length of the window, in seconds.
@@ -88,7 +88,7 @@ class OfferedLoad:
     left_out : int
         Number of jobs that do not count because no GPU type of the cluster fits them.
     peak_share : float or None
-        Largest share of the GPUs that the jobs would hold if each started at its arrival. If it is
+        Peak share of the GPUs that the jobs would hold if each job started at its arrival. If it is
         at most 1, no job has to wait for lack of GPUs. None if this conclusion is not possible: a
         job cannot use every GPU type, or the free GPUs could suffice in total, but not those of any
         one type.
@@ -171,7 +171,7 @@ class OfferedLoad:
         return self.middle if is_near and not self.is_light else None
 
     def to_dict(self) -> dict[str, Json]:
-        """Return the fields as plain values, without windows that are None."""
+        """Return the fields as plain values; windows that are None are omitted."""
         fields = {**vars(self), "by_type": dict(self.by_type), "middle": self.steady_window}
         return {
             name: value
@@ -189,7 +189,7 @@ class OfferedLoad:
         return cls(**known)
 
     def text(self) -> str:
-        """Return the load for a table with two decimals, or `–` where it is undefined."""
+        """Return the load as tables show it: with two decimals, or `–` if it is undefined."""
         return formatting.times(self.load)
 
     def in_words(self) -> str:
@@ -368,7 +368,7 @@ def offered_load(
     Parameters
     ----------
     cluster, trace : as for `gangline.simulate`
-        The cluster to which the work is offered, and the jobs.
+        The cluster, and the jobs that offer work to it.
     window : pair of float, optional
         Two instants in seconds. Only jobs that arrive at or after the first instant and before the
         second count, and only the capacity between the two. By default, all jobs count, from the
@@ -390,8 +390,8 @@ def offered_load(
 
     Notes
     -----
-    With one GPU type, the load is the sum of GPUs x duration of the jobs, divided by GPUs x time of
-    the cluster. With several types, it is the smallest factor by which all capacities must be
+    With one GPU type, the load is the sum of GPUs x duration over the jobs, divided by GPUs x time
+    of the cluster. With several types, it is the smallest factor by which all capacities must be
     multiplied for the work to fit. It ignores restarts, locality, sharing and GPUs that no gang can
     use, so a load below 1 does not guarantee that a policy keeps up.
 
@@ -509,7 +509,7 @@ def _early_load(
 
 
 def _middle(begin: float, end: float, alone_s: F64) -> Window | None:
-    """Return the middle window of the arrivals, if most jobs are shorter than its margins."""
+    """Return the middle window of the arrivals, if most jobs are shorter than the margins."""
     import numpy as np
 
     window = arrival_window.middle(begin, end)
@@ -520,7 +520,7 @@ def _middle(begin: float, end: float, alone_s: F64) -> Window | None:
 def _seconds(
     cluster: Cluster, trace: Trace, core_cluster: _core.Cluster, core_jobs: _core.Jobs
 ) -> F64:
-    """Return the run time of each job alone on each type; inf where the gang cannot run."""
+    """Return the run time alone of each job on each type; inf where the gang cannot run."""
     import numpy as np
 
     from gangline.trace.jobs.to_core import GIB, memory_bytes

@@ -39,7 +39,7 @@ _HOUR_S = 3600.0
 
 
 Timeline = Literal["auto", "change", "off"]
-"""Modes of the timeline other than a fixed interval."""
+"""The modes of the timeline, apart from a fixed interval."""
 
 
 class SharingOptions(TypedDict, total=False):
@@ -193,9 +193,10 @@ class CheckedOptions(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
         inflations, locality_fits : optional
             Inputs that `gangline.cluster.iteration` computes from the cluster and the jobs.
         told : optional
-            Value that `gangline.runs.estimates` computes from the option `estimates` and the jobs.
+            The value that `gangline.runs.estimates` computes from the option `estimates` and the
+            jobs.
         watch : sequence of int
-            Rows of the trace: the run records why these jobs wait.
+            Rows of the trace whose jobs are watched: the run records why they wait.
         """
         from gangline import _core
 

@@ -97,7 +97,7 @@ Runs: TypeAlias = "Compared | Drawn | Iterable[Drawn]"
 class Plots:
     """Draws one result or comparison; needs the extra `plot`.
 
-    Each method returns a matplotlib figure, and raises the same errors as the function of the same
+    Each method returns a matplotlib figure, and raises the same errors as the function with this
     name in `gangline.plot`.
 
     Examples
@@ -196,12 +196,12 @@ def cdf(runs: Runs, column: str = "jct_s") -> Figure:
 
 
 def timeline(runs: Runs, column: str = "gpus_busy") -> Figure:
-    """Draw a column of the timelines over the days since the first row, with a line per policy.
+    """Draw a column of the timelines against the days since the first row, with a line per policy.
 
     Parameters
     ----------
     runs : Comparison, Result, or iterable of Result
-        The first run of each policy is drawn.
+        Only the first run of each policy is drawn.
     column : str
         gpus_busy, jobs_running, jobs_waiting, gpus_idle_while_waiting, ...
 
@@ -238,12 +238,12 @@ def timeline(runs: Runs, column: str = "gpus_busy") -> Figure:
 
 
 def bars(comparison: Compared, key: str = "jct_mean_s") -> Figure:
-    """Draw one key of the summaries as a bar for each policy, with its interval over seeds.
+    """Draw one key of the summaries as a bar for each policy, with an interval over the seeds.
 
     Parameters
     ----------
     comparison : Comparison
-        The runs. With five seeds or more, each bar has its bootstrap 95 % interval.
+        The runs. With five seeds or more, each bar has a 95 % bootstrap interval.
     key : str
         A key of the summary: jct_mean_s, makespan_s, gpu_utilization, ...
 
@@ -288,7 +288,7 @@ def decision_times(runs: Iterable[Drawn], *, against: str = "jobs") -> Figure:
     Parameters
     ----------
     runs : iterable of Result
-        Runs of several sizes; those of one policy form a line.
+        Runs of several sizes; the runs of each policy form a line.
     against : str
         The key of the summary on the horizontal axis.
 
@@ -370,7 +370,7 @@ def finished(figure: Figure, axes: Axes) -> Figure:
 
 
 def _time_axis(axes: Axes) -> None:
-    """Label a logarithmic axis of seconds with seconds, minutes, hours and days."""
+    """Label a logarithmic axis in seconds with seconds, minutes, hours and days."""
     from matplotlib.ticker import FixedFormatter, FixedLocator, NullLocator
 
     axes.set_xscale("log")

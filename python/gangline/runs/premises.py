@@ -1,8 +1,8 @@
 """Checks the premises of policies: what they need that a cluster or a trace may lack.
 
 The registry declares for each policy on which facts about a cluster and a trace its mechanisms
-rest. This module looks up the facts without knowing any policy: `lacks` says what is missing, and
-`require` raises an error if no run is possible.
+rest. This module only looks up the facts, and does not know any policy: `lacks` says what is
+missing, and `require` raises an error if no run is possible.
 
 Examples
 --------
@@ -47,7 +47,7 @@ class Lack(NamedTuple):
     remedy: str
 
     def sentence(self) -> str:
-        """Describe the missing fact, its consequence and its remedy."""
+        """Return a sentence on the missing fact, its consequence and its remedy."""
         names = listed(self.policies)
         if not self.mechanism:
             return f"{names} cannot run here: {self.what}; {self.remedy}"
@@ -69,7 +69,7 @@ def lacks(
     *,
     drops: bool = False,
 ) -> list[Lack]:
-    """Return the premises that a cluster and a trace lack for some policies, one per mechanism.
+    """Return the premises of these policies that a cluster and a trace lack, one per mechanism.
 
     Parameters
     ----------
@@ -78,7 +78,7 @@ def lacks(
     trace : Trace, optional
         The jobs of the runs; without them, only the cluster is checked.
     policies : iterable of ChosenPolicy
-        The policies of the runs; a policy in Python declares nothing.
+        The policies of the runs; a policy in Python declares no premises.
     drops : bool
         Whether the run leaves out jobs that can never run.
     """
@@ -103,7 +103,7 @@ def lacks(
 
 
 def merged(given: Iterable[Lack]) -> list[Lack]:
-    """Merge equal entries of several policies, in the order of their first entries."""
+    """Merge equal entries of several policies; the order is that of the first occurrences."""
     found: dict[Lack, dict[str, None]] = {}
     for lack in given:
         found.setdefault(lack._replace(policies=()), {}).update(dict.fromkeys(lack.policies))

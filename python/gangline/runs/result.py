@@ -44,7 +44,7 @@ class Result:
     summary : RunSummary
         Averages, percentiles and totals, in seconds unless the key names another unit.
     spec : dict
-        Everything needed to repeat the run, and its measured cost under `measured`.
+        Everything that is needed to repeat the run; its measured cost is under `measured`.
     again : callable or None
         Repeats the run and records why the given jobs wait, for `explain` and for reports. None if
         the result came from another process.
@@ -181,7 +181,7 @@ class Result:
 
     @cached_property
     def timeline(self) -> pa.Table:
-        """Counts over time: busy and existing GPUs, running and waiting jobs."""
+        """Counts over time: busy GPUs, existing GPUs, running jobs and waiting jobs."""
         return self._timeline()
 
     @cached_property
@@ -262,14 +262,14 @@ class Result:
             The folder. An earlier result in it is replaced, together with its report; other files
             stay. A folder with any other content is an error.
         explain : bool
-            Whether to also write the jobs of the trace, so that `explain` can repeat the run
+            Whether to write the jobs of the trace as well, so that `explain` can repeat the run
             without the trace.
 
         Raises
         ------
         FileExistsError
             If the folder contains anything except an earlier result, or if a file of that result
-            was changed after it was saved.
+            has changed since it was saved.
         OSError
             If something cannot be written.
         """

@@ -100,7 +100,7 @@ def check(folder: Path) -> None:
     FileExistsError
         If the folder contains anything except an earlier result.
     OSError
-        If the path is a file, or nothing can be written there.
+        If the path is a file, or if nothing can be written there.
     """
     folder = landing(folder)
     if folder.is_dir():
@@ -116,7 +116,7 @@ def write(
 ) -> None:
     """Write a result; a new folder appears complete or not at all.
 
-    In an existing folder, the files of an earlier result are replaced and all other files stay. If
+    In an existing folder, the files of an earlier result are replaced, and all other files stay. If
     the process dies while it replaces them, the files that remain all belong to one run, and the
     next result can still be saved there.
 
@@ -339,7 +339,7 @@ def wrong(path: Path, key: str, expected: str, value: object) -> NoReturn:
 
 
 def _content(folder: Path, name: str) -> tuple[bytes, dict[str, Any]]:
-    """Return the content of a JSON file of a result, and the object in it."""
+    """Return the content of a JSON file of a result, and the object that it represents."""
     path = folder / name
     try:
         content = path.read_bytes()

@@ -68,7 +68,7 @@ def jobs(columns: dict[str, npt.NDArray[Any]], trace: Trace) -> pa.Table:
 
 
 def timeline(columns: dict[str, npt.NDArray[Any]], types: list[str]) -> pa.Table:
-    """Return the timeline table, with one column of busy GPUs for each GPU type."""
+    """Return the timeline table, which has a column of busy GPUs for each GPU type."""
     names = ("t_s", "gpus_total", "gpus_busy", "jobs_running", "jobs_waiting")
     table = {name: pa.array(columns[name]) for name in names}
     idle = columns["gpus_total"] - columns["gpus_busy"]
@@ -126,7 +126,7 @@ _ANY = (-math.inf, math.inf)  # written so that NaN also passes
 
 
 class _Column(NamedTuple):
-    """The type of a column of a saved table.
+    """The type and the allowed values of a column of a saved table.
 
     Attributes
     ----------

@@ -1,6 +1,6 @@
 """Runs one policy on one trace and one cluster.
 
-Heavy modules are imported when a run starts, so that the command line stays light.
+Heavy modules are imported only when a run starts, so that the command line starts fast.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def simulate(
     progress: bool | Progress = False,
     **options: Unpack[RunOptions],
 ) -> Result:
-    """Simulate one policy on one trace and one cluster.
+    """Simulate a policy on a trace and a cluster.
 
     Parameters
     ----------
@@ -45,8 +45,8 @@ def simulate(
     params : mapping, optional
         Parameters of the policy, if it is given by name.
     progress : bool or callable
-        True draws a bar on stderr if it is a terminal, and a line below the cell in a notebook. A
-        callable gets (simulated seconds, jobs done, jobs) at most ten times a second.
+        True draws a bar on stderr if that is a terminal, and a line below the cell in a notebook. A
+        callable is called with (simulated seconds, jobs done, jobs), at most ten times a second.
     **options
         The keys of `gangline.RunOptions`: seed (0), restart_s and first_start_s (seconds without
         progress; 0), restart_by_model (label to seconds; labels that no job has are counted in the
@@ -70,7 +70,9 @@ def simulate(
         If an input is wrong.
     InfeasibleJobError
         If a job can never run and `on_infeasible` is "error".
-    PlanError If a plan of a policy in Python breaks a rule of the engine. StalledError
+    PlanError
+        If a plan of a policy in Python breaks a rule of the engine.
+    StalledError
         If jobs wait and nothing will ever start them.
     SolverError
         If a linear program of the policy has no optimum.
@@ -102,11 +104,11 @@ def run(
     Parameters
     ----------
     spec : RunSpec, mapping, or path
-        A spec, the content of a `spec.json`, that file, or the folder of a result.
+        A spec, the content of a `spec.json`, the path of such a file, or the folder of a result.
     trace : Trace, Arrow table, or str, optional
         The jobs, if the file that the spec names has moved, or if the trace was a table in memory;
         by default, the jobs that the spec names. The file or table must be the same; its SHA-256 is
-        compared. A file is read with the options of the spec.
+        compared. A file is read with the reader options of the spec.
     policy : Policy, optional
         The policy object, if the policy is in Python and cannot be imported as `module:Class` of
         the spec.
@@ -153,7 +155,7 @@ def run(
 
 
 def _same(reference: TraceReference, given: TraceLike) -> Trace:
-    """Return the jobs that the caller already has, if a reference describes the same jobs."""
+    """Return the jobs that the caller already has, if the reference describes the same jobs."""
     from os import PathLike
 
     from gangline.trace.read import as_trace, check_inputs, read_again

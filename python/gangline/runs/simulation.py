@@ -31,7 +31,7 @@ _TIME_MAX_S = 2.0**63 / 1e9  # the engine counts nanoseconds in 64 bits
 
 
 class Simulation:
-    """A run that stops at each decision, where it can be inspected, planned, changed and forked.
+    """A run that stops at each decision, so that its state can be inspected, changed and forked.
 
     Without a policy, the caller passes a plan to `apply` at every decision. With a policy, `decide`
     asks the policy until `apply` is called. From then on, the run accepts only plans, because the
@@ -150,7 +150,7 @@ class Simulation:
         return Changes(self._core.changes())
 
     def advance(self, *, until_s: float | None = None) -> Literal["decision", "time", "done"]:
-        """Advance to the next decision, or to a time if no decision is due before it.
+        """Advance to the next decision, or to a given time if no decision is due before.
 
         Parameters
         ----------
@@ -160,8 +160,8 @@ class Simulation:
         Returns
         -------
         str
-            "decision" if one is due; "time" if the run has reached `until_s`; "done" if the run is
-            over.
+            "decision" if a decision is due; "time" if the run has reached `until_s`; "done" if the
+            run is over.
 
         Raises
         ------
@@ -203,16 +203,16 @@ class Simulation:
         failures: Iterable[Mapping[str, float]] = (),
         capacity: Iterable[Mapping[str, float]] = (),
     ) -> None:
-        """Add jobs that arrive, servers that fail and capacity that changes after now.
+        """Add arrivals of jobs, failures of servers and changes of capacity after the current time.
 
-        The result then has the same bytes as if all this had been known from the start. The run is
-        repeated up to now, which costs as much as the run so far. The numbers of jobs that have not
-        arrived can change.
+        The result then has the same bytes as if all this had been known from the start. For this,
+        the run is repeated up to the current time, which costs as much as the run so far. The
+        numbers of jobs that have not arrived can change.
 
         Parameters
         ----------
         jobs : Trace, Arrow table, or str, optional
-            Jobs with `arrival_s` after now.
+            Jobs whose `arrival_s` is after the current time.
         failures : iterable of mappings
             `server`, `down_s` and `up_s`, as in `failures.table` of a cluster.
         capacity : iterable of mappings
@@ -221,11 +221,12 @@ class Simulation:
         Raises
         ------
         OptionError
-            If a time is not after now.
+            If a time is not after the current time.
         TraceError, ClusterError
             If the jobs, or the cluster with the new rows, are wrong.
         PolicyError
-            If the policy would have decided differently before now if it had known the jobs.
+            If the policy would have decided differently before the current time, had it known the
+            jobs.
         """
         from gangline.cluster.description import Cluster
         from gangline.runs.spec import keys_of
@@ -294,7 +295,7 @@ class Simulation:
         return other
 
     def result(self) -> Result:
-        """Return the result of the run up to now; the run can continue afterwards.
+        """Return the result of the run up to the current time; the run can continue afterwards.
 
         If the run is over and its policy made all decisions, the result has the same bytes as that
         of `gangline.simulate`.

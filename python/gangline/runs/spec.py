@@ -44,9 +44,9 @@ class RunSpec(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     Parameters
     ----------
     trace : TraceReference
-        File or generator, options of the reader, and SHA-256 of the inputs.
+        File or generator of the trace, options of the reader, and SHA-256 of the inputs.
     cluster : dict
-        The keys of the TOML form, including its tables.
+        The keys of the cluster's TOML form, including the tables.
     policy : PolicyReference
         Name and all parameters of the policy.
     seed : int
@@ -88,7 +88,7 @@ class RunSpec(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         params: Mapping[str, object] | None = None,
         **options: Unpack[RunOptions],
     ) -> RunSpec:
-        """Return the spec of the run that `gangline.simulate` carries out for these arguments.
+        """Return the spec of the run that `gangline.simulate` would carry out for these arguments.
 
         A trace file is hashed, and a `synth:` address is parsed; only a table in memory is read.
         """
@@ -177,13 +177,13 @@ class RunSpec(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     def digest(self) -> str:
         """32 hexadecimal digits, which are equal if and only if the specs describe the same run.
 
-        Only the content of a file matters: its location does not change the digest.
+        Only the content of a file matters; its path does not change the digest.
         """
         data = {**self.to_dict(), "trace": self.trace.identity}
         return hashlib.sha256(_canonical(data).encode()).hexdigest()[:_DIGITS]
 
     def with_digest(self, digest: str) -> RunSpec:
-        """Return the spec with its digest, which is already known."""
+        """Return the spec after setting its digest, which is already known."""
         self.__dict__["digest"] = digest
         return self
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 __all__ = ["SAVED", "Store"]
 
 SAVED = ("summary", "jobs", "segments")
-"""How much of a run to save; each level includes the levels before it."""
+"""The levels of saving a run; each level includes the levels before it."""
 
 # Our own choice: repeating a shorter run after a power failure costs less than flushing the results
 # of all.
@@ -115,7 +115,7 @@ class Store:
         Raises
         ------
         ResultError
-            If the temporary folder of the result is removed again and again.
+            If the temporary folder of the result is removed repeatedly.
         """
         is_long = result.summary["wall_s"] >= _FLUSH_FROM_S
         for _ in range(_TRIES):

@@ -64,9 +64,9 @@ class _Always(TypedDict):
 class RunSummary(_Always, total=False):
     """Averages, percentiles and totals of a run, in seconds unless the key names another unit.
 
-    A value is NaN if there is nothing to average. Some keys exist only in some runs, for example
-    the cost if GPU types have a price. For a key in a variable, a type checker requires a mapping:
-    `numbers: Mapping[str, Any] = result.summary`.
+    A mean or percentile is NaN if it covers no values. Some keys exist only in some runs, for
+    example the cost if GPU types have a price. For a key in a variable, a type checker requires a
+    mapping: `numbers: Mapping[str, Any] = result.summary`.
 
     Examples
     --------
@@ -94,7 +94,7 @@ class RunSummary(_Always, total=False):
 
 
 class RunRow(RunSummary, total=False):
-    """The row of a run in a table: policy, seed, and every summary key.
+    """The row for a run in a table: policy, seed, and every summary key.
 
     `trace_seed` is the seed that drew the trace, if there are several draws.
     """
@@ -105,7 +105,7 @@ class RunRow(RunSummary, total=False):
 
 
 class MeanRow(RunSummary, total=False):
-    """The row of a policy in a table: the mean of each summary key over the runs of all seeds.
+    """The row for a policy in a table: the mean of each summary key over the runs with all seeds.
 
     A key that is not a number in every run is left out.
     """

@@ -48,8 +48,8 @@ class Change(TypedDict, total=False):
     gpu : str
         The GPU type of those servers; needed if the cluster has several types.
     gpus : int
-        The GPUs that the job asks for. Its GPU-hours stay the same, unless the throughput table of
-        the cluster has a rate for its model at that size.
+        The GPUs that the job asks for. The job's GPU-hours stay the same, unless the cluster's
+        throughput table has a rate for its model at that gang size.
     later_s : float
         Seconds by which the job is submitted later, or earlier if it is negative.
     """
@@ -72,7 +72,7 @@ class Alternative:
     status : str
         "finished", "unfinished" or "dropped"; empty if the run failed.
     arrival_s, wait_s, run_s, jct_s, finish_s : float
-        As in the jobs table; NaN for a time that does not exist.
+        Times as in the jobs table; NaN for a time that does not exist.
     others : int
         Number of other jobs that finished both in this run and in the original one.
     others_jct_mean_s : float
@@ -80,7 +80,7 @@ class Alternative:
     others_before_s : float
         Mean JCT of the other jobs in the original run.
     error : str
-        Why the run failed; empty if it did not fail.
+        Reason why the run failed; empty if it did not fail.
     """
 
     change: str
@@ -101,7 +101,7 @@ _TIMES = {"wait": "wait_s", "run time": "run_s", "JCT": "jct_s", "finish": "fini
 
 @dataclass(frozen=True)
 class WhatIf:
-    """A job in its original run and in runs with a change, from `gangline.what_if`.
+    """The comparison of a job's original run with changed runs, from `gangline.what_if`.
 
     Attributes
     ----------
@@ -251,15 +251,15 @@ def what_if(
     job : str or int
         The `job_id` of the job.
     *changes : mapping
-        Each mapping is one run, with keys of `Change`: `policy`; `servers` to add, and `gpu`, their
-        GPU type if the cluster has several; `gpus` that the job asks for, with the same GPU-hours;
-        `later_s`, the seconds by which the job is submitted later. A mapping with several keys is a
-        single run with all of these changes.
+        Each mapping is one run; its keys are those of `Change`: `policy`; `servers` to add, and
+        `gpu`, their GPU type if the cluster has several; `gpus` that the job asks for, with the
+        same GPU-hours; `later_s`, the seconds by which the job is submitted later. A mapping with
+        several keys is a single run with all of these changes.
     workers : int, optional
         Maximum number of concurrent runs; by default, one per core, or one if the policy is an
         object.
     progress : bool or callable
-        As for `gangline.simulate`; with several workers, none is shown.
+        As for `gangline.simulate`; with several workers, no progress is shown.
 
     Returns
     -------
@@ -351,7 +351,7 @@ def _changed(change: Change, run: Run, trace: Trace, place: int, worlds: Worlds)
     unknown = set(change) - set(Change.__annotations__)
     if unknown or not set(change) - {"gpu"}:
         name = min(unknown, default="none")
-        message = f"changes: expected some of {', '.join(Change.__annotations__)}, got {name}"
+        message = f"changes: expected one of {', '.join(Change.__annotations__)}, got {name}"
         raise OptionError(message, field=name)
     if "policy" in change:
         policy = change["policy"]
@@ -411,7 +411,7 @@ def _with_job(trace: Trace, place: int, change: Change) -> Trace | None:
 
 
 class _Columns:
-    """The columns and totals of a run that an alternative is compared by."""
+    """The columns and totals of a run on which the comparison is based."""
 
     def __init__(self, result: Result, row: int) -> None:
         jobs = result.jobs
@@ -450,7 +450,7 @@ def _notes(
     notes = []
     if any("gpus" in change for change in changes):
         notes.append(
-            f"With a number of GPUs other than {int(trace.numbers('gpus')[place])} the job keeps "
+            f"With a number of GPUs other than {int(trace.numbers('gpus')[place])}, the job keeps "
             "its GPU-hours, unless a throughput table has its rate."
         )
     fewest, base = min(row.others for row in rows if not row.error), rows[0].others

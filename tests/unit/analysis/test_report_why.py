@@ -184,7 +184,7 @@ def test_a_load_above_1_without_waiting_is_explained() -> None:
     lab = gl.Cluster.homogeneous(servers=1, gpus=20)
     rows = worlds.columns(*["0 1 15"] * 19, "1 1 15")
     answered = said(digests(lab, rows, "fifo", "srtf"))
-    assert answered.startswith("No job waited, so policies can hardly differ in it: ")
+    assert answered.startswith("No job waited, so policies can hardly differ: ")
     assert "The offered load is 15.0 nevertheless, because it compares all work" in answered
     assert not re.search("large enough|lightly", answered)
     rows["arrival_s"][-1] = 600.0  # 300 of 12,000 GPU-s: nothing to explain

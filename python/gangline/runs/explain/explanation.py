@@ -14,7 +14,7 @@ __all__ = ["Explanation"]
 
 @dataclass(frozen=True)
 class Explanation(Facts):
-    """The explanation of a job's waiting and of its losses, from `Result.explain`.
+    """The explanation of a job's waits and losses, from `Result.explain`.
 
     Attributes
     ----------
@@ -34,10 +34,10 @@ class Explanation(Facts):
     runs : list of RunPart
         Intervals with GPUs, in order.
     lost : dict of str to float
-        Columns of the job's row in the jobs table: overhead_s, comm_s, share_s, preemptions,
+        Values from the job's row in the jobs table: overhead_s, comm_s, share_s, preemptions,
         migrations.
     placement : str
-        The placement rule, if the policy has such a parameter.
+        The placement rule; empty if the policy has no such parameter.
     rule : str
         A one-line description of the policy; empty for a policy written in Python.
     round_s : float
@@ -45,7 +45,7 @@ class Explanation(Facts):
     is_shared : bool
         Whether jobs may share GPUs in this run.
     note : str
-        Why the policy's reasons are unknown; empty if they are known.
+        Reason why the reasons of the policy are unknown; empty if they are known.
     never : str
         The reason why a dropped job can never run; empty if it is unknown.
     reasons : dict of str to Reason

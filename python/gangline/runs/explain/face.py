@@ -73,7 +73,7 @@ class Tables(Protocol):
 
 
 class Again(Protocol):
-    """Repeats a run with its segments, and records why some jobs wait."""
+    """Repeats a run with segments, and records why the given jobs wait."""
 
     def __call__(
         self,
@@ -115,7 +115,7 @@ def explain_rows(
     Returns
     -------
     list of Explanation or None
-        The explanations; None if the run cannot be repeated, or if its repetition gives another
+        The explanations; None if the run cannot be repeated, or if the repeated run has a different
         result.
     """
     try:
@@ -197,7 +197,7 @@ def _rule(policy: Mapping[str, Any]) -> str:
 
 
 def row_of(jobs: pa.Table, job: str) -> int:
-    """Return the row of a job by its id, or raise a ResultError that names the nearest ids."""
+    """Return the row of the job with this id, or raise a ResultError that names similar ids."""
     import pyarrow.compute as pc
 
     try:
@@ -213,7 +213,7 @@ def row_of(jobs: pa.Table, job: str) -> int:
 
 
 class _Story:
-    """Collects everything that an explanation of one job contains."""
+    """Collects everything that the explanation of a job contains."""
 
     def __init__(self, tables: Tables, cluster: Cluster, row: int, watched: Watched | None) -> None:
         self._tables = tables

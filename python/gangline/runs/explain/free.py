@@ -48,7 +48,7 @@ class Free:
     ----------
     time_s : float array, shape (instants,)
     total : int array, shape (types, instants)
-        Free GPUs of each type.
+        Number of free GPUs of each type.
     servers : list of int array, shape (GPUs of a server, instants), or None
         For each type, the number of servers with at least 1, 2, ... free GPUs.
     """
@@ -58,7 +58,7 @@ class Free:
     servers: list[npt.NDArray[np.int32]] | None
 
     def for_gang(self, gang: int, types: Sequence[int], *, mixes_types: bool = False) -> ForGang:
-        """Return the free GPUs for a gang that can use some of the types.
+        """Return the free GPUs for a gang that can use the given types.
 
         Parameters
         ----------
@@ -93,9 +93,9 @@ class ForGang(NamedTuple):
     ----------
     time_s : float array
     gpus : int array
-        Free GPUs of the type that suits the gang best.
+        Number of free GPUs of the type that suits the gang best.
     together : int array
-        Free GPUs on the fewest servers that can hold the gang.
+        Number of free GPUs on the fewest servers that can hold the gang.
     state : int array
         Index of `reasons.STATES`.
     """
@@ -164,7 +164,7 @@ def free_of_segments(
     arrival: Floats,
     outages: Sequence[tuple[int, float, float]],
 ) -> Free | None:
-    """Return the free GPUs of a run over time; None if there was no event.
+    """Return the free GPUs of a run over time; None if the run had no events.
 
     Parameters
     ----------

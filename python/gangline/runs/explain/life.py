@@ -32,7 +32,8 @@ class Run(NamedTuple):
     tier : str
         "server", "rack" or "network".
     end : str
-        The end reason: "finished", "preempted", "moved", "failed" or "stopped" (with the run).
+        The end reason: "finished", "preempted", "moved", "failed" or "stopped" (at the end of the
+        run).
     co_runners : tuple of str
         Jobs that shared some of the GPUs.
     """
@@ -65,7 +66,7 @@ class Life(NamedTuple):
 
 
 class Segments:
-    """The segments of a run by job.
+    """The segments of a run, grouped by job.
 
     Parameters
     ----------
@@ -137,7 +138,7 @@ class Segments:
         last_s : float
             The end of the simulated time.
         is_over : bool
-            Whether the job has finished; if not, it waits or runs until `last_s`.
+            Whether the job has finished; an unfinished job waits or runs until `last_s`.
         """
         rows = np.flatnonzero(self.job == job)
         # spans of length 0 mark the arrival of a job, and the end of the run if the job is not over

@@ -1,6 +1,6 @@
 """Defines the reasons for waiting: those that policies give, and those that follow from tables.
 
-A policy declares its reasons next to its code (`Reason` in rust/engine/src/watch.rs). The three
+A policy declares its reasons next to its code; see `Reason` in rust/engine/src/watch.rs. The three
 reasons defined here follow from the tables and the clock of a run. The states do not depend on a
 policy either. Reports and audits read the tables of any scheduler, and therefore use only the
 states.
@@ -42,7 +42,7 @@ class Reason(NamedTuple):
         The sentence for causes without the job, instant or number that `sentence` needs, or for
         times when too few GPUs were free; empty if `sentence` always applies.
     number : str
-        The unit of the number of a cause: "gpus", "copies", "percent", "tier", "words" or "".
+        The unit of a cause's number: "gpus", "copies", "percent", "tier", "words" or "".
     ends_when_free : bool
         Whether the reason ends as soon as enough GPUs are free.
     """
@@ -104,7 +104,7 @@ class State(NamedTuple):
 
     @property
     def key(self) -> str:
-        """The name of the state in identifiers."""
+        """The name of the state as used in identifiers."""
         return self.name.replace(" ", "_").replace("-", "_")
 
 

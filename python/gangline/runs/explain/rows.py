@@ -22,7 +22,7 @@ class Rows(Sequence[T]):
     Parameters
     ----------
     columns : structured array
-        Columns of the records; `job` is a row of the jobs table, or -1.
+        Columns of the records; `job` is a row of the jobs table, or -1 for no job.
     ids : pyarrow.ChunkedArray
         Names of the jobs.
     make : callable
@@ -38,7 +38,7 @@ class Rows(Sequence[T]):
 
     @classmethod
     def join(cls, parts: Sequence[Rows[T]]) -> Rows[T]:
-        """Return the records of some parts (at least one) as one sequence."""
+        """Return the records of several parts as one sequence; there must be at least one part."""
         first = parts[0]
         return cls(np.concatenate([one.columns for one in parts]), first._ids, first._make)
 

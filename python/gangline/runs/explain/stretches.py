@@ -58,14 +58,14 @@ class Stretch(NamedTuple):
     decided_s : float
         Instant of the decision.
     job_id : str, optional
-        The other job, if the cause names one.
+        The other job, if the cause names a job.
     gpus : int, optional
         GPUs that the other job held at the decision, or that it asked for if it waited; or the GPUs
         of the waiting job's queue.
     tier : str, optional
         The widest tier that the job accepted.
     until_s : float
-        The end of the cause, if the cause names an instant; otherwise infinite.
+        The instant that the cause names as its end; infinite if it names none.
     copies : int, optional
         Number of copies of the other job.
     percent : int, optional

@@ -43,11 +43,11 @@ class Watched(NamedTuple):
     Attributes
     ----------
     said : dict of int to array of `REASON`
-        The reasons of the policy by row of the trace, sorted by time.
+        For each row of the trace, the reasons of the policy, sorted by time.
     types : dict of int to list of int
-        The GPU types that the job can use and its policy allows, by row of the trace.
+        For each row of the trace, the GPU types that the job can use and its policy allows.
     fewest : dict of int to int
-        The minimum number of GPUs that the job may get, by row of the trace.
+        For each row of the trace, the minimum number of GPUs that the job may get.
     mixes_types : bool
         Whether a gang may have GPUs of several types.
     outages : list of (server, down_s, up_s)
@@ -55,11 +55,12 @@ class Watched(NamedTuple):
     round_s : float
         Length of a round; NaN for a policy without rounds.
     reasons : dict of str to Reason
-        The reasons of the policy and those of the tables, by name.
+        The reasons of the policy and those that follow from the tables, keyed by name.
     dropped : dict of int to str
-        The reasons why dropped jobs can never run, by row of the trace.
+        For each row of the trace with a dropped job, the reason why the job can never run.
     labels : dict of int to dict of str to str
-        The names by which the policy groups a job, by row of the trace: see `policy_labels`.
+        For each row of the trace, the names by which the policy groups the job: see
+        `policy_labels`.
     """
 
     said: dict[int, npt.NDArray[np.void]]

@@ -119,7 +119,7 @@ def _groups(rows: Records, reasons: list[Reason]) -> npt.NDArray[np.intp]:
 
 
 def _named(reasons: list[Reason], number: str) -> list[str]:
-    """Return the names of the reasons whose number has this unit."""
+    """Return the names of the reasons that have a number with this unit."""
     return [one.name for one in reasons if one.number == number]
 
 
@@ -346,7 +346,7 @@ def _end(said: Facts) -> float:
 
 
 def events(said: Facts) -> list[str]:
-    """Return the events of the job in order; the middle of a long list is left out."""
+    """Return the events of the job in order; the middle of a long list is omitted."""
     following = [*said.runs, None][1:]
     lines = [
         (run.start_s, 1, _ran(said, run, after))
