@@ -142,7 +142,7 @@ def _by_first_bytes(head: bytes) -> str | None:
 
 
 def _is_nodes(text: bytes) -> bool:
-    """Return whether the visible objects of Kubernetes are only nodes."""
+    """Return whether all visible Kubernetes objects are nodes."""
     return b'"Node"' in text and not any(
         f'"{kind}"'.encode() in text for kind in ("Workload", "Job", "PodGroup", "Pod")
     )
@@ -235,7 +235,7 @@ def _stranger(head: bytes) -> str | None:
 
 
 def _cluster(head: bytes) -> str | None:
-    """Return advice if the input describes a cluster: a TOML file or a public node list."""
+    """Return advice if the input describes a cluster, as a TOML file or a public node list does."""
     from gangline.cluster.node_lists import FORMATS as NODE_LISTS
 
     have = {simple(name) for name in header(head)}
@@ -272,7 +272,7 @@ def _missing(item: Format, have: set[str]) -> list[str]:
 
 
 def _nearness(names: list[str]) -> str:
-    """Describe how well each format matches: missing columns, or the share of columns found."""
+    """Describe how well each format matches, by missing columns or the share of columns found."""
     have = {simple(name) for name in names}
     near = []
     for item in FORMATS:

@@ -24,20 +24,20 @@ class Format(msgspec.Struct, frozen=True, kw_only=True):
     name : str
         Name for `--format`.
     recognised : str
-        Description of how a file of the format looks.
+        Description of the form of a file in this format.
     notes : str
-        Description of how its columns are read, and of its pitfalls.
+        Description of how the columns are read, and of pitfalls.
     kind : str
         Kind of file: text with a header line, or a file that is recognised by its first bytes.
     columns : frozenset
-        Header names, in lower case, that a file with a header line must have.
+        Column names, in lower case, that the header line of a file must have.
     has_local_times : bool
-        Whether the option `zone` applies to its times.
+        Whether the option `zone` applies to times in this format.
     options : tuple of str
         Options that only this format understands.
     reader, writer : str
-        Name of the module in `gangline.trace.readers` (which has `read(source, options) -> Raw`)
-        and in `gangline.trace.writers`; empty if the format cannot be read or written.
+        Names of the modules in `gangline.trace.readers` (which has `read(source, options) -> Raw`)
+        and in `gangline.trace.writers`; empty if the format cannot be read, or cannot be written.
     """
 
     name: str
@@ -165,7 +165,7 @@ FORMATS = (
     Format(
         name="gavel",
         recognised="tab-separated, no header line, 7, 10 or 12 columns",
-        notes="iterations; durations and modes in 12 columns; or durations by throughput=TABLE",
+        notes="iterations; with 12 columns, durations and modes; or durations by throughput=TABLE",
         kind="tsv",
         options=("throughput", "reference", "modes"),
         reader="gavel",
@@ -307,7 +307,7 @@ def find(name: str) -> Format:
     Raises
     ------
     TraceError
-        If there is no such format; the message lists the known ones.
+        If there is no such format; the message lists the known formats.
     """
     for item in FORMATS:
         if item.name == name:

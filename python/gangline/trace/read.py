@@ -55,7 +55,7 @@ def read_trace(path: str | PathLike[str], *, format: str | None = None, **option
     Returns
     -------
     Trace
-        The trace, sorted by arrival; its `notes` count dropped rows.
+        The trace, sorted by arrival; its `notes` count rows that were dropped.
 
     Raises
     ------
@@ -133,7 +133,7 @@ def refer(
     format: str | None = None,  # noqa: A002
     **options: object,
 ) -> TraceReference:
-    """Return the reference of the trace that `read_trace` would return, without reading its jobs.
+    """Return the reference of the trace that `read_trace` would return, but do not read its jobs.
 
     A file is hashed, not parsed. Wrong options raise the same errors as in `read_trace`.
     """
@@ -214,8 +214,8 @@ def check_inputs(reference: TraceReference, trace: Trace) -> None:
     for name in wanted:
         if wanted[name] != given[name]:
             raise TraceError(
-                f"{trace.path}: other jobs than those of the run: {name} is {given[name]!r}, that "
-                f"of the run {wanted[name]!r}; leave `trace` out, or pass the file's name",
+                f"{trace.path}: not the jobs of the run: {name} is {given[name]!r}, but was "
+                f"{wanted[name]!r} in the run; leave `trace` out, or pass the file's name",
                 path=trace.path,
             )
 
@@ -239,13 +239,13 @@ def as_trace(value: object) -> Trace:
 
 
 def _with_columns(options: dict[str, Any]) -> dict[str, Any]:
-    """Parse the text of the option `columns`."""
+    """Parse the option `columns` in its text form."""
     columns = options.get("columns")
     return {**options, "columns": mapping_of(columns)} if isinstance(columns, str) else options
 
 
 def _found(source: Source, options: Mapping[str, Any], *, is_queue: bool = False) -> str:
-    """Return the format of a file; if columns are mapped, it is `table`.
+    """Return the format of a file; it is `table` if columns are mapped.
 
     A queue snapshot with native column names needs no run times, because they are still unknown.
     """

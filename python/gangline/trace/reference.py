@@ -27,7 +27,8 @@ class TraceReference(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     Parameters
     ----------
     source : str
-        A file, or the address of a generator with all its parameters; empty for a table in memory.
+        A file, or the address of a generator with all of its parameters; empty for a table in
+        memory.
     format : str
         The format of a file.
     options : dict

@@ -48,13 +48,13 @@ class Snapshot(NamedTuple):
     Attributes
     ----------
     trace : Trace
-        All jobs of the table, by arrival.
+        All jobs of the table, sorted by arrival.
     at_s : float
         The moment, on the clock of the trace.
     running, pending, finished : int64 arrays
-        Rows of the trace, ordered by start, by arrival and by finish, respectively.
+        Rows of the trace, sorted by start, by arrival, and by finish, respectively.
     start_s, finish_s : float64 arrays
-        Start and finish of each row; NaN where it is not known.
+        Start and finish of each row; NaN if unknown.
     later : int
         Jobs that arrive after the moment.
     """

@@ -23,7 +23,7 @@ __all__ = ["Loss", "losses", "write_trace"]
 
 _KIND = "trace"
 _SEALS = {".parquet": 1, ".arrow": 2}
-"""How often each file type contains the metadata, and therefore the seal."""
+"""The number of copies of the metadata, and therefore of the seal, in each type of file."""
 _TOLD = " and ".join(_SEALS)
 _NATIVE = {".parquet": native.parquet, ".arrow": native.arrow}
 _SUFFIXES = {".swf": "swf", ".csv": "native", ".parquet": "native", ".arrow": "native"}
@@ -72,8 +72,9 @@ def write_trace(
 
     Notes
     -----
-    A Parquet or Arrow file is replaced if gangline wrote it and nothing has changed it since. Other
-    formats cannot be marked, so an existing file must already contain the same bytes.
+    A Parquet or Arrow file is replaced if gangline wrote it and nothing has changed it since. Files
+    in other formats cannot be marked as gangline's, so an existing file must already contain the
+    same bytes.
 
     Examples
     --------

@@ -99,7 +99,7 @@ def _kinds(options: Options) -> dict[int, list[_Kind]]:
 
 
 def _batch_of(model: str, batch_size: int | None) -> int | None:
-    """Return the batch size of the job; None if the label itself names it."""
+    """Return the batch size of the job; None if the model's label contains the batch size."""
     from gangline.cluster.tables.keys import batch_size_of
 
     return None if batch_size_of(model) is not None else batch_size
@@ -119,7 +119,7 @@ def _chosen(
     drawn: npt.NDArray[np.float64],
     taken: npt.NDArray[np.bool_],
 ) -> tuple[list[_Kind], npt.NDArray[np.int64]]:
-    """Return all models with their batch sizes, and the index for each job; -1 means none."""
+    """Return all models with their batch sizes, and each job's index into them (-1 = no model)."""
     kinds: list[_Kind] = []
     code_of = np.full(len(gpus), -1, np.int64)
     for gang, own in sorted(by_gang.items()):

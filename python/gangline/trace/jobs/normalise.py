@@ -1,6 +1,6 @@
 """Turns a reader's columns into the internal table: checks, filters, sorts and names the jobs.
 
-All steps work on whole columns. Records are numbered before rows are dropped or sorted, so that an
+All steps process whole columns. Records are numbered before rows are dropped or sorted, so that an
 error can name the line of the file.
 """
 
@@ -48,7 +48,7 @@ class Raw(msgspec.Struct, kw_only=True):
     foreign : bool
         Whether the clock starts at the first kept job; false for native traces.
     cpu_jobs : bool
-        Whether the format has jobs without GPUs; elsewhere 0 GPUs are an error.
+        Whether the format has jobs without GPUs; in other formats, 0 GPUs are an error.
     drops : list of (str, bool array)
         Rows that a rule of the format leaves out, by reason. A row is counted under its first
         reason.
@@ -57,13 +57,13 @@ class Raw(msgspec.Struct, kw_only=True):
     faults : Faults
         Faults that the reader has found.
     bad : bool array or None
-        The rows with such a fault.
+        Whether each row has such a fault; None if no row does.
     lost : int
-        Faulty records that did not become rows.
+        Number of faulty records that did not become rows.
     records : callable, optional
-        Function from rows to record numbers; by default, the two are equal.
+        Function that maps rows to record numbers; by default, the two are equal.
     locate : callable, optional
-        Function from faults to errors with line and value.
+        Function that turns faults into errors with line and value.
     notes, metadata : dicts
         Counters, and entries for the metadata of the file.
     marks : dict of str to bool array
@@ -162,7 +162,7 @@ def numbers(array: Any) -> npt.NDArray[Any]:
 
 
 def valid(array: Any) -> npt.NDArray[np.bool_]:
-    """Return which rows of a column are not null."""
+    """Return whether each row of a column has a value, i.e. is not null."""
     if array.null_count == 0:
         return np.ones(len(array), dtype=np.bool_)
     return np.asarray(array.is_valid().to_numpy(zero_copy_only=False), dtype=np.bool_)
@@ -232,7 +232,7 @@ def _naming(raw: Raw, name: str, array: Any) -> Iterator[None]:
 
 
 def _decoded(name: str, array: Any) -> Any:
-    """Return a column without the dictionary that `_cast` kept."""
+    """Return a column after decoding a dictionary that `_cast` has kept."""
     return array if array.type == COLUMNS[name] else array.dictionary.take(array.indices)
 
 
@@ -486,7 +486,7 @@ def _clock(raw: Raw, columns: dict[str, Any], options: Options) -> None:
 
 
 def statuses(array: Any, mapping: Mapping[str, str], notes: dict[str, int]) -> Any:
-    """Map a status column to the internal words; other words become `unknown` and are counted."""
+    """Map a status column to the internal words; unknown words become `unknown` and are counted."""
     array = array.dictionary_encode() if not pa.types.is_dictionary(array.type) else array
     names = [str(name).strip().lower() for name in array.dictionary.to_pylist()]
     words = [mapping.get(name, "unknown") for name in names]
@@ -508,7 +508,7 @@ def _identifiers(
 
     Without an id column, the ids are "0", "1", ... If an id occurs several times, the second,
     third, ... occurrence gets the suffix "#2", "#3", ..., and `notes` counts these. `are_distinct`
-    returns what `surely_distinct` found.
+    returns the result of `surely_distinct`.
     """
     if "job_id" not in columns:
         return pa.array(np.arange(rows)).cast(pa.string())

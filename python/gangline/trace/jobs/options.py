@@ -23,7 +23,7 @@ GIB = 2**30
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Common options of all readers.
+    """The options that all readers have.
 
     Parameters
     ----------
@@ -33,10 +33,10 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         Interval of arrivals to keep, [from_s, to_s) on the file's clock. The clock then starts at
         the first kept job.
     rescale : float
-        Factor by which arrivals are multiplied; 0.5 doubles the load.
+        Factor by which arrival times are multiplied; 0.5 doubles the load.
     min_duration_s : float
-        Shorter durations are raised to this value, including zero and negative ones; 0 drops jobs
-        with a duration of zero or less instead.
+        Minimum duration, to which shorter ones are raised, including zero and negative durations.
+        With 0, jobs with a duration of zero or less are dropped instead.
     max_gpus : int, optional
         Largest gang size to keep.
     status : tuple of str, optional
@@ -47,7 +47,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     models_seed : int
         Seed with which these models are drawn.
     models_reference : str
-        GPU type of the table on which durations do not change.
+        GPU type in the table on which the durations of these jobs do not change.
     cpu_jobs : "drop" or "error", optional
         The treatment of jobs without GPUs; dropped jobs are counted. The default is "drop" if the
         format has such jobs, otherwise "error".
@@ -59,7 +59,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     max_bytes : int
         Maximum size of an unpacked input in bytes, as text or as columns; default 4 GiB.
     max_errors : int
-        Number of errors that are reported in full; the others are counted.
+        Maximum number of errors that are reported in full; further errors are only counted.
     special : object
         The options of the format's reader; None for most formats.
     """
@@ -122,7 +122,7 @@ def make(values: Mapping[str, object], special: type[msgspec.Struct] | None = No
     values : mapping of str to object
         The values, keyed by name; None means the default.
     special : type of Struct, optional
-        The options of one format, in addition to the common ones.
+        The options of a single format, in addition to the common ones.
 
     Raises
     ------

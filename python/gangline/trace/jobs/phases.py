@@ -28,14 +28,14 @@ _MAX = 1024
 _RELATIVE = (1e-6, 1e6)
 
 Phase = tuple[float, float, float]
-"""Progress at which a phase begins, relative rate, and relative size of a step."""
+"""A phase: the progress at which it begins, its relative rate, and the relative size of a step."""
 
 EXPECTED = (
     f"at most {_MAX} items progress:rate or progress:rate:size joined by `;`, not by commas, as in "
     f"0:1;0.3:1.6, with progress that begins at 0, rises and stays below 1, and rates and sizes "
     f"from {_RELATIVE[0]:g} to {_RELATIVE[1]:g}"
 )
-"""The description of a value of the column in error messages."""
+"""Description of a valid value of the column, for error messages."""
 
 _NUMBER = r"\s*([+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?)\s*"
 _ITEM = re.compile(f"{_NUMBER}:{_NUMBER}(?::{_NUMBER})?", re.ASCII)
@@ -94,9 +94,9 @@ def wrong_phases(column: Any) -> npt.NDArray[np.bool_] | None:
 def phase_classes(
     column: Any,
 ) -> tuple[npt.NDArray[np.uint32], list[list[Phase]]] | None:
-    """Return the class of each job, 2**32 - 1 for none, and the phases of each class.
+    """Return the class of each job (2**32 - 1 = no phases), and the phases of each class.
 
-    None if no job has phases.
+    The result is None if no job has phases.
     """
     texts, codes = _coded(column)
     of_text = np.full(len(texts) + 1, _NO_CLASS, np.int64)

@@ -28,13 +28,13 @@ Real = Literal[
     "host_memory_gb",
     "gpu_fraction",
 ]
-"""Name of a column of 64-bit floats."""
+"""Name of a column with 64-bit floats."""
 
 Count = Literal["batch_size", "nice", "servers", "min_gpus", "max_gpus"]
-"""Name of a column of integers that may be missing for some jobs."""
+"""Name of a column with integers that may be missing for some jobs."""
 
 Number = Literal["gpus", Real, Count]
-"""Name of a column of numbers."""
+"""Name of a numeric column."""
 
 Column = Literal[
     Number,
@@ -50,7 +50,7 @@ Column = Literal[
     "stage_times",
     "phases",
 ]
-"""Name of a column of the table of jobs."""
+"""Name of a column in the table of jobs."""
 
 COLUMNS: Mapping[str, pa.DataType] = {
     "job_id": pa.string(),

@@ -37,16 +37,16 @@ _QUANTILES = {"min": 0.0, "p25": 0.25, "p50": 0.5, "p75": 0.75, "p95": 0.95, "ma
 
 
 class ArrowStream(Protocol):
-    """Any object that exports Arrow data, for example from pyarrow, polars, duckdb or pandas."""
+    """Any object that exports Arrow data, for example of pyarrow, polars, duckdb or pandas."""
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
-        """Return a capsule of an Arrow C stream."""
+        """Return a capsule with an Arrow C stream."""
 
 
 class Trace:
     """An immutable table of jobs, checked and sorted by arrival.
 
-    Make one with `gangline.read_trace`, `Trace.from_arrow` or `gangline.synth`.
+    Create one with `gangline.read_trace`, `Trace.from_arrow` or `gangline.synth`.
 
     Attributes
     ----------
@@ -57,7 +57,7 @@ class Trace:
     metadata : dict of str to str
         Origin, licence, citation, epoch, sha256, reader and options, as strings.
     reference : TraceReference
-        The values from which the trace can be read or drawn again; for a table in memory, only its
+        The values with which the trace can be read or drawn again; for a table in memory, only its
         hash.
 
     Examples
@@ -129,7 +129,7 @@ class Trace:
 
     @property
     def gpu_hours(self) -> float:
-        """The GPU-hours of all jobs with a duration."""
+        """The total GPU-hours of all jobs with a known duration."""
         if "duration_s" not in self.table.column_names:
             return 0.0
         return float(np.nansum(self.numbers("gpus") * self.numbers("duration_s")) / 3600.0)
@@ -154,7 +154,7 @@ class Trace:
 
     @property
     def reference(self) -> TraceReference:
-        """The values to read or draw the trace again; for a table in memory, only its hash."""
+        """The values to read or draw the trace again, or only the hash of a table in memory."""
         return self._read_from or TraceReference(inputs={"trace": self.sha256})
 
     @reference.setter
@@ -244,7 +244,7 @@ def build(
     Parameters
     ----------
     raw, options : Raw, Options
-        The source, and the options of reading.
+        The source, and the options of the reader.
     known : callable, optional
         Function that returns more metadata; called last because it might have to wait for a hash.
     """

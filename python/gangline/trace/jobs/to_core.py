@@ -102,7 +102,7 @@ def _labels(trace: JobTable) -> dict[str, Any]:
 
 
 def _phases(trace: JobTable, elastic: ElasticJobs | None) -> dict[str, Any]:
-    """Return how the rates of the jobs change with their progress; empty if no rate does."""
+    """Return how the rates of the jobs change with progress; empty if no rate changes."""
     found = phase_classes(trace.column("phases")) if "phases" in trace.columns else None
     if found is None:
         return {}
@@ -123,7 +123,7 @@ def _phases(trace: JobTable, elastic: ElasticJobs | None) -> dict[str, Any]:
 
 
 def job_keys(trace: JobTable) -> JobKeys:
-    """Return the keys on which the rates of the jobs depend."""
+    """Return the properties of the jobs on which their rates depend."""
     model, labels = codes(trace, "model")
     batch = _optional(trace, "batch_size", 0.0)
     return JobKeys(
@@ -279,7 +279,7 @@ def memory_bytes(trace: JobTable, cluster: Cluster) -> npt.NDArray[np.uint64] | 
 
 
 def _allowed(trace: JobTable, cluster: Cluster) -> npt.NDArray[np.uint64] | None:
-    """Return a bit mask per job: bit t allows type t; 0 if a list names no type of this cluster."""
+    """Return a bit mask per job: bit t allows type t; 0 if the cluster lacks all listed types."""
     if "gpu_types" not in trace.columns:
         return None
     column = trace.column("gpu_types")

@@ -1,1 +1,1 @@
-"""Reads trace formats, one module per format; each offers `read(source, options) -> Raw`."""
+"""Reads trace formats; each format has a module with `read(source, options) -> Raw`."""

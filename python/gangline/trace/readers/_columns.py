@@ -51,7 +51,7 @@ def take_columns(
     wanted: Mapping[str, tuple[str, pa.DataType]],
     optional: Mapping[str, tuple[str, pa.DataType]] | None = None,
 ) -> Raw:
-    """Read these columns of an opened text file; see `read_columns`."""
+    """Read the given columns of an open text file; see `read_columns`."""
     require(file, reader, wanted)
     both = {**wanted, **(optional or {})}
     words = {

@@ -46,7 +46,7 @@ class Special(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Gang(msgspec.Struct, kw_only=True):
-    """What is known so far about one job; times are in seconds since 1970, or NaN if unknown."""
+    """The known facts about one job; times are in seconds since 1970, or NaN if unknown."""
 
     place: int
     name: str
@@ -144,7 +144,7 @@ def raw_of(
 
 
 def _columns(gangs: Sequence[Gang], first: float) -> dict[str, Any]:
-    """Return the internal columns; times count from the first arrival."""
+    """Return the internal columns; times are relative to the first arrival."""
     is_share = _flags(0.0 < gang.share < 1.0 and gang.gpus == 1.0 for gang in gangs)
     shares = np.where(is_share, np.asarray([gang.share for gang in gangs], np.float64), np.nan)
     columns = {

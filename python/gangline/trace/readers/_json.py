@@ -28,7 +28,7 @@ class Records:
         self._places: npt.NDArray[np.int64] | None = None
 
     def salvage(self, items: list[Any], kind: type[_T]) -> list[_T]:
-        """Convert the items one by one; record those that do not fit."""
+        """Convert the items one by one; record the items that do not fit the type."""
         good, places, wrong = convert(items, kind)
         for place, where, expected in wrong:
             self.faults.add(np.asarray([place]), where or None, expected)
@@ -37,7 +37,7 @@ class Records:
         return good
 
     def places(self, rows: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-        """Return the positions of rows in the document's array."""
+        """Return the positions in the document's array from which these rows were read."""
         return rows if self._places is None else self._places[rows]
 
     def attach(self, raw: Raw) -> None:

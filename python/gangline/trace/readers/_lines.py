@@ -53,7 +53,7 @@ class LogLines:
     Parameters
     ----------
     source : Source
-        The log. Bytes that are not valid UTF-8 are replaced, because names of jobs can have any
+        The log. Bytes that are not valid UTF-8 are replaced, because job names can have any
         encoding.
     fields_of : callable
         Function that splits a line into fields, so that messages can show a value.
@@ -72,7 +72,7 @@ class LogLines:
         source.admit(self._data.count(b"\n") + 1, _CELLS)
 
     def __iter__(self) -> Iterator[tuple[int, str]]:
-        """Yield the number of each line, from 0, and its text."""
+        """Yield the number of each line (from 0) and its text."""
         for number, line in enumerate(io.BytesIO(self._data.removeprefix(BOM))):
             text = line.decode("utf-8", "replace").strip()
             if text:

@@ -1,7 +1,7 @@
 """Converts the output of Slurm's `sacct --json` into the fields of `sacct --parsable2`.
 
 Numbers that may be absent are plain numbers in older versions, and objects with `set`, `infinite`
-and `number` in newer ones. Times are seconds since 1970, where 0 is unknown.
+and `number` in newer ones. Times are in seconds since 1970; 0 means unknown.
 """
 
 from __future__ import annotations

@@ -128,7 +128,7 @@ class Batches(NamedTuple):
 
     @property
     def is_known(self) -> bool:
-        """Whether the rates of the job at other batch sizes are known."""
+        """Whether the job's rates at other batch sizes are known."""
         return self.batch in _RATES.get((self.model, self.gpus), ())
 
     def epoch_steps(self, batch: int) -> int:

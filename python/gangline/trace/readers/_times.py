@@ -22,7 +22,7 @@ _MICROSECONDS = 1e6
 
 
 def seconds(times: Any, epoch_us: int) -> npt.NDArray[np.float64]:
-    """Return seconds since `epoch_us`; NaN where unknown."""
+    """Return times in seconds since `epoch_us`; unknown times are NaN."""
     microseconds = times.cast(pa.int64())
     if microseconds.null_count == 0:
         return (numbers(microseconds) - epoch_us) / _MICROSECONDS
@@ -31,13 +31,13 @@ def seconds(times: Any, epoch_us: int) -> npt.NDArray[np.float64]:
 
 
 def earliest(times: Any) -> int:
-    """Return the earliest time as microseconds since 1970; 0 if none is known."""
+    """Return the earliest time in microseconds since 1970; 0 if no time is known."""
     least = pc.min(times.cast(pa.int64())).as_py()
     return 0 if least is None else int(least)
 
 
 def text(epoch_us: int) -> str:
-    """Return an instant in microseconds since 1970 as text."""
+    """Return an instant, given in microseconds since 1970, as text."""
     return str(np.datetime64(epoch_us, "us")).removesuffix(".000000")
 
 
@@ -69,7 +69,7 @@ class Local:
         self.repeated = 0
 
     def convert(self, times: Any) -> tuple[Any, npt.NDArray[np.bool_]]:
-        """Return the times in UTC (null for times that do not exist), and the rows of the nulls."""
+        """Return the times in UTC (null for times that do not exist), and which rows are null."""
         never = np.zeros(len(times), dtype=np.bool_)
         if self.zone is None:
             return times, never

@@ -36,7 +36,7 @@ _SAME_S = 1.0  # the times of the log are whole seconds
 
 
 def read(source: Source, options: Options) -> Raw:
-    """Read the log of one cluster; jobs that still ran at the end are dropped."""
+    """Read the log of one cluster; jobs that were still running at its end are dropped."""
     del options
     raw = read_columns(source, NAME, _WANTED, _OPTIONAL)
     raw.cpu_jobs = True

@@ -1,8 +1,8 @@
 """Reads the CSV of the Chronus simulator: the columns of Tiresias, with users and deadlines.
 
-Times are in seconds, scaled down by the authors. `expect_time_list` contains numbers joined by
-dashes; the first number is the deadline in seconds after the arrival. Jobs of type "best" have no
-deadline; their entry is their own arrival.
+Times are in seconds; the authors have scaled them down. `expect_time_list` contains numbers joined
+by dashes; the first number is the deadline in seconds after the arrival. Jobs of type "best" have
+no deadline; their entry is their own arrival.
 """
 
 from __future__ import annotations

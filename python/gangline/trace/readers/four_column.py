@@ -1,7 +1,7 @@
-"""Reads the four-column conversions of Helios Venus and of Alibaba PAI.
+"""Reads the four-column conversions of the Helios Venus and Alibaba PAI traces.
 
-Both cap run times at two days. A fit must not use their tail, so the metadata contain the limit.
-The arrivals in the PAI file are the starts of tasks, so queueing is not visible.
+Both cap run times at two days. A fit must not use the tail of these run times, so the metadata
+contain the limit. The arrivals in the PAI file are the starts of tasks, so queueing is not visible.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Reads traces of the Gavel simulator: tab-separated, without a header line, in three widths.
+"""Reads traces of the Gavel simulator: tab-separated, without a header line, of three kinds.
 
 Most traces have seven columns; those of the physical experiments have ten. The traces of its
 successor Shockwave have twelve, including a duration and the mode in which the batch size of a job
@@ -66,7 +66,7 @@ class Special(msgspec.Struct, frozen=True, kw_only=True):
         Throughput table with the speed of each job alone, from which to compute durations and
         deadlines.
     reference : str
-        GPU type to which durations refer.
+        GPU type for which durations are computed.
     modes : {"read", "ignore"}
         Whether to use the batch-size modes of a file with twelve columns; with `ignore`, every job
         keeps its first batch size.

@@ -1,7 +1,7 @@
 """Reads SenseTime's Helios trace, with one CSV per cluster.
 
-Times are local times in UTC+8, without daylight saving time. The number of GPUs of a job need not
-fill whole servers.
+Times are local times in UTC+8, without daylight saving time. The GPUs of a job need not fill whole
+servers.
 """
 
 from __future__ import annotations

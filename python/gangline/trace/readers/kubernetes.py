@@ -165,7 +165,7 @@ class _List(_Struct):
 
 
 class _Gang(Gang, kw_only=True):
-    """What is known so far about one object and its pods."""
+    """The known facts about one object and its pods."""
 
     namespace: str
     queue: str | None = None
@@ -221,7 +221,7 @@ def read(source: Source, options: Options) -> Raw:
 
 
 def _gangs(objects: list[_Object], records: Records, notes: dict[str, int]) -> list[_Gang]:
-    """Return a gang for each object that no Workload or group of the export represents."""
+    """Return a gang for each object that has no Workload or group in the export."""
     reader = _Reader(records)
     owners = {
         owner.uid

@@ -212,7 +212,7 @@ def _limit(fields: Fields) -> float | None:
 
 
 def _hosts(fields: Fields) -> dict[str, int]:
-    """Return the slots of each host, from one name for each slot or the short form `4*name`."""
+    """Return the slots of each host; a host is listed once per slot, or as `4*name`."""
     hosts: dict[str, int] = {}
     for word in (fields.get("slots_names") or fields.get("exec_hosts_names", "")).split():
         many, star, name = word.partition("*")

@@ -30,13 +30,13 @@ if TYPE_CHECKING:
 
 NAME = "opendc"
 MUST = ("id", "submission_time", "duration", "cpu_count")
-"""Columns that every file of tasks has."""
+"""Columns that every task file has."""
 _OLDER = {
     "submissiontime": "submission_time",
     "maxcores": "cpu_count",
     "gpumaxcores": "gpu_count",
 }
-"""The names of these columns in older versions, in lower case."""
+"""The names of these columns in older versions of the format, in lower case."""
 _MORE = ("gpu_count", "deadline", "parents")
 _MS = 1e3
 _US = 1e6
@@ -54,7 +54,7 @@ def is_fragments(names: Collection[str]) -> bool:
 
 
 def names_of(source: Source) -> list[str]:
-    """Return the names of the columns of a Parquet file without reading a row."""
+    """Return the column names of a Parquet file without reading any row."""
     return read_parquet(source, {})[1]
 
 
@@ -155,7 +155,7 @@ def _numbers(raw: Raw, tasks: dict[str, Any], name: str) -> npt.NDArray[np.float
 
 
 def _seconds(raw: Raw, tasks: dict[str, Any], name: str) -> npt.NDArray[np.float64]:
-    """Return instants, which are dates or milliseconds, as seconds since 1970."""
+    """Convert instants, given as dates or milliseconds, to seconds since 1970."""
     array = tasks.get(name)
     if array is None or not pa.types.is_timestamp(array.type):
         return _numbers(raw, tasks, name) / _MS

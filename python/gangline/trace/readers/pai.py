@@ -1,6 +1,6 @@
 """Reads Alibaba's PAI trace (2020): tables whose header lines are in separate files.
 
-A job consists of tasks, and a task of instances. Times are shifted by a constant. For some
+A job consists of tasks, and a task of instances. All times are shifted by a constant. For some
 machines, the type MISC hides the GPU type. A task without a start or an end is dropped.
 """
 
@@ -140,7 +140,7 @@ def _read_jobs(source: Source, options: Options) -> dict[str, Any]:
 
 
 def _gangs(raw: Raw) -> None:
-    """Compute the demand of each task."""
+    """Compute what each task asks for."""
     columns = raw.columns
     asked = pc.divide(columns.pop("plan_gpu").fill_null(0.0), _PERCENT)
     instances = columns["servers"]

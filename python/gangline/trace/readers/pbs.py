@@ -108,7 +108,7 @@ def read(source: Source, options: Options) -> Raw:
 
 
 def _gangs(jobs: Mapping[str, _Job], special: Special, notes: dict[str, int]) -> Iterator[Gang]:
-    """Yield the jobs that have an attempt; count the others."""
+    """Yield the jobs that have an attempt; count the other jobs."""
     for job in jobs.values():
         is_running = job.is_running
         if job.attempts:

@@ -1,7 +1,7 @@
 """Reads the five-column extract of Microsoft's Philly trace.
 
 The file has local times without a zone, unsorted rows, and no identifiers. Equal rows are separate
-jobs. `gpu_time` is only checked, never used.
+jobs. `gpu_time` is checked, but not used.
 """
 
 from __future__ import annotations

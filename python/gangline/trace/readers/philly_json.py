@@ -175,7 +175,7 @@ def _lengths(
 def _seconds(
     raw: Raw, moments: tuple[Any, Any], zone: str | None
 ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
-    """Convert submissions and attempts to one clock; return the attempts' starts and ends."""
+    """Convert submissions and attempts to the same clock; return the attempts' starts and ends."""
     epoch_us = times.earliest(raw.columns["arrival_s"])
     if zone is not None:
         local = times.Local(zone, raw.path)

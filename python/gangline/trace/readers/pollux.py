@@ -40,8 +40,8 @@ class Special(msgspec.Struct, frozen=True, kw_only=True):
     Parameters
     ----------
     durations : dict of str to float
-        Seconds by application; "application/GPUs" and "application/GPUs/total batch" are more
-        specific and take precedence.
+        Durations in seconds, keyed by application. The keys "application/GPUs" and
+        "application/GPUs/total batch" are more specific, and take precedence.
     profiles : str
         Folder or archive of Pollux profiles, one folder per application. They determine the run
         times of jobs that `durations` does not cover.
@@ -104,7 +104,7 @@ def _durations(raw: Raw, special: Special) -> Any:
 def _kinds(columns: list[Any]) -> tuple[list[Any], Any]:
     """Return the distinct rows in order of appearance, and the index of each row in them.
 
-    The index of a row with an unknown value is null.
+    If a row has an unknown value, its index is null.
     """
     kinds: list[Any] = [()]
     which = pa.array(np.zeros(len(columns[0]), dtype=np.int64))

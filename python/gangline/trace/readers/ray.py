@@ -50,7 +50,7 @@ class Special(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     Parameters
     ----------
     metadata_gpus : str, optional
-        Metadata key with the GPUs of a job; by default, num_gpus and gpus are tried.
+        Metadata key that contains the GPUs of a job; by default, num_gpus and gpus are tried.
     """
 
     metadata_gpus: str | None = None

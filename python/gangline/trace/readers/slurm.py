@@ -84,7 +84,7 @@ class Special(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     Parameters
     ----------
     fields : str
-        Names of the fields of a file without a header, separated by commas.
+        Comma-separated names of the fields, for a file without a header.
     separator : str
         Separator of the fields; by default, it is detected in the header.
     vc : str
@@ -313,7 +313,7 @@ def _to_seconds(raw: Raw, names: tuple[str, ...], clock: pa.DataType, options: O
 
 
 def _first_words(states: Any) -> Any:
-    """Return `CANCELLED` of `CANCELLED by 75200`, and of `CANCELLED+`."""
+    """Return the first word: `CANCELLED` for `CANCELLED by 75200` and for `CANCELLED+`."""
     words = pc.replace_substring_regex(states.dictionary, pattern=r"[ +].*$", replacement="")
     return pa.DictionaryArray.from_arrays(states.indices, words)
 
@@ -335,7 +335,7 @@ def _limits(raw: Raw, columns: Mapping[str, Any], rows: int) -> npt.NDArray[np.f
 def _elapsed(
     raw: Raw, columns: Mapping[str, Any], made: dict[str, Any], running: npt.NDArray[np.bool_]
 ) -> npt.NDArray[np.float64]:
-    """Return the run times, without the suspended time between start and end."""
+    """Return the run times, which exclude suspended time between start and end."""
     between = np.asarray(made["observed_finish_s"] - made["observed_start_s"], np.float64)
     if "elapsed" in columns:
         values, wrong = durations(columns["elapsed"])
@@ -429,7 +429,7 @@ def _types_of(text: str) -> set[str]:
 
 
 def _gres(texts: Any) -> npt.NDArray[np.float64]:
-    """Return the GPUs of `gpu:4` and `gpu:a100:4`, as older versions write them."""
+    """Return the GPUs in a field such as `gpu:4` or `gpu:a100:4`, which older versions write."""
 
     def parse(distinct: Any) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.bool_]]:
         counts = [sum(gres_gpus(text).values()) for text in distinct.to_pylist()]

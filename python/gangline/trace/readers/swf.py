@@ -1,7 +1,8 @@
 """Reads the Standard Workload Format of the Parallel Workloads Archive: 18 numbers per line.
 
-Processors become GPUs. Times may be absolute; the clock starts at the first job that is kept. Lines
-for partial executions (status 2 to 4) repeat the content of a summary line, and are dropped.
+Processors become GPUs. Times may be absolute; the trace's clock starts at the first job that is
+kept. Lines for partial executions (status 2 to 4) repeat the content of a summary line, and are
+dropped.
 """
 
 from __future__ import annotations
@@ -110,7 +111,7 @@ def _jobs(raw: Raw, procs_per_gpu: float) -> None:
 
 
 def _without_unknown(labels: Any) -> Any:
-    """Replace the user -1 by null."""
+    """Replace the user -1 with null."""
     names = labels.dictionary.to_pylist()
     if "-1" not in names:
         return labels

@@ -62,7 +62,7 @@ class Special(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         Separator of the cells: one character, or comma, semicolon, tab or bar; by default, it is
         detected in the header.
     comment : str
-        Prefix of lines that are not rows; empty if there are none.
+        Prefix of comment lines; empty if there are no such lines.
     decimal : str
         The decimal separator, `.` or `,`.
     header : bool
@@ -117,7 +117,7 @@ def of_arrow(table: pa.Table, path: str, options: Options) -> Raw:
 
 
 class _Term(NamedTuple):
-    """How to compute a native column: one or two names or numbers, an operation, and a unit."""
+    """The formula of a native column: one or two names or numbers, an operation, and a unit."""
 
     names: tuple[str, ...]
     operands: tuple[str | float, ...]

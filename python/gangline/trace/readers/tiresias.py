@@ -26,6 +26,6 @@ COLUMNS = {
 
 
 def read(source: Source, options: Options) -> Raw:
-    """Read the file; the `interval` column only repeats the arrivals and is not used."""
+    """Read the file; the `interval` column follows from the arrivals, and is not used."""
     del options
     return read_columns(source, NAME, COLUMNS)

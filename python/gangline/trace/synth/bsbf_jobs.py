@@ -33,7 +33,7 @@ _WEIGHTS = {
 
 
 class Row(NamedTuple):
-    """One gang size of one application."""
+    """A gang size of an application."""
 
     model: str
     gpus: int

@@ -1,4 +1,4 @@
-"""Draws workloads like those of the evaluation of Dally (arXiv 2401.16492).
+"""Draws workloads like those in the evaluation of Dally (arXiv 2401.16492).
 
 The shares of gang sizes and models are exactly those of the public job files, because the values
 are shuffled, not drawn. Durations are log-normal with the published median, and capped at the
@@ -105,7 +105,7 @@ def poisson(given: PoissonParameters) -> Raw:
 
 
 def week(given: WeekParameters) -> Raw:
-    """Draw gangs whose arrivals switch between three Poisson processes from day to day."""
+    """Draw gangs that arrive according to one of three Poisson processes each day."""
     arrivals = _switched(_expected(given), given.jobs / given.days, given.seed)
     return _jobs("synth:dally-week", given, GPUS_MULTI, arrivals * _DAY_S)
 

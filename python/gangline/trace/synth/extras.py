@@ -23,7 +23,7 @@ _TABLES = (".json", ".csv", ".parquet", ".gz", ".xz", ".zst")
 
 
 class Extras(msgspec.Struct, frozen=True, kw_only=True):
-    """The extras drawn for the jobs, in the order of the jobs.
+    """The drawn additions, in the order of the jobs.
 
     Attributes
     ----------
@@ -53,7 +53,7 @@ class Extras(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def labels(codes: Any, names: list[str]) -> Any:
-    """Return a label column; code -1 means none, for example no model with this gang size."""
+    """Return a label column; code -1 means no label, for example no model with this gang size."""
     values = np.asarray(codes).astype(np.int32)
     return pa.DictionaryArray.from_arrays(
         pa.array(values, mask=values < 0), pa.array(names, pa.string())

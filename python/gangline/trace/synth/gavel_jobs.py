@@ -1,4 +1,4 @@
-"""Repeats Gavel's workload generator draw by draw.
+"""Reproduces Gavel's workload generator, draw by draw.
 
 The public generator draws from Python's `random.Random`, so this module does so too, with the same
 seeds and in the same order. Powers and logarithms come from the core, where they are the same on
@@ -98,7 +98,7 @@ def generate(given: GavelParameters) -> Raw:
 
 
 def _jobs(given: GavelParameters) -> Iterator[_Job]:
-    """Draw size, duration, model and weight of each job, in this order."""
+    """Draw the size, duration, model and weight of each job, in this order."""
     stream = Random(given.seed + 2)
     for _ in range(given.jobs):
         gpus = _gang(stream.random())

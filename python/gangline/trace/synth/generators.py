@@ -74,8 +74,9 @@ def philly(*, jobs: int, seed: int = 0, **parameters: Unpack[ShapeKeywords]) -> 
 
     Notes
     -----
-    `load` is the offered load of the drawn jobs: their GPU-seconds over those of `cluster_gpus`
-    from the first to the last arrival. It sets the arrivals and changes no other column.
+    `load` is the offered load of the drawn jobs: their GPU-seconds, divided by those of
+    `cluster_gpus` GPUs from the first to the last arrival. It determines the arrivals, and does not
+    change any other column.
 
     Examples
     --------
@@ -336,7 +337,7 @@ def refer(uri: str, **options: object) -> TraceReference:
 
 
 def with_seed(uri: str, seed: int) -> str:
-    """Return the address with another seed."""
+    """Return the address with its seed replaced."""
     shape, parameters = parameters_of(uri)
     made = address(f"synth:{shape}", {**parameters, "seed": seed})
     assert made is not None, "an address contains only plain values"
@@ -346,7 +347,7 @@ def with_seed(uri: str, seed: int) -> str:
 def _reference(
     name: str, parameters: dict[str, Any], options: trace_options.Options
 ) -> TraceReference | None:
-    """Return the reference to draw a trace again; None if a parameter is a table in memory."""
+    """Return the reference for drawing a trace again; None if a parameter is a table in memory."""
     source = address(name, parameters)
     if source is None:
         return None
@@ -356,7 +357,7 @@ def _reference(
 
 
 def parameters_of(uri: str) -> tuple[str, dict[str, Any]]:
-    """Return the generator and the parameters that an address names."""
+    """Return the generator and the parameters in an address."""
     shape, _, query = uri.removeprefix("synth:").partition("?")
     try:
         pairs = parse_qsl(query, strict_parsing=True, keep_blank_values=True) if query else []

@@ -27,7 +27,7 @@ __all__ = [
 
 
 class _Labels(TypedDict, total=False):
-    """The labels and the noise, which every generator can add."""
+    """The parameters for labels and noise, which every generator has."""
 
     users: int
     vcs: int

@@ -24,7 +24,7 @@ WRITERS = {item.name: item.writer for item in FORMATS if item.writer}
 
 
 class Writer(Protocol):
-    """The functions that a writer's module offers."""
+    """The functions in a writer's module."""
 
     CARRIES: frozenset[str]
 

@@ -50,7 +50,7 @@ class Loss(msgspec.Struct, frozen=True):
     column : str
         The name of the column in the internal table.
     reason : str
-        What happens to the column.
+        The treatment of the column.
     """
 
     column: str
@@ -66,8 +66,8 @@ class WriteOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     Parameters
     ----------
     epoch : str
-        Formats with dates: the date and time of arrival 0. By default, it comes from the trace's
-        metadata, or else is Monday 2024-01-01 00:00:00.
+        Formats with dates: the date and time of an arrival at 0. By default, it comes from the
+        trace's metadata, or else is Monday 2024-01-01 00:00:00.
     spelling : "new" or "old"
         Batsim: names of profile types.
     segments : str
@@ -118,7 +118,7 @@ def need(trace: Trace, column: Column, name: str) -> None:
 
 
 def has(trace: Trace, column: Column) -> bool:
-    """Return whether at least one job has a value."""
+    """Return whether at least one job has a value in this column."""
     if column not in trace.columns:
         return False
     return bool(trace.column(column).null_count < len(trace))
@@ -175,7 +175,7 @@ def seconds_since(trace: Trace, column: Real) -> npt.NDArray[np.int64]:
 
 
 def dates(trace: Trace, seconds: npt.NDArray[np.int64], options: WriteOptions) -> list[str]:
-    """Return seconds after the epoch of the trace as `YYYY-MM-DD HH:MM:SS`."""
+    """Return times in seconds after the trace's epoch as `YYYY-MM-DD HH:MM:SS`."""
     times = np.datetime64(_epoch(trace, options), "s") + seconds.astype("timedelta64[s]")
     return [text.replace("T", " ") for text in np.datetime_as_string(times).tolist()]
 

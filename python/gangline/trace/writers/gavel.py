@@ -35,7 +35,7 @@ def losses(trace: Trace) -> list[Loss]:
 
 
 def content(trace: Trace, options: WriteOptions) -> bytes:
-    """Return the file; the unknown command and folder are written as `-`.
+    """Return the file; the command and the folder, which are unknown, are written as `-`.
 
     Deadlines need a throughput table, because the file gives them as multiples of the run time
     alone.

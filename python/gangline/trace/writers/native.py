@@ -1,4 +1,4 @@
-"""Writes native traces: Writes native traces as Parquet, Arrow IPC or CSV."""
+"""Writes native traces as Parquet, Arrow IPC or CSV."""
 
 from __future__ import annotations
 

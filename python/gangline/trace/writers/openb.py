@@ -52,7 +52,7 @@ def losses(trace: Trace) -> list[Loss]:
 
 
 def content(trace: Trace, _: WriteOptions) -> bytes:
-    """Return the file; an unknown request for cores or memory is 0."""
+    """Return the file; unknown requests for cores or memory are written as 0."""
     durations = whole_durations(trace, NAME)
     begin = seconds_since(trace, "start_s")
     types = [""] * len(trace)

@@ -51,7 +51,7 @@ def losses(trace: Trace) -> list[Loss]:
 
 
 def content(trace: Trace, options: WriteOptions) -> bytes:
-    """Return the file, with one job on each line.
+    """Return the file, with one job per line.
 
     A job has one attempt on machines `m0`, `m1`, ... With `segments`, a job has its attempts in a
     run.
@@ -93,7 +93,7 @@ def _single(trace: Trace) -> list[dict[str, Any]]:
 def _attempts(path: str) -> dict[str, list[dict[str, Any]]]:
     """Return each job's attempts in a segments table, with times in seconds.
 
-    A stretch that continues the previous one on the same GPUs belongs to the same attempt.
+    A stretch that continues the previous stretch on the same GPUs belongs to the same attempt.
     """
     import pyarrow as pa
     import pyarrow.parquet as pq

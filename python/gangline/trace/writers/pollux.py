@@ -14,7 +14,7 @@ CARRIES = frozenset({"job_id", "arrival_s", "gpus", "model", "batch_size"})
 
 
 def content(trace: Trace, _: WriteOptions) -> bytes:
-    """Return the file; the batch is that of the whole gang."""
+    """Return the file; its batch sizes are those of whole gangs."""
     for column in ("model", "batch_size"):
         need(trace, column, NAME)
     gpus = trace.numbers("gpus").astype("int64")

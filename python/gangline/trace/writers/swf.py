@@ -1,4 +1,4 @@
-"""Writes the Standard Workload Format: 18 numbers per line; processors are GPUs."""
+"""Writes the Standard Workload Format: 18 numbers per line; each GPU counts as a processor."""
 
 from __future__ import annotations
 

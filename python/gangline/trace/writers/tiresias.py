@@ -18,7 +18,7 @@ CARRIES = frozenset({"job_id", "arrival_s", "gpus", "duration_s", "iterations", 
 
 
 def content(trace: Trace, _: WriteOptions) -> bytes:
-    """Return the file; a job without known iterations does one per second."""
+    """Return the file; a job without known iterations does one iteration per second."""
     return csv_text(columns(trace, trace.numbers("arrival_s"), durations(trace, NAME)))
 
 
@@ -29,7 +29,7 @@ def durations(trace: Trace, name: str) -> npt.NDArray[np.float64]:
 
 
 def iterations(trace: Trace) -> npt.NDArray[np.float64]:
-    """Return iterations; a job without known iterations does one per second."""
+    """Return the iterations; a job without known iterations does one iteration per second."""
     seconds = np.asarray(trace.numbers("duration_s"))
     if not has(trace, "iterations"):
         return seconds
