@@ -221,7 +221,7 @@ class Cluster(ClusterKeys, frozen=True, kw_only=True):
         gpu : str
             Name of the GPU type.
         memory_gb : float
-            GiB of one GPU.
+            Memory of one GPU in GiB.
         servers_per_rack : int, optional
             Servers per rack; by default, all servers are in one rack.
         name : str, optional

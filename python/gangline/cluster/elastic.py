@@ -29,7 +29,7 @@ _ROUNDING = 1e-9  # Our own choice: sizes in bytes are rounded.
 
 
 class ElasticClass(NamedTuple):
-    """The properties of a class of elastic jobs, which are equal for all of its jobs.
+    """A class of elastic jobs, with the properties that all of its jobs share.
 
     Attributes
     ----------

@@ -45,8 +45,8 @@ class Pairs(msgspec.Struct, frozen=True, kw_only=True):
     of_job : uint32 array, shape (jobs,)
         Class of each job; None if all jobs belong to one class.
     xi : float64 array, shape (types, classes, classes)
-        Factor >= 1 of a job of the class on the second axis with a co-runner of the class on the
-        third; NaN means that the two must not share.
+        Factor >= 1 by which a co-runner from the class on the third axis slows down a job from the
+        class on the second; NaN means that the two must not share.
     classes : list of (label, batch size, gang size)
         The values that define each class; None means any value, or any value not listed.
     clamped : int

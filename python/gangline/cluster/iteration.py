@@ -1,4 +1,4 @@
-"""Computes the cost of smaller batches and of distance from the iteration times of models.
+"""Computes what smaller batches and distance cost, from the iteration times of models.
 
 For a model without an `[[iter_time]]` entry, each pass beyond the first costs `sharing.acc_cost`,
 and the network determines the cost of distance.
@@ -44,9 +44,9 @@ def inflations(cluster: Cluster, jobs: JobKeys) -> Inflations | None:
     Returns
     -------
     (of_job, classes, largest) or None
-        `of_job` is the class of each job. `classes` has the batch size and gang size of each class
-        and, for each GPU type, the seven numbers of a fit, the ratios of a table by number of
-        passes, or None. `largest` is the number of GPUs of the largest server of each type.
+        `of_job` is the class of each job. `classes` has the batch size and gang size of each class.
+        For each GPU type, it also has the seven numbers of a fit, the ratios of a table by number
+        of passes, or None. `largest` is the size of the largest server of each type, in GPUs.
 
     Raises
     ------

@@ -49,7 +49,7 @@ class RateClasses(msgspec.Struct):
     of_job : uint32 array, shape (jobs,)
         Class of each job; 2**32 - 1 if the throughput table has no row for it.
     table : float64 array, shape (classes, types)
-        Iterations per second of the whole gang; 0 = cannot run there.
+        Rate of the whole gang in iterations per second; 0 = cannot run there.
     estimated : bool array, shape (jobs,)
         Whether at least one rate of the job was estimated from another gang size (`missing =
         "nearest"`).
@@ -69,7 +69,7 @@ class CopyRates(msgspec.Struct):
         Index of each job's row in `table`; 2**32 - 1 if the throughput table does not know its
         model.
     table : float64 array, shape (rows, sizes, types)
-        Iterations per second of a gang of 1, 2, ... GPUs; 0 = cannot run there.
+        Rate of a gang of 1, 2, ... GPUs in iterations per second; 0 = cannot run there.
     """
 
     row: npt.NDArray[np.uint32]

@@ -153,7 +153,7 @@ class ModelTraffic(_Table, frozen=True):
     compute_s : float
         Compute time per iteration in seconds, without any communication.
     grad_bytes : float
-        Bytes reduced per iteration.
+        Total size of the gradients that are reduced per iteration, in bytes.
     buckets : int
         Number of all-reduce calls per iteration.
     overlap : float
@@ -267,7 +267,7 @@ class Failures(_Table, frozen=True):
 
 
 class ThroughputRow(_Table, frozen=True):
-    """The rate of a model's whole gang on a GPU type, in iterations per second."""
+    """The rate of a whole gang of a model on a GPU type, in iterations per second."""
 
     gpu_type: Name
     model: Name
@@ -399,7 +399,7 @@ class Sharing(_Table, frozen=True):
 
 
 class RuntimeRow(_Table, frozen=True):
-    """Costs of the starts, stops and checkpoints of a kind of job, in seconds.
+    """What starts, stops and checkpoints cost a kind of job, in seconds.
 
     An omitted key matches every value: `model`, `gpus` (number of GPUs that the job gets) and
     `gpu_type`. Among the rows that match and have a cost, those that name the model take
@@ -644,7 +644,7 @@ class ClusterKeys(_Table, frozen=True, kw_only=True):
         return len(set(self._racks()))
 
     def gpus_by_type(self) -> dict[str, int]:
-        """Return the number of GPUs of each type, in the order of the types."""
+        """Return the number of GPUs of each type; the types keep their order."""
         counts = {gpu.name: 0 for gpu in self.gpu_types}
         for block in self.servers:
             counts[block.gpu] += block.count * block.gpus

@@ -163,7 +163,7 @@ class JsonFile:
 
 
 def malformed(text: str) -> tuple[int, str]:
-    """Return the line at which a text stops being JSON, and what the text contains there.
+    """Return the line at which text stops being JSON, and what the text contains there.
 
     Examples
     --------

@@ -82,7 +82,7 @@ _SIZE = r"^(?P<number>\d+(?:\.\d*)?|\.\d+) *(?P<prefix>[KkMmGgTtPp]?)(?P<rest>i?
 
 
 def by_value(texts: Any, function: Callable[[Any], Parsed]) -> Parsed:
-    """Apply a function to the distinct texts of a column; null and empty cells become NaN.
+    """Apply a function to the distinct strings of a column; null and empty cells become NaN.
 
     Returns
     -------
@@ -192,7 +192,7 @@ def gib_of(text: str, unit: str = "G") -> float:
 
 
 def gres_gpus(text: str) -> dict[str, int]:
-    """Return the GPUs by type in a text of Slurm's generic resources; the type may be empty.
+    """Return the GPUs of each type in Slurm's generic resources; the type may be empty.
 
     Examples
     --------
@@ -251,7 +251,7 @@ def _plain(distinct: Any) -> Parsed:
 
 
 def _float(texts: Any) -> npt.NDArray[np.float64]:
-    """Convert texts that are numbers."""
+    """Convert strings that are numbers."""
     cast = pc.utf8_ltrim(texts, characters="+").cast(pa.float64())
     return np.array(cast.to_numpy(zero_copy_only=False), dtype=np.float64)
 

@@ -105,9 +105,9 @@ class TextFile:
         Text to parse in place of the text of the source; its lines must correspond to those of the
         source.
     nulls : sequence of str
-        The texts that mean an unknown value, besides the empty text.
+        The strings that mean an unknown value, in addition to the empty string.
     mend : callable, optional
-        Function that repairs a text which cannot be parsed directly; the lines must stay the same.
+        Function that repairs text that cannot be parsed directly; the lines must stay the same.
 
     Attributes
     ----------
@@ -380,7 +380,7 @@ def _is_padded(line: bytes, delimiter: str) -> bool:
 
 
 def _trimmed(array: Any) -> Any:
-    """Strip the blanks around texts; other columns are returned unchanged."""
+    """Strip the blanks around strings; other columns are returned unchanged."""
     if array.type not in (pa.string(), LABEL):
         return array
     texts = _without_blanks(pc.ascii_trim(array.cast(pa.string()), characters=" "))

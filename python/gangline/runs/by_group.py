@@ -1,4 +1,4 @@
-"""Computes the waits of groups of jobs, for example the jobs of each user."""
+"""Computes how long groups of jobs waited, for example the jobs of each user."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ class Groups:
 
 
 def waited(result: Result, groups: Groups) -> list[Waited]:
-    """Return the waits of all jobs of a run, then those of each group, by decreasing GPU time.
+    """Return the waits of a run's jobs: all jobs first, then each group, by decreasing GPU time.
 
     Only finished jobs in the arrival window of the run are included.
 

@@ -109,7 +109,7 @@ def _from_file(path: Path) -> Cluster:
 
 
 def take_tables(options: CompareOptions) -> ClusterOptions:
-    """Move the options that override tables of the cluster out of the options of a run."""
+    """Remove and return the run options that override the cluster's tables."""
     return {"sharing": options.pop("sharing", None), "runtime": options.pop("runtime", None)}
 
 

@@ -93,10 +93,10 @@ class OfferedLoad:
         job cannot use every GPU type, or the free GPUs could suffice in total, but not those of any
         one type.
     early_load : float or None
-        The part of the load that falls within the arrival span. It is computed like `load`, but
-        each job counts only with the GPU-seconds that it would use until the end of the span if it
-        started at its arrival. With several GPU types, it is at most 1 % too low. None where jobs
-        may share GPUs or are elastic.
+        The part of the load that falls within the arrival span. It is computed like `load`, but for
+        each job, only the GPU-seconds until the end of the span count, as if the job started at its
+        arrival. With several GPU types, it is at most 1 % too low. None where jobs may share GPUs
+        or are elastic.
     window : pair of float or None
         The window of arrivals for which this load was computed; None for the load of all jobs.
     middle : pair of float or None

@@ -1,8 +1,8 @@
 """Writes, replaces and checks the folder of a saved result.
 
-`spec.json` is sealed and lists the size and the checksum of every other file. Therefore, a folder
-that mixes two runs or lacks a file is not accepted as a result, and a file that gangline did not
-write is never replaced. A sweep may save only the summary of a run.
+`spec.json` is sealed and lists the size and the checksum of every other file. Therefore, gangline
+does not accept a folder that mixes two runs or lacks a file, and never replaces a file that it did
+not write. A sweep may save only the summary of a run.
 """
 
 from __future__ import annotations

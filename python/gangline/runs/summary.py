@@ -65,8 +65,8 @@ class RunSummary(_Always, total=False):
     """Averages, percentiles and totals of a run, in seconds unless the key names another unit.
 
     A mean or percentile is NaN if it covers no values. Some keys exist only in some runs, for
-    example the cost if GPU types have a price. For a key in a variable, a type checker requires a
-    mapping: `numbers: Mapping[str, Any] = result.summary`.
+    example the cost if GPU types have a price. If the key is in a variable, a type checker requires
+    a mapping: `numbers: Mapping[str, Any] = result.summary`.
 
     Examples
     --------

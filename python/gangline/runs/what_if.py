@@ -51,7 +51,7 @@ class Change(TypedDict, total=False):
         The GPUs that the job asks for. The job's GPU-hours stay the same, unless the cluster's
         throughput table has a rate for its model at that gang size.
     later_s : float
-        Seconds by which the job is submitted later, or earlier if it is negative.
+        Delay of the job's submission in seconds; a negative delay makes it earlier.
     """
 
     policy: PolicyLike

@@ -81,7 +81,7 @@ class StepFit(NamedTuple):
         samples : int
             Samples per GPU and pass.
         extra_passes : int
-            Passes beyond the first, which enlarge the batch and do not synchronise.
+            Number of passes beyond the first; they enlarge the batch and do not synchronise.
         """
         import numpy as np
 
@@ -109,9 +109,9 @@ def fit_pollux(profile: PolluxProfile) -> StepFit:
     Returns
     -------
     StepFit
-        The parameters that minimise the squared errors of the logarithms of iteration and pass
-        times, with the quantiles of the error. The time of a synchronisation that was not measured
-        is 0.
+        The parameters, fitted so that the squared errors of the logarithms of iteration times and
+        pass times are minimal, and the quantiles of the error. The time of a synchronisation that
+        was not measured is 0.
 
     Raises
     ------

@@ -29,7 +29,7 @@ _RATE_WORDS = "a finite rate >= 0"
 
 
 def parse(data: bytes, path: str) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """Return the rows of rates and of pairs, in the order of the file.
+    """Return the rate rows and the pair rows, in the order of the file.
 
     Raises
     ------

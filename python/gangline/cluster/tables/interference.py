@@ -33,8 +33,8 @@ INTERFERENCE = pa.schema(
     ]
 )
 """Columns of an interference table: the slowdown factor `xi` of `model` with the co-runner
-`co_model`. A blank in a key column means all values. A null `xi` means that the two cannot share,
-or that the factor is unknown."""
+`co_model`. A blank in a key column matches all values. A null `xi` means that the two jobs cannot
+share a GPU, or that the factor is unknown."""
 _REQUIRED = ("model", "co_model", "xi")
 
 

@@ -173,7 +173,7 @@ class ThroughputTable:
         placement: str = "server",
         nearest: bool = False,
     ) -> float | None:
-        """Return the iterations per second of the whole gang; None if the table has no rate.
+        """Return the rate of the whole gang in iterations per second; None if there is no rate.
 
         The row with the job's batch size takes precedence over the row without a batch size.
         If no batch size is given, the row without a batch size is used, or else the only row of the
@@ -243,7 +243,7 @@ class ThroughputTable:
         Returns
         -------
         float64 array, shape (N, K)
-            Iterations per second of the whole gang; 0 = cannot run.
+            Rates of the whole gangs in iterations per second; 0 = cannot run.
         """
         batches: Sequence[int | None] = batch_sizes or [None] * len(models)
         distinct: dict[tuple[str | None, int, int | None], int] = {}

@@ -77,8 +77,8 @@ class RunPart:
     end : str
         The end reason, as in the segments table.
     taken_by : dict of str to int
-        Jobs that got some of the GPUs at the instant at which the job lost them, with the number of
-        these GPUs.
+        Jobs that got some of the GPUs when this job lost them, with the number of GPUs that each
+        got.
     copies : int
         Number of copies that trained.
     """

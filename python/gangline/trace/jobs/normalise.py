@@ -264,7 +264,7 @@ def _refuse_bad(raw: Raw, columns: dict[str, Any], keep: _Keep, options: Options
 
 
 def _wrong(raw: Raw, columns: dict[str, Any]) -> list[tuple[str, npt.NDArray[np.bool_], str]]:
-    """Yield the rows with values out of bounds and the expected values, for each such column."""
+    """For each column with values out of bounds, yield their rows and the expected values."""
     found = []
     for name, (least, greatest, words) in BOUNDS.items():
         if name not in columns:

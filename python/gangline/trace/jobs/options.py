@@ -43,7 +43,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         Trace statuses to keep.
     models : str, optional
         Path of a throughput table. Each job without a model gets a model that was measured at its
-        gang size, and the number of iterations that takes its duration on the reference type.
+        gang size. Its number of iterations follows from its duration on the reference type.
     models_seed : int
         Seed with which these models are drawn.
     models_reference : str

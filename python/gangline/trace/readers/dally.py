@@ -1,4 +1,4 @@
-"""Reads jobs of the public simulator of Dally and ArtISt-sim: JSON whose numbers are texts.
+"""Reads jobs of the public simulator of Dally and ArtISt-sim: JSON with numbers as strings.
 
 The simulator takes the time of an iteration on one GPU, and divides the iterations among the GPUs
 of a gang: a consolidated gang runs for iterations x time per iteration / GPUs. The stated duration

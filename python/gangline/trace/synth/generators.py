@@ -248,9 +248,9 @@ def dally_week(*, jobs: int = 411, seed: int = 0, **parameters: Unpack[DallyWeek
 
     Notes
     -----
-    Each day has one of three Poisson processes, with the ratio of rates that follows from the
-    published gaps of 1872, 4354 and 11526 s; each group of three days has all three. The mix in the
-    public file is not known, so this is our own choice.
+    Each day has one of three Poisson processes, and each group of three days has all three. Their
+    rates have the ratio that follows from the published gaps of 1872, 4354 and 11526 s. The mix in
+    the public file is not known, so this is our own choice.
 
     Examples
     --------
