@@ -399,7 +399,7 @@ class Sharing(_Table, frozen=True):
 
 
 class RuntimeRow(_Table, frozen=True):
-    """What starts, stops and checkpoints cost a kind of job, in seconds.
+    """The costs of starting, stopping and checkpointing a kind of job, in seconds.
 
     An omitted key matches every value: `model`, `gpus` (number of GPUs that the job gets) and
     `gpu_type`. Among the rows that match and have a cost, those that name the model take
