@@ -62,7 +62,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _carry_out(tokens: list[str]) -> int:
     """Run a command; every error of a user becomes a message and an exit code."""
-    from cyclopts import CycloptsError, UnknownCommandError
+    from cyclopts import CycloptsError, UnknownCommandError, UnusedCliTokensError
 
     try:
         code = commands.app()(tokens, exit_on_error=False, print_error=False)
@@ -74,7 +74,9 @@ def _carry_out(tokens: list[str]) -> int:
                 f"gangline: {_unknown_command(error)} ({command} --help lists the commands)"
             )
         else:
-            _console.say(f"gangline: {_one_line(str(error))} ({command} --help lists the options)")
+            is_rest = isinstance(error, UnusedCliTokensError)
+            words = _rest(error.unused_tokens or []) if is_rest else _one_line(str(error))
+            _console.say(f"gangline: {words} ({command} --help lists the options)")
         return _exit.USAGE
     except GanglineError as error:
         notes = getattr(error, "__notes__", ())  # for example, the round of a failed solve
@@ -151,6 +153,12 @@ def _unknown_command(error: UnknownCommandError) -> str:
     known = [name for name in above if not name.startswith("-")]
     typed = (error.unused_tokens or [""])[0]
     return f"unknown command `{typed}`{formatting.did_you_mean(typed, known)}"
+
+
+def _rest(tokens: Sequence[str]) -> str:
+    """Describe what is left of a command line, such as the end of a value that the shell split."""
+    rest = formatting.listed([f"`{token}`" for token in tokens])
+    return f"unexpected {rest}; a value with spaces, commas, braces or brackets needs quotes"
 
 
 def _one_line(text: str) -> str:

@@ -326,11 +326,11 @@ def _is_toml(path: Path) -> bool:
     """Return whether a file is TOML: its name says so, or it does not begin like a node list."""
     if path.suffix == ".toml" or not path.is_file():
         return path.suffix == ".toml"
-    from gangline.cluster.node_lists.exports import NODE_NAME
+    from gangline.cluster.node_lists.exports import NODE_NAME, PARTITIONS
 
     with path.open("rb") as file:
         head = file.read(_HEAD_BYTES)
-    if NODE_NAME.search(head):  # a list of Slurm, which also contains equals signs
+    if NODE_NAME.search(head) or PARTITIONS.match(head):  # Slurm also writes equals signs
         return False
     lines = head.strip().splitlines()
     try:

@@ -63,7 +63,8 @@ class Source:
         self._hashing: threading.Thread | None = None
         self._digest = ""
         if "\0" in archive or not self.path.exists():
-            raise FileNotFoundError(2, "no such trace file", archive.replace("\0", "\\0"))
+            only = "; only a sweep replaces {trace_seed}" if "{trace_seed}" in archive else ""
+            raise FileNotFoundError(2, f"no such file{only}", archive.replace("\0", "\\0"))
         self.is_folder = self.path.is_dir()
 
     @cached_property

@@ -85,7 +85,8 @@ def as_cluster(value: ClusterLike) -> Cluster:
         if file.is_file():
             message = f"no cluster preset `{value}`; did you mean the file `{file}`?"
             raise ClusterError(message, key=value)
-        return _from_file(Path(value)) if Path(value).is_dir() else Cluster.preset(value)
+        is_path = bool(Path(value).suffix) or Path(value).is_dir()
+        return _from_file(Path(value)) if is_path else Cluster.preset(value)
     if hasattr(value, "__fspath__"):
         return _from_file(Path(value))
     if not isinstance(value, Mapping):

@@ -12,7 +12,7 @@ from gangline.files.text import BOM, header, not_text, simple
 from gangline.trace.formats import FORMATS, Format
 from gangline.trace.readers import _sacct_json as sacct_json
 from gangline.trace.readers import dally, lsf, opendc, pbs, ray
-from gangline.trace.readers.slurm import ADVICE, separator_of
+from gangline.trace.readers.slurm import ADVICE, QUEUE_ADVICE, separator_of
 
 if TYPE_CHECKING:
     from gangline.files.source import Source
@@ -43,6 +43,7 @@ _STRANGERS = (
     (b"PK\x03\x04", "this is a zip archive; unpack it, or compress the file with gzip, xz or zstd"),
     (b"BZh", "this is compressed with bzip2; decompress it, or use gzip, xz or zstd"),
 )
+_QUEUE_FOR_PEOPLE = re.compile(rb"JOBID +PARTITION +NAME +USER +ST ")
 _FOR_PEOPLE = re.compile(rb"[^\n]*\bJobID\b[^\n]*\n-+ [- ]+\r?\n")
 _NO_NAMES = re.compile(rb"\d+(_\d+)?(\.\w+)?\|")
 _DELIMITERS = {";": "semicolons", "\t": "tabs", "|": "bars"}
@@ -203,6 +204,10 @@ def _stranger(head: bytes) -> str | None:
             return words
     if _FOR_PEOPLE.match(text):
         return f"this is sacct output for people; export it with: {ADVICE}"
+    if _QUEUE_FOR_PEOPLE.match(text):
+        return f"this is squeue output for people; export it with: {QUEUE_ADVICE}"
+    if text.startswith(b"apiVersion: "):
+        return "this is YAML; export it with `-o json` instead of `-o yaml`"
     if _NO_NAMES.match(text):
         return (
             "its first line has no names; for sacct output without a header, name the fields: "

@@ -190,7 +190,9 @@ def redrawn(reference: TraceReference, seed: int) -> TraceReference:
     source = reference.source
     if not source.startswith(SYNTH):
         message = f"{source or 'table'}: no generator drew this trace, so it has no seed; use a"
-        message += " `synth:` address, or leave out the trace seeds"
+        message += (
+            " `synth:` address, a sweep with {trace_seed} in the name of the file, or no seed"
+        )
         raise TraceError(message, path=source)
     options: dict[str, Any] = reference.options
     return refer(with_seed(source, seed), **options)

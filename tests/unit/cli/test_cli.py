@@ -452,7 +452,7 @@ def test_trace_validate_lists_every_error_and_says_what_is_right(tmp_path: Path)
     lines = done.stderr.splitlines()
     assert len(lines) == 31  # there are all rows, not only the first twenty
     assert lines[0] == 'bad.csv:2: gpus: expected an integer from 1 to 32768, got "x"'
-    assert lines[-1] == "none.csv: no such trace file"
+    assert lines[-1] == "none.csv: no such file"
     assert done.stdout == "good.csv: native, 1 jobs: ok\n"
     done = gangline("trace", "validate", "--json", "bad.csv", "good.csv", cwd=tmp_path)
     assert done.returncode == 2

@@ -128,6 +128,20 @@ def test_slurm_conf(tmp_path: Path) -> None:
     assert "servers_away" not in read(tmp_path, CONF).notes
 
 
+@pytest.mark.parametrize(
+    "content",
+    [
+        "PartitionName=a100\n   AllowGroups=ALL\n",
+        "PARTITION AVAIL  TIMELIMIT  NODES  STATE NODELIST\na100* up 3-00:00:00 1 drain a5\n",
+    ],
+)
+def test_lists_of_partitions_are_refused_with_advice(
+    tmp_path: Path, content: str, snapshot: Snapshot
+) -> None:
+    with refused(ClusterError, snapshot):
+        read(tmp_path, content)
+
+
 @pytest.mark.parametrize("form", [str, lambda text: text.replace("|", "  ")])
 def test_sinfo(tmp_path: Path, form: Any) -> None:
     cluster = read(tmp_path, form(SINFO))

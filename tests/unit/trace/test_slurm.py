@@ -328,6 +328,20 @@ def test_the_table_for_people_is_refused_with_advice(tmp_path: Path, snapshot: S
         read(tmp_path, table)
 
 
+@pytest.mark.parametrize(
+    "content",
+    [
+        "  JOBID PARTITION     NAME     USER ST       TIME  NODES NODELIST(REASON)\n 4 a w d PD\n",
+        "apiVersion: v1\nitems: []\n",
+    ],
+)
+def test_exports_in_other_forms_are_refused_with_advice(
+    tmp_path: Path, content: str, snapshot: Snapshot
+) -> None:
+    with refused(TraceError, snapshot):
+        read(tmp_path, content)
+
+
 START = dt.datetime.fromisoformat("2024-03-01")
 MOMENTS = st.integers(0, 10**6)
 

@@ -23,10 +23,12 @@ if TYPE_CHECKING:
     from gangline.cluster.node_lists.rows import Server
     from gangline.files.source import Source
 
-__all__ = ["NODE_NAME", "kubernetes", "node_objects", "nodes", "records", "slurm"]
+__all__ = ["NODE_NAME", "PARTITIONS", "kubernetes", "node_objects", "nodes", "records", "slurm"]
 
 NODE_NAME = re.compile(rb"(?im)^[ \t]*NodeName=")
 """The possible beginnings of a record of scontrol or a line of slurm.conf."""
+PARTITIONS = re.compile(rb"\s*PartitionName=|\s*PARTITION +AVAIL ")
+"""The beginnings of `scontrol show partition` and of sinfo without a format."""
 _CLUSTER_NAME = re.compile(r"(?im)^[ \t]*ClusterName=(\S+)")
 _PAIR = re.compile(r"(\w+)=(\S*)")
 _HOSTS = re.compile(r"[^,\[]*(?:\[[^\]]*\][^,\[]*)*")

@@ -213,6 +213,9 @@ def detect(source: Source, options: FileOptions | None = None) -> ClusterFormat:
         return _find("pai", source.name)
     if len(first) == 3 and first[1].isdigit() and first[2].endswith("gb"):
         return _find("philly", source.name)
+    if exports.PARTITIONS.match(head):
+        message = "this lists partitions, not servers; export `scontrol show node`"
+        raise ClusterError(f"{source.name}: {message}", path=source.name, line=1)
     known = "; ".join(f"{item.name} ({', '.join(item.columns)})" for item in FORMATS)
     raise ClusterError(
         f"{source.name}: expected a cluster TOML or a known node list: {known}",

@@ -48,6 +48,7 @@ ADVICE = (
     "JobID,User,Account,Partition,QOS,State,Submit,Eligible,Start,End,Elapsed,Timelimit,NNodes,"
     "AllocTRES,ReqTRES"
 )
+QUEUE_ADVICE = 'squeue -a -r -o "%i|%u|%a|%P|%q|%T|%V|%S|%M|%l|%D|%b"'
 _SQUEUE = {
     "submit_time": "submit",
     "start_time": "start",
