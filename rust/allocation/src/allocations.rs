@@ -1,4 +1,5 @@
-//! The allocator of runs: solves an objective for the jobs of each request, and prepares the shares for rounds.
+//! The allocator that runs use: it solves an objective for the jobs in each request, and prepares the shares for
+//! rounds.
 
 use super::allocator::{Allocator, Ask, PairShare, Shares};
 use super::answer::{Answer, PairTime};
@@ -17,13 +18,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 /// Shares are rounded to this grid. The grid is wider than the slack of the second stage, so that neither the slack nor
 /// floating-point noise changes the order of jobs.
 const GRID: f64 = 1e-8;
-/// Smaller shares are set to 0. The second stage may use its slack for tiny shares of scarce types. Each tiny share
-/// would be a claim on its type, and might even be served first.
+/// Shares below this limit are set to 0. The second stage may spend its slack on tiny shares of scarce types. Each tiny
+/// share would be a claim on its type, and might even be served first.
 const LEAST_SHARE: f64 = 1e-6;
-/// A weight of missed deadlines above this limit is more than solver noise.
+/// If the weight of the missed deadlines is above this limit, it is more than solver noise.
 const MISSED: f64 = 1e-9;
 
-/// The purpose of the programs of a run, and their settings.
+/// What a run solves linear programs for, and the settings of these programs.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Programs {
     /// The programs compute allocations.
@@ -35,12 +36,12 @@ pub enum Programs {
     },
 }
 
-/// Counts and notes of the solves of a run.
+/// Statistics of the programs that a run solves.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Tally {
-    /// Purpose of the programs; `None` if the run solves none.
+    /// Purpose of the programs; `None` if the run solves no programs.
     pub of: Option<Programs>,
-    /// Number of allocations or auctions by method; closed forms have an empty name.
+    /// Number of allocations or auctions for each method; the name of a closed form is empty.
     pub allocations: BTreeMap<String, u64>,
     /// Number of linear programs solved.
     pub programs: u64,
@@ -52,7 +53,7 @@ pub struct Tally {
     pub fallbacks: u64,
     /// Number of allocations in which the price method failed and programs were solved instead.
     pub prices_failed: u64,
-    /// Number of allocations with a program that needed a second method.
+    /// Number of allocations in which a program needed a second method.
     pub retried: u64,
     /// Number of allocations that miss a deadline; `None` if there are no deadlines.
     pub missing_deadlines: Option<u64>,
@@ -61,7 +62,7 @@ pub struct Tally {
 }
 
 impl Tally {
-    /// Counts an allocation or auction with its method, its numbers of programs and steps, and its wall time.
+    /// Counts an allocation or auction: its method, its programs, its steps and its wall time.
     pub fn add(&mut self, of: Programs, method: &str, [programs, steps]: [u32; 2], nanos: u64) {
         self.of = Some(of);
         *self.allocations.entry(method.to_owned()).or_default() += 1;
@@ -71,7 +72,7 @@ impl Tally {
     }
 }
 
-/// The solver, the clock and the counters that a policy gets from outside the core.
+/// The solver, the clock and the counters, which a policy gets from outside the core.
 pub struct Outside {
     /// Solves the programs for which this crate has no method.
     pub solver: Box<dyn Solver>,
@@ -113,7 +114,7 @@ pub struct InRuns {
     pub reference: Option<String>,
 }
 
-/// The allocator that optimises an objective.
+/// An allocator that optimises an objective.
 pub struct Allocations {
     given: InRuns,
     facts: Facts,
@@ -123,7 +124,7 @@ pub struct Allocations {
     passed: BTreeSet<JobId>,
 }
 
-/// Shares of jobs for rounds, with the solution behind them.
+/// The shares of the jobs for the rounds, and the solution that they come from.
 #[derive(Clone, Debug)]
 pub struct Found {
     /// Rounded shares.
@@ -271,7 +272,7 @@ impl Allocator for Allocations {
 }
 
 impl Allocations {
-    /// Returns the request without the deadlines that have passed, and remembers the jobs whose deadlines these were.
+    /// Returns the request without the deadlines that have passed, and remembers the jobs that missed them.
     fn ahead(&mut self, ask: &Ask) -> Ask {
         let mut ahead = ask.clone();
         for (job, left_s) in ask.jobs.iter().zip(&mut ahead.time_left_s) {
@@ -319,8 +320,8 @@ impl Objective {
         })
     }
 
-    /// Returns the classes of a request, and the class of each job that can run; `left` is the remaining work that is
-    /// used.
+    /// Returns the classes of a request, and the class of each job that can run; `left` is the remaining work of each
+    /// job.
     pub fn classes(&self, ask: &Ask, left: &[f64], lost_s: &[f64]) -> (Table, ClassOf) {
         let can_be_met = |left: &f64| *left > 0.0 && left.is_finite();
         let has_deadlines = ask.time_left_s.iter().any(can_be_met);
@@ -345,8 +346,8 @@ fn of_jobs(shares: &[f64], row_of: &[Option<usize>], types: usize) -> Vec<f64> {
     found
 }
 
-/// Returns the shares of each job with co-runners of each kind. The time of two classes is split evenly among the jobs
-/// of each; a pair within one class uses two of its jobs.
+/// Returns the shares of each job with co-runners of each kind. The time that two classes spend together is split
+/// evenly among the jobs of each class; a pair within one class consists of two jobs of this class.
 fn pair_shares(
     together: &[PairTime],
     table: &Table,

@@ -1,4 +1,5 @@
-//! The interface through which rounds get shares: it takes arrays of the active jobs and returns shares.
+//! The interface through which rounds get shares: it takes arrays that describe the active jobs, and returns their
+//! shares.
 //!
 //! The interface does not depend on the method that computes the shares. An allocator may remember earlier requests;
 //! jobs are identified by their ids.
@@ -6,7 +7,7 @@
 use gangline_engine::PolicyError;
 use gangline_model::{GpuType, GpuTypeId, JobId, SimTime};
 
-/// A request: the active jobs, in order of their ids. Tables are row-major, `jobs x types`.
+/// A request: the active jobs, in the order of their ids. Tables are row-major, `jobs x types`.
 #[derive(Clone, Debug, Default)]
 pub struct Ask {
     /// Time of the round.
@@ -21,19 +22,19 @@ pub struct Ask {
     pub gangs: Vec<f64>,
     /// Weights of the jobs.
     pub weights: Vec<f64>,
-    /// Remaining work according to the run's estimates; empty for a policy that may not know it.
+    /// Remaining work according to the run's estimates; empty for a policy that is not allowed to know it.
     pub remaining: Vec<f64>,
     /// True remaining work, where estimates differ from it; otherwise empty.
     pub true_remaining: Vec<f64>,
     /// Seconds since arrival.
     pub age_s: Vec<f64>,
-    /// Seconds to the deadline, infinite for a job without one; empty if no job of the trace has a deadline.
+    /// Seconds until the deadline, infinite for a job without a deadline; empty if no job in the trace has a deadline.
     pub time_left_s: Vec<f64>,
-    /// The type on which a job runs because of its share; `None` for a job that only uses idle GPUs.
+    /// The type on which a job runs because of its share; `None` for a job that waits or only uses idle GPUs.
     pub running: Vec<Option<GpuTypeId>>,
     /// GPUs of each type on servers that are up.
     pub capacity: Vec<f64>,
-    /// Entity of each job; empty if there are none.
+    /// Entity of each job; empty if the trace has no entities.
     pub entities: Vec<u32>,
     /// Weight of each entity of the trace.
     pub entity_weights: Vec<f64>,
@@ -41,18 +42,19 @@ pub struct Ask {
     pub kinds: Vec<u32>,
     /// Number of kinds.
     pub kind_count: usize,
-    /// Rate of a job of one kind with a co-runner of another kind, `kinds x kinds x types`; 0 if the two may not share.
+    /// Rate of a job of one kind with a co-runner of another kind, `kinds x kinds x types`; 0 if the two kinds may not
+    /// share GPUs.
     pub pair_rates: Vec<f64>,
 }
 
-/// Share of a job's time on the same GPUs as another job, or as any job of a kind.
+/// Share of its time that a job spends on the same GPUs as another job, or as any job of another kind.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PairShare {
     /// Row of the job in the request.
     pub row: usize,
-    /// Kind of the other job, as in the request; its row if the policy pairs single jobs.
+    /// Kind of the other job, as in the request; if the policy pairs single jobs, this is the row of the other job.
     pub beside: u32,
-    /// GPU type that the two share.
+    /// GPU type on which the two jobs share GPUs.
     pub gpu_type: GpuTypeId,
     /// Fraction of time.
     pub share: f64,
@@ -63,13 +65,13 @@ pub struct PairShare {
 pub struct Shares {
     /// Share of time without a co-runner, `jobs x types`.
     pub alone: Vec<f64>,
-    /// Shares of time with a co-runner.
+    /// Shares of time with co-runners.
     pub pair_shares: Vec<PairShare>,
 }
 
 /// Gives each job a share of its time on each GPU type.
 pub trait Allocator: Send {
-    /// Receives the GPU types of the cluster, once, before the first request.
+    /// Receives the GPU types of the cluster. This method is called once, before the first request.
     ///
     /// # Errors
     /// Returns [`PolicyError`] if the allocator cannot serve this cluster.
@@ -84,7 +86,8 @@ pub trait Allocator: Send {
     /// Returns [`PolicyError`] if no shares can be found; the run then ends.
     fn allocate(&mut self, ask: &Ask) -> Result<Vec<f64>, PolicyError>;
 
-    /// Returns the shares as [`Self::allocate`] does, for a run where jobs may share GPUs. By default no jobs share.
+    /// Returns the shares as [`Self::allocate`] does, for a run where jobs may share GPUs. By default, no jobs share
+    /// GPUs.
     ///
     /// # Errors
     /// Returns the errors of [`Self::allocate`].

@@ -1,4 +1,4 @@
-//! The result of an allocation for classes of jobs, independent of the method.
+//! The result of an allocation for classes of jobs, in a form that does not depend on the method.
 
 use super::choose::Pair;
 use super::space::{Plan, Space, Spent};
@@ -6,9 +6,9 @@ use super::space::{Plan, Space, Spent};
 /// Two classes sharing GPUs.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PairTime {
-    /// The two classes. Two jobs of one class are written as the same class twice.
+    /// The two classes. A pair of jobs from one class lists this class twice.
     pub classes: [usize; 2],
-    /// GPU type that the two classes share.
+    /// GPU type on which the two classes share GPUs.
     pub gpu_type: usize,
     /// Job-seconds per second.
     pub time: f64,
@@ -19,13 +19,13 @@ pub struct PairTime {
 pub struct Answer {
     /// Shares of one job of each class, `classes x types`.
     pub shares: Vec<f64>,
-    /// Time of classes that share GPUs, without zeros.
+    /// Times that pairs of classes spend on shared GPUs, without zeros.
     pub together: Vec<PairTime>,
     /// Value of the objective, in the unit of the objective.
     pub objective: f64,
-    /// The level of each class, under water filling.
+    /// The level of each class, for water filling only.
     pub levels: Vec<f64>,
-    /// Deadlines and failures of methods.
+    /// Missed deadlines, and methods that failed.
     pub notes: Notes,
     /// Name of the method; empty for a closed form.
     pub method: String,
@@ -35,12 +35,12 @@ pub struct Answer {
     pub iterations: u32,
 }
 
-/// Deadlines that an allocation misses, and methods that failed before one succeeded.
+/// Deadlines that an allocation misses, and methods that failed before another method succeeded.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Notes {
     /// Number of deadlines that have passed.
     pub passed: f64,
-    /// Weight of the deadlines that are missed.
+    /// Total weight of the missed deadlines.
     pub missed: f64,
     /// Whether the price method failed and programs were solved instead.
     pub prices_failed: bool,

@@ -1,11 +1,12 @@
-//! Finds the exact best plan above given floors, by a simplex method that exploits the structure of these programs.
+//! Finds the exact optimal plan above given floors, with a simplex method that exploits the structure of these
+//! programs.
 //!
 //! | symbol | here | meaning |
 //! |---|---|---|
-//! | `x[c,k]` | shares | time of one job of class c on type k |
-//! | `n_c`, `s_c` | `members`, `gangs` | jobs of the class, GPUs of a job |
+//! | `x[c,k]` | shares | time that one job of class c spends on type k |
+//! | `n_c`, `s_c` | `members`, `gangs` | number of jobs in the class, GPUs of a job |
 //! | `W_k` | `capacity` | GPUs of a type |
-//! | `f_c` | `floors` | minimum of `rates . x` for a job |
+//! | `f_c` | `floors` | lower bound of `rates . x` for a job |
 //! | `y[a,b,k]` | pair | time that jobs of classes a and b spend together on type k |
 //! | `t` | level | all floors rise to `f (1 + t)` |
 //! | `q` | `prices` | multipliers of the linking rows |
@@ -15,13 +16,13 @@
 //! of other basic columns equals the number of linking rows, one per type. Prices therefore come from a system with one
 //! row per type, and the cost of a step does not grow with the number of classes.
 //!
-//! A scan over all columns costs O(classes x types) and finds the columns with a gain. Each of these columns is priced
-//! again with the current prices before the next scan, so scans are rare. The method always starts without earlier
-//! results: equal programs give equal bits.
+//! A scan over all columns costs O(classes x types) and finds the columns with a gain. Before the next scan, each of
+//! these columns is priced again at the current prices, so scans are rare. The method never starts from earlier
+//! results, so equal programs give bit-identical plans.
 //!
 //! A pair has entries in the rows of two classes, and the level has entries in the rows of all classes, so neither can
 //! be a key. If a key leaves the basis and no other column of its class can replace it, the key stays and is pinned to
-//! 0 by a linking row. There are never more pins than basic pairs and levels.
+//! 0 by a linking row. The number of pins never exceeds the number of pairs and levels in the basis.
 
 use super::model::SolverError;
 use super::square::{Links, Square};
@@ -33,10 +34,10 @@ const OPTIMAL: f64 = 1e-11;
 const ROUNDING: f64 = 1e-14;
 /// A pivot below this limit counts as noise.
 const PIVOT: f64 = 1e-9;
-/// Shortage, relative to the GPUs and summed over all types, that is allowed after the first phase.
+/// Largest shortage that is allowed after the first phase, relative to the GPUs of each type and summed over all types.
 const LACKING: f64 = 1e-11;
-/// Number of steps without progress after which the first improving column is taken. If the method still cycles, the
-/// limit of steps ends it.
+/// Number of steps without progress after which the first improving column is taken. If the method still cycles, it
+/// ends at the step limit.
 const STALLED: u32 = 40;
 /// A floor limits the level if its multiplier is above this fraction of the largest multiplier. Any other floor is
 /// tested again in the next rise.
@@ -45,27 +46,27 @@ const LIMITS: f64 = 1e-3;
 /// comparison, but above noise.
 const SLACK: f64 = 1e-9;
 
-/// Time of two classes on the same GPUs, or of two jobs of one class.
+/// A column for the time that jobs of two classes, or two jobs of one class, spend on the same GPUs.
 #[derive(Clone, Copy, Debug)]
 pub struct Pair {
     /// The two classes.
     pub classes: [usize; 2],
-    /// GPU type that the two classes share.
+    /// GPU type on which the two classes share GPUs.
     pub gpu_type: usize,
-    /// Rate of a job of each class when it shares with the other.
+    /// Rate of a job of each class while it shares GPUs with a job of the other class.
     pub rates: [f64; 2],
-    /// Gain per unit of time in which both run together.
+    /// Gain per unit of time that the two jobs run together.
     pub gain: f64,
-    /// Gain in the next objective.
+    /// The same gain in the next objective.
     pub then: f64,
 }
 
 /// A program. Tables are row-major, `classes x types`.
 #[derive(Clone, Copy, Debug)]
 pub struct Choose<'a> {
-    /// Rates that the floors refer to; 0 where a class cannot run.
+    /// Rates to which the floors refer; 0 where a class cannot run.
     pub rates: &'a [f64],
-    /// Gain per unit of each share.
+    /// Gain for each share, per unit.
     pub gains: &'a [f64],
     /// Objective that chooses among the optima, if any.
     pub then: Option<&'a [f64]>,
@@ -77,7 +78,8 @@ pub struct Choose<'a> {
     pub capacity: &'a [f64],
     /// Minimum rate of a job of each class.
     pub floors: &'a [f64],
-    /// Price of all GPUs of each type, from which the first plan is made. An empty list means that all prices are 0.
+    /// Prices from which the first plan is made: one price for all GPUs of each type. An empty list means that all
+    /// prices are 0.
     pub prices: &'a [f64],
     /// Classes that may share GPUs.
     pub pairs: &'a [Pair],
@@ -91,12 +93,12 @@ pub struct Choose<'a> {
 pub struct Chosen {
     /// Shares of one job of each class, `classes x types`.
     pub shares: Vec<f64>,
-    /// Job-seconds per second of each pair.
+    /// Job-seconds per second that each pair spends together.
     pub together: Vec<f64>,
     /// Value of the first objective: the sum of gains, or the factor by which all floors rise.
     pub value: f64,
-    /// Weight of the floor of each class in the bound on the level; empty unless floors rise. In every plan, the sum of
-    /// weight x rate / floor over the classes is at most 1 plus the level.
+    /// Weight of each class's floor in the bound on the level; empty unless floors rise. In every plan, the sum of
+    /// weight x rate / floor over all classes is at most 1 plus the level.
     pub weights: Vec<f64>,
     /// Simplex steps.
     pub steps: u32,
@@ -133,51 +135,51 @@ type Rows = [f64; 2];
 struct Simplex<'a> {
     problem: &'a Choose<'a>,
     types: usize,
-    /// Number of linking rows without pins.
+    /// Number of linking rows, not counting those for pins.
     links: usize,
-    /// The two classes of each pair, each with the entries of the pair's column in the rows of the class.
+    /// The two classes of each pair; for each class, the entries of the pair's column in the rows of this class.
     sides: Vec<[(usize, Rows); 2]>,
-    /// Number of jobs in a unit of each pair, which is the number of jobs of its smaller class.
+    /// Number of jobs in one unit of each pair; this equals the number of jobs in the smaller class of the pair.
     units: Vec<f64>,
     /// Rates divided by floors.
     scaled: Vec<f64>,
-    /// Objective coefficients: first of a share of all members of a class, then of the pairs, then of the level; empty
-    /// in the first phase.
+    /// Objective coefficients: first those of the shares (for all members of a class), then those of the pairs, then
+    /// that of the level. The list is empty in the first phase.
     cost: Vec<f64>,
-    /// GPUs of all members of a class relative to the GPUs of the type, then the same for the pairs and for the level;
-    /// 0 where a class cannot run.
+    /// GPUs of all members of a class relative to the GPUs of the type, then the same for the pairs and the level; 0
+    /// where a class cannot run.
     held: Vec<f64>,
     /// Gains of the objective whose value must be preserved.
     kept: Vec<f64>,
     right: Links,
     keys: Vec<[usize; 2]>,
-    /// Inverse of the matrix of the two key columns of each class, in row-major order.
+    /// Inverse of the matrix that consists of the two key columns, for each class, in row-major order.
     inverse: Vec<[Rows; 2]>,
     /// Rate at which the level raises the floor of each class; 0 for a floor that does not rise.
     rises: Vec<f64>,
     /// Whether each class has a floor.
     has_floor: Vec<bool>,
-    /// Original rate of each class that equals a scaled rate of 1.
+    /// Original rate of each class that corresponds to a scaled rate of 1.
     units_of_rates: Vec<f64>,
-    /// Keys (class, place) that are fixed at 0.
+    /// Keys that are fixed at 0, as (class, place).
     pins: SmallVec<[(usize, usize); 8]>,
     extras: SmallVec<[Extra; 6]>,
-    /// Inverse of the working basis, with the resulting multipliers of the linking rows.
+    /// Inverse of the working basis; `prices` are the multipliers of the linking rows that result from it.
     working: Square,
     prices: Links,
     /// A reduced cost up to this limit counts as 0.
     noise: f64,
-    /// Fraction of the largest price up to which a reduced cost also counts as 0; the fraction is 0 where floors are
+    /// A reduced cost up to this fraction of the largest price also counts as 0; the fraction is 0 where floors are
     /// fixed.
     rounding: f64,
-    /// Remainder of the linking rows after the keys are subtracted.
+    /// What remains of the linking rows after the keys are subtracted.
     residual: Links,
     is_first_phase: bool,
     steps: u32,
 }
 
 impl Choose<'_> {
-    /// Solves the program; the result is a vertex.
+    /// Solves the program; the solution is a vertex.
     ///
     /// # Errors
     /// Returns [`SolverError`] if no plan reaches the floors, or if rounding errors prevent a solution.
@@ -215,23 +217,23 @@ impl Choose<'_> {
     }
 }
 
-/// Returns the rate at which the level of each class rises, given which classes can rise no further.
+/// Returns the rate at which the level of each class rises; the argument tells which classes can rise no further.
 pub(crate) type Speeds<'a> = &'a dyn Fn(&[bool]) -> Vec<f64>;
 
-/// Result of raising floors as far as possible.
+/// Result of raising the floors as far as possible.
 pub(crate) struct Filled {
     /// Level of each class.
     pub levels: Vec<f64>,
     /// Number of rises.
     pub rises: u32,
-    /// The plan with the largest gain that reaches the levels, if requested, and the simplex steps.
+    /// The plan with the largest gain among those that reach the levels, if requested, and the simplex steps.
     pub plan: Chosen,
 }
 
 impl Choose<'_> {
-    /// Raises all floors together, then the floors that can rise further, until none can. With `speeds`, floors rise at
-    /// the rates that it returns. If `chooses` is set, the plan with the largest gain among those that reach the levels
-    /// is found last.
+    /// Raises all floors together, then the floors that can rise further, until none can. If `speeds` is given, floors
+    /// rise at the rates that it returns. If `chooses` is set, the last step finds the plan with the largest gain among
+    /// those that reach the levels.
     ///
     /// # Errors
     /// Returns [`SolverError`] if no plan reaches the floors, or if rounding errors prevent a solution.
@@ -278,9 +280,9 @@ impl Choose<'_> {
     }
 }
 
-/// State of the levels of all classes.
+/// Current state of the levels of all classes.
 struct Water {
-    /// Level of each class, in units of its first floor, or of its largest rate if it had no floor.
+    /// Level of each class, in units of its first floor, or in units of its largest rate if it had no floor.
     reached: Vec<f64>,
     /// Classes that can rise no further.
     done: Vec<bool>,
@@ -419,7 +421,7 @@ impl<'a> Simplex<'a> {
         self.held.push(gpus / problem.capacity[pair.gpu_type]);
     }
 
-    /// Returns an objective, scaled so that its largest entry is 1.
+    /// Returns an objective whose entries are scaled so that the largest is 1.
     fn objective(&self, which: Objective) -> Vec<f64> {
         let problem = self.problem;
         let gains = match which {
@@ -445,7 +447,7 @@ impl<'a> Simplex<'a> {
         whole.into_iter().map(|own| own / largest).collect()
     }
 
-    /// Returns the best vertex of a class at given prices.
+    /// Returns the optimal vertex of a class at given prices.
     fn first_keys(&self, class: usize, wanted: &[f64]) -> Result<[usize; 2], SolverError> {
         let (time, surplus) = (self.types, self.types + 1);
         let at = class * self.types;
@@ -487,7 +489,7 @@ impl<'a> Simplex<'a> {
         })
     }
 
-    /// Returns the entries of a column in the two rows of a class: time and floor.
+    /// Returns a column's entries in the two rows of a class: time and floor.
     fn own_rows(&self, class: usize, column: usize) -> Rows {
         if column < self.types {
             return [1.0, self.scaled[class * self.types + column]];
@@ -499,7 +501,7 @@ impl<'a> Simplex<'a> {
         }
     }
 
-    /// Calls `visit` with each class in whose rows a column has entries, and with these entries.
+    /// Calls `visit` for each class whose rows contain entries of a column, and passes these entries.
     #[inline]
     fn each_class(&self, extra: Extra, mut visit: impl FnMut(usize, Rows)) {
         match extra {
@@ -519,7 +521,7 @@ impl<'a> Simplex<'a> {
         }
     }
 
-    /// Returns the index of a column in the objectives, and its type; `None` for slacks.
+    /// Returns the index of a column in the objectives, and its GPU type; `None` for slacks.
     #[inline]
     fn at(&self, extra: Extra) -> Option<(usize, usize)> {
         let own = self.scaled.len();
@@ -579,7 +581,7 @@ impl<'a> Simplex<'a> {
         [1.0, f64::from(u8::from(self.has_floor[class]))]
     }
 
-    /// Adds what the keys of a class use of the linking rows, as if none of its other columns were basic.
+    /// Adds the use of the linking rows by a class's keys, as if no other column of the class were basic.
     fn add_keys(&self, class: usize, times: f64, into: &mut [f64]) {
         let right = self.right_of(class);
         for (key, row) in self.keys[class].iter().zip(&self.inverse[class]) {
@@ -596,7 +598,7 @@ impl<'a> Simplex<'a> {
         self.residual = residual;
     }
 
-    /// Returns what is left of all linking rows after the keys are subtracted, with the pins at the end.
+    /// Returns what remains of all linking rows after the keys are subtracted, followed by the pins.
     fn left_by_keys(&self) -> Links {
         let mut left = self.residual.clone();
         for &(class, place) in &self.pins {
@@ -605,7 +607,8 @@ impl<'a> Simplex<'a> {
         left
     }
 
-    /// Returns a column in the linking rows after the keys of its classes have adjusted to it, and its cost.
+    /// Returns the entries of a column in the linking rows, and its cost, after the keys of its classes have adjusted
+    /// to it.
     fn reduced(&self, extra: Extra) -> (Links, f64) {
         let mut links: Links = smallvec![0.0; self.links + self.pins.len()];
         let mut cost = self.cost_of(extra);
@@ -642,7 +645,8 @@ impl<'a> Simplex<'a> {
         Ok(())
     }
 
-    /// Returns the gain of a column, given by its index and type, minus the price of its use of linking rows.
+    /// Returns the gain of a column minus the price of the linking rows that it uses; the column is given by its index
+    /// and GPU type.
     #[inline]
     fn worth(&self, (at, gpu_type): (usize, usize)) -> f64 {
         let mut worth = self.cost[at] - self.prices[gpu_type] * self.held[at];
@@ -674,7 +678,7 @@ impl<'a> Simplex<'a> {
         [row(0), row(1)]
     }
 
-    /// Returns the column of a class with the largest gain.
+    /// Returns the column with the largest gain among the columns of a class.
     fn best_of(&self, class: usize) -> Option<(f64, Extra)> {
         let (own, [time, floor]) = (class * self.types, self.duals(class));
         let mut best = (self.noise, None);
@@ -711,7 +715,7 @@ impl<'a> Simplex<'a> {
         (gain > self.noise && !self.extras.contains(&extra)).then_some((gain, extra))
     }
 
-    /// Returns the pairs with a gain, the best for each first class, and the level.
+    /// Returns the best pair with a gain for each first class, and the level if it has a gain.
     fn shared_offers(&self) -> Vec<(f64, Extra)> {
         if self.sides.is_empty() && !self.problem.rises {
             return Vec::new();
@@ -745,7 +749,8 @@ impl<'a> Simplex<'a> {
         (gain > self.noise && !self.extras.contains(&extra)).then_some((gain, extra))
     }
 
-    /// Returns columns with a gain, largest gain first: at most one column of each class and one of its pairs.
+    /// Returns columns with a gain, in descending order of gain. Each class contributes at most one of its columns and
+    /// one of its pairs.
     fn offers(&self) -> Vec<(f64, Extra)> {
         let classes = (0..self.keys.len()).filter_map(|class| self.best_of(class));
         let links = (0..self.links).filter_map(|link| self.left_of(link));
@@ -755,8 +760,9 @@ impl<'a> Simplex<'a> {
         offers
     }
 
-    /// Returns, in order, each class with an entry in a column that moves, with the values of its keys. The result also
-    /// contains the speeds at which these values fall as the entering column rises and the other basic columns fall.
+    /// Returns, in order, each class that has an entry in a moving column, together with the values of its keys. The
+    /// result also contains the speeds at which these values fall while the entering column rises and the other basic
+    /// columns fall.
     fn moves(&self, entering: Option<Extra>, values: &[f64], falls: &[f64]) -> Moves {
         let mut classes: SmallVec<[usize; 7]> = SmallVec::new();
         for &extra in self.extras.iter().chain(&entering) {
@@ -805,8 +811,8 @@ impl<'a> Simplex<'a> {
         moves
     }
 
-    /// Takes steps to the optimum of the present objective. Pricing a class is cheap but a scan of all classes is not,
-    /// so each class with a gain is priced again before the next scan.
+    /// Takes simplex steps until the current objective is optimal. Pricing a class is cheap, but a scan of all classes
+    /// is not. Each class with a gain is therefore priced again before the next scan.
     fn run(&mut self) -> Result<(), SolverError> {
         let most = 100 * (self.keys.len() + self.links) as u32 + 1_000;
         let (before, mut still) = (self.steps, 0);
@@ -840,7 +846,7 @@ impl<'a> Simplex<'a> {
         }
     }
 
-    /// Brings a column into the basis. Returns its new value.
+    /// Moves a column into the basis. Returns its new value.
     fn step(&mut self, entering: Extra) -> Result<f64, SolverError> {
         let (column, _) = self.reduced(entering);
         let falls = self.working.times(&column);
@@ -883,7 +889,7 @@ impl<'a> Simplex<'a> {
         Ok(far)
     }
 
-    /// Replaces a pinned key by another basic column of its class where possible.
+    /// Replaces each pinned key with another basic column of its class, if possible.
     fn unpin(&mut self) -> Result<(), SolverError> {
         let mut pin = 0;
         while let Some(&(class, place)) = self.pins.get(pin) {
@@ -916,7 +922,7 @@ impl<'a> Simplex<'a> {
         Ok(())
     }
 
-    /// Finds a first plan that uses no more GPUs than the cluster has.
+    /// Finds an initial plan that uses no more GPUs than the cluster has.
     fn reach_floors(&mut self) -> Result<(), SolverError> {
         if !self.is_first_phase {
             return Ok(());
@@ -936,10 +942,10 @@ impl<'a> Simplex<'a> {
         self.invert_working()
     }
 
-    /// Raises the floors to the present level. The floors that limit the level stop rising.
+    /// Raises the floors to the current level. Floors that limit the level stop rising.
     ///
-    /// The multipliers prove that no plan raises the limiting floors together above the level, so every plan that
-    /// reaches the level keeps these floors at it.
+    /// The multipliers prove that no plan can raise all limiting floors above the level. In every plan that reaches the
+    /// level, these floors therefore stay exactly at the level.
     fn lift(&mut self, water: &mut Water) -> Result<(), SolverError> {
         let rising = (0..self.keys.len()).filter(|&class| self.rises[class] > 0.0);
         let weight = |class: usize| -self.duals(class)[1] * self.rises[class];
@@ -1028,7 +1034,7 @@ impl<'a> Simplex<'a> {
             .collect();
     }
 
-    /// Adds a row that preserves the value that the plan has reached.
+    /// Adds a row that preserves the objective value that the plan has reached.
     fn keep(&mut self, objective: Objective) -> Result<(), SolverError> {
         self.kept = self.objective(objective);
         self.right[self.types] = 0.0;

@@ -1,9 +1,10 @@
 //! Groups equal rows, so that jobs that an allocation cannot distinguish share one set of variables.
 //!
-//! Rows are equal if their bits are equal. The rows are read once. Class numbers are found in an open-addressing hash
-//! table that is never iterated. The cost is O(rows). Classes are numbered in the order of their first rows.
+//! Rows are equal if their bits are equal. The rows are read once. An open-addressing hash table maps each row to its
+//! class number; nothing iterates over this table. The cost is O(rows). Classes are numbered in the order of their
+//! first rows.
 
-/// A part of each row, as a row-major table with `width` words per row.
+/// One part of every row, as a row-major table with `width` words per row.
 #[derive(Clone, Copy, Debug)]
 pub struct RowPart<'a> {
     /// All words.
@@ -76,7 +77,7 @@ impl<'a> RowPart<'a> {
     }
 }
 
-/// Returns the hash of a row; the constant is the golden ratio in 64 bits.
+/// Returns the hash of a row; the constant is the 64-bit golden ratio.
 fn digest(parts: &[RowPart<'_>], row: usize) -> u64 {
     let mut digest = 0_u64;
     for word in parts.iter().flat_map(|part| part.row(row)) {

@@ -1,5 +1,5 @@
-//! Solves the programs of allocations with the methods of this crate: the price method finds the value of an objective,
-//! and a simplex method finds the plan.
+//! Solves the linear programs behind allocations with the methods of this crate: the price method finds the value of an
+//! objective, and a simplex method finds the plan.
 
 use super::choose::{Choose, Chosen, Pair};
 use super::dual::MaxMin;
@@ -12,7 +12,7 @@ use super::trials::SAME;
 
 /// Maximum number of evaluations of the price method.
 pub(crate) const EVALUATIONS: u32 = 1_000;
-/// Relative gap of the price method if no plan is chosen afterwards.
+/// Relative gap of the price method if its plan is the final plan.
 const GAP: f64 = 1e-9;
 
 /// Solves without an external solver.
@@ -81,7 +81,7 @@ fn stages<'a>(space: &'a Space<'_>, measure: &'a [f64]) -> TwoStages<'a> {
     }
 }
 
-/// Returns a plan without pairs, moved inside its bounds.
+/// Returns a plan without pairs after moving it inside its bounds.
 fn plan_of(space: &Space<'_>, mut shares: Vec<f64>) -> Plan {
     let (gangs, members) = (space.gangs, space.members);
     within(&mut shares, &mut [], &[], gangs, members, space.capacity);

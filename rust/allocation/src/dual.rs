@@ -1,31 +1,33 @@
-//! Max-min fairness by prices: one unknown per GPU type, for any number of jobs.
+//! Solves max-min fairness with prices: one unknown per GPU type, for any number of jobs.
 //!
 //! | symbol | here | meaning |
 //! |---|---|---|
-//! | `a[c,k]` | `rates` | value of time on type k for a job of class c |
-//! | `s_c`, `n_c` | `gangs`, `members` | GPUs of a job, jobs of the class |
+//! | `a[c,k]` | `rates` | value that time on type k has for a job of class c |
+//! | `s_c`, `n_c` | `gangs`, `members` | GPUs of a job, number of jobs in the class |
 //! | `W_k` | `capacity` | GPUs of a type |
 //! | `p_k` | `prices` | price of all GPUs of a type |
 //! | `z` | `z` | the smallest `a . x` |
 //!
-//! Given prices, the best z maximises `z - cost of z`. This difference is a concave function of z, and its slope falls
-//! at the corners of the classes' hulls. The z at which the slopes add up to 1 is found by selection, in O(classes x
-//! types). The resulting plan has a value, and it leaves GPUs idle or lacks some. The plan therefore gives a cut for
-//! the prices and a column for the master program. The value at any prices is an upper bound of z, and the best mix of
-//! plans is a lower bound. In measurements with 100 to 100,000 classes, 20 to 40 evaluations closed the gap.
+//! At given prices, the optimal z maximises `z - cost of z`. This difference is a concave function of z, and its slope
+//! falls at the corners of the classes' hulls. A selection algorithm finds the z at which the slopes add up to 1, in
+//! O(classes x types). The resulting plan has a value, and it either leaves GPUs idle or needs more than there are. The
+//! plan therefore gives a cut for the prices and a column for the master program. The value at any prices is an upper
+//! bound on z, and the best mix of plans gives a lower bound. In measurements with 100 to 100,000 classes, 20 to 40
+//! evaluations closed the gap.
 
 use super::frontier::{Corner, Hulls, edge_price, reach};
 use super::master::{Master, Mix};
 use super::model::SolverError;
 
-/// Trial prices lie at this fraction of the way from the best prices to the prices of the master program, which damps
-/// oscillation. The value is our own choice, based on measurements.
+/// Trial prices lie at this fraction of the way from the best prices so far to the prices of the master program. This
+/// damps oscillation. The value is our own choice, based on measurements.
 const STEP: f64 = 0.7;
 
 /// A max-min program. Tables are row-major, `classes x types`.
 #[derive(Clone, Copy, Debug)]
 pub struct MaxMin<'a> {
-    /// Value of a unit of time; 0 where a class cannot run. Each class has a positive entry on a type with GPUs.
+    /// Value of a unit of time; 0 where a class cannot run. Each class has a positive entry for at least one type with
+    /// GPUs.
     pub rates: &'a [f64],
     /// GPUs of one job.
     pub gangs: &'a [f64],
@@ -40,11 +42,11 @@ pub struct MaxMin<'a> {
 pub struct PriceSolution {
     /// Objective that the shares reach.
     pub z: f64,
-    /// Upper bound of the objective.
+    /// Upper bound on the objective.
     pub bound: f64,
     /// Shares of one job of each class, `classes x types`.
     pub shares: Vec<f64>,
-    /// Prices that prove the bound, each of all GPUs of a type.
+    /// Prices that prove the bound: for each type, the price of all its GPUs.
     pub prices: Vec<f64>,
     /// Number of plans evaluated.
     pub evaluations: u32,
@@ -52,13 +54,13 @@ pub struct PriceSolution {
 
 /// A demand counts as met if at most this fraction of it is missing.
 const MET: f64 = 1e-10;
-/// Number of evaluations after which a wider gap is enough, because rounding errors may prevent a close one; the next
-/// constant is this gap.
+/// Number of evaluations after which a wider gap, `WIDE_GAP`, is enough, because rounding errors may prevent a narrower
+/// one.
 const FEW: u32 = 60;
 const WIDE_GAP: f64 = 1e-9;
 
 impl MaxMin<'_> {
-    /// Solves the program to a relative gap.
+    /// Solves the program up to a relative gap.
     ///
     /// # Errors
     /// Returns an error if a table is wrong, or if `evaluations` evaluations do not reach the gap.
@@ -99,22 +101,22 @@ impl MaxMin<'_> {
     }
 }
 
-/// Condition under which a search by prices ends.
+/// Condition that ends a search for prices.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Until {
     /// The relative gap between the bounds is at most this.
     Gap(f64),
-    /// It is known whether the demand can be met. If the demand cannot be met, the prices prove at least half of the
-    /// shortage of the best plan.
+    /// The search knows whether the demand can be met. If it cannot be met, the prices prove at least half of the
+    /// shortage that the best plan has.
     Known,
 }
 
-/// The part of a demand that can be met.
+/// Result of a search: the part of a demand that can be met.
 #[derive(Clone, Debug)]
 pub(crate) struct Met {
     /// The part of the demand that the mix of plans meets.
     pub z: f64,
-    /// Upper bound of the part of the demand that can be met.
+    /// Upper bound on the part of the demand that can be met.
     pub bound: f64,
     /// Prices that prove the bound.
     pub prices: Vec<f64>,
@@ -122,7 +124,7 @@ pub(crate) struct Met {
     pub evaluations: u32,
     mix: Mix,
     plans: Vec<Plan>,
-    /// Part of the demand per step per second, by class.
+    /// Part of the demand that one step per second meets, for each class.
     unit: Vec<f64>,
 }
 
@@ -136,7 +138,7 @@ impl Met {
 /// Classes, and the GPUs for which they compete at given prices.
 pub(crate) struct Market<'a> {
     problem: &'a MaxMin<'a>,
-    /// Pairs (type, rate) of the types that a class can use, slowest first, class by class.
+    /// Pairs (type, rate) for the types that each class can use, slowest first, class by class.
     entries: Vec<(u32, f64)>,
     ends: Vec<usize>,
     /// Largest rate of each class.
@@ -155,9 +157,9 @@ pub(crate) struct Market<'a> {
 #[derive(Clone, Debug)]
 struct Plan {
     prices: Vec<f64>,
-    /// Part of the demand that is met, relative to an equal split.
+    /// Part of the demand that the plan meets, relative to an equal split.
     z: f64,
-    /// Upper bound: z minus the cost of the shares plus the value of all GPUs.
+    /// Upper bound: z, minus the cost of the shares, plus the value of all GPUs.
     bound: f64,
     left: Vec<f64>,
 }
@@ -207,10 +209,10 @@ impl<'a> Market<'a> {
         Ok(market)
     }
 
-    /// Returns the largest part of a demand that can be met, in steps per second of a job of each class.
+    /// Returns the largest part of a demand that can be met; the demand is given in steps per second for a job of each
+    /// class.
     ///
-    /// The search starts at `prices` if there are any. If rounding errors prevent a solution, it starts again without
-    /// them.
+    /// The search starts at `prices`, if given. If rounding errors prevent a solution, it restarts without them.
     pub(crate) fn most(
         &mut self,
         demand: &[f64],
@@ -326,7 +328,7 @@ impl<'a> Market<'a> {
         shares
     }
 
-    /// Computes the hulls of all classes at given prices, each of all GPUs of a type.
+    /// Computes the hulls of all classes at given prices; each price is for all GPUs of a type.
     pub(crate) fn set_hulls(&mut self, prices: &[f64]) {
         self.hulls.clear();
         let mut start = 0;
@@ -363,15 +365,15 @@ impl<'a> Market<'a> {
         problem.capacity.iter().map(left).collect()
     }
 
-    /// Returns prices in proportion to the GPUs of each type, at which all GPUs together are worth the value that an
-    /// equal split reaches.
+    /// Returns prices that are proportional to the number of GPUs of each type. At these prices, all GPUs together are
+    /// worth as much as the value of an equal split.
     fn first_prices(&self) -> Vec<f64> {
         let capacity = self.problem.capacity;
         let gpus: f64 = capacity.iter().sum();
         capacity.iter().map(|own| own / gpus).collect()
     }
 
-    /// Returns the best plan at given prices; `unit` is the part of the demand per step per second.
+    /// Returns the optimal plan at given prices; `unit` is the part of the demand that one step per second meets.
     fn plan(&mut self, prices: &[f64], unit: &[f64]) -> Plan {
         let problem = self.problem;
         self.set_hulls(prices);
@@ -422,8 +424,8 @@ impl<'a> Market<'a> {
     }
 }
 
-/// Returns the rate, at most `highest`, at which the slope reaches 1; the slope starts at `slope` and rises at each
-/// corner.
+/// Returns the rate at which the slope reaches 1, or `highest` if it does not; the slope starts at `slope` and rises at
+/// each corner.
 fn best_rate(corners: &mut [(f64, f64)], mut slope: f64, highest: f64) -> f64 {
     if slope >= 1.0 {
         return 0.0;

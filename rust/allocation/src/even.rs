@@ -1,11 +1,11 @@
-//! The most even plan among those that a heterogeneity-agnostic policy considers equal.
+//! Finds the most even plan among those that a heterogeneity-agnostic policy considers equal.
 //!
-//! A policy without rates treats all types on which a job can run as equal, so any split of the job's time among them
-//! is an optimum. A vertex would send a job to one type, perhaps the slowest, for its whole life. Here the time of each
-//! job is divided among its types in proportion to their GPUs, which corresponds to a mean rate over the cluster. If
-//! this would give a type more time than its GPUs have, because some jobs cannot run everywhere, the excess moves along
-//! a shortest path of types to one with spare GPUs. Each step of the path is a shift of jobs that can run on both of
-//! its types.
+//! A policy without rates treats all types on which a job can run as equal, so every split of the job's time among them
+//! is optimal. A vertex would send a job to a single type, perhaps the slowest, for its whole life. This module instead
+//! divides the time of each job among its types in proportion to their numbers of GPUs, which corresponds to a mean
+//! rate over the cluster. This may give a type more time than its GPUs have, because some jobs cannot run everywhere.
+//! The excess then moves along a shortest path of types to a type with spare GPUs. Each step of the path shifts jobs
+//! that can run on both of its types.
 
 use super::program::within;
 use std::collections::VecDeque;
@@ -80,7 +80,7 @@ impl Spread<'_> {
         self.rates[at] > 0.0 && self.capacity[gpu_type] > 0.0
     }
 
-    /// Returns the mean number of GPUs that a class holds on a type.
+    /// Returns the mean number of GPUs of a type that a class holds.
     fn held(&self, shares: &[f64], class: usize, gpu_type: usize) -> f64 {
         let share = shares[class * self.capacity.len() + gpu_type];
         share * self.gangs[class] * self.members[class]
@@ -149,8 +149,8 @@ mod tests {
     use proptest::prelude::*;
 
     proptest! {
-        /// A plan that fits is spread. Each class keeps its time, the plan still fits, and it is even if all jobs can
-        /// run anywhere.
+        /// Spreads a plan that fits. Each class keeps its total time, the plan still fits, and the plan is even if all
+        /// jobs can run anywhere.
         #[test]
         fn it_keeps_time_and_fits(
             classes in prop::collection::vec((1_u32..9, 1_u32..5, prop::collection::vec((any::<bool>(), 0.0_f64..1.0), 5)), 1..8),

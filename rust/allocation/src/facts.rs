@@ -15,7 +15,7 @@ pub enum Seen {
 words! {
     /// Rule by which an entity divides its weight.
     pub enum Inside {
-        /// The weight is divided among all jobs that can still rise, by their weights.
+        /// The weight is divided among all jobs that can still rise, in proportion to their weights.
         Fairness = "fairness",
         /// The whole weight goes to the first job that can still rise.
         Fifo = "fifo",

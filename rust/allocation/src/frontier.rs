@@ -1,20 +1,21 @@
-//! The cheapest way to reach a rate when GPU time has a price.
+//! Finds the cheapest way to reach a rate when GPU time has a price.
 //!
-//! A class has a point (rate, cost) for each type, and one point for idling. Mixtures over time reach the lower convex
-//! hull of these points. Between two adjacent points of the hull, the cost grows at a constant price per rate.
+//! A class has a point (rate, cost) for each type, and one point for idling. By dividing its time between points, a
+//! class reaches every point of their lower convex hull. Between two adjacent corners of the hull, the cost grows at a
+//! constant price per unit of rate.
 
 /// One end of a hull edge.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Corner {
     /// Steps per second.
     pub rate: f64,
-    /// Cost at the present prices.
+    /// Cost at the current prices.
     pub cost: f64,
     /// GPU type; `None` means idling.
     pub gpu_type: Option<u32>,
 }
 
-/// The hulls of all classes, each from idling to the class's fastest type.
+/// The hulls of all classes; each hull goes from idling to the fastest type of the class.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Hulls {
     corners: Vec<Corner>,
@@ -27,9 +28,9 @@ impl Hulls {
         self.ends.clear();
     }
 
-    /// Adds the hull of points in ascending order of rate.
+    /// Adds the hull of a class, given its points in ascending order of rate.
     ///
-    /// Of two types with the same rate, the cheaper one is kept, and the first one if their costs are equal.
+    /// If two types have the same rate, the cheaper one stays; if their costs are equal too, the first one stays.
     pub(crate) fn push(&mut self, points: impl Iterator<Item = Corner>) {
         let hull = &mut self.corners;
         let start = hull.len();
@@ -63,19 +64,19 @@ impl Hulls {
     }
 }
 
-/// Returns whether the price per rate is larger after `middle` than before it.
+/// Returns whether the price per unit of rate is higher after `middle` than before it.
 fn turns_up(left: Corner, middle: Corner, right: Corner) -> bool {
     (middle.cost - left.cost) * (right.rate - middle.rate)
         < (right.cost - middle.cost) * (middle.rate - left.rate)
 }
 
-/// Returns the price per rate of the edge that ends at corner `end`.
+/// Returns the price per unit of rate on the edge that ends at corner `end`.
 pub(crate) fn edge_price(hull: &[Corner], end: usize) -> f64 {
     let (left, right) = (hull[end - 1], hull[end]);
     (right.cost - left.cost) / (right.rate - left.rate)
 }
 
-/// Returns the edge that contains `rate`, and the position on it: (end corner, weight of the end).
+/// Returns the edge that contains `rate`, and the position of `rate` on it: (end corner, weight of the end).
 pub(crate) fn reach(hull: &[Corner], rate: f64) -> (usize, f64) {
     let end = (1..hull.len())
         .find(|&end| hull[end].rate >= rate)
@@ -85,7 +86,7 @@ pub(crate) fn reach(hull: &[Corner], rate: f64) -> (usize, f64) {
     (end, weight.clamp(0.0, 1.0))
 }
 
-/// Returns the minimum cost of a rate, and of an additional unit of it.
+/// Returns the minimum cost of a rate, and the cost of an additional unit of rate.
 pub(crate) fn cost_of(hull: &[Corner], rate: f64) -> (f64, f64) {
     let end = (1..hull.len())
         .find(|&end| hull[end].rate > rate)

@@ -1,9 +1,9 @@
-//! Water filling: levels rise together; a class that cannot rise stops, and the others continue.
+//! Water filling: all levels rise together; a class that cannot rise further stops, and the others continue.
 //!
-//! One simplex method runs from the first rise to the last and continues from its last basis. The multipliers come from
-//! a vertex and not from a search, so they are exact up to rounding, even if rates or weights span many orders of
-//! magnitude. The classes with the largest multipliers limit the level. A class with a small multiplier continues; the
-//! next rise shows whether it can rise.
+//! A single simplex solver does all rises, and each rise starts from the last basis of the rise before. The multipliers
+//! come from a vertex and not from a search, so they are exact up to rounding, even if rates or weights span many
+//! orders of magnitude. The classes with the largest multipliers limit the level. A class with a small multiplier
+//! continues; the next rise shows whether it can rise.
 
 use super::choose::{Choose, Chosen, Pair};
 use super::model::SolverError;
@@ -12,7 +12,7 @@ use super::program::DEAR;
 /// Water filling. Tables are row-major, `classes x types`.
 #[derive(Clone, Copy)]
 pub struct Filling<'a> {
-    /// Level that a class reaches with all of its time on a type; 0 where a class cannot run.
+    /// Level that a class reaches if it spends all of its time on a type; 0 where a class cannot run.
     pub rates: &'a [f64],
     /// GPUs of one job.
     pub gangs: &'a [f64],
@@ -22,7 +22,8 @@ pub struct Filling<'a> {
     pub capacity: &'a [f64],
     /// Classes that may share GPUs; their rates are levels as well.
     pub pairs: &'a [Pair],
-    /// Relative speeds at which levels rise, given which classes can rise no further; 0 for a class that must wait.
+    /// Returns the relative speeds at which levels rise; 0 for a class that must wait. The argument tells which classes
+    /// can rise no further.
     pub speeds: &'a dyn Fn(&[bool]) -> Vec<f64>,
     /// Whether the speed of a class is constant while it can rise.
     pub is_even: bool,
@@ -37,8 +38,8 @@ pub struct Levels {
     pub rises: u32,
     /// Simplex steps.
     pub steps: u32,
-    /// The plan with the largest gain that reaches the levels, if there are pairs or speeds change. Only this method
-    /// reaches levels that need pairs.
+    /// The plan with the largest gain among those that reach the levels; `None` unless there are pairs or speeds
+    /// change. Only this method reaches levels that need pairs.
     pub plan: Option<Chosen>,
 }
 
@@ -95,7 +96,8 @@ impl Filling<'_> {
     /// Returns a level that all classes can reach. Each class uses only the type on which it needs the smallest
     /// fraction of the GPUs.
     ///
-    /// A class can get at least its equal split divided by the number of types. The level asks for half of this rate.
+    /// Each class can get at least its equal split divided by the number of types. The returned level needs half of
+    /// this rate.
     fn first_height(&self, speed: &[f64]) -> f64 {
         let jobs: f64 = self.members.iter().sum();
         let gpus: f64 = self.capacity.iter().sum();

@@ -1,4 +1,4 @@
-//! The most even division of work among GPU types: the load that a trace offers to each type.
+//! Finds the load that a trace offers to each GPU type, under the most even division of its work among the types.
 
 use super::class::{RowPart, group_rows};
 use super::model::{Algorithm, How, Model, Rows, Solver, SolverError};
@@ -16,10 +16,11 @@ struct Class<'a> {
     work: f64,
 }
 
-/// Returns the load of each type under the most even division; `None` if some work fits nowhere.
+/// Returns the load of each type under the most even division of the work; `None` if some of the work fits nowhere.
 ///
 /// `need` contains the GPU-seconds of each job on each type (`jobs x types`), infinite where the job cannot run. `work`
-/// contains the minimum over the types for each job, and `capacity` the GPU-seconds of each type.
+/// contains the minimum of these GPU-seconds over the types for each job. `capacity` contains the GPU-seconds that each
+/// type has.
 ///
 /// # Errors
 /// Returns [`SolverError`] if a program does not end at an optimum.
@@ -77,7 +78,7 @@ pub fn even_loads(
     }
 }
 
-/// Returns the loads for a single class, on which every type works at its own speed.
+/// Returns the loads for a single class, which every type serves at its own speed.
 fn at_its_speeds(class: &Class<'_>, capacity: &[f64]) -> Vec<f64> {
     let usable = class.ratios.iter().zip(capacity);
     let usable = usable.filter(|(ratio, _)| ratio.is_finite());
@@ -91,8 +92,8 @@ fn at_its_speeds(class: &Class<'_>, capacity: &[f64]) -> Vec<f64> {
 
 /// Returns the loads of the types with the smallest maximum, then the smallest second largest load, and so on.
 ///
-/// Each program minimises the largest load of the remaining types. Types whose row has a multiplier have that load in
-/// every optimum, and are fixed.
+/// Each program minimises the largest load of the remaining types. If the row of a type has a multiplier, the type has
+/// the same load in every optimum, so this load is fixed.
 fn by_programs(
     classes: &[Class<'_>],
     capacity: &[f64],
@@ -142,8 +143,8 @@ fn by_programs(
     Ok(loads)
 }
 
-/// Returns the program that minimises the largest load of the free types. The columns are the fraction of each class on
-/// each type, then the load in units.
+/// Returns the program that minimises the largest load of the free types. The columns are the fractions of each class
+/// on each type, followed by the load in units.
 fn lowering(
     cells: &[(usize, usize, f64)],
     classes: usize,
@@ -178,8 +179,8 @@ fn lowering(
     }
 }
 
-/// Returns a sum that is computed in eight parts, and recursively over the halves of a long array. The method loses few
-/// digits, and gives the same digits as the sums of columns in Python.
+/// Returns a sum that is computed in eight parts, and recursively over the halves of a long array. This loses few
+/// digits and gives the same digits as the column sums in Python.
 fn sum(values: &[f64]) -> f64 {
     let (whole, rest) = values.split_at(values.len() - values.len() % 8);
     if whole.is_empty() {

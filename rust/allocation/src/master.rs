@@ -1,16 +1,16 @@
 //! The small master program that mixes plans, with one row per GPU type plus one, and one column per plan.
 //!
-//! Each plan reaches some z, and leaves idle or lacks a fraction of each type. The program finds the mix that lacks
-//! nothing and has the largest z. The duals of the rows of the program are the next prices. The method is a dense
-//! primal simplex that starts from the previous basis, because a new column never makes the present mix infeasible.
-//! Ties go to the lowest index.
+//! Each plan reaches some z. For each type, it leaves a fraction of the GPUs idle or needs more GPUs than there are.
+//! The program finds the mix with the largest z that needs no more GPUs than there are. The duals of its rows are the
+//! next prices. The method is a dense primal simplex that starts from the previous basis, because a new column never
+//! makes the current mix infeasible. Ties go to the lowest index.
 
-/// A reduced cost or a level below this limit counts as noise; every number in this program is about 1.
+/// A reduced cost or a level below this limit counts as noise; all numbers in this program are of the order of 1.
 const NOISE: f64 = 1e-11;
 /// A pivot below this limit counts as noise, because plans that differ by a rounding error would give a nearly singular
 /// basis.
 const PIVOT: f64 = 1e-9;
-/// Number of pivots that are chosen by the largest gain; after these, Bland's rule prevents cycles.
+/// Number of pivots that are chosen by the largest gain; after that, Bland's rule prevents cycles.
 const FREE_PIVOTS: usize = 200;
 
 /// The linear program that mixes plans.
@@ -20,9 +20,9 @@ pub(crate) struct Master {
     types: usize,
     /// Objective of each plan.
     values: Vec<f64>,
-    /// The fraction of each type that each plan leaves, followed by a 1 for the row of weights.
+    /// For each plan, the fraction of each type that it leaves idle, followed by a 1 for the row of weights.
     columns: Vec<Vec<f64>>,
-    /// Variables in the basis. Numbers below `types` are the slacks of types, and the others are plans.
+    /// Variables in the basis. Numbers below `types` stand for the slacks of the types, and the others for plans.
     basis: Vec<usize>,
 }
 
@@ -38,7 +38,7 @@ pub(crate) struct Mix {
 }
 
 impl Master {
-    /// Creates the program with a first plan that lacks nothing.
+    /// Creates the program with a first plan that needs no more GPUs than there are.
     pub(crate) fn new(value: f64, left: &[f64]) -> Self {
         debug_assert!(left.iter().all(|&part| part >= 0.0));
         let types = left.len();
@@ -61,7 +61,7 @@ impl Master {
         self.values.len() - 1
     }
 
-    /// Finds the best mix; `None` if the pivots do not end, which would be a bug.
+    /// Finds the best mix; returns `None` if the pivots do not end, which would be a bug.
     pub(crate) fn solve(&mut self) -> Option<Mix> {
         let variables = self.types + self.values.len();
         for pivot in 0..FREE_PIVOTS + 100 * variables {
@@ -122,7 +122,7 @@ impl Master {
             .collect()
     }
 
-    /// Returns the variable with the largest gain, or the first variable with a gain if `first` is set.
+    /// Returns the variable with the largest gain, or, if `first` is set, the first variable with a gain.
     fn entering(&self, duals: &[f64], first: bool) -> Option<usize> {
         let mut best: Option<(usize, f64)> = None;
         for var in 0..self.types + self.values.len() {
@@ -145,8 +145,8 @@ impl Master {
         best.map(|(var, _)| var)
     }
 
-    /// Returns, among the basic variables that reach 0 first (up to noise), the one with the largest pivot or the
-    /// lowest index.
+    /// Returns the basic variable that reaches 0 first. If several do so (up to noise), it returns the one with the
+    /// largest pivot, or the one with the lowest index if `lowest` is set.
     fn leaving(&self, levels: &[f64], direction: &[f64], lowest: bool) -> Option<usize> {
         let falls = || levels.iter().zip(direction).enumerate();
         let falls = || falls().filter(|(_, (_, slope))| **slope > PIVOT);

@@ -1,7 +1,7 @@
 //! A linear program as plain arrays, and the interface to its solver.
 //!
-//! A [`Solver`] does not depend on jobs or objectives. All numbers that a solver gets are scaled to about 1, because
-//! its tolerances are absolute.
+//! A [`Solver`] does not depend on jobs or objectives. All numbers that are passed to a solver are scaled to about 1,
+//! because the solver's tolerances are absolute.
 
 use super::allocator::Ask;
 use super::facts::Facts;
@@ -11,7 +11,7 @@ use thiserror::Error;
 /// Reasons why there is no allocation.
 #[derive(Clone, Debug, Error, PartialEq)]
 pub enum SolverError {
-    /// A table has the wrong size or an entry that is not a number.
+    /// A table has the wrong size, or contains an entry that is not a number.
     #[error("{what}: expected {expected}")]
     Input {
         /// Name of the table.
@@ -27,19 +27,19 @@ pub enum SolverError {
         /// Number of plans evaluated.
         evaluations: u32,
     },
-    /// The simplex method did not end at an optimum.
+    /// The simplex method ended without an optimum.
     #[error("no optimum after {steps} simplex steps")]
     Steps {
         /// Number of steps.
         steps: u32,
     },
-    /// A level must be limited by some class, but no class limits it.
+    /// No class limits a level, although some class must.
     #[error("no job at its bottleneck with {left} left")]
     Bottleneck {
         /// Number of classes that could still rise.
         left: usize,
     },
-    /// A job needs several GPUs, but the policy serves only jobs with one GPU.
+    /// A job needs several GPUs, but the policy serves only single-GPU jobs.
     #[error("job {row} needs {gpus} GPUs; the policy knows single-GPU jobs only")]
     Gang {
         /// Row of the job in the request.
@@ -47,7 +47,7 @@ pub enum SolverError {
         /// Number of GPUs of the job.
         gpus: u32,
     },
-    /// An external solver has failed, with its message.
+    /// An external solver has failed; the value is its message.
     #[error("{0}")]
     Outside(String),
 }
@@ -55,7 +55,7 @@ pub enum SolverError {
 /// Rows `lower <= A x <= upper`. Entries are (row, column, value); repeated entries are added.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Rows {
-    /// Entries, in the order of summation.
+    /// Entries, in the order in which they are summed.
     pub entries: Vec<(usize, usize, f64)>,
     /// Lower bounds of the rows.
     pub lower: Vec<f64>,
@@ -76,7 +76,8 @@ impl Rows {
         self
     }
 
-    /// Returns the row starts, columns and values, row by row. Within a row, the order of the entries is kept.
+    /// Returns the constraint matrix by rows (CSR): row starts, column indices and coefficients. Within a row, the
+    /// entries keep their order.
     ///
     /// # Examples
     /// ```
@@ -109,7 +110,7 @@ impl Rows {
 /// One linear program.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Model {
-    /// Objective per unit of each column.
+    /// Objective coefficient of each column.
     pub cost: Vec<f64>,
     /// Lower bound of each column.
     pub lower: Vec<f64>,
@@ -119,26 +120,26 @@ pub struct Model {
     pub rows: Rows,
     /// Whether the objective is maximised.
     pub maximise: bool,
-    /// Whether every column must be a whole number.
+    /// Whether every variable must be an integer.
     pub is_integer: bool,
 }
 
-/// A further objective, for which the solve starts from the optimal vertex of the objective before it.
+/// A further objective; its solve starts from the optimal vertex of the previous objective.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Next {
-    /// Objective per unit of each column.
+    /// Objective coefficient of each column.
     pub cost: Vec<f64>,
-    /// Way in which the earlier objectives are preserved.
+    /// How the earlier objectives are preserved.
     pub keeps: Keeps,
 }
 
-/// Way in which a later objective preserves the earlier ones.
+/// How a later objective preserves the earlier ones.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Keeps {
-    /// At least this part of the first objective is preserved. The objective is the value of the last column.
+    /// At least this fraction of the first objective, which is the value of the last column, is preserved.
     LastColumn(f64),
-    /// Earlier objectives are preserved exactly: columns and rows with a multiplier are fixed, because they have the
-    /// same value in every optimum.
+    /// Earlier objectives are preserved exactly. Columns and rows with a multiplier have the same value in every
+    /// optimum, so they are fixed.
     Bounds,
 }
 
@@ -177,14 +178,14 @@ pub enum Algorithm {
     InteriorPoint,
 }
 
-/// The optima of one program and its further objectives, with the method.
+/// The optima of one program and its further objectives, and the method that found them.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Solved {
     /// One solution for the program, and one for each further objective.
     pub solutions: Vec<Solution>,
     /// Name of the method.
     pub method: String,
-    /// Whether the first method failed and another one was used.
+    /// Whether the first method failed and a second one was used.
     pub is_retry: bool,
 }
 
@@ -196,7 +197,7 @@ pub trait Solver: Send {
     /// Returns [`SolverError`] if one of these programs does not end at an optimum.
     fn solve(&mut self, model: &Model, then: &[Next], how: How) -> Result<Solved, SolverError>;
 
-    /// Receives a problem that failed, before the error is returned.
+    /// Receives a problem whose solve failed, before the error is returned.
     fn failed(&mut self, failed: &Failed<'_>, error: &SolverError) {
         let _ = (failed, error);
     }
@@ -211,7 +212,7 @@ pub enum Failed<'a> {
         ask: &'a Ask,
         /// Result of [`Service`](super::Service), or empty.
         lost_s: &'a [f64],
-        /// Facts that the objective used.
+        /// Facts that the objective uses.
         facts: &'a Facts,
     },
     /// An auction.

@@ -1,16 +1,16 @@
-//! Splits one allocation into several small ones: jobs and GPUs are dealt into equal parts, and each part is solved
+//! Splits one allocation into several small ones: jobs and GPUs are divided into equal parts, and each part is solved
 //! separately.
 
 use super::allocator::{Allocator, Ask, PairShare, Shares};
 use gangline_engine::PolicyError;
 use gangline_rng::{Purpose, Stream};
 
-/// Returns the shares of all jobs from `parts` parts, or from as many parts as jobs if there are fewer jobs.
+/// Returns the shares of all jobs after solving `parts` parts, or one part per job if there are fewer jobs.
 ///
-/// Jobs are put in a random order, which is the same in each allocation of a run, and dealt in turn. GPUs of a type are
-/// alike, so dealing them at random makes no difference: each part gets the same fraction of each type. The parts are
-/// solved one after the other, and their answers are merged in the order of jobs. The number of threads therefore
-/// cannot change the answers.
+/// Jobs are put in a random order, which is the same in every allocation of a run, and assigned to the parts in turn.
+/// GPUs of one type are alike, so they need no random order: each part gets the same fraction of each type. The parts
+/// are solved one after the other, and their answers are merged in the order of the jobs. The number of threads
+/// therefore cannot change the answers.
 ///
 /// # Errors
 /// Returns the errors of the allocator.

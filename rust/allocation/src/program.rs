@@ -1,5 +1,5 @@
-//! Max-min fairness in two stages. The price method finds the largest minimum rate; a simplex method then finds the
-//! best plan that keeps this rate, at a vertex.
+//! Max-min fairness in two stages. The price method finds the largest minimum rate. A simplex method then finds the
+//! best plan that preserves this rate; this plan is a vertex.
 
 use super::choose::{Choose, Chosen, Pair};
 use super::dual::MaxMin;
@@ -13,10 +13,10 @@ const LEAST_TIME: f64 = 1e-8;
 /// Relative gap of the prices. Plans are mixed until no plan improves the mix, so the bounds usually agree to the last
 /// digits.
 const GAP: f64 = 1e-13;
-/// Factor by which prices outweigh gains in the first plan of the second stage.
+/// Factor by which the prices outweigh the gains in the initial plan of the second stage.
 pub(crate) const DEAR: f64 = 1e4;
 
-/// A max-min program with the choice among its optima. Tables are row-major, `classes x types`.
+/// A max-min program, including the choice among its optima. Tables are row-major, `classes x types`.
 #[derive(Clone, Copy, Debug)]
 pub struct TwoStages<'a> {
     /// Rates; 0 where a class cannot run.
@@ -31,7 +31,7 @@ pub struct TwoStages<'a> {
     pub members: &'a [f64],
     /// GPUs of each type.
     pub capacity: &'a [f64],
-    /// Classes that may share GPUs, sorted by the first; the gain of a pair is its worth.
+    /// Pairs of classes that may share GPUs, sorted by the first class; the gain of a pair is its worth.
     pub pairs: &'a [Pair],
 }
 
@@ -42,7 +42,7 @@ pub struct Staged {
     pub z: f64,
     /// Shares of one job of each class, `classes x types`.
     pub shares: Vec<f64>,
-    /// Job-seconds per second of each pair.
+    /// Job-seconds per second that each pair spends together.
     pub together: Vec<f64>,
     /// Weight of each class in the bound on z, if there are pairs. The weights add up to 1.
     pub weights: Vec<f64>,
@@ -109,8 +109,9 @@ impl TwoStages<'_> {
         })
     }
 
-    /// Returns the plan with the largest worth above floors. Either the plan may fall below the floors by a negligible
-    /// fraction, or the floors first rise together as far as they can. Prices show where GPUs are scarce.
+    /// Returns the plan with the largest worth among those above the floors. Either the plan may fall below the floors
+    /// by a negligible fraction, or the floors first rise together as far as they can. Prices show where GPUs are
+    /// scarce.
     pub(crate) fn second_stage(
         &self,
         floors: &[f64],
@@ -145,7 +146,7 @@ impl TwoStages<'_> {
         Ok(chosen)
     }
 
-    /// Returns the objective that a plan reaches, the prices that prove it, and the number of plans evaluated.
+    /// Returns the objective that the best plan reaches, the prices that prove it, and the number of plans evaluated.
     fn first_stage(
         &self,
         measure: &[f64],
@@ -179,7 +180,7 @@ impl TwoStages<'_> {
     }
 }
 
-/// Returns a table with each row multiplied by the number of its class.
+/// Returns a table whose rows are multiplied by the numbers of their classes.
 pub(crate) fn by_class(table: &[f64], times: &[f64]) -> Vec<f64> {
     let types = table.len() / times.len().max(1);
     let rows = table.chunks_exact(types.max(1)).zip(times);

@@ -1,10 +1,10 @@
-//! Random pairs of jobs that are kept while sharing pays off. This is the packing of Gandiva, in the form in which
-//! Gavel was compared with it.
+//! Forms random pairs of jobs, and keeps each pair while sharing pays off. This is Gandiva's packing, in the form that
+//! was compared with Gavel.
 //!
 //! While the active jobs need no more GPUs than the cluster has, no jobs share. Otherwise, jobs without a partner are
 //! put in a random order. Each job takes as its partner the first later job that has the same gang size and can share
-//! with it on some type. Time is split equally over single jobs and pairs. A pair is dissolved at the next allocation
-//! if its relative speeds add up to less than 1 on every type, which is known only after the pair was tried.
+//! with it on some type. Time is split equally among single jobs and pairs. A pair is dissolved at the next allocation
+//! if its relative speeds add up to less than 1 on every type; the policy knows this only after it has tried the pair.
 
 use super::allocator::{Allocator, Ask, PairShare, Shares};
 use super::split::EqualSplit;
@@ -16,7 +16,7 @@ use std::collections::BTreeMap;
 /// Pairs of jobs, kept from one allocation to the next.
 #[derive(Clone, Debug, Default)]
 pub struct RandomPairs {
-    /// Partner of each job, in both directions.
+    /// Partner of each job; each pair has two entries.
     partner: BTreeMap<JobId, JobId>,
     /// Number of allocations so far; each allocation draws its own random numbers.
     asks: u32,
@@ -44,8 +44,8 @@ impl Allocator for RandomPairs {
 }
 
 impl RandomPairs {
-    /// Dissolves each pair in which a job has ended, and each pair that is slower on every type than if its jobs ran in
-    /// turns.
+    /// Dissolves each pair in which a job has ended, and each pair that is slower on every type than its jobs would be
+    /// in turns.
     fn undo(&mut self, ask: &Ask) {
         let row = |job: &JobId| ask.jobs.binary_search(job).ok();
         self.partner.retain(|job, other| {
@@ -75,7 +75,7 @@ impl RandomPairs {
         }
     }
 
-    /// Returns an equal split over single jobs and pairs.
+    /// Returns an equal split among single jobs and pairs.
     fn split(&self, ask: &Ask) -> Shares {
         let count = ask.jobs.len() - self.partner.len() / 2;
         let mut shares = Shares {
@@ -137,7 +137,7 @@ fn gain(ask: &Ask, a: usize, b: usize, gpu_type: usize) -> f64 {
 mod tests {
     use super::*;
 
-    /// Returns a request of jobs of two kinds on two GPUs of one type. Jobs of kind 1 cannot share with each other.
+    /// Returns a request with jobs of two kinds on two GPUs of one type. Jobs of kind 1 cannot share with each other.
     fn ask(jobs: &[u32], kinds: &[u32], beside: f64) -> Ask {
         Ask {
             seed: 5,

@@ -1,16 +1,16 @@
-//! Finish-time fairness by prices: the smallest rho at which every job can finish in time.
+//! Solves finish-time fairness with prices: finds the smallest rho at which every job can finish in time.
 //!
 //! | symbol | here | meaning |
 //! |---|---|---|
-//! | `t_c`, `r_c` | `age_s`, `remaining` | seconds since arrival, steps left |
-//! | `D_c` | `fair_s` | seconds from arrival to the end under an equal split |
+//! | `t_c`, `r_c` | `age_s`, `remaining` | time since arrival in seconds, steps left |
+//! | `D_c` | `fair_s` | time in seconds from arrival to the end under an equal split |
 //! | `rho` | `rho` | the largest `(t + r / rate) / D` |
 //!
-//! A given rho requires the rate `r / (rho D - t)` from each class. The smallest rho is approached from below, starting
-//! at the rho that every job has if it runs alone. If the required rates are out of reach, the max-min program finds
-//! prices at which they cost more than all GPUs are worth. The smallest rho whose rates are affordable at these prices
-//! is the next trial. The cost is a convex function of rho, so this is Newton's method and never overshoots. No plan
-//! has a smaller rho than any trial, so the first feasible trial is the optimum.
+//! A given rho requires the rate `r / (rho D - t)` from each class. The search approaches the smallest rho from below,
+//! starting at the rho that each job would have if it ran alone. If the required rates are out of reach, the max-min
+//! program finds prices at which these rates cost more than all GPUs are worth. The next trial is the smallest rho
+//! whose rates are affordable at these prices. The cost is a convex function of rho, so this is Newton's method, and it
+//! never overshoots. No plan has a smaller rho than any trial, so the first feasible trial is optimal.
 
 use super::choose::Pair;
 use super::dual::{Market, MaxMin, Until};
@@ -20,9 +20,9 @@ use super::search::affordable;
 
 /// Maximum number of trials; 3 to 8 trials are usual.
 pub(crate) const TRIALS: u32 = 100;
-/// Two values of rho that are closer than this count as equal.
+/// Two values of rho count as equal if they are closer than this.
 const CLOSE: f64 = 1e-8;
-/// Minimum rate of a class, relative to its fastest rate; a program could not distinguish a smaller rate from zero.
+/// Minimum rate of a class, relative to its fastest rate. A program could not distinguish a smaller rate from zero.
 const LEAST_TIME: f64 = 1e-8;
 
 /// A program. Tables are row-major, `classes x types`.
@@ -40,7 +40,7 @@ pub struct Fairness<'a> {
     pub age_s: &'a [f64],
     /// Steps left, > 0.
     pub remaining: &'a [f64],
-    /// Seconds from arrival to the end under an equal split, > 0.
+    /// Time in seconds from arrival to the end under an equal split, > 0.
     pub fair_s: &'a [f64],
 }
 
@@ -49,13 +49,13 @@ pub struct Fairness<'a> {
 pub struct Fair {
     /// The largest rho of the plan.
     pub rho: f64,
-    /// Lower bound of rho over all plans.
+    /// Lower bound on rho over all plans.
     pub bound: f64,
     /// Shares of one job of each class, `classes x types`.
     pub shares: Vec<f64>,
-    /// Rate that rho requires from one job of each class; the plan reaches these rates.
+    /// Rate that rho requires from one job of each class; the plan reaches all of these rates.
     pub asked: Vec<f64>,
-    /// Prices that prove the bound: one for all GPUs of each type.
+    /// Prices that prove the bound: for each type, the price of all its GPUs.
     pub prices: Vec<f64>,
     /// Number of max-min programs.
     pub programs: u32,
@@ -133,7 +133,7 @@ impl Fairness<'_> {
         })
     }
 
-    /// Returns the largest rate of a job of each class, alone or with a co-runner.
+    /// Returns the largest rate that a job of each class can reach, alone or with a co-runner.
     pub(crate) fn fastest(&self, pairs: &[Pair]) -> Vec<f64> {
         let rows = self.rates.chunks_exact(self.capacity.len());
         let mut fastest: Vec<f64> = rows

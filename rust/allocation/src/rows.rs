@@ -1,4 +1,5 @@
-//! Builds the programs of allocations row by row for an external solver. This works for all objectives, at any size.
+//! Builds the linear programs behind allocations, row by row, for an external solver. This works for all objectives and
+//! for any size.
 //!
 //! An activity is one column: job-seconds per second that a class, or a pair of classes, spends on one GPU type. An
 //! activity holds GPUs, uses the time of its classes, and contributes to the rates of these classes. Columns are in
@@ -17,15 +18,15 @@ const SLACK: f64 = 1e-9;
 pub(crate) const LEAST_TIME: f64 = 1e-8;
 /// Levels below this fraction of an equal split are compared by their absolute difference.
 const LEAST_LEVEL: f64 = 1e-3;
-/// A class that has more than this fraction of all multipliers is a bottleneck.
+/// A class whose multiplier exceeds this fraction of the sum of all multipliers is a bottleneck.
 const BINDING: f64 = 1e-6;
-/// Two trials of rho that are closer than this count as equal.
+/// Two trials of rho count as equal if they are closer than this.
 const SAME_RHO: f64 = 1e-9;
 
 /// An entry: row, column, value.
 type Entry = (usize, usize, f64);
 
-/// Solves with an external solver.
+/// Solves programs with an external solver.
 pub(crate) struct ByRows<'a> {
     /// The solver.
     pub solver: &'a mut dyn Solver,
@@ -102,7 +103,7 @@ impl ByRows<'_> {
         ])
     }
 
-    /// Returns the plan with the largest total gain. The plan respects the floors and a minimum of other gains, where
+    /// Returns the plan with the largest total gain. The plan respects the floors and the minimum of other gains, if
     /// these are given.
     pub(crate) fn best(
         &mut self,
@@ -268,15 +269,15 @@ impl Method for ByRows<'_> {
 pub(crate) struct Activities<'a, 'b> {
     /// The set of feasible plans.
     pub space: &'a Space<'b>,
-    /// Class and type of each single activity, as a cell index of tables.
+    /// Class and type of each single activity, as the index of a table cell.
     cells: Vec<usize>,
     /// Type of each activity.
     kinds: Vec<usize>,
     /// GPUs that each activity holds.
     gangs: Vec<f64>,
-    /// Entries that count the busy jobs of each class.
+    /// Matrix entries that count the busy jobs of each class.
     time: Vec<Entry>,
-    /// Entries that count the steps per second of each class.
+    /// Matrix entries that count the steps per second of each class.
     pub rate: Vec<Entry>,
     /// Typical size of each activity.
     pub unit: Vec<f64>,
@@ -338,7 +339,7 @@ impl<'a, 'b> Activities<'a, 'b> {
         self.unit.len()
     }
 
-    /// Returns the entries with rows multiplied by a number per class, and columns in their units.
+    /// Returns the entries after multiplying each row by a number for its class, and scaling each column to its unit.
     pub(crate) fn scaled(&self, entries: &[Entry], by_class: &[f64]) -> Vec<Entry> {
         let each = entries.iter();
         each.map(|&(class, at, value)| (class, at, value * by_class[class] * self.unit[at]))
@@ -358,7 +359,7 @@ impl<'a, 'b> Activities<'a, 'b> {
         }
     }
 
-    /// Returns the rows of capacity and time.
+    /// Returns the rows that limit capacity and time.
     pub(crate) fn base(&self) -> Rows {
         let (types, classes) = (self.space.capacity.len(), self.space.gangs.len());
         let held = self
@@ -400,7 +401,7 @@ impl<'a, 'b> Activities<'a, 'b> {
         }
     }
 
-    /// Returns the program that raises levels together, and the units of its last rows, one per class.
+    /// Returns the program that raises all levels together, and the units of its last rows, one row per class.
     fn rise(
         &self,
         worth: &[f64],
@@ -438,7 +439,7 @@ impl<'a, 'b> Activities<'a, 'b> {
         (model, heights)
     }
 
-    /// Returns the activities of an equal split over the jobs, as a first plan.
+    /// Returns the activities of an equal split among the jobs, as an initial plan.
     pub(crate) fn spread(&self) -> Vec<f64> {
         let space = self.space;
         let jobs: f64 = space.members.iter().sum();
@@ -509,7 +510,7 @@ impl<'a, 'b> Activities<'a, 'b> {
         }
     }
 
-    /// Returns the value of a unit of each activity, given the value of a step per second of each class.
+    /// Returns the value of one unit of each activity, given the value of one step per second for each class.
     pub(crate) fn by_rate(&self, worth: &[f64]) -> Vec<f64> {
         let mut gains = vec![0.0; self.count()];
         for &(class, at, rate) in &self.rate {
@@ -522,24 +523,24 @@ impl<'a, 'b> Activities<'a, 'b> {
         self.by_rate(&self.space.worth)
     }
 
-    /// Returns the gains by column.
+    /// Returns the gain of each column.
     fn scaled_costs(&self, gains: &[f64]) -> Vec<f64> {
         let each = gains.iter().zip(&self.unit);
         each.map(|(gain, unit)| gain * unit).collect()
     }
 
-    /// Returns the gains by column, scaled so that the largest is 1, followed by `more` columns without a gain.
+    /// Returns the gain of each column, scaled so that the largest is 1, followed by `more` columns without a gain.
     pub(crate) fn costs(&self, gains: &[f64], more: usize) -> Vec<f64> {
         in_unit(self.scaled_costs(gains), more)
     }
 
-    /// Returns the type of each activity.
+    /// Returns the GPU type of each activity.
     pub(crate) fn kinds(&self) -> &[usize] {
         &self.kinds
     }
 }
 
-/// Returns the sum of gains.
+/// Returns the sum of the gains.
 pub(crate) fn total(gains: &[f64], times: &[f64]) -> f64 {
     gains
         .iter()
@@ -562,7 +563,7 @@ fn last_of(count: usize) -> Vec<f64> {
     cost
 }
 
-/// Returns the entries after removing empty rows and renumbering the others, and the number of rows that are left.
+/// Removes empty rows and renumbers the others; returns the entries and the number of remaining rows.
 fn without_gaps(entries: Vec<Entry>, rows: usize) -> (Vec<Entry>, usize) {
     let mut place = vec![usize::MAX; rows];
     for &(row, _, _) in &entries {

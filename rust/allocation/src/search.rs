@@ -1,12 +1,12 @@
-//! The common step of price searches, which finds the point at which expensive levels become affordable.
+//! The step that all price searches share: it finds the point at which expensive levels become affordable.
 
 /// Maximum number of Newton steps and halvings; 3 to 10 steps are usual.
 const STEPS: u32 = 100;
 
-/// Returns the affordable point that is nearest to `dear`. The search is between `dear` and `cheap`, which is
+/// Returns the affordable point that is nearest to `dear`. The search runs between `dear` and `cheap`; `cheap` must be
 /// affordable.
 ///
-/// `over` returns the excess cost of a point, and its derivative. The method is Newton's, except that it halves the
+/// `over` returns the excess cost of a point, and its derivative. The search uses Newton's method, but halves the
 /// interval if a step would leave it. On a convex curve, no step leaves the interval.
 pub(crate) fn affordable(
     mut dear: f64,

@@ -3,11 +3,12 @@
 use super::allocator::Ask;
 use super::split::equal_split;
 
-/// Minimum number of steps left, so that a job that is done except for a rounding error still has some work.
+/// Minimum number of steps left: a job that is done except for a rounding error still has this much work.
 pub(crate) const LEAST_STEPS: f64 = 1e-9;
 
-/// The seconds that an equal split would have taken for the steps of each job so far, at the rates of each earlier
-/// allocation. Jobs keep their history between requests, because a request may contain only some of the active jobs.
+/// For each job, the time in seconds that an equal split would have taken for its steps so far, at the rates of the
+/// earlier allocations. Jobs keep their history between requests, because a request may contain only some of the active
+/// jobs.
 #[derive(Clone, Debug, Default)]
 pub struct Service {
     /// History by job.
@@ -17,13 +18,13 @@ pub struct Service {
 #[derive(Clone, Copy, Debug, Default)]
 struct Book {
     lost_s: f64,
-    /// Remaining steps at the last request, and the rate of an equal split at that request; 0 before the first request.
+    /// Remaining steps and rate of an equal split, both at the last request; 0 before the first request.
     left: f64,
     rate: f64,
 }
 
 impl Service {
-    /// Counts the steps since the last request, and returns the total of seconds for each job in this request.
+    /// Counts the steps since the last request, and returns the total time in seconds for each job in this request.
     pub fn count(&mut self, ask: &Ask) -> Vec<f64> {
         let jobs = ask.jobs.len() as f64;
         let rows = ask.rates.chunks_exact(ask.capacity.len());

@@ -1,4 +1,5 @@
-//! The set of feasible plans, which all objectives share, and the interface of the two methods that find the best plan.
+//! The set of feasible plans, which all objectives share, and the interface of the two methods that find the optimal
+//! plan.
 //!
 //! A plan gives each class time alone on each type, and gives each pair of classes time together. No class uses more
 //! time than its jobs have, and no plan uses more GPUs of a type than the cluster has.
@@ -13,7 +14,7 @@ use std::borrow::Cow;
 pub(crate) struct Space<'a> {
     /// Rates that the objective uses; 0 where a class cannot run.
     pub rates: Cow<'a, [f64]>,
-    /// Value that the choice among optima gives to the rate of each class.
+    /// Value that a unit of each class's rate has in the choice among optima.
     pub worth: Vec<f64>,
     /// GPUs of one job.
     pub gangs: &'a [f64],
@@ -26,8 +27,8 @@ pub(crate) struct Space<'a> {
 }
 
 impl<'a> Space<'a> {
-    /// Creates the set of plans for classes at the given rates. Given the worth, a class and a type, `counts` returns
-    /// the value of a step per second in the objective and in the choice among optima.
+    /// Creates the set of plans for classes at the given rates. For a worth, a class and a type, `counts` returns the
+    /// value of one step per second, both in the objective and in the choice among optima.
     pub(crate) fn of(
         table: &'a Table,
         rates: impl Into<Cow<'a, [f64]>>,
@@ -46,7 +47,8 @@ impl<'a> Space<'a> {
         }
     }
 
-    /// Creates the set of plans, as `of` does, for an objective with the same values as the choice among its optima.
+    /// Creates the set of plans, as `of` does, for an objective whose values are also those of the choice among its
+    /// optima.
     pub(crate) fn plain(
         table: &'a Table,
         rates: impl Into<Cow<'a, [f64]>>,
@@ -70,7 +72,7 @@ impl<'a> Space<'a> {
         found
     }
 
-    /// Returns the largest rate of a job of each class when it runs alone.
+    /// Returns the largest rate that a job of each class can reach alone.
     pub(crate) fn fastest_alone(&self) -> Vec<f64> {
         let rows = self.rates.chunks_exact(self.capacity.len());
         rows.map(|row| {
@@ -81,16 +83,17 @@ impl<'a> Space<'a> {
     }
 }
 
-/// The best plan for an objective.
+/// The optimal plan for an objective.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Plan {
     /// Value of the objective.
     pub z: f64,
     /// Shares of one job of each class, `classes x types`.
     pub shares: Vec<f64>,
-    /// Job-seconds per second of each pair.
+    /// Job-seconds per second that each pair spends together.
     pub together: Vec<f64>,
-    /// Weight of each class in the bound on z, for max-min fairness; empty if not requested. The weights add up to 1.
+    /// For max-min fairness, the weight of each class in the bound on z; empty if not requested. The weights add up to
+    /// 1.
     pub weights: Vec<f64>,
 }
 
@@ -117,7 +120,7 @@ impl Spent {
 
 /// Parameters of water filling.
 pub(crate) struct Water<'a> {
-    /// Level that a rate of 1 gives each class.
+    /// Level of each class at a rate of 1.
     pub worth: &'a [f64],
     /// Relative speeds at which levels rise, as in [`Filling`](super::levels::Filling).
     pub speeds: &'a dyn Fn(&[bool]) -> Vec<f64>,
@@ -125,14 +128,14 @@ pub(crate) struct Water<'a> {
     pub is_even: bool,
 }
 
-/// A method that finds best plans.
+/// A method for finding optimal plans.
 pub(crate) trait Method {
-    /// Finds the largest z such that `measure x rate` of each class is at least z. Returns a plan with the largest
-    /// worth among those that reach it.
+    /// Finds the largest z such that `measure x rate` is at least z for each class. Among the plans that reach it,
+    /// returns one with the largest worth.
     fn max_min(&mut self, space: &Space<'_>, measure: &[f64]) -> Result<Plan, SolverError>;
 
-    /// Finds the largest sum of gains. Returns a plan with the largest sum of the next gains among those that reach it.
-    /// The arguments give gains by class and type; the gains of pairs are in the pairs.
+    /// Finds the largest sum of gains. Among the plans that reach it, returns one with the largest sum of the next
+    /// gains. The arguments contain gains by class and type; the gains of pairs are stored in the pairs.
     fn most(
         &mut self,
         space: &Space<'_>,

@@ -1,10 +1,10 @@
-//! An equal split of all GPUs over the active jobs.
+//! An equal split of all GPUs among the active jobs.
 
 use super::allocator::{Allocator, Ask};
 use gangline_engine::PolicyError;
 
-/// Allocator that splits all GPUs equally. A share is (GPUs of the type / jobs) / gang, and the shares of a job add up
-/// to at most 1.
+/// Allocator that splits all GPUs equally among the active jobs. A share equals (GPUs of the type / jobs) / gang size,
+/// and the shares of a job add up to at most 1.
 ///
 /// # Examples
 /// ```
@@ -29,7 +29,7 @@ impl Allocator for EqualSplit {
     }
 }
 
-/// Returns the shares of a gang under an equal split over `jobs` jobs.
+/// Returns the shares of a gang under an equal split among `jobs` jobs.
 pub(crate) fn equal_split(capacity: &[f64], jobs: f64, gang: f64) -> impl Iterator<Item = f64> {
     let shares = move || capacity.iter().map(move |gpus| gpus / jobs / gang);
     let total: f64 = shares().sum();

@@ -1,8 +1,8 @@
-//! Small square matrices, with one row per linking row of a program.
+//! Small square matrices; each row stands for one linking row of a program.
 
 use smallvec::{SmallVec, smallvec};
 
-/// A row of numbers, one for each linking row.
+/// A vector with one number for each linking row.
 pub(crate) type Links = SmallVec<[f64; 6]>;
 
 /// A square matrix in row-major order.
@@ -13,7 +13,7 @@ pub(crate) struct Square {
 }
 
 impl Square {
-    /// Creates the inverse of a matrix that is given by its columns; `None` if it is singular.
+    /// Creates the inverse of a matrix that is given by its columns; returns `None` if the matrix is singular.
     ///
     /// The method is Gaussian elimination with row pivots.
     pub(crate) fn inverse(columns: &[Links]) -> Option<Self> {
@@ -45,14 +45,14 @@ impl Square {
         Some(inverse)
     }
 
-    /// Returns the matrix times a column.
+    /// Returns the product of the matrix and a column vector.
     pub(crate) fn times(&self, column: &[f64]) -> Links {
         let rows = self.cells.chunks_exact(self.size);
         rows.map(|row| row.iter().zip(column).map(|(a, b)| a * b).sum())
             .collect()
     }
 
-    /// Returns a row times the matrix.
+    /// Returns the product of a row vector and the matrix.
     pub(crate) fn left_times(&self, row: &[f64]) -> Links {
         let mut total: Links = smallvec![0.0; self.size];
         for (cells, times) in self.cells.chunks_exact(self.size).zip(row) {

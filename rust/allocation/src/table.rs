@@ -1,8 +1,8 @@
 //! Classes of equal jobs: jobs that an objective cannot distinguish share one set of variables.
 //!
-//! Jobs whose rows are equal bit for bit are interchangeable: giving each of them the average of their shares is as
-//! good and as feasible as the original shares. The size of a program therefore depends on the number of kinds of jobs,
-//! not on the number of jobs.
+//! Jobs with bit-identical rows are interchangeable: if each of them gets the average of their shares, the plan stays
+//! feasible and as good as before. The size of a program therefore depends on how many different jobs there are, not on
+//! how many jobs there are.
 
 use super::allocator::Ask;
 use super::choose::Pair;
@@ -17,15 +17,16 @@ pub(crate) enum Told {
     Weights,
     /// Remaining work.
     Remaining,
-    /// Ages, and the seconds of [`Service`](super::Service).
+    /// Ages of jobs, and the times from [`Service`](super::Service).
     Ages,
     /// Entities.
     Entities,
-    /// Each job is a class by itself.
+    /// Each job forms its own class.
     Each,
 }
 
-/// Classes of equal jobs. Tables are row-major, `classes x types`. Each class can run on a type that has GPUs.
+/// Classes of equal jobs. Tables are row-major, `classes x types`. Each class can run on at least one type that has
+/// GPUs.
 #[derive(Clone, Debug, Default)]
 pub struct Table {
     /// Steps per second; 0 where a class cannot run.
@@ -40,17 +41,17 @@ pub struct Table {
     pub remaining: Vec<f64>,
     /// Seconds since arrival.
     pub age_s: Vec<f64>,
-    /// Seconds that an equal split would have taken for the steps done so far; empty if not needed.
+    /// Time in seconds that an equal split would have taken for the steps done so far; empty if not needed.
     pub lost_s: Vec<f64>,
-    /// Seconds to the deadline, infinite for a class without one; empty if no job has a deadline.
+    /// Seconds until the deadline, infinite for a class without a deadline; empty if no job has a deadline.
     pub time_left_s: Vec<f64>,
     /// The type on which a class runs because of its share.
     pub running: Vec<Option<usize>>,
     /// GPUs of each type.
     pub capacity: Vec<f64>,
-    /// Number of jobs among which an equal split divides the GPUs, including jobs that cannot run anywhere at present.
+    /// Number of jobs among which an equal split divides the GPUs, including jobs that currently cannot run anywhere.
     pub jobs: f64,
-    /// Entity of each class; empty for none.
+    /// Entity of each class; empty if there are no entities.
     pub entities: Vec<u32>,
     /// Weight of each entity.
     pub entity_weights: Vec<f64>,
@@ -64,13 +65,13 @@ pub struct Table {
     pub first: Vec<usize>,
 }
 
-/// The class of each job, if it can run.
+/// The class of each job; `None` if the job cannot run.
 pub type ClassOf = Vec<Option<usize>>;
 
 impl Table {
-    /// Returns one row per class of jobs that can run. `left` is the remaining work and `lost_s` the result of
-    /// [`Service`](super::Service) for each job, or empty; `in_order` lists the entities that serve their jobs in
-    /// order.
+    /// Returns one row for each class of jobs that can run. `left` is the remaining work of each job. `lost_s` is the
+    /// result of [`Service`](super::Service) for each job, or empty. `in_order` tells which entities serve their jobs
+    /// in order.
     pub(crate) fn of(
         ask: &Ask,
         left: &[f64],
@@ -184,16 +185,16 @@ impl Table {
         }
     }
 
-    /// Returns the seconds to each deadline that can still be met, by class.
+    /// Returns pairs of a class and the seconds until its deadline, for the deadlines that can still be met.
     pub(crate) fn deadlines(&self) -> Vec<(usize, f64)> {
         let each = self.time_left_s.iter().copied().enumerate();
         each.filter(|(_, left)| *left > 0.0 && left.is_finite())
             .collect()
     }
 
-    /// Returns the pairs of classes that gain by sharing GPUs, with rates in the same unit as `seen`. `counts` returns
-    /// the value of a step per second of a class on a type in both objectives. Pairs whose relative speeds add up to at
-    /// most 1 are left out, because running in turns is at least as good.
+    /// Returns the pairs of classes that gain by sharing GPUs, with rates in the same unit as `seen`. For a class and a
+    /// type, `counts` returns the value of one step per second in both objectives. The function omits pairs whose
+    /// relative speeds add up to at most 1, because taking turns is at least as good.
     pub(crate) fn pairs(
         &self,
         seen: &[f64],

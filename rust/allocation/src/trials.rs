@@ -1,20 +1,20 @@
-//! Finish-time fairness by max-min programs. The programs are used where classes share GPUs, because the price method
-//! does not support pairs.
+//! Solves finish-time fairness with max-min programs. These are needed where classes share GPUs, because the price
+//! method does not support pairs.
 //!
-//! Each trial of rho is a program whose floors rise or fall together as far as they can. The multipliers of the floors
-//! play the part of the prices.
+//! Each trial of rho is a program whose floors rise or fall together as far as possible. The multipliers of the floors
+//! take the place of the prices.
 
 use super::model::SolverError;
 use super::rho::{Fairness, TRIALS};
 use super::search::affordable;
 use super::space::{Method, Plan, Space};
 
-/// Two trials whose difference, relative to rho, is below this count as equal.
+/// Two trials count as equal if their relative difference is below this limit.
 pub(crate) const SAME: f64 = 1e-11;
 
 impl Fairness<'_> {
-    /// Returns the smallest rho. The multipliers of max-min programs show which rho no plan can reach; `cheap` is a rho
-    /// that a plan reaches. Trials whose relative difference is at most `same` count as equal.
+    /// Returns the smallest rho. The multipliers of max-min programs show which values of rho no plan can reach.
+    /// `cheap` is a rho that some plan reaches. Trials count as equal if their relative difference is at most `same`.
     ///
     /// # Errors
     /// Returns the errors of [`Self::solve`].
@@ -51,7 +51,8 @@ impl Fairness<'_> {
         })
     }
 
-    /// Returns the factor on the rate of each class with which a plan for a given rho must reach 1.
+    /// Returns a factor for each class: in a plan that reaches the given rho, the factor times the rate must be at
+    /// least 1.
     pub(crate) fn measure(&self, space: &Space<'_>, rho: f64) -> Vec<f64> {
         let asked = self.asked(rho, &self.fastest(&space.pairs));
         asked.into_iter().map(|own| 1.0 / own).collect()

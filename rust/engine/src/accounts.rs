@@ -1,8 +1,9 @@
-//! GPU time that jobs held and lost, per job and in total (`docs/concepts/metrics.md`). This module changes no job.
-//! Other modules notify this one of completed segments, of co-runners that start or stop, and of starts and stops.
+//! Accounts for the GPU time that jobs held and lost, per job and in total (`docs/concepts/metrics.md`). This module
+//! changes no job. Other modules notify it when segments are completed, when jobs start or stop, and when co-runners
+//! come or go.
 //!
-//! A column has one value per job, and only the columns that a run needs exist. When a policy asks about a running job,
-//! the job's open segment is added to the recorded value.
+//! A column has one value per job. Only the columns that a run needs exist. When a policy asks about a running job, the
+//! job's open segment is added to the recorded value.
 
 use crate::config::RunConfig;
 use crate::features::Features;
@@ -26,48 +27,49 @@ pub(crate) struct Segment<'a> {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Accounts {
     jobs: usize,
-    /// Whether segments that have neither an overhead nor a pause are also recorded.
+    /// Whether the run also records segments that have neither an overhead nor a pause.
     keeps_segments: bool,
     pub(crate) overhead_ns: Vec<i64>,
     pub(crate) comm_s: Vec<f64>,
-    /// Run time lost to locality, by tier, s.
+    /// Run time in seconds lost to locality, by tier.
     pub(crate) comm_tier_s: [Vec<f64>; 3],
     pub(crate) share_ns: Vec<i64>,
-    /// Seconds with progress that were lost to co-runners and sub-batches.
+    /// Time with progress, in seconds, that was lost to co-runners and sub-batches.
     pub(crate) share_lost_s: Vec<f64>,
-    /// Sum over the nanoseconds with progress of a job, in closed segments, of the share of its base rate that it kept.
-    /// The unit of the share is 10^-12.
+    /// For each job, the share of its base rate that it kept, summed over its nanoseconds with progress in closed
+    /// segments. The unit of the share is 10^-12.
     kept_ns: Vec<i128>,
-    /// Time for which the parts of a job held GPUs, summed over the parts; recorded only for policies that fork jobs.
+    /// Time during which the parts of a job held GPUs, summed over the parts; recorded only for policies that fork
+    /// jobs.
     parts_ns: Vec<i64>,
     /// GPU time that the parts of a job held, summed over the parts; also recorded where gangs may change their size.
     pub(crate) gpu_ns: Vec<i128>,
-    /// GPU time with progress, as part of `gpu_ns`; recorded only where gangs may change their size.
+    /// The part of `gpu_ns` with progress; recorded only where gangs may change their size.
     attained_ns: Vec<i128>,
     pub(crate) migrations: Vec<i32>,
     /// Preemptions of all jobs.
     pub(crate) preemptions: u64,
     /// GPU time of parts that were paused at their quotas.
     pub(crate) paused_gpu_ns: i128,
-    /// GPU-seconds lost, summed part by part; used if the parts of a job may have different numbers of GPUs.
+    /// GPU-seconds lost, summed part by part; needed where the parts of a job may have different numbers of GPUs.
     pub(crate) lost_by_parts: LostGpuSeconds,
     pub(crate) sharing: SharingTotals,
     /// Useful time of shared GPUs.
     pub(crate) useful: Option<Box<Useful>>,
-    /// Totals of lost work and checkpoints, in runs with a table of run time.
+    /// Totals of lost work and checkpoints; only in runs with a `[runtime]` table.
     pub(crate) run_time: Option<Box<RunTimeTotals>>,
 }
 
 /// Totals of lost work and checkpoints.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct RunTimeTotals {
-    /// Time with progress whose work was lost, by job.
+    /// Time that each job spent on work that was later lost.
     pub(crate) lost_ns: Vec<i64>,
-    /// GPU time with progress whose work was lost, of all jobs.
+    /// GPU time that all jobs spent on work that was later lost.
     pub(crate) lost_gpu_ns: i128,
-    /// Seconds with progress that checkpoints took, by job.
+    /// Time with progress, in seconds, that checkpoints took from each job.
     pub(crate) checkpoint_s: Vec<f64>,
-    /// GPU time that checkpoints took, of all jobs.
+    /// GPU time that checkpoints took from all jobs.
     pub(crate) checkpoint_gpu_s: f64,
 }
 
@@ -79,18 +81,18 @@ pub(crate) struct LostGpuSeconds {
     pub(crate) shared: f64,
 }
 
-/// Totals of co-running, in runs with shared GPUs.
+/// Totals for co-runners; only in runs with shared GPUs.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct SharingTotals {
-    /// Time of parts with a co-runner.
+    /// Time that parts ran with a co-runner.
     pub(crate) part_ns: i128,
-    /// Time of parts with a co-runner, multiplied by their slowdown factors, s.
+    /// Time in seconds that parts ran with a co-runner, multiplied by their slowdown factors.
     pub(crate) xi_s: f64,
-    /// GPU-seconds that the completed work would have needed on the same GPUs without co-runners, at full batch.
+    /// GPU-seconds that the completed work would have needed at full batch on the same GPUs without co-runners.
     pub(crate) alone_gpu_s: f64,
-    /// Starts and moves after which a part has a co-runner.
+    /// Number of starts and moves after which a part has a co-runner.
     pub(crate) starts: u64,
-    /// Starts and moves with less than the full batch.
+    /// Number of starts and moves with less than the full batch.
     pub(crate) sub_batch_starts: u64,
 }
 
@@ -202,7 +204,8 @@ impl Accounts {
         }
     }
 
-    /// Adds the GPU time that a part held and lost, where the parts of a job may differ in their numbers of GPUs.
+    /// Adds the GPU time that a part held and lost. This is needed where the parts of a job may have different numbers
+    /// of GPUs.
     #[cold]
     fn add_part(&mut self, segment: Segment<'_>, progress: SimSpan) {
         let (row, part) = (segment.job.index(), segment.part);
@@ -256,7 +259,7 @@ impl Accounts {
         self.sharing.sub_batch_starts += u64::from(part.sub_batch > 0 && part.sub_batch < batch);
     }
 
-    /// Records the work that a part has lost, as the time in which the part did this work.
+    /// Records the work that a part has lost, expressed as the time that the part spent on it.
     #[cold]
     pub(crate) fn note_loss(&mut self, job: JobId, part: &Part) {
         if let (Some(totals), Some(details)) = (&mut self.run_time, &part.details) {
@@ -284,7 +287,8 @@ impl Accounts {
         }
     }
 
-    /// Returns the time with GPUs so far without overhead; for a forked job, the sum over its parts.
+    /// Returns the time that a job has held GPUs so far, without overhead; for a forked job, this is the sum over its
+    /// parts.
     #[inline]
     pub(crate) fn executed(&self, state: &State, job: JobId) -> SimSpan {
         let at = job.index();
@@ -301,7 +305,7 @@ impl Accounts {
         SimSpan(closed + open)
     }
 
-    /// Returns the GPU time held so far without overhead, GPU-nanoseconds.
+    /// Returns the GPU time, in GPU-nanoseconds, that a job has held so far, without overhead.
     #[inline]
     pub(crate) fn attained_gpu_ns(&self, state: &State, job: JobId) -> i128 {
         if state.features().resizes {
@@ -320,8 +324,8 @@ impl Accounts {
         self.attained_ns[job.index()] + open
     }
 
-    /// Returns the sum, over the nanoseconds with progress of a job so far, of the share of its base rate that it kept.
-    /// The unit of the share is 10^-12.
+    /// Returns the share of its base rate that a job kept, summed over its nanoseconds with progress so far. The unit
+    /// of the share is 10^-12.
     pub(crate) fn kept_ns(&self, state: &State, job: JobId) -> i128 {
         let closed = self.kept_ns.get(job.index()).copied().unwrap_or(0);
         let parts = state.run(job).map_or(&[][..], |run| run.parts());
@@ -332,14 +336,14 @@ impl Accounts {
     }
 }
 
-/// Useful GPU time so far. A GPU counts once, weighted by the share of its base rate that its least affected resident
+/// Useful GPU time so far. Each GPU counts once. Its weight is the largest share of its base rate that a resident
 /// keeps.
 #[derive(Clone, Debug)]
 pub(crate) struct Useful {
-    /// Instant up to which the useful time of each GPU is counted.
+    /// Instant up to which the useful time of each GPU has been counted.
     since: Vec<SimTime>,
     pub(crate) gpu_s: f64,
-    /// Time of GPUs with two residents.
+    /// Time that GPUs had two residents.
     pub(crate) shared_gpu_ns: i128,
 }
 
@@ -386,8 +390,8 @@ fn useful_s(state: &State, server: ServerId, pair: Pair, from: SimTime) -> f64 {
     (other.0 - one.0).seconds() * one.1 + (state.now() - other.0).seconds() * one.1.max(other.1)
 }
 
-/// Returns the first instant, not before `from`, at which a resident makes progress, and the share of the base rate
-/// that this resident keeps.
+/// Returns the first instant at or after `from` at which a resident makes progress, and the share of its base rate that
+/// this resident keeps.
 fn share_since(state: &State, server: ServerId, job: JobId, from: SimTime) -> (SimTime, f64) {
     let now = state.now();
     if job == NO_JOB {

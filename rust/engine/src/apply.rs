@@ -1,8 +1,8 @@
 //! Checks a whole plan on an overlay, without touching the state.
 //!
-//! Jobs and terms are checked first, then the GPUs that are released, then the GPUs that are taken. The first broken
-//! rule is returned; a plan is never applied in part. The cost is O(actions x servers per gang), times a logarithm
-//! where GPUs are shared, and never O(cluster). The rules are in `docs/concepts/simulated-second.md`.
+//! Jobs and terms are checked first, then the GPUs that the plan releases, then the GPUs that it takes. The check
+//! returns the first broken rule; a plan is never applied in part. The cost is O(actions x servers per gang), times a
+//! logarithm where GPUs are shared, and never O(cluster). The rules are in `docs/concepts/simulated-second.md`.
 
 use crate::error::{PlanError, Rule};
 use crate::plan::{PlanBuffer, TimerOrder};
@@ -20,11 +20,11 @@ pub(crate) struct Overlay {
     stamp: Vec<u32>,
     free: Vec<u64>,
     epoch: u32,
-    /// Slots that the plan takes, by server, with the job that takes them.
+    /// Slots that the plan takes on each server, and the job that takes them.
     takes: Vec<(ServerId, JobId, u64)>,
-    /// Each part with the index of its action, ascending; filled only where needed.
+    /// Each part and the index of its action, in ascending order; filled only where needed.
     by_part: Vec<(JobId, u16, u32)>,
-    /// Jobs that will be on a GPU after the plan.
+    /// Jobs that are on a GPU after the plan.
     residents: Vec<JobId>,
 }
 
@@ -53,14 +53,14 @@ impl<'a> ByPart<'a> {
         own.map(move |entry| &self.plan.actions[entry.2 as usize])
     }
 
-    /// Returns the part of a running job on a server, if it stays there.
+    /// Returns whether a running job has a part on a server that stays there.
     fn stays(self, state: &State, job: JobId, server: ServerId) -> bool {
         let here = state.run(job).and_then(|run| run.part_on(server));
         let action = here.and_then(|part| self.get(job, part.number));
         here.is_some() && !action.is_some_and(Action::releases)
     }
 
-    /// Returns the sub-batch, after the plan, of the job's part on a server; 0 means full batch.
+    /// Returns the sub-batch that the job's part on a server has after the plan; 0 means the full batch.
     fn sub_batch(self, state: &State, job: JobId, server: ServerId) -> u32 {
         let named = |action: &&Action| action.gpus().is_some_and(|gpus| gpus.mask_on(server) != 0);
         let (part, action) = if let Some(action) = self.of(job).find(named) {
@@ -80,7 +80,7 @@ impl<'a> ByPart<'a> {
     }
 }
 
-/// Returns the present sub-batch of a part; 0 means the full batch, or that the part does not exist.
+/// Returns the current sub-batch of a part; 0 means the full batch, or that the part does not exist.
 fn sub_batch_of(state: &State, job: JobId, part: u16) -> u32 {
     let part = state.run(job).and_then(|run| run.part(part));
     part.map_or(0, |part| part.sub_batch)
@@ -257,8 +257,9 @@ impl Overlay {
         })
     }
 
-    /// Checks, on the state after the whole plan, the rules that concern several actions: the residents, pairs and
-    /// memory of each GPU that the plan touches, and that the parts of a job are on different servers.
+    /// Checks the rules that concern several actions, on the state after the whole plan. These rules are about the
+    /// residents, pairs and memory of each GPU that the plan touches, and about the parts of a job, which must be on
+    /// different servers.
     fn check_together(&mut self, state: &State, plan: &PlanBuffer) -> Result<(), Broken> {
         self.sort_by_part(plan);
         if state.features().forks {
@@ -290,7 +291,7 @@ impl Overlay {
         Ok(())
     }
 
-    /// Checks residents, pairs and memory of every GPU that the plan touches, on the state after the whole plan.
+    /// Checks the residents, pairs and memory of every GPU that the plan touches, on the state after the whole plan.
     fn check_sharing(&mut self, state: &State, plan: &PlanBuffer) -> Result<(), Broken> {
         self.takes.clear();
         for action in &plan.actions {
@@ -378,8 +379,8 @@ fn check_subject(state: &State, action: &Action) -> Result<(), Broken> {
     }
 }
 
-/// Checks that the set is a valid gang of the job. A gang must have the right size, be on servers that are up and of
-/// allowed types, and have one type unless the run mixes types.
+/// Checks that a set of GPUs is a valid gang for the job. A gang must have the right size, and its servers must be up
+/// and of allowed types. It must have a single type unless the run mixes types.
 #[inline]
 fn check_set(state: &State, action: &Action, gpus: &GpuSet) -> Result<(), Broken> {
     let usable = state.types().usable(action.job);
@@ -495,7 +496,7 @@ fn check_timers(state: &State, plan: &PlanBuffer) -> Result<(), Broken> {
     Ok(())
 }
 
-/// Returns the first rule that the jobs on one GPU of a server break together.
+/// Returns the first rule that the jobs on one GPU together break.
 #[inline]
 fn check_residents(
     state: &State,

@@ -1,12 +1,13 @@
-//! Failures and repairs, which come from a table, are drawn from mean times, or are injected during the run.
+//! Failures and repairs. They come from a table, are drawn at random with given mean times, or are injected during the
+//! run.
 
 use crate::config::{FailureRow, Failures, RunConfig};
 use crate::queue::{EventClass, EventQueue};
 use gangline_model::{ServerId, SimSpan, SimTime};
 use gangline_rng::{Purpose, Stream};
 
-/// The last instant at which a server may change, after about 250 years. Jobs that are requeued at this instant still
-/// have more than 30 years before the end of simulated time.
+/// The last instant at which a server may fail or be repaired, after about 250 years. Jobs that are requeued at this
+/// instant still have more than 30 years before the end of simulated time.
 pub(crate) const END: SimTime = SimTime(8_000_000_000_000_000_000);
 
 /// Future failures and repairs, as events of the queue.
@@ -21,7 +22,7 @@ struct Random {
     mtbf_s: f64,
     mttr_s: f64,
     seed: u64,
-    /// Number of draws so far, by server.
+    /// Number of draws so far for each server.
     draws: Vec<u32>,
 }
 
@@ -82,7 +83,7 @@ impl CapacityEvents {
         queue.push(at, EventClass::Capacity, (self.events.len() - 1) as u32, 0);
     }
 
-    /// Returns the server of an event and whether it is up from now on; draws the server's next event.
+    /// Returns the server of an event, and whether this server is up from now on. Also draws the server's next event.
     pub(crate) fn take(
         &mut self,
         subject: u32,
@@ -110,7 +111,7 @@ impl CapacityEvents {
 }
 
 impl Random {
-    /// Returns the next up time (even draws) or down time (odd draws) of a server, at least 1 ns.
+    /// Returns the length of a server's next up period (even draws) or down period (odd draws), at least 1 ns.
     fn next(&mut self, server: usize) -> SimSpan {
         let draw = self.draws[server];
         self.draws[server] += 1;

@@ -1,8 +1,8 @@
-//! One decision of a run: calls the policy, checks its plan as a whole and applies it.
+//! Makes one decision of a run: calls the policy, checks its plan as a whole and applies it.
 //!
-//! This module works with any policy. The policy gets the free-GPU index as its draft, and the changes that it makes
-//! there are undone afterwards. The cost is O(actions x servers per gang + changes of the draft), in addition to the
-//! cost of the policy itself.
+//! This module works with any policy. It gives the policy the free-GPU index as a draft, and undoes the policy's
+//! changes to the draft afterwards. The cost is O(actions x servers per gang + changes of the draft), in addition to
+//! the cost of the policy itself.
 
 use crate::error::{EngineError, PlanError};
 use crate::plan::{Plan, TimerOrder};
@@ -18,7 +18,8 @@ use smallvec::SmallVec;
 /// One in this many decisions is timed, because reading the clock costs as much as a small decision.
 const DECISIONS_PER_SAMPLE: u64 = 16;
 
-/// Returns whether an action does more than renew a quota or a pause. A run with no other actions has stalled.
+/// Returns whether an action does more than renew a quota or a pause. A run whose plans contain only such renewals has
+/// stalled.
 #[inline]
 fn changes_something(action: &Action) -> bool {
     !matches!(action.verb, Verb::Keep) || action.terms.sub_batch.is_some()
@@ -157,7 +158,7 @@ impl Engine {
         }
     }
 
-    /// Takes a part off its GPUs. A move to the GPUs that the part already holds becomes [`Verb::Keep`].
+    /// Takes a part off its GPUs. An action that moves a part to the GPUs that it already holds becomes [`Verb::Keep`].
     #[inline(never)]
     fn release(&mut self, action: &mut Action) {
         let job = action.job;
@@ -190,7 +191,7 @@ impl Engine {
         }
     }
 
-    /// Returns the servers of each forked job in the plan, before the plan is applied.
+    /// Returns the servers that each forked job in the plan has before the plan is applied.
     #[cold]
     fn servers_of_forked(&self, actions: &[Action]) -> Vec<(JobId, SmallVec<[ServerId; 4]>)> {
         let mut jobs: Vec<JobId> = actions.iter().map(|action| action.job).collect();
@@ -262,8 +263,8 @@ impl Engine {
         self.motion.keep(record, at, &action.terms);
     }
 
-    /// Returns whether only the policy can still cause events: no job makes progress, and failures and repairs are
-    /// over or cannot help.
+    /// Returns whether only the policy can still cause events. This is so if no job makes progress, and failures and
+    /// repairs are over or cannot help.
     fn is_left_to_the_policy(&self) -> bool {
         self.motion.queue.live() == self.timers.live()
             || (self.motion.state.lives().running().is_empty() && self.are_changes_futile())

@@ -10,8 +10,8 @@ use gangline_model::{
 use std::ops::Range;
 use std::sync::Arc;
 
-/// One failure of a server, which is down from one instant to another. A server stays down if the second instant is
-/// `SimTime::NEVER`.
+/// One failure of a server: the server is down from one instant to another. A server stays down if the second instant
+/// is `SimTime::NEVER`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FailureRow {
     /// Index of the server.
@@ -28,28 +28,28 @@ pub enum Failures {
     /// No server ever fails.
     #[default]
     None,
-    /// The given rows; rows of one server must not overlap.
+    /// The given rows; the rows of one server must not overlap.
     Table(Vec<FailureRow>),
-    /// Every server is up and down in turn, each time for an exponentially distributed time.
+    /// Every server alternates between up and down periods of exponentially distributed length.
     Random {
-        /// Mean time from a repair to the next failure, s.
+        /// Mean time in seconds from a repair to the next failure.
         mtbf_s: f64,
         /// Mean time to repair, s.
         mttr_s: f64,
     },
 }
 
-/// Treatment of jobs that can never run.
+/// How the run treats jobs that can never run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum OnInfeasible {
     /// The run is refused.
     #[default]
     Error,
-    /// The jobs are left out of the run and listed.
+    /// The run leaves these jobs out and lists them.
     Drop,
 }
 
-/// Way in which the slowdown factors of a gang's GPUs are combined, if only some of them are shared.
+/// How the slowdown factors of a gang's GPUs are combined, if only some of the GPUs are shared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum GangXi {
     /// The largest slowdown factor among the GPUs of the gang, because training is synchronous.
@@ -59,13 +59,13 @@ pub enum GangXi {
     Mean,
 }
 
-/// Choice of the rows of the timeline.
+/// Which rows the timeline has.
 #[derive(Clone, Copy, Debug, PartialEq, Default)]
 pub enum TimelineMode {
-    /// A row per change, thinned evenly once there are more than 2^17 of them.
+    /// One row per change; once there are more than 2^17 rows, they are thinned evenly.
     #[default]
     Auto,
-    /// A row per change, without a limit.
+    /// One row per change, without a limit.
     Change,
     /// At most one row per interval of simulated time.
     Sample(SimSpan),
@@ -88,19 +88,19 @@ pub struct RunConfig {
     pub checkpoint_interval: Option<SimSpan>,
     /// Maximum number of jobs on one GPU, 1 or 2; the policy's own limit applies as well.
     pub max_share: u32,
-    /// Slowdown factors by co-runners; a run that shares GPUs is refused without them.
+    /// Slowdown factors that co-runners impose. A run that may share GPUs cannot start without them.
     pub interference: Option<Interference>,
-    /// Whether a job without progress, at its start or in a pause, slows its co-runners down.
+    /// Whether a job slows its co-runners down while it makes no progress, at its start or in a pause.
     pub overhead_interferes: bool,
-    /// Way in which the slowdown factors of a gang's GPUs are combined.
+    /// How the slowdown factors of a gang's GPUs are combined.
     pub gang_xi: GangXi,
     /// Share of a job's memory that does not shrink with the sub-batch.
     pub memory_fixed_fraction: f64,
-    /// Cost of smaller batches per pass; where it is unknown, `acc_cost` applies.
+    /// Cost of smaller batches per pass; where this cost is unknown, `acc_cost` applies.
     pub inflations: Option<Inflations>,
-    /// Cost of a gradient accumulation step: iteration time grows by 1 + cost x (steps - 1).
+    /// Cost of a gradient accumulation step: the iteration time is multiplied by 1 + cost x (steps - 1).
     pub acc_cost: f64,
-    /// Bytes of all gradients by model label, for policies that fork jobs; empty means 0 for all.
+    /// Total gradient size in bytes for each model label, for policies that fork jobs; empty means 0 for every label.
     pub grad_bytes: Vec<f64>,
     /// Locality factors; `None` means 1 everywhere.
     pub locality: Option<Arc<dyn LocalityModel>>,
@@ -108,20 +108,20 @@ pub struct RunConfig {
     pub failures: Failures,
     /// Source of the durations that policies see.
     pub estimates: Estimates,
-    /// Deviations of jobs from the rates that policies know, and costs by kind of job. `None` means that there are no
-    /// deviations, and that `restart`, `first_start` and `restart_by_model` give the costs.
+    /// The `[runtime]` table: how jobs deviate from the rates that policies know, and the costs for each kind of job.
+    /// `None` means that jobs do not deviate, and that `restart`, `first_start` and `restart_by_model` give the costs.
     pub run_time: Option<Arc<RunTime>>,
-    /// Seed of every random draw.
+    /// Seed for all random draws.
     pub seed: u64,
-    /// Treatment of jobs that can never run.
+    /// How the run treats jobs that can never run.
     pub on_infeasible: OnInfeasible,
     /// Whether the segments table is recorded.
     pub segments: bool,
-    /// Jobs for which the run records the reasons of waiting.
+    /// Jobs for which the run records why they wait.
     pub watch: Vec<JobId>,
     /// Rows of the timeline.
     pub timeline: TimelineMode,
-    /// Whether the laws of a run are checked after every instant; a broken law panics.
+    /// Whether the invariants of the run are checked after every instant; a violated invariant panics.
     pub check_invariants: bool,
     /// Whether rounds in which nothing can change are skipped.
     pub skip_rounds: bool,
@@ -129,8 +129,8 @@ pub struct RunConfig {
     pub until: Option<SimTime>,
     /// Number of events after which the run stops.
     pub max_events: Option<u64>,
-    /// Interval of arrivals: the measures of jobs in the summary count only jobs that arrive in it. `None` means all
-    /// jobs.
+    /// Interval of arrivals: the job metrics in the summary include only jobs that arrive in this interval. `None`
+    /// means all jobs.
     pub count_arrivals: Option<Range<SimTime>>,
 }
 
@@ -213,12 +213,12 @@ impl RunConfig {
         let (rows, types) = (jobs.len(), cluster.gpu_types().len());
         let table = self.interference.as_ref();
         if table.is_some_and(|table| !table.covers(rows, types)) {
-            let what = format!("the table does not fit {rows} jobs and {types} GPU types");
+            let what = format!("the table must have {rows} jobs and {types} GPU types");
             return fail("interference", what);
         }
         let inflations = self.inflations.as_ref();
         if inflations.is_some_and(|table| !table.covers(rows, types)) {
-            let what = format!("the table does not fit {rows} jobs and {types} GPU types");
+            let what = format!("the table must have {rows} jobs and {types} GPU types");
             return fail("inflations", what);
         }
         if let Some(what) = self.estimates.problem(rows) {
@@ -236,7 +236,7 @@ impl RunConfig {
         self.validate_failures(cluster)
     }
 
-    /// Refuses a run that may share GPUs between jobs whose slowdown factor is not known.
+    /// Refuses a run in which jobs may share GPUs although their slowdown factors are unknown.
     pub(crate) fn require_pairs(&self) -> Result<(), EngineError> {
         let Some(table) = &self.interference else {
             let what = "this run puts two jobs on a GPU, and their slowdown factors are unknown; \
@@ -296,7 +296,7 @@ impl RunConfig {
     }
 }
 
-/// The inputs of a run, which it shares with other runs of a sweep.
+/// The inputs of a run; the runs of a sweep share them.
 #[derive(Clone, Debug)]
 pub struct World {
     /// The cluster.

@@ -3,7 +3,7 @@
 use gangline_model::{ActionKind, Infeasible, JobId, ModelError, ServerId, SimTime};
 use thiserror::Error;
 
-/// The rule that a plan breaks (`docs/concepts/simulated-second.md`).
+/// A rule that a plan can break (`docs/concepts/simulated-second.md`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Rule {
     /// The job is not in the trace.
@@ -18,7 +18,7 @@ pub enum Rule {
     NotRunning,
     /// The plan has two actions for one job.
     TwoActions,
-    /// The number of GPUs in the set differs from the size of the gang.
+    /// The number of GPUs in the action differs from the size of the gang.
     GangSize,
     /// The plan uses a server or slot that does not exist.
     NoSuchGpu,
@@ -26,7 +26,7 @@ pub enum Rule {
     ServerDown,
     /// The plan uses a GPU type that the job may not use.
     TypeNotAllowed,
-    /// A gang has GPUs of several types under a policy that does not mix them.
+    /// A gang has GPUs of several types, but the policy does not mix types.
     MixedTypes,
     /// The plan uses a GPU that is already taken, in a run that does not share GPUs.
     Capacity,
@@ -34,7 +34,7 @@ pub enum Rule {
     SharingLimit,
     /// The jobs on a GPU would need more memory than it has.
     Memory,
-    /// Two jobs that may not share a GPU would share one.
+    /// Two jobs that may not share GPUs would be on the same GPU.
     InfeasiblePair,
     /// The sub-batch is below 1 or above the job's batch.
     SubBatch,
@@ -44,16 +44,16 @@ pub enum Rule {
     WorkLimit,
     /// The overhead is below 0 or above 4e9 s.
     Overhead,
-    /// The action names a part other than 0 under a policy that does not fork jobs.
+    /// The action names a part other than part 0, but the policy does not fork jobs.
     NotForked,
-    /// A part of a forked job would be on several servers.
+    /// One part of a forked job would be on several servers.
     PartSpansServers,
     /// Two parts of a job would be on one server.
     PartsShareServer,
 }
 
 impl Rule {
-    /// Returns the stable name of the rule, as programs see it.
+    /// Returns the name of the rule for programs; the name does not change between versions.
     pub fn name(self) -> &'static str {
         match self {
             Self::UnknownJob => "unknown_job",
@@ -81,7 +81,7 @@ impl Rule {
         }
     }
 
-    /// Returns the rule in words.
+    /// Returns a description of how the rule is broken.
     pub fn text(self) -> &'static str {
         match self {
             Self::UnknownJob => "the job is not in the trace",
@@ -114,7 +114,7 @@ impl Rule {
     }
 }
 
-/// A plan that was refused. The refusal leaves the state of the run unchanged.
+/// A plan that was refused; the state of the run has not changed.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error(
     "decision {decision} at {} s: {}{}: {}",
@@ -163,7 +163,7 @@ pub enum PolicyError {
         field: String,
         /// The value, as text.
         value: String,
-        /// The values that are accepted.
+        /// The values that the parameter accepts.
         expected: String,
     },
     /// There is no policy with this name.
@@ -182,7 +182,7 @@ pub enum PolicyError {
     },
     /// The policy needs durations that the trace does not have.
     #[error(
-        "{policy} needs durations and {jobs} jobs have none; give a throughput table or use a policy that does not need them"
+        "{policy} needs durations, but {jobs} jobs have none; give a throughput table or use a policy that does not need them"
     )]
     MissingDuration {
         /// Policy name.
@@ -190,7 +190,7 @@ pub enum PolicyError {
         /// Number of jobs without a duration.
         jobs: usize,
     },
-    /// The policy itself failed, for instance a policy written by the user or an allocator.
+    /// The policy itself failed; it may be a policy that the user wrote, or one with an allocator.
     #[error("{message}")]
     Failed {
         /// Error message of the policy.
@@ -198,7 +198,7 @@ pub enum PolicyError {
     },
 }
 
-/// Reason why a run ended early.
+/// The reason why a run ended early.
 #[derive(Clone, Debug, PartialEq, Error)]
 pub enum EngineError {
     /// An invalid description of the world.
@@ -241,7 +241,7 @@ pub enum EngineError {
     Livelock {
         /// Instant at which the run stopped.
         time: SimTime,
-        /// Number of jobs that are not done.
+        /// Number of unfinished jobs.
         open: usize,
         /// The first ten of these jobs, waiting jobs first.
         jobs: Vec<JobId>,
@@ -256,12 +256,12 @@ pub enum EngineError {
     Undone {
         /// Instant at which the run stopped.
         time: SimTime,
-        /// Number of jobs that are not done.
+        /// Number of unfinished jobs.
         open: usize,
         /// The first ten of these jobs, waiting jobs first.
         jobs: Vec<JobId>,
     },
-    /// Jobs are not done, and the next event is beyond the end of simulated time.
+    /// Some jobs are unfinished, and the next event is beyond the end of simulated time.
     #[error(
         "{} not done at {} s, and the next event is beyond the end of simulated time; first: {}; \
          a job may take at most 4e9 s; if failures or preemptions undo work again and again, set a \
@@ -271,31 +271,31 @@ pub enum EngineError {
     Endless {
         /// The last instant with an event.
         time: SimTime,
-        /// Number of jobs that are not done.
+        /// Number of unfinished jobs.
         open: usize,
         /// The first ten of these jobs.
         jobs: Vec<JobId>,
     },
-    /// A source of slowdown factors lacks a pair of the trace, although it must have every pair.
+    /// A source of slowdown factors lacks a pair that occurs in the trace, although it must contain every pair.
     #[error(
         "sharing: no slowdown factor for {}; \
          add these pairs to its source, or say what such a pair means by `sharing.missing` (`infeasible`: the two never share)",
         list_pairs(pairs)
     )]
     MissingPairs {
-        /// The first missing pairs: labels of the slowed job and of its co-runner; never empty.
+        /// The first missing pairs: the label of the slowed job and the label of its co-runner; never empty.
         pairs: Vec<(String, String)>,
     },
     /// The process cannot allocate the memory that the run needs.
     #[error(
         "out of memory at {} s of simulated time, with {segments} rows of segments recorded; a run without segments \
-         or of fewer jobs needs less, and `until_s` or `max_events` ends a run sooner",
+         or with fewer jobs needs less, and `until_s` or `max_events` ends a run sooner",
         time.seconds()
     )]
     OutOfMemory {
         /// Instant at which the run stopped.
         time: SimTime,
-        /// Rows of the segments table at that time.
+        /// Number of rows in the segments table at that instant.
         segments: usize,
     },
     /// An option with a bad value.
@@ -338,7 +338,7 @@ fn list(jobs: &[JobId]) -> String {
     names.join(", ")
 }
 
-/// Maximum number of pairs in a message.
+/// Maximum number of pairs that a message lists.
 const PAIRS_SHOWN: usize = 20;
 
 fn list_pairs(pairs: &[(String, String)]) -> String {

@@ -1,4 +1,4 @@
-//! The durations that policies see instead of the true ones, as an option of the run.
+//! Estimated durations: an option of the run makes policies see these instead of the true durations.
 
 use gangline_model::{JobId, JobTable, SimSpan, SimTime};
 use gangline_rng::{Purpose, Stream};
@@ -12,23 +12,23 @@ pub enum Estimates {
     /// True durations.
     #[default]
     Exact,
-    /// True durations times exp(N(0, sigma)), drawn once per job.
+    /// True durations times a factor exp(N(0, sigma)) that is drawn once per job.
     Noise(f64),
-    /// One duration for each job, from the user.
+    /// One duration for each job, given by the user.
     Given(Vec<SimSpan>),
     /// For each job, a statistic of the durations of the jobs that finished before it arrived.
     History(History),
 }
 
-/// Estimates the duration of a job from the jobs that finished before its arrival: those of its user (or user and
-/// model), or all jobs if there are none.
+/// Estimates the duration of a job from jobs that finished before its arrival. These are the jobs of the same user (or
+/// of the same user and model); if there are none, all finished jobs count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct History {
-    /// Whether jobs of the same user and model are preferred to other jobs of the user.
+    /// Whether jobs of the same user and model are preferred to the user's other jobs.
     pub by_model: bool,
     /// The statistic of the durations of these jobs.
     pub statistic: Statistic,
-    /// Number of most recently finished jobs that count; `None` means all.
+    /// Number of recently finished jobs that count; `None` means all finished jobs.
     pub last: Option<usize>,
     /// Estimate for a job that arrives before any job has finished.
     pub default: SimSpan,
@@ -39,7 +39,7 @@ pub struct History {
 pub enum Statistic {
     /// The mean, to the nearest nanosecond.
     Mean,
-    /// The smallest duration that at least this percentage of the durations do not exceed; 1 to 100.
+    /// A percentile, 1 to 100: the smallest duration that at least this percentage of the durations do not exceed.
     Percentile(u32),
 }
 
@@ -71,7 +71,7 @@ impl Estimates {
                     || history.last == Some(0)
                     || history.default.0 < 1;
                 is_bad.then(|| {
-                    "expected a percentile from 1 to 100 of at least one job, and a default > 0"
+                    "the percentile must be from 1 to 100, the number of jobs at least 1, and the default > 0"
                         .to_owned()
                 })
             }
@@ -103,8 +103,8 @@ impl Estimate {
         }
     }
 
-    /// Returns the ratio of the estimate to the true time, given the remaining isolated time of the job. The ratio
-    /// applies to times at other rates than the best one.
+    /// Returns the ratio of the estimate to the true time, given the remaining isolated time of the job. The ratio is
+    /// needed for times at rates other than the best rate.
     #[inline]
     pub fn factor(self, left: SimSpan) -> f64 {
         match self {
@@ -118,7 +118,7 @@ impl Estimate {
     }
 }
 
-/// Returns the factor of a job under log-normal noise.
+/// Returns the factor by which log-normal noise multiplies the duration of a job.
 pub fn noise(seed: u64, job: JobId, sigma: f64) -> f64 {
     let draw = Stream::new(seed, Purpose::Estimates).draw(u64::from(job.0), 0, 0);
     draw.log_normal(sigma)
@@ -128,9 +128,9 @@ pub fn noise(seed: u64, job: JobId, sigma: f64) -> f64 {
 #[derive(Clone, Debug)]
 pub(crate) struct Past {
     rule: History,
-    /// Estimates by job, for the jobs that have arrived.
+    /// Estimate for each job that has arrived.
     told: Vec<SimSpan>,
-    /// Jobs that finished at the present instant. These jobs do not count in the estimate for a job that arrives at the
+    /// Jobs that finished at the current instant. They do not count towards the estimate for a job that arrives at the
     /// same instant.
     fresh: Vec<(JobId, SimSpan)>,
     fresh_at: SimTime,
@@ -154,13 +154,13 @@ impl Past {
         }
     }
 
-    /// Returns the estimate of a job that has arrived.
+    /// Returns the estimate for a job that has arrived.
     #[inline]
     pub(crate) fn told(&self, job: JobId) -> Option<SimSpan> {
         self.told.get(job.index()).copied()
     }
 
-    /// Records a finished job with its isolated duration.
+    /// Records that a job has finished, and its isolated duration.
     pub(crate) fn note_finish(&mut self, jobs: &JobTable, job: JobId, now: SimTime, took: SimSpan) {
         self.settle(jobs, now);
         self.fresh_at = now;
@@ -186,7 +186,7 @@ impl Past {
         self.told.push(total);
     }
 
-    /// Counts the jobs that finished before an instant, in the order of their numbers.
+    /// Adds the jobs that finished before an instant, in the order of their numbers.
     fn settle(&mut self, jobs: &JobTable, now: SimTime) {
         if self.fresh_at >= now {
             return;
@@ -212,13 +212,13 @@ fn labels(jobs: &JobTable, job: JobId) -> (u32, u32) {
     )
 }
 
-/// Durations of a group of jobs, stored as the statistic needs them. Adding a duration costs O(log n). A mean of the
-/// last k durations costs O(1), and a percentile of them O(k log k).
+/// Durations of a group of jobs, stored as the statistic needs them. Adding a duration costs O(log n). The mean of the
+/// last k durations costs O(1), and their percentile costs O(k log k).
 #[derive(Clone, Debug, Default)]
 struct Book {
     count: i128,
     sum: i128,
-    /// The last durations, if older ones do not count.
+    /// The most recent durations, if older durations do not count.
     recent: VecDeque<i64>,
     /// Durations up to the percentile (`low`) and above it (`high`), if all durations count.
     low: BinaryHeap<i64>,
@@ -273,7 +273,7 @@ impl Book {
     }
 }
 
-/// Returns the number of durations, out of `count`, that a percentile covers; it is at least 1.
+/// Returns how many of `count` durations a percentile covers, at least 1.
 fn rank(percent: u32, count: usize) -> usize {
     (percent as usize * count).div_ceil(100)
 }

@@ -1,4 +1,4 @@
-//! The mechanisms that a run uses, determined once at its start.
+//! The mechanisms that a run uses; they are determined once at its start.
 
 use crate::config::{RunConfig, World};
 use crate::traits::PolicyTraits;
@@ -17,22 +17,22 @@ pub(crate) struct Features {
     pub(crate) shares: bool,
     /// Whether jobs may have several parts.
     pub(crate) forks: bool,
-    /// Whether gangs may change their size. If jobs can be forked, gangs keep the size in the trace.
+    /// Whether gangs may change their size. If jobs can be forked, gangs keep the size that the trace gives.
     pub(crate) resizes: bool,
-    /// Whether the rates of jobs change with their progress: elastic jobs, and jobs with phases. If jobs can be forked,
-    /// no rate changes in this way.
+    /// Whether the rates of jobs change with their progress; this is so for elastic jobs and for jobs with phases. If
+    /// jobs can be forked, no rate changes in this way.
     pub(crate) has_knots: bool,
     /// Whether distance slows gangs down.
     pub(crate) has_distance: bool,
     /// Whether any start costs time.
     pub(crate) starts_cost: bool,
-    /// Whether a job slows its co-runners down only after its overhead, whose end is then an event.
+    /// Whether a job slows its co-runners down only after its overhead. If so, the end of the overhead is an event.
     pub(crate) starts_quietly: bool,
-    /// Whether the run has a table of run time: gangs deviate from the rates that policies know, and starts, stops and
-    /// checkpoints have costs by kind of job.
+    /// Whether the run has a `[runtime]` table. Gangs then deviate from the rates that policies know, and the costs of
+    /// starts, stops and checkpoints depend on the kind of job.
     pub(crate) has_run_time: bool,
-    /// Whether parts have details, which are needed for co-runners, a pace that policies do not know, or the segments
-    /// table.
+    /// Whether parts have details. These are needed for co-runners, for rates that policies do not know, and for the
+    /// segments table.
     pub(crate) has_details: bool,
     /// Whether each job runs at its best rate from its start to its end: nothing slows a job, and starts cost no
     /// time.

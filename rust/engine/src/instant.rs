@@ -1,6 +1,6 @@
-//! One instant of a run: finds it, applies its events and ends it (`ARCHITECTURE.md`, the life of an event).
+//! Processes one instant of a run: finds it, applies its events and ends it (`ARCHITECTURE.md`, the life of an event).
 //!
-//! All that this module knows of a policy is which events wake it. The cost is O(log running) per event.
+//! All that this module knows about a policy is which events wake it. The cost is O(log running) per event.
 
 use crate::capacity;
 use crate::error::EngineError;
@@ -70,8 +70,8 @@ impl Engine {
         Ok(false)
     }
 
-    /// Prefetches the memory of the next completions while there is other work to do. In a long run this memory is no
-    /// longer in any cache.
+    /// Prefetches the memory that the next completions need, while there is other work to do. In a long run, this
+    /// memory is no longer in any cache.
     #[inline]
     fn look_ahead(&self) {
         let Some((next, others)) = self.motion.queue.soonest().split_first() else {
@@ -124,7 +124,7 @@ impl Engine {
         }
     }
 
-    /// Returns the next instant of a policy that works in rounds.
+    /// Returns the next instant in a run whose policy works in rounds.
     fn next_or_round(&mut self, next: Option<SimTime>) -> Option<SimTime> {
         let (Some(round), Some(period)) = (self.next_round, self.traits.round) else {
             return next;
@@ -142,7 +142,7 @@ impl Engine {
         next
     }
 
-    /// Returns the next event of an instant, if there is one.
+    /// Returns the next event at an instant, or `None` if there are no more.
     #[inline]
     fn head_at(&mut self, time: SimTime) -> Option<Event> {
         if self.motion.queue.has_stale() {
@@ -151,7 +151,7 @@ impl Engine {
         self.motion.queue.peek_at(time)
     }
 
-    /// Returns whether an event of the queue is not cancelled.
+    /// Returns whether an event in the queue is still valid, which means that it has not been cancelled.
     pub(crate) fn is_live(&self, event: &Event) -> bool {
         match event.class() {
             EventClass::Completion => self.motion.state.is_live(event.subject, event.generation),
@@ -170,7 +170,8 @@ impl Engine {
         }
     }
 
-    /// Applies completions and changes of capacity, then arrivals, timers and the round boundary, in this order.
+    /// Applies the events of an instant in this order: completions and capacity changes, arrivals, timers, and the
+    /// round boundary.
     #[expect(clippy::inline_always, reason = "runs once per instant, in the loop")]
     #[inline(always)]
     fn apply_events(&mut self, time: SimTime) -> WakeOn {
@@ -238,8 +239,8 @@ impl Engine {
         }
     }
 
-    /// Handles the event of a running job. The job is done, or continues at another rate, which does not wake the
-    /// policy.
+    /// Handles the event of a running job. Either the job is done, or it continues at another rate, which does not wake
+    /// the policy.
     #[inline]
     fn complete(&mut self, record: u32) -> WakeOn {
         let at = record as usize;
@@ -279,7 +280,7 @@ impl Engine {
         WakeOn::CAPACITY
     }
 
-    /// Ends every part on a server that fails. A job without parts is requeued.
+    /// Ends every part on a failed server. A job that has no parts left is requeued.
     fn evict_residents(&mut self, server: ServerId) {
         for job in self.motion.state.occupancy().residents_of(server) {
             let record = self.motion.state.record_of(job);
@@ -315,7 +316,7 @@ impl Engine {
         }
     }
 
-    /// Sets the new rates of jobs whose co-runners or shared up-links have changed.
+    /// Updates the rates of jobs whose co-runners or shared up-links have changed.
     #[inline(never)]
     fn retime(&mut self) {
         self.motion.retime_touched(&mut self.changes.retimed);
@@ -358,8 +359,8 @@ impl Engine {
             && self.are_changes_futile()
     }
 
-    /// Returns whether endless failures and repairs cannot get a job started: all servers are up, or they have
-    /// changed often enough.
+    /// Returns whether endless failures and repairs cannot help any job to start. This is so if all servers are up, or
+    /// if there have been enough failures and repairs.
     pub(crate) fn are_changes_futile(&self) -> bool {
         let there = self.motion.state.occupancy();
         self.capacity.is_endless()
@@ -367,7 +368,7 @@ impl Engine {
                 || self.idle_changes > IDLE_CHANGES_MAX * there.servers())
     }
 
-    /// Returns the error of a run that reaches the end of time with jobs that are not done.
+    /// Returns the error of a run that reaches the end of simulated time with unfinished jobs.
     fn endless(&self) -> EngineError {
         let state = &self.motion.state;
         let is_open = |job: &JobId| {

@@ -1,5 +1,5 @@
-//! Runtime checks of the laws of a run: capacity and memory are respected, gangs are whole, no job is lost, no GPU
-//! leaks, and the counters match a recount. The checks cost O(cluster + jobs) per instant, so only debug, fuzz and
+//! Runtime checks of the invariants of a run: capacity and memory are respected, gangs are whole, no job is lost, no
+//! GPU leaks, and the counters match a recount. The checks cost O(cluster + jobs) per instant, so only debug, fuzz and
 //! property runs call them.
 
 use crate::run::Engine;
@@ -9,10 +9,10 @@ use gangline_model::{GpuSet, JobId, ServerId};
 use std::sync::Arc;
 
 impl Engine {
-    /// Checks every law that holds at each instant.
+    /// Checks all invariants that hold at every instant.
     ///
     /// # Panics
-    /// Panics if a law is broken; the message names it.
+    /// Panics if an invariant is violated; the message names it.
     pub fn assert_invariants(&mut self) {
         self.assert_jobs();
         self.assert_occupancy();
@@ -96,7 +96,7 @@ impl Engine {
         );
     }
 
-    /// Checks the queue's count of its stale events.
+    /// Checks the number of stale events that the queue has counted.
     fn assert_queue(&self) {
         let live = self
             .motion
@@ -107,7 +107,7 @@ impl Engine {
         assert_eq!(live.count(), self.motion.queue.live(), "stale events");
     }
 
-    /// Checks that up-links updated step by step have the shares of a full recomputation.
+    /// Checks that the up-link shares, which are updated step by step, equal those of a full recomputation.
     fn assert_uplinks(&self) {
         let Some(uplinks) = self.motion.state.uplinks() else {
             return;

@@ -1,7 +1,7 @@
 //! Time and state of a run: the event loop, the free-GPU index, and the traits that policies implement.
 //!
-//! This crate does not depend on any concrete policy, file, clock or Python. The project's concepts pages define the
-//! meaning of a simulated second. The parts are:
+//! This crate needs no concrete policy, no wall clock and no Python, and does no file I/O. The concepts pages of the
+//! documentation define the meaning of a simulated second. The parts are:
 //!
 //! - [`Engine`] finds an instant, asks a [`Policy`], checks its [`Plan`] and applies it;
 //! - [`ClusterView`] and [`Changes`] contain everything that a policy can see;

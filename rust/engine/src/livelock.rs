@@ -1,36 +1,36 @@
-//! Livelock: the policy repeatedly stops jobs before they save any progress, so the run would never end. A policy may
-//! read the time, so its state never repeats. Therefore fruitless stops are counted.
+//! Detects livelock: the policy repeatedly stops jobs before they save any progress, so the run would never end. The
+//! state of a policy might never repeat, because it may depend on the time. This module therefore counts fruitless
+//! stops.
 //!
 //! The rule is narrow, so that it never ends a run that would finish. `docs/concepts/simulated-second.md` lists the
-//! conditions of the rule. Cost: two comparisons per instant, and O(active jobs) once per 1,000 stops of each active
+//! conditions of the rule. It costs two comparisons per instant, and O(active jobs) once per 1,000 stops per active
 //! job.
 //!
-//! Failures can undo work as well, if a job is longer than its servers stay up. A job that is longer than its servers
-//! stay up would end by chance at some time, possibly after more attempts than a user will wait for. The second rule
-//! covers this case.
+//! Failures can undo work as well, if a job needs more time than its servers usually stay up. Such a job would finish
+//! by chance at some time, possibly after more attempts than a user will wait for. A second rule covers this case.
 
 use crate::error::EngineError;
 use crate::state::State;
 use gangline_model::{JobId, SimTime};
 
-/// Preemptions and moves per active job between two checks. This is our own choice.
+/// Number of preemptions and moves per active job between two checks. This is our own choice.
 const STOPS_PER_JOB: u64 = 1000;
-/// Minimum number of preemptions and moves per failure at which the policy is blamed under endless failures; below it,
-/// the failures may be the cause. This is our own choice.
+/// Minimum number of preemptions and moves per failure at which the rule blames the policy. Below this number, the
+/// failures may be the cause. This is our own choice.
 const STOPS_PER_FAILURE: u64 = 100;
 
-/// Placements lost to failures per active job between two checks: a job of ten mean times between failures needs about
-/// 22,000 attempts. This is our own choice.
+/// Number of placements per active job that failures end between two checks. A job that is ten times as long as the
+/// mean time between failures needs about 22,000 attempts. This is our own choice.
 const LOSSES_PER_JOB: u64 = 10_000;
 
 /// The counts between two checks.
 #[derive(Clone, Debug)]
 pub(crate) struct Livelock {
-    /// Preemptions and moves of parts, so far.
+    /// Number of preemptions and moves of parts so far.
     pub(crate) stops: u64,
     next_look: u64,
     last: Option<Look>,
-    /// Parts that failures ended, so far.
+    /// Number of parts that failures have ended so far.
     pub(crate) losses: u64,
     next_loss_look: u64,
     last_loss_look: Option<Look>,
@@ -43,7 +43,7 @@ struct Look {
     stops: u64,
     done: usize,
     failures: u64,
-    /// A hash of the work that each active job would have left if it lost its GPUs now.
+    /// Hash of the work that each active job would still have if it lost its GPUs now.
     work: u64,
 }
 
@@ -60,14 +60,14 @@ impl Default for Livelock {
     }
 }
 
-/// Expected behaviour of the servers.
+/// Failures so far, and what to expect of the servers.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Outlook {
     /// Failures so far.
     pub(crate) failures: u64,
     /// Whether failures go on for ever.
     pub(crate) is_endless: bool,
-    /// Whether servers will no longer fail or be repaired; under endless failures, whether all are up.
+    /// Whether no server will fail or be repaired any more; under endless failures, whether all servers are up.
     pub(crate) is_settled: bool,
 }
 
@@ -98,7 +98,7 @@ impl Livelock {
         Ok(())
     }
 
-    /// Returns whether, since the last check, jobs only undid each other's work.
+    /// Returns whether the policy's stops undid all work since the last check.
     fn finds_livelock(&mut self, state: &State, active: u64, outlook: Outlook) -> bool {
         self.next_look = self.stops + STOPS_PER_JOB * active;
         let now = self.now(state, self.last, outlook);
@@ -110,7 +110,7 @@ impl Livelock {
         !is_spared && is_fruitless(state, last, now) && outlook.is_settled
     }
 
-    /// Returns whether endless failures undid all work since the last check, in a run without a limit.
+    /// Returns whether endless failures undid all work since the last check; `false` if the run has a limit.
     fn finds_losses(&mut self, state: &State, active: u64, outlook: Outlook) -> bool {
         let config = state.config();
         let is_limited = config.until.is_some() || config.max_events.is_some();
@@ -134,14 +134,14 @@ impl Livelock {
     }
 }
 
-/// Returns whether between two checks no job finished, saved work or kept running, and no job is still to arrive.
+/// Returns whether no job finished, saved work or kept running between two checks, and no job is still to arrive.
 fn is_fruitless(state: &State, last: Look, now: Look) -> bool {
     let is_spared = now.done > last.done || now.work != last.work;
     !is_spared && state.lives().are_all_here() && !runs_on_since(state, last.time)
 }
 
-/// Returns a hash of the work that each active job has left: the saved amount and, for a forked job or a job that has
-/// run since `since`, also the present amount. The hash does not depend on which jobs run.
+/// Returns a hash of the work that each active job has left. It includes the amount left at the last save and, for a
+/// forked job or a job that has run since `since`, also the current amount. The hash does not depend on which jobs run.
 fn work_left(state: &State, since: SimTime) -> u64 {
     let lives = state.lives();
     let mix = |hash: u64, value: u64| (hash ^ value).wrapping_mul(0x9E37_79B9_7F4A_7C15);

@@ -1,11 +1,11 @@
 //! Checks for available memory. Rust ends the process when an allocation fails, so a run checks before anything grows
 //! without bound: its recorded tables, and the state of its jobs before the start.
 
-/// Memory that must remain free when a table grows, for the small allocations of a run and for its error path. The size
-/// is our own choice.
+/// Memory in bytes that must remain free when a table grows; small allocations and the error path need it. The size is
+/// our own choice.
 pub(crate) const SPARE_BYTES: usize = 1 << 24;
-/// Memory that a run needs per job of its trace, for its state, the index of the policy and the columns of the result.
-/// Growing tables are excluded. This is our own choice, about twice the growth of a process that
+/// Memory in bytes that a run needs for each job in the trace: for its state, the index of the policy and the columns
+/// of the result. Growing tables are excluded. The number is our own choice; it is about twice the growth per job that
 /// `benches/python/memory.py` measures.
 pub(crate) const BYTES_PER_JOB: usize = 512;
 

@@ -14,47 +14,48 @@ use gangline_model::{Infeasible, JobId, NANOS_PER_SECOND, SimTime, span_of_work}
 /// All results of a run.
 #[derive(Clone, Debug, Default)]
 pub struct Output {
-    /// First start, s; NaN if the job never started.
+    /// Time of the first start, in seconds; NaN if the job never started.
     pub first_start_s: Vec<f64>,
-    /// Finish, s; NaN if the job did not finish.
+    /// Time of the finish, in seconds; NaN if the job did not finish.
     pub finish_s: Vec<f64>,
-    /// Completion time, s: finish - arrival; NaN if the job did not finish.
+    /// Completion time in seconds, which is finish - arrival; NaN if the job did not finish.
     pub jct_s: Vec<f64>,
-    /// Time from the arrival to the first start, s; NaN if the job never started.
+    /// Time in seconds from the arrival to the first start; NaN if the job never started.
     pub queue_s: Vec<f64>,
-    /// Time without GPUs between the arrival and the finish, s; NaN if the job did not finish.
+    /// Time in seconds without GPUs between the arrival and the finish; NaN if the job did not finish.
     pub wait_s: Vec<f64>,
-    /// Time with GPUs, s.
+    /// Time in seconds with GPUs.
     pub run_s: Vec<f64>,
-    /// Time with GPUs but without progress, s; empty means 0 for all.
+    /// Time in seconds with GPUs but without progress; empty means 0 for every job.
     pub overhead_s: Vec<f64>,
-    /// Run time lost to locality, s; empty means 0 for all.
+    /// Run time in seconds lost to locality; empty means 0 for every job.
     pub comm_s: Vec<f64>,
-    /// Run time lost to locality by tier: server, rack, network.
+    /// Run time in seconds lost to locality, by tier: server, rack, network.
     pub comm_tier_s: [Vec<f64>; 3],
-    /// Run time with a co-runner, s; empty means 0 for all.
+    /// Run time in seconds with a co-runner; empty means 0 for every job.
     pub share_s: Vec<f64>,
-    /// Run time lost to co-runners and sub-batches, s; empty means 0 for all.
+    /// Run time in seconds lost to co-runners and sub-batches; empty means 0 for every job.
     pub share_lost_s: Vec<f64>,
-    /// Run time with progress whose work was lost, s; empty in a run without a table of run time.
+    /// Run time in seconds spent on work that was later lost; empty in a run without a `[runtime]` table.
     pub lost_s: Vec<f64>,
-    /// Run time that checkpoints took, s; empty in a run without a table of run time.
+    /// Run time in seconds that checkpoints took; empty in a run without a `[runtime]` table.
     pub checkpoint_s: Vec<f64>,
-    /// GPU time held, summed over the parts of the job, s; empty means GPUs x `run_s` for all.
+    /// GPU time in seconds that the parts of the job held, summed over the parts; empty means GPUs x `run_s` for every
+    /// job.
     pub gpu_s: Vec<f64>,
-    /// Completion time over isolated run time; NaN if the job did not finish.
+    /// Completion time divided by the isolated run time; NaN if the job did not finish.
     pub slowdown: Vec<f64>,
     /// Finish-time fairness; NaN if the job did not finish.
     pub ftf: Vec<f64>,
-    /// Preemptions; empty means 0 for all.
+    /// Number of preemptions; empty means 0 for every job.
     pub preemptions: Vec<i32>,
-    /// Migrations; empty means 0 for all.
+    /// Number of migrations; empty means 0 for every job.
     pub migrations: Vec<i32>,
     /// Status: 0 finished, 1 dropped, 2 unfinished.
     pub status: Vec<u8>,
-    /// Jobs that were left out, with the reason.
+    /// Jobs that the run left out, and the reason for each.
     pub dropped: Vec<Infeasible>,
-    /// The segments table, if asked for.
+    /// The segments table, if requested.
     pub segments: Option<Segments>,
     /// Reasons why watched jobs waited; `None` in a run that watches none.
     pub causes: Option<Causes>,
@@ -62,7 +63,7 @@ pub struct Output {
     pub timeline: Timeline,
     /// Summary keys and values, in a fixed order (`docs/reference/columns.md`).
     pub summary: Vec<(&'static str, f64)>,
-    /// Numbers of GPUs of the parts of forked jobs.
+    /// Numbers of GPUs that the parts of forked jobs have.
     pub copy_gpus: CopyGpus,
     /// Hash of the event log.
     pub log_hash: u64,
@@ -70,11 +71,11 @@ pub struct Output {
     pub outcome: Option<Outcome>,
 }
 
-/// The summary key whose value only the policy can count.
+/// The summary key whose value only the policy knows.
 const SHARES_REFUSED: &str = "shares_refused";
 
 impl Output {
-    /// Copies the counter `shares_refused` of the policy to the summary: the number of arrived jobs that waited
+    /// Copies the policy's counter `shares_refused` to the summary. This is the number of arrived jobs that waited
     /// although they could have shared GPUs.
     pub fn note_counters(&mut self, counters: &[(&'static str, u64)]) {
         let counted = counters.iter().find(|entry| entry.0 == SHARES_REFUSED);
@@ -180,7 +181,7 @@ impl Engine {
         at_s - self.motion.state.jobs().arrival(job).seconds()
     }
 
-    /// Computes completion times and their components, rounded to the nanosecond to remove noise of the floats.
+    /// Computes completion times and their components, rounded to the nanosecond to remove floating-point noise.
     fn times(&self, output: &mut Output) {
         for job in self.motion.state.jobs().ids() {
             let at = job.index();
@@ -193,8 +194,9 @@ impl Engine {
         }
     }
 
-    /// Computes the slowdown relative to the isolated run, and rho, the jct over the time alone on a 1/n share.
-    /// `active_ns` is the number of active jobs, integrated over the life of each job.
+    /// Computes two ratios for each job: its slowdown relative to the isolated run, and rho, which is its jct divided
+    /// by its time alone on a 1/n share. `active_ns` contains the number of active jobs, integrated over the life of
+    /// each job.
     fn fairness(&self, output: &mut Output, active_ns: &[f64]) {
         let state = &self.motion.state;
         let total = f64::from(state.cluster().gpus_total());
@@ -216,7 +218,7 @@ impl Engine {
         }
     }
 
-    /// Returns the jobs that the summary's measures count, in index order.
+    /// Returns the jobs that the summary's metrics include, in index order.
     fn counted(&self) -> impl Iterator<Item = JobId> {
         let (jobs, window) = (
             self.motion.state.jobs(),
@@ -313,7 +315,7 @@ impl Engine {
         summary
     }
 
-    /// Returns the totals of co-running; `None` where GPUs are not shared. The policy itself reports its refusals
+    /// Returns the totals for co-runners; `None` where GPUs are not shared. The policy itself reports its refusals
     /// through [`Output::note_counters`].
     fn sharing(&self, accounts: &Accounts) -> Option<[(&'static str, f64); 6]> {
         let useful = accounts.useful.as_ref()?;
@@ -346,7 +348,8 @@ impl Engine {
         })
     }
 
-    /// Returns the number of jobs with a deadline, and the number of those that met it; `None` if no job has one.
+    /// Returns the number of jobs with a deadline and the number of jobs that met their deadline; `None` if the trace
+    /// has no deadlines.
     fn deadlines(&self, output: &Output) -> Option<[(&'static str, f64); 2]> {
         let column = self.motion.state.jobs().columns().deadline.as_ref()?;
         let (mut all, mut met) = (0_u32, 0_u32);
@@ -364,8 +367,8 @@ impl Engine {
         ])
     }
 
-    /// Returns the time-weighted shares of the cluster's GPU time between the first arrival and the end of the run,
-    /// which is the last finish unless the run was stopped.
+    /// Returns the time-weighted shares of the cluster's GPU time between the first arrival and the end of the run. The
+    /// run ends at the last finish unless it was stopped.
     fn shares(&self, output: &Output, accounts: &Accounts, length_s: f64) -> Shares {
         let totals = &self.motion.recorder.totals;
         let seconds = |ns: i128| ns as f64 / NANOS_PER_SECOND;
@@ -404,7 +407,7 @@ impl Engine {
 }
 
 /// Returns lost work and checkpoints as shares of the GPU time that jobs held. The list is empty in a run without a
-/// table of run time.
+/// `[runtime]` table.
 fn lost_and_saved(accounts: &Accounts, held_h: f64) -> Vec<(&'static str, f64)> {
     let Some(totals) = &accounts.run_time else {
         return Vec::new();
@@ -443,19 +446,20 @@ struct Shares {
     gpu_hours: f64,
 }
 
-/// Returns the difference of two times, rounded to the nanosecond: both times are multiples of a nanosecond.
+/// Returns the difference between two times, rounded to the nanosecond, because both times are multiples of a
+/// nanosecond.
 fn to_nanos(seconds: f64) -> f64 {
     (seconds * NANOS_PER_SECOND).round_ties_even() / NANOS_PER_SECOND
 }
 
-/// Returns the arithmetic mean in index order, and quantiles; NaN for no values.
+/// Returns the arithmetic mean, summed in index order, and quantiles; all are NaN if there are no values.
 fn statistics<const N: usize>(mut values: Vec<f64>, shares: [f64; N]) -> (f64, [f64; N]) {
     let mean = values.iter().sum::<f64>() / values.len() as f64;
     (mean, shares.map(|share| quantile(&mut values, share)))
 }
 
-/// Returns the quantile by linear interpolation between order statistics; NaN for no values. The function reorders
-/// `values`.
+/// Returns the quantile by linear interpolation between order statistics; NaN if there are no values. The function
+/// reorders `values`.
 ///
 /// # Examples
 /// ```

@@ -1,7 +1,7 @@
-//! A plan under construction: actions, timers, and a draft of the free GPUs for the search of placements.
+//! A plan under construction: actions, timers, and a draft of the free GPUs, in which policies search for placements.
 //!
-//! Starting or moving a job removes its GPUs from the draft, so no other job of the same plan finds them free. No other
-//! action changes the draft. At the end of the decision, the policy's changes to the draft are undone.
+//! Starting or moving a job removes its new GPUs from the draft, so no other job in the same plan finds them free. No
+//! other action changes the draft. At the end of the decision, the policy's changes to the draft are undone.
 
 use crate::occupancy::{FreeIndex, Mark};
 use crate::state::State;
@@ -38,8 +38,8 @@ pub struct Plan<'a> {
 
 // These methods add and read actions.
 impl Plan<'_> {
-    /// Adds an action, at most one per part of a job. The engine checks the action together with the whole plan after
-    /// the decision. The draft does not change.
+    /// Adds an action; a plan has at most one action for each part of a job. The engine checks the action together with
+    /// the whole plan after the decision. The draft does not change.
     #[inline]
     pub fn push(&mut self, action: Action) {
         self.buffer.actions.push(action);
@@ -52,7 +52,7 @@ impl Plan<'_> {
         self.push(Action::start(job, gpus));
     }
 
-    /// Starts a waiting job on these GPUs, as [`Self::start`] does, with explicit terms.
+    /// Starts a waiting job on these GPUs as [`Self::start`] does, but with explicit terms.
     #[inline]
     pub fn start_on(&mut self, job: JobId, gpus: GpuSet, terms: Terms) {
         self.take(&gpus);
@@ -65,27 +65,27 @@ impl Plan<'_> {
         self.push(Action::preempt(job));
     }
 
-    /// Moves a running job to other GPUs and removes those from the draft; [`Self::release`] gives back the GPUs that
-    /// the job leaves. Moving a job to the GPUs that it already holds costs nothing and changes nothing.
+    /// Moves a running job to other GPUs, and removes these GPUs from the draft; [`Self::release`] returns the GPUs
+    /// that the job leaves. Moving a job to the GPUs that it already holds costs nothing and changes nothing.
     #[inline]
     pub fn move_to(&mut self, job: JobId, gpus: GpuSet) {
         self.take(&gpus);
         self.push(Action::move_to(job, gpus));
     }
 
-    /// Leaves a running job on its GPUs, with new terms.
+    /// Leaves a running job on its GPUs but gives it new terms.
     #[inline]
     pub fn keep(&mut self, job: JobId, terms: Terms) {
         self.push(Action::keep(job, terms));
     }
 
-    /// Returns the number of starts of a job so far, without this plan. A move is not a start.
+    /// Returns how often a job has started so far, not counting this plan. A move is not a start.
     #[inline]
     pub fn starts(&self, job: JobId) -> u32 {
         self.state.lives().starts(job)
     }
 
-    /// Returns the jobs that this plan starts, in the order of the plan.
+    /// Returns the jobs that this plan starts, in the order of its actions.
     pub fn started(&self) -> impl Iterator<Item = JobId> {
         let starts = self.buffer.actions.iter();
         let starts = starts.filter(|action| matches!(action.verb, Verb::Start(_)));
@@ -97,12 +97,12 @@ impl Plan<'_> {
         &self.buffer.actions
     }
 
-    /// Returns whether the plan has no action.
+    /// Returns whether the plan has no actions.
     pub fn is_empty(&self) -> bool {
         self.buffer.actions.is_empty()
     }
 
-    /// Puts the preemptions first, sorted by a key.
+    /// Moves the preemptions to the front and sorts them by a key.
     pub fn sort_preemptions<K: Ord>(&mut self, mut key: impl FnMut(JobId) -> K) {
         self.buffer
             .actions
@@ -118,7 +118,7 @@ impl Plan<'_> {
         self.buffer.timers.push(TimerOrder::Arm(tag, time));
     }
 
-    /// Cancels the timer of a tag, if there is one.
+    /// Cancels the timer with this tag, if it is set.
     #[inline]
     pub fn cancel(&mut self, tag: TimerTag) {
         self.buffer.timers.push(TimerOrder::Cancel(tag));
@@ -145,13 +145,13 @@ impl Plan<'_> {
         self.free.take(gpus);
     }
 
-    /// Gives GPUs back to the draft. No other job may hold these GPUs; see [`FreeIndex::give`].
+    /// Returns GPUs to the draft. No other job may hold these GPUs; see [`FreeIndex::give`].
     #[inline]
     pub fn give_back(&mut self, gpus: &GpuSet) {
         self.free.give(gpus);
     }
 
-    /// Gives the GPUs that a running job holds alone back to the draft.
+    /// Returns the GPUs that a running job holds alone to the draft.
     #[inline]
     pub fn release(&mut self, job: JobId) {
         let state = self.state;
@@ -175,7 +175,7 @@ impl Plan<'_> {
         self.free.mark()
     }
 
-    /// Undoes the changes of the draft since `mark`; the actions remain.
+    /// Undoes all changes to the draft since `mark`; the actions remain.
     pub fn rollback(&mut self, mark: Mark) {
         self.free.rollback(mark);
     }

@@ -14,8 +14,8 @@ pub trait Policy: Send {
         PolicyTraits::default()
     }
 
-    /// The engine calls this method once, before the first event. `plan` may only be used to read the empty cluster.
-    /// Returns the jobs that the policy could never place.
+    /// Returns the jobs that the policy could never place. The engine calls this method once, before the first event.
+    /// `plan` may only be used to read the empty cluster.
     ///
     /// # Errors
     /// Returns [`PolicyError`] if the policy cannot serve this trace or cluster.
@@ -30,7 +30,7 @@ pub trait Policy: Send {
         InfeasibleReason::Placement
     }
 
-    /// The engine calls this method once at each instant that wakes the policy.
+    /// Makes a decision. The engine calls this method once at each instant that wakes the policy.
     ///
     /// # Errors
     /// Returns [`PolicyError`] if the policy cannot continue; the run then ends.
@@ -41,9 +41,9 @@ pub trait Policy: Send {
         plan: &mut Plan<'_>,
     ) -> Result<Next, PolicyError>;
 
-    /// Returns why a job still waits after the last decision, or `None` if the tables of the run already show it. The
-    /// engine calls this method only for jobs that the run watches ([`crate::RunConfig::watch`]), so it may cost
-    /// O(running jobs).
+    /// Returns why a job still waits after the last decision, or `None` if the tables of the run already show the
+    /// reason. The engine calls this method only for jobs that the run watches ([`crate::RunConfig::watch`]), so it may
+    /// cost O(running jobs).
     fn why(&self, _view: &ClusterView<'_>, _job: JobId) -> Option<Cause> {
         None
     }
@@ -53,7 +53,7 @@ pub trait Policy: Send {
         Vec::new()
     }
 
-    /// Returns counters, such as demotions, as (name, value) pairs for the notes of the result.
+    /// Returns counters, such as the number of demotions, as (name, value) pairs for the notes of the result.
     fn counters(&self) -> Vec<(&'static str, u64)> {
         Vec::new()
     }

@@ -1,14 +1,14 @@
 //! The event queue: a heap of small keys with lazy cancellation.
 //!
-//! The queue does not depend on jobs or servers. The events of running jobs, the policy's timers and future failures
-//! are in the queue, but no arrivals or round boundaries, so the size of the queue does not depend on the length of the
-//! trace. Push and pop cost O(log n). A node of the heap has four children. Four children halve the number of levels of
-//! a binary heap, and siblings are adjacent in memory. `docs/concepts/simulated-second.md` defines the order of events
-//! at one instant.
+//! The queue does not depend on jobs or servers. It contains the events of running jobs, the policy's timers and future
+//! failures. It does not contain arrivals or round boundaries, so its size does not depend on the length of the trace.
+//! Push and pop cost O(log n). Each node of the heap has four children: this halves the number of levels of a binary
+//! heap, and siblings are adjacent in memory. `docs/concepts/simulated-second.md` defines the order of events at one
+//! instant.
 
 use gangline_model::SimTime;
 
-/// Class of an event. At one instant, lower classes come first. Class 2 is reserved for arrivals, which never enter the
+/// Class of an event. At an instant, lower classes come first. Class 2 is reserved for arrivals, which never enter the
 /// queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
@@ -21,7 +21,7 @@ pub enum EventClass {
     Timer = 3,
 }
 
-/// Number of children of a node of the heap.
+/// Number of children that a node of the heap has.
 const WIDTH: usize = 4;
 
 /// An event with its time, class and subject. `generation` distinguishes a live event from a cancelled one.
@@ -29,11 +29,11 @@ const WIDTH: usize = 4;
 pub struct Event {
     /// Instant of the event.
     pub time: SimTime,
-    /// Class in the upper 4 bits, sequence number of insertion in the lower 60.
+    /// Class in the upper 4 bits, insertion number in the lower 60 bits.
     order: u64,
     /// The running job, server or timer that the event concerns.
     pub subject: u32,
-    /// Generation of the subject when the event was created.
+    /// Generation that the subject had when the event was created.
     pub generation: u32,
 }
 
@@ -48,7 +48,7 @@ impl Event {
         }
     }
 
-    /// Returns the time, class and insertion number as one number, unique in a queue.
+    /// Returns the time, class and insertion number as one number, which is unique in a queue.
     #[inline]
     fn key(&self) -> u128 {
         u128::from(self.time.0 as u64 ^ 1 << 63) << 64 | u128::from(self.order)
@@ -115,13 +115,13 @@ impl EventQueue {
         self.heap.first()
     }
 
-    /// Returns the earliest event, if it is at this instant.
+    /// Returns the earliest event if it is due at this instant.
     #[inline]
     pub(crate) fn peek_at(&self, time: SimTime) -> Option<Event> {
         self.peek().filter(|event| event.time == time).copied()
     }
 
-    /// Returns the earliest event and its children in the heap; the second event is one of them.
+    /// Returns the earliest event and its children in the heap; the second-earliest event is one of these children.
     #[inline]
     pub fn soonest(&self) -> &[Event] {
         &self.heap[..self.heap.len().min(WIDTH + 1)]
@@ -139,7 +139,7 @@ impl EventQueue {
         Some(event)
     }
 
-    /// Moves an entry towards the root until its parent comes before it.
+    /// Moves an entry towards the root until its parent is earlier.
     #[inline]
     fn rise(&mut self, mut at: usize) {
         let event = self.heap[at];
@@ -155,7 +155,7 @@ impl EventQueue {
         self.heap[at] = event;
     }
 
-    /// Moves an entry away from the root until it comes before its children.
+    /// Moves an entry away from the root until it is earlier than its children.
     #[inline]
     fn sink(&mut self, mut at: usize) {
         let heap = self.heap.as_mut_slice();
@@ -218,13 +218,13 @@ impl EventQueue {
         self.stale = self.stale.saturating_sub(1);
     }
 
-    /// Returns whether stale events are more than half of a queue large enough for compaction.
+    /// Returns whether the queue is large enough for compaction and more than half of its events are stale.
     #[inline]
     pub fn wants_compaction(&self) -> bool {
         self.stale > 64 && self.stale * 2 > self.heap.len()
     }
 
-    /// Removes the events for which `is_live` is false; amortised O(1) per event.
+    /// Removes the events for which `is_live` is false; the amortised cost is O(1) per event.
     pub fn compact(&mut self, mut is_live: impl FnMut(&Event) -> bool) {
         self.heap.retain(|event| is_live(event));
         self.stale = 0;

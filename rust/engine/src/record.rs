@@ -9,11 +9,11 @@ use crate::state::State;
 use crate::timeline::{Timeline, TimelineWriter};
 use gangline_model::{GpuSet, GpuTypeId, JobId, SimTime};
 
-/// Collector of the results of a run that are not accounts of jobs.
+/// Collects the results of a run that are not accounts of jobs.
 #[derive(Clone, Debug)]
 pub(crate) struct Recorder {
     pub(crate) segments: Option<Segments>,
-    /// Number of segments recorded when memory ran out.
+    /// Number of segments that had been recorded when memory ran out.
     out_of_memory: Option<usize>,
     timeline: TimelineWriter,
     pub(crate) hash: LogHash,
@@ -25,7 +25,7 @@ pub(crate) struct Recorder {
 pub(crate) struct Totals {
     pub(crate) last: SimTime,
     pub(crate) busy_gpu_ns: i128,
-    /// `busy_gpu_ns` by GPU type; empty if no GPU has a price.
+    /// `busy_gpu_ns` for each GPU type; empty if no GPU has a price.
     pub(crate) busy_by_type_ns: Vec<i128>,
     pub(crate) busy_server_ns: i128,
     pub(crate) up_gpu_ns: i128,
@@ -104,7 +104,7 @@ impl Recorder {
         self.timeline.take()
     }
 
-    /// Ends the run: writes the last row of the timeline regardless of sampling, and sorts the segments.
+    /// Ends the run: writes the last row of the timeline, regardless of sampling, and sorts the segments.
     pub(crate) fn finish(&mut self, state: &State) {
         if self.timeline.write_last(state).is_err() {
             self.run_out();
@@ -118,7 +118,7 @@ impl Recorder {
 }
 
 impl Totals {
-    /// Adds a time interval without changes.
+    /// Adds a time interval during which nothing changed.
     #[expect(clippy::inline_always, reason = "runs once per instant, in the loop")]
     #[inline(always)]
     fn add(&mut self, state: &State, length: i128) {
@@ -142,17 +142,17 @@ impl Totals {
     }
 }
 
-/// An event of a job in the log. The numbers are part of golden hashes.
+/// A kind of job event in the log. The numbers go into the golden hashes.
 #[derive(Clone, Copy)]
 pub(crate) enum Logged {
     Start = 1,
     Finish = 2,
-    /// The job was preempted, or left its GPUs in a move.
+    /// The job was preempted, or left its GPUs because it moved.
     Stop = 3,
     Failed = 4,
 }
 
-/// A 64-bit hash of every start, stop and finish in order. Equal logs have equal hashes.
+/// A 64-bit hash of all starts, stops and finishes, in order. Equal logs have equal hashes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LogHash(pub u64);
 

@@ -1,5 +1,5 @@
 //! The loop: finds an instant, applies its events, calls the policy, checks and applies its plan (`ARCHITECTURE.md`). A
-//! run in one call and a run step by step give identical results.
+//! run in one call and a step-by-step run give identical results.
 
 use crate::accounts::Accounts;
 use crate::apply::Overlay;
@@ -25,7 +25,7 @@ use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 
 /// Number of events after which the interrupt flag is checked and progress is reported.
 const EVENTS_PER_LOOK: u64 = 4096;
-/// Number of decisions after which progress is reported, because some decisions take long.
+/// Number of decisions after which progress is reported, because some decisions take a long time.
 const DECISIONS_PER_REPORT: u64 = 16;
 
 /// A source of wall-clock time. Results never depend on this time.
@@ -47,7 +47,7 @@ impl Stopwatch for Silent {
 /// Progress of a run and a way to stop it, shared with other threads.
 #[derive(Debug, Default)]
 pub struct Control {
-    /// Setting this flag stops the run at its next check.
+    /// If this flag is set, the run stops at its next check of the flag.
     pub interrupt: AtomicBool,
     /// Simulated time, ns.
     pub now_ns: AtomicI64,
@@ -55,7 +55,7 @@ pub struct Control {
     pub done: AtomicU64,
 }
 
-/// Reason why [`Engine::advance`] returned.
+/// The reason why [`Engine::advance`] returned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Advance {
     /// A decision of the policy is due.
@@ -79,7 +79,7 @@ pub enum Outcome {
     Interrupted,
 }
 
-/// One run. A clone continues independently from the same state; the two share only the world.
+/// One run. A clone continues independently from the same state; it shares only the world with the original.
 #[derive(Clone, Debug)]
 pub struct Engine {
     pub(crate) motion: Motion,
@@ -91,9 +91,9 @@ pub struct Engine {
     pub(crate) buffer: PlanBuffer,
     pub(crate) next_round: Option<SimTime>,
     pub(crate) is_steady: bool,
-    /// Consecutive decisions without an action while only rounds and timers were left.
+    /// Number of consecutive decisions without an action while only rounds and timers were left.
     pub(crate) idle_wakes: u32,
-    /// Failures and repairs since the last action.
+    /// Number of failures and repairs since the last action.
     pub(crate) idle_changes: usize,
     pub(crate) livelock: Livelock,
     pub(crate) awaiting: bool,
@@ -101,16 +101,16 @@ pub struct Engine {
     pub(crate) events: u64,
     pub(crate) decisions: u64,
     pub(crate) decision_nanos: Vec<u32>,
-    /// Reasons of waiting, only in runs that watch jobs.
+    /// Why jobs wait; only in runs that watch jobs.
     pub(crate) watch: Option<Box<Watch>>,
 }
 
 impl Engine {
-    /// Sets up a run. `traits` are those of the policy that will decide.
+    /// Sets up a run. `traits` are the traits of the policy that will decide.
     ///
     /// # Errors
     /// Returns [`EngineError::Option`] for bad options, [`EngineError::Infeasible`] for jobs that can never run (unless
-    /// the run drops them), [`EngineError::OutOfMemory`] for more jobs than there is memory for.
+    /// the run drops them), or [`EngineError::OutOfMemory`] if there is not enough memory for all jobs.
     pub fn new(
         world: &World,
         config: RunConfig,
@@ -245,9 +245,9 @@ impl Engine {
         }
     }
 
-    /// Processes about this number of events, for callers that do other work between slices. The length of slices does
-    /// not change the run; `None` means that the run is not over. The interrupt flag is checked at the beginning and
-    /// after every decision, because a decision may take long.
+    /// Processes about this number of events, for callers that do other work between slices. The length of a slice does
+    /// not affect the results. Returns `None` if the run is not over. The interrupt flag is checked at the beginning
+    /// and after every decision, because a decision may take a long time.
     ///
     /// # Errors
     /// Returns the errors of [`Engine::run`].
@@ -288,7 +288,7 @@ impl Engine {
             .store(self.motion.state.lives().done() as u64, Ordering::Relaxed);
     }
 
-    /// Advances to the next instant that needs a decision, or to the end.
+    /// Advances to the next instant that needs a decision, or to the end of the run.
     ///
     /// # Errors
     /// Returns [`EngineError::Stalled`] if the run has stalled, or [`EngineError::Step`] if a decision is still due.
@@ -330,7 +330,8 @@ impl Engine {
         }
     }
 
-    /// Advances time to an instant if nothing happens up to this instant. Returns whether time has advanced.
+    /// Advances time to an instant if nothing happens up to and including this instant. Returns whether time has
+    /// advanced.
     fn stands_at(&mut self, to: SimTime) -> bool {
         if self.motion.state.lives().are_all_done() || self.is_past_limit(to) {
             return false;
@@ -367,7 +368,7 @@ impl Engine {
         result
     }
 
-    /// Lends the draft of a plan; only [`Engine::draft`] may be called until it is returned.
+    /// Lends the draft of a plan; until the draft is returned, only [`Engine::draft`] may be called.
     pub fn lend_draft(&mut self) -> Box<FreeIndex> {
         self.motion.state.occupancy_mut().lend()
     }
@@ -392,7 +393,7 @@ impl Engine {
         self.decisions
     }
 
-    /// Returns a fingerprint of the history: the time, the number of decisions, and a hash of all events of jobs. The
+    /// Returns a fingerprint of the history: the time, the number of decisions, and a hash of all job events. The
     /// fingerprints of two runs differ if their histories differ, even if their progress is equal.
     pub fn trail(&self) -> (SimTime, u64, u64) {
         let state = &self.motion.state;
@@ -413,7 +414,7 @@ impl Engine {
         self.ask(policy, &mut Silent)
     }
 
-    /// Applies an external plan for the decision that is due. A timer without an instant is cancelled.
+    /// Applies an external plan for the decision that is due. A timer request without an instant cancels the timer.
     ///
     /// # Errors
     /// Returns [`EngineError::Plan`] if the plan is refused, which leaves the state unchanged, or [`EngineError::Step`]
@@ -451,7 +452,7 @@ impl Engine {
     /// Adds a failure (`up` = false) or repair at a later instant, for step-by-step runs.
     ///
     /// # Errors
-    /// Returns [`EngineError::Step`] if the instant is not after now or the server does not exist.
+    /// Returns [`EngineError::Step`] if the instant is not later than now or the server does not exist.
     pub fn inject_capacity(
         &mut self,
         server: ServerId,
@@ -462,14 +463,14 @@ impl Engine {
             || server.index() >= self.motion.state.occupancy().servers()
         {
             return Err(EngineError::Step {
-                what: "a failure or repair must be after the present instant, on a server that exists",
+                what: "a failure or repair must be after the current instant, on a server that exists",
             });
         }
         self.capacity.inject(server, up, at, &mut self.motion.queue);
         Ok(())
     }
 
-    /// Returns the present instant.
+    /// Returns the current instant.
     pub fn now(&self) -> SimTime {
         self.motion.state.now()
     }
@@ -487,7 +488,7 @@ impl Engine {
         self.outcome = Some(outcome);
     }
 
-    /// Returns the number of GPU types, for results.
+    /// Returns the number of GPU types, which results need.
     pub fn types(&self) -> usize {
         self.motion.state.cluster().gpu_types().len()
     }

@@ -1,5 +1,5 @@
-//! The table of run time (`docs/concepts/run-time.md`): the costs of starts, stops and checkpoints of each kind of job,
-//! and the deviations of gangs from the rates that policies know.
+//! The `[runtime]` table (`docs/concepts/run-time.md`): the costs of starts, stops and checkpoints for each kind of
+//! job, and how gangs deviate from the rates that policies know.
 
 use gangline_model::{GpuTypeId, JobId, MAX_SECONDS, SimSpan};
 use gangline_rng::{Purpose, Stream};
@@ -15,7 +15,7 @@ pub enum Cost {
     FirstStart = 0,
     /// Any later start or a move.
     Restart = 1,
-    /// A stop: a preemption, or leaving the GPUs in a move. The cost is added to the next start.
+    /// A stop: a preemption, or leaving the old GPUs in a move. The cost is added to the next start.
     Stop = 2,
     /// A checkpoint.
     Checkpoint = 3,
@@ -24,27 +24,27 @@ pub enum Cost {
 /// The jobs and GPUs to which a row of costs applies: model label, number of GPUs and GPU type. `None` means all.
 pub type Kind = (Option<u32>, Option<u32>, Option<GpuTypeId>);
 
-/// Costs of a kind, by number of [`Cost`]; `None` means that a row of another kind applies.
+/// Costs of a kind, indexed by [`Cost`]; `None` means that a row for another kind applies.
 pub type Costs = [Option<SimSpan>; 4];
 
-/// Deviations of jobs from the rates that policies know, and costs by kind of job.
+/// How jobs deviate from the rates that policies know, and the costs for each kind of job.
 #[derive(Clone, Debug, Default)]
 pub struct RunTime {
-    /// Sigma of the noise of whole jobs.
+    /// Sigma of the noise that applies to a job as a whole.
     pub job_noise: f64,
-    /// Sigma of the noise of each stretch, which is the time between a start or move and the next one.
+    /// Sigma of the noise that applies to each stretch. A stretch is the time from one start or move to the next.
     pub run_noise: f64,
-    /// Sigma of the noise of each server of a gang beyond the first.
+    /// Sigma of the noise for each of a gang's servers except the first.
     pub straggler_noise: f64,
-    /// Time of a checkpoint if no row sets it.
+    /// Time that a checkpoint takes if no row sets it.
     pub checkpoint: SimSpan,
-    /// Costs by kind.
+    /// Costs for each kind.
     pub costs: BTreeMap<Kind, Costs>,
 }
 
 impl RunTime {
-    /// Returns the cost of a gang on GPUs of a type, if a row has this cost. Rows that name the model take precedence,
-    /// then rows that name the number of GPUs, then rows that name the type.
+    /// Returns the cost for a gang on GPUs of a type, if a row contains this cost. Rows that name the model take
+    /// precedence, then rows that name the number of GPUs, then rows that name the type.
     pub(crate) fn cost(
         &self,
         what: Cost,
@@ -67,14 +67,14 @@ impl RunTime {
         kinds.find_map(|kind| self.costs.get(&kind)?[what as usize])
     }
 
-    /// Returns the longest checkpoint of any kind of job.
+    /// Returns the time that the longest checkpoint takes, over all kinds of jobs.
     pub(crate) fn longest_checkpoint(&self) -> SimSpan {
         let rows = self.costs.values();
         let of_rows = rows.filter_map(|row| row[Cost::Checkpoint as usize]).max();
         of_rows.map_or(self.checkpoint, |longest| longest.max(self.checkpoint))
     }
 
-    /// Returns a description of the first invalid value, if there is one.
+    /// Returns a description of the first invalid value, or `None` if all values are valid.
     pub(crate) fn problem(&self) -> Option<String> {
         let sigmas = [self.job_noise, self.run_noise, self.straggler_noise];
         if !sigmas.iter().all(|sigma| (0.0..=NOISE_MAX).contains(sigma)) {
@@ -86,8 +86,8 @@ impl RunTime {
         (!is_sound).then(|| "costs must be 0 to 4e9 s".to_owned())
     }
 
-    /// Returns the ratio of the actual time of a stretch of a part to the time that policies expect, given the number
-    /// of the stretch and the number of its servers.
+    /// Returns how much longer a stretch takes than policies expect, as the ratio of the two times. `stretch` is the
+    /// number of the part's stretch, and `servers` is its number of servers.
     pub(crate) fn pace(
         &self,
         seed: u64,
@@ -118,17 +118,17 @@ impl RunTime {
     }
 }
 
-/// Starts, moves and stops of jobs so far, with what the next start costs.
+/// Number of starts and moves of each part so far, and the time that the last stop adds to the next start.
 #[derive(Clone, Debug)]
 pub(crate) struct Stays {
-    /// Starts and moves of each part of each job.
+    /// Number of starts and moves of each part of each job.
     stretches: BTreeMap<(JobId, u16), u32>,
     /// Time that the last stop of each job adds to its next start.
     due: Vec<SimSpan>,
 }
 
 impl Stays {
-    /// Creates the record of a run in which no job has started.
+    /// Creates the record for a run in which no job has started.
     pub(crate) fn new(jobs: usize) -> Self {
         Self {
             stretches: BTreeMap::new(),
@@ -143,7 +143,7 @@ impl Stays {
         *count - 1
     }
 
-    /// Records that a job has stopped, and the time that the stop adds to its next start.
+    /// Records the time that a job's stop adds to its next start.
     pub(crate) fn note_stop(&mut self, job: JobId, due: SimSpan) {
         self.due[job.index()] = due;
     }

@@ -1,4 +1,4 @@
-//! The segments table. A row is added when a segment ends. At the end of the run the rows are sorted by start, job
+//! The segments table. A row is added when a segment ends. At the end of the run, the rows are sorted by start, job
 //! index, part and server, as documented. The table grows without bound, so the available memory is checked before it
 //! grows.
 
@@ -6,10 +6,10 @@ use crate::accounts::Segment;
 use crate::memory::{SPARE_BYTES, is_available};
 use crate::state::State;
 
-/// Number of rows of the first allocation, which is our own choice.
+/// Number of rows for which memory is allocated first; our own choice.
 const ROWS_AT_FIRST: usize = 256;
 
-/// Reason why a segment ended.
+/// The reason why a segment ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum EndReason {
@@ -58,18 +58,18 @@ pub struct Segments {
     pub rate: Vec<f64>,
     /// Samples per GPU and pass.
     pub sub_batch: Vec<u32>,
-    /// Slowdown factor of the gang by its co-runners; empty where GPUs are not shared.
+    /// Slowdown factor that its co-runners impose on the gang; empty if GPUs are not shared.
     pub xi: Vec<f64>,
     /// Row `i`'s co-runners are `co_runners[co_offset[i]..co_offset[i + 1]]`.
     pub co_offset: Vec<i32>,
-    /// Co-runners of the whole gang when the segment opened, ascending.
+    /// Co-runners of the whole gang when the segment opened, in ascending order.
     pub co_runners: Vec<u32>,
     /// [`EndReason`] as a number.
     pub end_reason: Vec<u8>,
 }
 
 impl Segments {
-    /// Adds a row per server of a segment.
+    /// Adds one row for each server of a segment.
     pub(crate) fn add(
         &mut self,
         state: &State,
@@ -103,7 +103,7 @@ impl Segments {
         Ok(())
     }
 
-    /// Completes the table when the run is over.
+    /// Completes the table at the end of the run.
     pub(crate) fn finish(&mut self) -> Result<(), NoMemory> {
         self.co_offset.push(self.co_runners.len() as i32);
         self.sort()
@@ -124,7 +124,7 @@ impl Segments {
         Ok(())
     }
 
-    /// Doubles all columns that have one value per row; these columns have the same capacity.
+    /// Doubles the capacity of all columns that have one value per row; these columns always have the same capacity.
     #[cold]
     fn grow(&mut self, rows: usize) -> Result<(), NoMemory> {
         let more = rows.max(self.job.len()).max(ROWS_AT_FIRST);
@@ -149,8 +149,9 @@ impl Segments {
         }
     }
 
-    /// Sorts the rows by (start, job, part, server). No two rows are equal in all four: a part has one segment at a
-    /// time, and one row per server. The cost is O(n log n), once per run that records segments.
+    /// Sorts the rows by (start, job, part, server). No two rows agree in all four values, because a part has one
+    /// segment at a time, and a segment has one row per server. This costs O(n log n), once in each run that records
+    /// segments.
     fn sort(&mut self) -> Result<(), NoMemory> {
         let key = |row: u32| {
             let at = row as usize;

@@ -1,8 +1,9 @@
 //! The state of a run at an instant. [`motion::Motion`] changes the state; policies see the state through
 //! [`crate::ClusterView`].
 //!
-//! The state has these parts: [`Jobs`] stores the phase of each job, [`Occupancy`] the residents of each GPU,
-//! [`TypeTable`] the usable types of each job, and the records of running jobs ([`Run`]) their work and places.
+//! The state has four parts. [`Jobs`] stores the phase of each job, and [`Occupancy`] stores the residents of each GPU.
+//! [`TypeTable`] stores the usable types of each job, and the records of running jobs ([`Run`]) store their work and
+//! places.
 
 use crate::config::{RunConfig, World};
 use crate::estimates::{Estimate, Estimates, Past, noise};
@@ -39,23 +40,24 @@ pub struct State {
     config: RunConfig,
     features: Features,
     types: TypeTable,
-    /// The elastic jobs; `None` where gangs may not change their size.
+    /// The elastic jobs; `None` in a run in which gangs may not change their size.
     elastic: Option<Arc<ElasticTable>>,
-    /// The jobs whose rate changes with their progress; `None` where jobs can be forked.
+    /// The jobs whose rate changes with their progress; `None` in a run in which jobs can be forked.
     phases: Option<Arc<PhaseTable>>,
-    /// Overhead that the policy adds to a restart, per GPU.
+    /// Overhead per GPU that the policy adds to a restart.
     restart_per_gpu: SimSpan,
     now: SimTime,
     lives: Jobs,
-    /// Records of running jobs; those of `free_records` are unused.
+    /// Records of running jobs; the records in `free_records` are unused.
     runs: Vec<Run>,
     free_records: Vec<u32>,
     occupancy: Occupancy,
     /// Jobs to re-time at the end of the instant.
     touched: Vec<JobId>,
-    /// Estimates from finished jobs; `None` means that policies do not use them.
+    /// Estimates from finished jobs; `None` means that policies do not use such estimates.
     past: Option<Box<Past>>,
-    /// Starts, moves and stops of jobs so far, in a run with a table of run time.
+    /// Number of starts and moves so far, and what the last stops add to the next starts; only in a run with a
+    /// `[runtime]` table.
     stays: Option<Box<Stays>>,
     /// Up-links that jobs share; `None` means that each job sends as if it were alone.
     uplinks: Option<Box<UpLinks>>,
@@ -155,7 +157,7 @@ impl State {
         &self.occupancy
     }
 
-    /// Returns the occupancy for changes that concern no job: lending the free-GPU index, and failures and repairs of
+    /// Returns the occupancy, for changes that concern no job: lending the free-GPU index, and failures and repairs of
     /// servers.
     #[inline]
     pub(crate) fn occupancy_mut(&mut self) -> &mut Occupancy {
@@ -176,7 +178,7 @@ impl State {
         self.lives.begin_instant();
     }
 
-    /// Ends the instant. Returns whether jobs must be re-timed first.
+    /// Ends the instant. Returns whether jobs must still be re-timed.
     #[expect(clippy::inline_always, reason = "runs once per instant, in the loop")]
     #[inline(always)]
     pub(crate) fn end_instant(&mut self) -> bool {
@@ -186,7 +188,7 @@ impl State {
         !self.touched.is_empty() || uplinks.is_some_and(|uplinks| uplinks.is_out_of_date())
     }
 
-    /// Returns the arrival of the next job.
+    /// Returns the instant at which the next job arrives.
     #[inline]
     pub(crate) fn next_arrival(&self) -> Option<SimTime> {
         let next = self.lives.next().index();
@@ -205,7 +207,7 @@ impl State {
 
     // These methods are queries.
 
-    /// Returns the number of GPUs of a part of the job on a server.
+    /// Returns the number of GPUs that a part of the job has on a server.
     #[inline]
     pub(crate) fn gang_on(&self, job: JobId, server: ServerId) -> u32 {
         let gang = self.jobs.gpus(job);
@@ -215,7 +217,7 @@ impl State {
         }
     }
 
-    /// Requeues a job that lost its last GPUs.
+    /// Requeues a job that has lost its last GPUs.
     #[inline]
     fn requeue(&mut self, job: JobId) {
         let gang = self.types.gang(job);
@@ -229,19 +231,19 @@ impl State {
         Some(&self.runs[record as usize])
     }
 
-    /// Returns the number of the record of a running job.
+    /// Returns the number of a running job's record.
     #[inline]
     pub(crate) fn record_of(&self, job: JobId) -> usize {
         self.lives.record(job).expect("a running job") as usize
     }
 
-    /// Returns the job of a record.
+    /// Returns the job that a record belongs to.
     #[inline]
     pub(crate) fn job_of(&self, record: usize) -> JobId {
         self.runs[record].job
     }
 
-    /// Returns whether an event of this generation belongs to the present run in the record.
+    /// Returns whether an event of this generation belongs to the job that currently uses the record.
     #[inline]
     pub(crate) fn is_live(&self, record: u32, generation: u32) -> bool {
         self.runs[record as usize].generation == generation
@@ -261,14 +263,14 @@ impl State {
         self.lives.prefetch(self.runs[record as usize].job);
     }
 
-    /// Returns the first start of the job, if it has started.
+    /// Returns the instant of the job's first start, if it has started.
     #[inline]
     pub(crate) fn first_start(&self, job: JobId) -> Option<SimTime> {
         let first = self.lives.get(job)?.first_start;
         (first != NOT_YET).then_some(first)
     }
 
-    /// Returns the remaining work now, without changing the state.
+    /// Returns the current remaining work without changing the state.
     pub(crate) fn remaining_work(&self, job: JobId) -> f64 {
         let Some(state) = self.lives.get(job) else {
             return self.jobs.work(job);
@@ -284,7 +286,7 @@ impl State {
         }
     }
 
-    /// Returns the isolated time for the remaining work; see [`crate::ClusterView::remaining`].
+    /// Returns the isolated time that the remaining work takes; see [`crate::ClusterView::remaining`].
     pub(crate) fn remaining_span(&self, job: JobId) -> SimSpan {
         // The rate of an elastic job changes at its next knot.
         let is_steady = |run: &Run| run.knot <= 0.0 || self.phases_of(job).is_some();
@@ -296,13 +298,13 @@ impl State {
         }
     }
 
-    /// Returns the isolated time for all the work.
+    /// Returns the isolated time that all the work takes.
     #[inline]
     pub(crate) fn duration(&self, job: JobId) -> SimSpan {
         span_of_work(self.jobs.work(job), self.types.best_rate(job))
     }
 
-    /// Returns the estimate of the job's duration for policies.
+    /// Returns the estimate of the job's duration that policies see.
     #[inline]
     pub(crate) fn estimate(&self, job: JobId) -> Estimate {
         let told = match &self.config.estimates {
@@ -326,8 +328,9 @@ impl State {
         self.pass_bytes(job, sub_batch)
     }
 
-    /// Returns the iteration time at a sub-batch over that at full batch, on this number of servers of a type. Without
-    /// a number of servers, the job is assumed to be on as few as possible.
+    /// Returns the iteration time at a sub-batch, divided by the iteration time at full batch, on this number of
+    /// servers of a type. If the number of servers is not given, the job is assumed to be on as few servers as
+    /// possible.
     #[inline]
     pub(crate) fn inflation(
         &self,
@@ -356,8 +359,8 @@ impl State {
         self.overhead_of(job, || (self.jobs.gpus(job), self.types.usable(job)))
     }
 
-    /// Returns the time of [`Self::overhead`] for a number of GPUs of some types, which are determined only if the time
-    /// depends on them.
+    /// Returns [`Self::overhead`] for a number of GPUs of some types. `place` determines the number and the types; it
+    /// is called only if the overhead depends on them.
     #[inline]
     fn overhead_of(&self, job: JobId, place: impl Fn() -> (u32, u64)) -> SimSpan {
         if !self.features.starts_cost {
@@ -373,13 +376,13 @@ impl State {
         self.restart_overhead(job)
     }
 
-    /// Returns the time of [`Self::overhead`] for a start or move of the gang to GPUs of one type.
+    /// Returns [`Self::overhead`] for a start or move of the gang to GPUs of one type.
     #[inline]
     pub(crate) fn overhead_on(&self, job: JobId, gpu_type: GpuTypeId) -> SimSpan {
         self.overhead_of(job, || (self.jobs.gpus(job), 1 << gpu_type.index()))
     }
 
-    /// Returns the time of [`Self::overhead`] for a start or move to these GPUs.
+    /// Returns [`Self::overhead`] for a start or move to these GPUs.
     #[inline]
     pub(crate) fn overhead_at(&self, job: JobId, gpus: &GpuSet) -> SimSpan {
         self.overhead_of(job, || (gpus.gpus(), self.type_mask(gpus)))
@@ -396,7 +399,7 @@ impl State {
         cost + self.restart_per_gpus(job)
     }
 
-    /// Returns the cost of a restart that the options of the run set, without the cost that the policy adds.
+    /// Returns the restart cost that the options of the run set, without the cost that the policy adds.
     #[inline]
     fn restart_of_run(&self, job: JobId) -> SimSpan {
         match (&self.config.restart_by_model, self.jobs.model(job)) {

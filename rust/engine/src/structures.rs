@@ -1,4 +1,4 @@
-//! Sets and trees for the free-GPU index and the policies, and a counter of their work.
+//! Sets and trees that the free-GPU index and the policies use, and a counter of their work.
 
 pub(crate) mod bits;
 pub(crate) mod trees;

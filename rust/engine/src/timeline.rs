@@ -1,4 +1,4 @@
-//! The timeline: one row per change of a count, sampled or thinned if there would be too many.
+//! The timeline: one row per change of a count, sampled or thinned if there would be too many rows.
 
 use crate::config::TimelineMode;
 use crate::segments::NoMemory;
@@ -13,7 +13,7 @@ const TIMELINE_ROWS: usize = 1 << 17;
 pub struct Timeline {
     /// Instant, ns.
     pub t_ns: Vec<i64>,
-    /// GPUs of up servers.
+    /// GPUs on servers that are up.
     pub gpus_total: Vec<i32>,
     /// GPUs with a resident.
     pub gpus_busy: Vec<i32>,
@@ -21,11 +21,11 @@ pub struct Timeline {
     pub jobs_running: Vec<i32>,
     /// Waiting jobs.
     pub jobs_waiting: Vec<i32>,
-    /// Busy GPUs by type, row-major (rows, types).
+    /// Busy GPUs of each type, row-major (rows, types).
     pub busy_by_type: Vec<i32>,
 }
 
-/// Counts at an instant. Equal successive counts give one row.
+/// Counts at an instant. Successive counts that are equal give one row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Counts {
     total: u32,
@@ -34,17 +34,17 @@ struct Counts {
     waiting: u32,
 }
 
-/// The growing timeline, in one buffer instead of one per column.
+/// The growing timeline, in one buffer instead of one buffer per column.
 #[derive(Clone, Debug)]
 pub(crate) struct TimelineWriter {
     rows: Vec<(SimTime, Counts)>,
-    /// Busy GPUs by type, row-major (rows, types).
+    /// Busy GPUs of each type, row-major (rows, types).
     busy_by_type: Vec<u32>,
     mode: TimelineMode,
     /// Minimum time between two rows.
     gap: SimSpan,
     last_row: SimTime,
-    /// Whether a row is pending because it came too soon after the row before it.
+    /// Whether a row is pending because it came too soon after the previous row.
     pending: bool,
 }
 
@@ -106,7 +106,7 @@ impl TimelineWriter {
         self.push(state, now, counts)
     }
 
-    /// Writes the pending row if its time is before `now`. The counts have not changed since the time of that row.
+    /// Writes the pending row if it is due before `now`. The counts have not changed since this row was due.
     #[cold]
     pub(crate) fn write_due(&mut self, state: &State, now: SimTime) -> Result<(), NoMemory> {
         let due = self.last_row + self.gap;
@@ -148,7 +148,7 @@ impl TimelineWriter {
         Ok(())
     }
 
-    /// Doubles the sampling time and keeps the rows that the new sampling time would have given.
+    /// Doubles the sampling time and keeps the rows that the new sampling time would have produced.
     #[cold]
     fn halve(&mut self, types: usize) {
         let count = self.rows.len() as i64;
@@ -158,15 +158,15 @@ impl TimelineWriter {
         self.last_row = self.rows[self.rows.len() - 1].0;
     }
 
-    /// Returns whether the last row has the same counts.
+    /// Returns whether the last row has these counts.
     #[inline]
     fn ends_with(&self, counts: &Counts, busy_by_type: &[u32]) -> bool {
         let last = self.rows.last();
         last.is_some_and(|last| last.1 == *counts) && self.busy_by_type.ends_with(busy_by_type)
     }
 
-    /// Keeps at most one row per `gap`. A pending row is written `gap` after the row before it, so the last row is
-    /// never out of date by `gap` or more. Returns whether the last row is still pending.
+    /// Keeps at most one row per `gap`. A pending row is written `gap` after the previous row, so the table is never
+    /// out of date by `gap` or more. Returns whether the last row is still pending.
     fn thin(&mut self, gap: SimSpan, types: usize) -> bool {
         let mut kept = 0;
         let mut put_off = None;
@@ -192,7 +192,7 @@ impl TimelineWriter {
         put_off.is_some()
     }
 
-    /// Returns the time of the next row after this many rows.
+    /// Returns the earliest time of the next row, given how many rows are kept so far.
     fn due(&self, kept: usize, gap: SimSpan) -> SimTime {
         match kept {
             0 => SimTime(i64::MIN),
@@ -200,7 +200,7 @@ impl TimelineWriter {
         }
     }
 
-    /// Writes the counts of a row at an instant to an earlier position.
+    /// Writes the counts of a row to an earlier position, with a new instant.
     fn put(&mut self, row: usize, time: SimTime, to: usize, types: usize) {
         self.rows[to] = (time, self.rows[row].1);
         self.busy_by_type

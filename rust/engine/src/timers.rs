@@ -1,11 +1,11 @@
-//! Timers of a policy. Timers are exact events that are cancelled lazily by generation. A tag has at most one live
-//! timer.
+//! Timers of a policy. Timers are exact events; a cancelled timer stays in the queue and is recognised by its
+//! generation. A tag has at most one live timer.
 
 use crate::queue::{EventClass, EventQueue};
 use gangline_model::{SimTime, TimerTag};
 use rustc_hash::FxHashMap;
 
-/// Timers by tag. The map from tag to slot is never iterated.
+/// Timers by tag. Nothing iterates over the map from tag to slot.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Timers {
     slots: FxHashMap<TimerTag, u32>,
@@ -46,7 +46,7 @@ impl Timers {
         self.generations[slot as usize] == generation
     }
 
-    /// Removes a timer whose event has come.
+    /// Removes a timer after its event has come.
     pub(crate) fn fire(&mut self, slot: u32) -> TimerTag {
         let tag = self.tags[slot as usize];
         self.slots.remove(&tag);

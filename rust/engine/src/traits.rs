@@ -1,9 +1,9 @@
-//! Traits of a policy: the events that wake it, its knowledge, and the features that it needs.
+//! Traits of a policy: the events that wake it, what it knows, and the features that it needs.
 
 use gangline_model::SimSpan;
 use std::ops::BitOr;
 
-/// Kinds of events that wake a policy, as a set of bits that is fixed for the run.
+/// Kinds of events that wake a policy, as a set of bits. The set is fixed for the run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct WakeOn(pub u8);
 
@@ -18,10 +18,10 @@ impl WakeOn {
     pub const TIMER: Self = Self(8);
     /// A round boundary.
     pub const ROUND: Self = Self(16);
-    /// Arrivals, completions and changes of capacity, which most policies need.
+    /// Arrivals, completions and capacity changes, which most policies need.
     pub const QUEUE: Self = Self(7);
 
-    /// Returns whether the two sets have a kind in common.
+    /// Returns whether the two sets have a kind of event in common.
     #[inline]
     pub fn intersects(self, other: Self) -> bool {
         self.0 & other.0 != 0
@@ -35,7 +35,7 @@ impl BitOr for WakeOn {
     }
 }
 
-/// Knowledge of a policy about the remaining work of jobs.
+/// What a policy knows about the remaining work of jobs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Knowledge {
     /// The policy sees only past events.
@@ -49,24 +49,25 @@ pub enum Knowledge {
 pub enum Next {
     /// The policy decides again at the next round boundary.
     Ask,
-    /// The plan would repeat until the next event that is not a round, so the rounds before it are skipped.
+    /// The plan would stay the same until the next event that is not a round, so the rounds before this event are
+    /// skipped.
     Steady,
 }
 
-/// Number of GPUs of a copy of a forked job.
+/// How many GPUs a copy of a forked job has.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum CopyGpus {
     /// The gang size of the job.
     #[default]
     Gang,
-    /// All GPUs of the server of the copy, regardless of the job.
+    /// All GPUs of the copy's server, regardless of the job.
     Server,
-    /// A fixed number, regardless of the job.
+    /// A fixed number of GPUs, regardless of the job.
     Fixed(u32),
 }
 
 impl CopyGpus {
-    /// Returns the number of GPUs of a copy on a server with `server_gpus` GPUs, for a job with this gang size.
+    /// Returns the number of GPUs that a copy has on a server with `server_gpus` GPUs, for a job with this gang size.
     #[inline]
     pub fn on(self, server_gpus: u32, gang: u32) -> u32 {
         match self {
@@ -77,16 +78,17 @@ impl CopyGpus {
     }
 }
 
-/// Features that a policy needs from the engine, fixed for the run. A policy states the differences from the default.
+/// Features that a policy needs from the engine; they are fixed for the run. A policy only states how it differs from
+/// the default.
 #[expect(
     clippy::struct_excessive_bools,
     reason = "the flags are independent of each other"
 )]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PolicyTraits {
-    /// The events that wake the policy; by default arrivals, completions and changes of capacity.
+    /// The events that wake the policy; by default, these are arrivals, completions and capacity changes.
     pub wake_on: WakeOn,
-    /// `Some(R)`: the policy works in rounds, and boundaries at 0, R, 2R, ... are events of the run.
+    /// `Some(R)` means that the policy works in rounds; the round boundaries at 0, R, 2R, ... are events of the run.
     pub round: Option<SimSpan>,
     /// What the policy knows about the remaining work.
     pub knowledge: Knowledge,
@@ -102,11 +104,12 @@ pub struct PolicyTraits {
     pub copy_gpus: CopyGpus,
     /// Whether the policy may change the number of GPUs of elastic jobs. Only explanations use this field.
     pub resizes: bool,
-    /// Overhead of every restart and move per GPU of the gang, in addition to the run's overhead.
+    /// Overhead that every restart and move costs per GPU of the gang, in addition to the run's overhead.
     pub restart_per_gpu: SimSpan,
-    /// Whether the policy uses the achieved share of the base rate so far: [`crate::ClusterView::kept_ns`].
+    /// Whether the policy uses the share of the base rate that a job has achieved so far:
+    /// [`crate::ClusterView::kept_ns`].
     pub watches_locality: bool,
-    /// Whether the policy needs all events in one order: [`crate::Changes::order`].
+    /// Whether the policy needs all events in a single order: [`crate::Changes::order`].
     pub orders_changes: bool,
 }
 

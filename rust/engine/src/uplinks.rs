@@ -1,33 +1,34 @@
-//! Up-links of racks that jobs share (`docs/concepts/network.md`): the jobs that send through each, and the resulting
-//! locality factors. This module does not handle time: the caller re-times the jobs whose locality changed.
+//! Rack up-links that jobs share (`docs/concepts/network.md`): the jobs that send through each up-link, and the
+//! resulting locality factors. This module does not handle time: the caller re-times the jobs whose locality changed.
 //!
-//! An up-link is *overloaded* if its jobs together would send more than its capacity if each sent as if it were alone.
-//! A job that uses no overloaded up-link sends as if it were alone. The rates of all other jobs rise together, and the
-//! rate of a job stops rising when the first of its up-links is full. The rate at which an up-link becomes full depends
-//! on the rates at which its jobs stop at other up-links. Stops that agree at every up-link are a solution, and this
-//! solution is unique ([`Stop`]).
+//! Suppose that each job sends as if it were alone. An up-link is *overloaded* if its jobs together would then send
+//! more than its capacity. A job that uses no overloaded up-link sends as if it were alone. The rates of all other jobs
+//! rise together, and the rate of a job stops rising when the first of its up-links is full. The rate at which an
+//! up-link becomes full depends on the rates at which its jobs stop at other up-links. A solution is a set of stops
+//! that agree at every up-link, and this solution is unique ([`Stop`]).
 //!
-//! After a change, new stops are computed for the changed up-links only, with the stops of all others fixed. An up-link
-//! at which the new stops disagree is added, and so on. A start or stop costs O(racks of the job). If an up-link is
-//! overloaded before or after the change, the cost is also O(n log n) in the up-links of the jobs that become slower or
-//! faster. In the worst case this is [`TURNS`] times the cost for all jobs connected by overloaded up-links.
+//! After a change, new stops are first computed only for the changed up-links, while the stops of all others stay
+//! fixed. If the new stops disagree at another up-link, this up-link is added, and so on. A start or stop costs O(racks
+//! of the job). If an up-link is overloaded before or after the change, the cost is also O(n log n) in the up-links of
+//! the jobs that become slower or faster. In the worst case, the cost is [`TURNS`] times the cost of solving for all
+//! jobs that overloaded up-links connect.
 
 use crate::work::looked;
 use gangline_model::{JobId, Load};
 use gangline_network::{Filling, Flows, MaxMin, Stop};
 use smallvec::SmallVec;
 
-/// Capacity of an up-link in the units of demands. Each demand is rounded down to a whole unit, so sums are exact and
-/// do not depend on the order of starts and stops.
+/// Capacity of an up-link in the units in which demands are counted. Each demand is rounded down to a whole unit, so
+/// sums are exact and do not depend on the order of starts and stops.
 const WHOLE: u128 = 1 << 40;
 
-/// Shared up-links of all racks, with the running jobs that send through them.
+/// The shared up-links of all racks, and the running jobs that send through them.
 #[derive(Clone, Debug)]
 pub(crate) struct UpLinks {
     /// Capacity of each up-link in bytes/s.
     capacity: f64,
     links: Vec<UpLink>,
-    /// Senders, by record of the running job.
+    /// Senders, indexed by the record of the running job.
     senders: Vec<Option<Sender>>,
     /// Up-links of jobs that started or stopped since the last update.
     changed: Vec<u32>,
@@ -36,22 +37,22 @@ pub(crate) struct UpLinks {
 
 #[derive(Clone, Debug)]
 struct UpLink {
-    /// Jobs that send through the up-link, with their records, in order of job number.
+    /// Jobs that send through the up-link, with their records, in the order of job numbers.
     jobs: Vec<(JobId, u32)>,
-    /// Sum of the demands of the jobs; [`WHOLE`] units are the capacity of the up-link.
+    /// Sum of the jobs' demands; the capacity of the up-link is [`WHOLE`] units.
     sum: u128,
     was_overloaded: bool,
     is_changed: bool,
-    /// Stop at which the up-link was full in the last update.
+    /// Stop at which the up-link became full in the last update.
     fill: Stop,
-    /// Index in the part of the network that is being solved; [`NO_PLACE`] outside it.
+    /// Index in the part of the network that is being solved; [`NO_PLACE`] if the up-link is not in this part.
     place: u32,
 }
 
 const NO_PLACE: u32 = u32::MAX;
 
-/// Number of turns after which the part being solved grows by all connected up-links, and not only by those that
-/// disagree.
+/// Number of turns after which all connected up-links are added to the part being solved, and not only those at which
+/// stops disagree.
 const TURNS: u32 = 8;
 
 impl UpLink {
@@ -65,9 +66,9 @@ struct Sender {
     job: JobId,
     racks: SmallVec<[u32; 4]>,
     load: Load,
-    /// Demand in units of the sums.
+    /// Demand in the units of the sums.
     units: u128,
-    /// Locality factor without other jobs.
+    /// Locality factor that the job has without other jobs.
     alone: f64,
     locality: f64,
     /// Stop at which the rate of the job stopped rising.
@@ -78,11 +79,11 @@ struct Sender {
 /// Reused buffers of an update.
 #[derive(Debug, Default)]
 struct Scratch {
-    /// Jobs being solved, by record, with their previous stops.
+    /// Records of the jobs in the part being solved, with their previous stops.
     part: Vec<(u32, Stop)>,
-    /// Overloaded up-links being solved, ascending.
+    /// Overloaded up-links in the part being solved, in ascending order.
     links: Vec<u32>,
-    /// Other up-links of jobs in the part whose stop has changed.
+    /// Other up-links of those jobs in the part whose stop has changed.
     doubtful: Vec<u32>,
     below: Vec<Stop>,
     flows: Flows,
@@ -90,7 +91,7 @@ struct Scratch {
 }
 
 impl Clone for Scratch {
-    /// Creates empty buffers, because their contents have no meaning between two updates.
+    /// Creates empty buffers, because the contents have no meaning between two updates.
     fn clone(&self) -> Self {
         Self::default()
     }
@@ -122,14 +123,14 @@ impl UpLinks {
         !self.changed.is_empty()
     }
 
-    /// Returns the locality factor of the job of a record, if it sends through up-links.
+    /// Returns the locality factor of the job that uses a record, if this job sends through up-links.
     #[inline]
     pub(crate) fn locality(&self, record: u32) -> Option<f64> {
         let sender = self.senders.get(record as usize)?.as_ref()?;
         Some(sender.locality)
     }
 
-    /// Adds a job that sends through the up-links of `racks` (each named once).
+    /// Adds a job that sends through the up-links of `racks`; each rack occurs once.
     pub(crate) fn join(
         &mut self,
         record: u32,
@@ -162,7 +163,7 @@ impl UpLinks {
         });
     }
 
-    /// Removes the job of a record. Returns whether the job was sending.
+    /// Removes the job that uses a record. Returns whether the job was sending.
     #[cold]
     #[inline(never)]
     pub(crate) fn leave(&mut self, record: u32) -> bool {
@@ -229,14 +230,14 @@ impl UpLinks {
         sender.expect("up-links list only senders")
     }
 
-    /// Adds an up-link to those being solved.
+    /// Adds an up-link and its jobs to the part being solved.
     fn admit(&mut self, rack: u32, scratch: &mut Scratch) {
         self.links[rack as usize].place = 0;
         scratch.links.push(rack);
         self.enlist(rack, scratch);
     }
 
-    /// Adds the jobs of an up-link to those being solved.
+    /// Adds the jobs of an up-link to the part being solved.
     fn enlist(&mut self, rack: u32, scratch: &mut Scratch) {
         let Self { links, senders, .. } = self;
         for &(_, record) in &links[rack as usize].jobs {
@@ -248,7 +249,7 @@ impl UpLinks {
         }
     }
 
-    /// Computes the stops of the jobs and up-links of the part, with those of all other up-links fixed.
+    /// Computes the stops of the jobs and up-links in the part, while the stops of all other up-links stay fixed.
     fn solve(&mut self, scratch: &mut Scratch) {
         let Scratch {
             part,
@@ -333,7 +334,7 @@ impl UpLinks {
         filling.next(rack) == link.fill
     }
 
-    /// Adds every overloaded up-link that is connected to the part.
+    /// Adds all overloaded up-links that are connected to the part.
     fn admit_all(&mut self, scratch: &mut Scratch) {
         let mut next = 0;
         while let Some(&(record, _)) = scratch.part.get(next) {
@@ -381,7 +382,7 @@ impl UpLinks {
         fresh
     }
 
-    /// Returns the jobs that send, with their records.
+    /// Returns the jobs that send, together with their records.
     pub(crate) fn senders(&self) -> impl Iterator<Item = (u32, JobId)> + '_ {
         let known = self.senders.iter().enumerate();
         known.filter_map(|(record, sender)| Some((record as u32, sender.as_ref()?.job)))
@@ -456,15 +457,16 @@ mod tests {
         assert_eq!(kept(&uplinks), kept(&uplinks.afresh()));
     }
 
-    /// A step: record, job number, racks, demand in tenths (from 100 on there is no job), and whether the instant ends.
+    /// A step: record, job number, racks, demand in tenths, and whether the instant ends. If the demand is 100 tenths
+    /// or more, no job starts.
     fn step() -> impl Strategy<Value = (u32, u32, BTreeSet<u32>, u32, bool)> {
         let racks = prop::collection::btree_set(0..RACKS, 1..4);
         (0..12_u32, any::<u32>(), racks, 1..120_u32, any::<bool>())
     }
 
     proptest! {
-        /// Jobs start and stop in any order, and several of them in an instant. The result is the same as if all jobs
-        /// had started at once, and no job with an unchanged locality factor is reported.
+        /// Jobs start and stop in any order, several of them at one instant. The result is the same as if all jobs had
+        /// started at once, and no job with an unchanged locality factor is reported.
         #[test]
         fn step_by_step_is_as_at_once(
             steps in prop::collection::vec(step(), 1..60),
@@ -500,8 +502,8 @@ mod tests {
         }
     }
 
-    /// Creates gangs over each rack and the next one in a ring, and the same number of gangs over racks at distance 7.
-    /// The demands vary in size.
+    /// Creates a ring of racks with gangs that each span two racks. Half of the gangs span neighbouring racks, and the
+    /// others span racks at distance 7. The demands vary in size.
     fn ring(racks: u32, demand: impl Fn(u32) -> f64) -> UpLinks {
         let mut uplinks = UpLinks::new(racks, 10.0);
         for record in 0..2 * racks {
@@ -518,8 +520,8 @@ mod tests {
         1.0 + f64::from(record.wrapping_mul(2_654_435_761) >> 20) / 512.0
     }
 
-    /// Returns the number of jobs examined while every 13th of the first 600 jobs leaves and comes back, one after the
-    /// other.
+    /// Returns how many jobs are examined while every 13th of the first 600 jobs leaves and comes back, one job after
+    /// the other.
     fn looks_for_changes(uplinks: &mut UpLinks) -> u64 {
         let before = crate::work::looks();
         for record in (0..600).step_by(13) {
@@ -549,8 +551,8 @@ mod tests {
         assert_eq!(kept(&many), kept(&many.afresh()));
     }
 
-    /// Creates gangs over each rack and the next one. Each gang gets the capacity that the previous gang and ten small
-    /// jobs leave, which is slightly more than the previous gang has.
+    /// Creates a chain of gangs that each span a rack and the next rack. Each gang gets the capacity that the previous
+    /// gang and ten small jobs leave, which is slightly more than the previous gang has.
     fn chain(racks: u32) -> UpLinks {
         let mut uplinks = UpLinks::new(racks + 1, 10.0);
         let mut join = |record, racks: &[u32], demand| {

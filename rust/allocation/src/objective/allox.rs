@@ -1,7 +1,7 @@
-//! `AlloX`: an assignment of waiting jobs with one GPU to places in the queues of the types.
+//! `AlloX`: assigns waiting single-GPU jobs to places in the queues of the GPU types.
 //!
 //! A job that is k-th from the end of a queue delays k jobs, including itself, by its duration. The mean completion
-//! time is therefore a sum over (job, type, place). The best assignment is the solution of a linear program with
+//! time is therefore a sum over (job, type, place). The optimal assignment is the solution of a linear program with
 //! integral vertices.
 
 use super::super::answer::Answer;
@@ -67,11 +67,11 @@ pub(super) fn solve(
     Ok(answer)
 }
 
-/// Type of each job, and place of the job, counted from the end of the queue.
+/// For each job, its type and its place in the queue, counted from the end.
 type Places = Vec<(usize, usize)>;
 
-/// Returns the sum of completion times, and the places of jobs. The number of places is large enough that the last one
-/// stays empty.
+/// Returns the sum of the completion times, and the places of the jobs. There are enough places that the last one stays
+/// empty.
 fn assign(
     spans: &[Vec<Option<f64>>],
     free: &[f64],
@@ -89,9 +89,9 @@ fn assign(
     }
 }
 
-/// Returns a number of places per queue with which every job finds one. Many jobs may need the same type, so an equal
-/// distribution over all GPUs can be too few. Here each job joins the shortest queue of its types, and the jobs with the
-/// fewest types come first.
+/// Returns a number of places per queue that is large enough for every job to find a place. Many jobs may need the same
+/// type, so the places of an equal distribution over all GPUs can be too few. This function instead lets each job join
+/// the shortest queue among those of its types, starting with the jobs that have the fewest types.
 fn enough(spans: &[Vec<Option<f64>>], free: &[f64]) -> usize {
     let mut order: Vec<&Vec<Option<f64>>> = spans.iter().collect();
     order.sort_by_key(|row| row.iter().flatten().count());
@@ -169,7 +169,8 @@ fn with_levels(
     Ok((total * unit, places))
 }
 
-/// Returns the jobs at the heads of a type's queues. Among jobs at the same place, the oldest comes first.
+/// Returns the jobs at the heads of a type's queues. Jobs at the same place are ordered from the oldest to the
+/// youngest.
 ///
 /// If n jobs are at place k from the end, then n queues have at least k jobs. Subtracting the number of jobs at the
 /// next place gives the number of queues with exactly k jobs. The heads of these queues are at place k.

@@ -43,7 +43,7 @@ fn rates_of<'a>(table: &'a Table, shares: &'a [f64]) -> impl Iterator<Item = f64
 }
 
 /// Gives each job, in order of arrival, all of its time on its fastest type with enough free GPUs. The first job that
-/// fits nowhere ends the pass. A job that cannot run on its chosen type is skipped. All jobs are placed anew each time.
+/// fits nowhere ends the pass. A job that cannot run on its chosen type is skipped. Every call places all jobs anew.
 ///
 /// # Examples
 /// ```
@@ -57,7 +57,7 @@ fn rates_of<'a>(table: &'a Table, shares: &'a [f64]) -> impl Iterator<Item = f64
 /// ```
 #[derive(Clone, Debug, Default)]
 pub struct FastestFirst {
-    /// Types in the order of their names. Among equally fast types, the first is taken.
+    /// Types in the order of their names. Of several equally fast types, the job gets the first.
     by_name: Vec<usize>,
 }
 

@@ -9,10 +9,10 @@ use super::super::rows::{Activities, ByRows, LEAST_TIME, total};
 use super::super::space::{Method, Space};
 use super::super::table::Table;
 
-/// A weight of missed deadlines above this limit is more than solver noise.
+/// If the weight of the missed deadlines is above this limit, it is more than solver noise.
 const MISSED: f64 = 1e-9;
 
-/// Solves the objective without deadlines: the sum of rate over price.
+/// Solves the objective without deadlines: the sum of rate / price.
 pub(super) fn solve(
     table: &Table,
     prices: &[f64],
@@ -31,7 +31,7 @@ pub(super) fn solve(
     })
 }
 
-/// Solves the objective with deadlines that can still be met.
+/// Solves the objective if some deadlines can still be met.
 pub(super) fn with_deadlines(
     table: &Table,
     prices: &[f64],
@@ -57,7 +57,7 @@ pub(super) fn with_deadlines(
     Ok(answer)
 }
 
-/// Minimises the missed weight, then maximises each gain in turn.
+/// Minimises the weight of the missed deadlines, then maximises each gain in turn.
 fn in_turn(
     table: &Table,
     sums: &Activities<'_, '_>,

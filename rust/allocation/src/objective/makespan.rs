@@ -1,4 +1,4 @@
-//! Makespan: minimises the finish of the last job under constant shares.
+//! Makespan: minimises the time at which the last job finishes under constant shares.
 
 use super::super::answer::Answer;
 use super::super::facts::Seen;
@@ -6,7 +6,7 @@ use super::super::model::SolverError;
 use super::super::space::{Method, Space};
 use super::super::table::Table;
 
-/// Minimises the finish of the last job, in seconds.
+/// Minimises the time at which the last job finishes, in seconds.
 pub(super) fn solve(
     table: &Table,
     seen: Seen,
@@ -19,9 +19,8 @@ pub(super) fn solve(
     Ok(Answer::of(&space, plan, objective))
 }
 
-/// Returns the minimum fraction of the time to the makespan for which a job of each class must run: the time of all its
-/// remaining work on its fastest type. A job for which this fraction is 1 cannot make up for a missed round, so missing
-/// one increases the makespan.
+/// Returns, for each class, the fraction of the time to the makespan that a job needs for all its remaining work on its
+/// fastest type. A job whose fraction is 1 cannot make up for a missed round, so a missed round increases the makespan.
 pub(super) fn urgency(table: &Table, seen: Seen, makespan_s: f64) -> Vec<f64> {
     let rates = table.seen(seen);
     let rows = rates.chunks_exact(table.capacity.len());

@@ -1,5 +1,5 @@
-//! Objectives of allocations. Each file contains one objective: its rows, its choice among optima, and the facts by
-//! which it distinguishes jobs.
+//! Objectives of allocations. Each file contains one objective: its rows, its choice among optima, and the facts that
+//! it uses to distinguish jobs.
 
 mod allox;
 mod closed;
@@ -22,17 +22,17 @@ use gangline_model::words;
 
 pub use closed::FastestFirst;
 
-/// Programs with more rows than this are solved by prices or by an external solver.
+/// Programs with more rows than this are solved with the price method or by an external solver.
 const ROWS_MAX: usize = 10_000;
 
-/// Way in which the objectives of the parts combine to the objective of the whole program.
+/// How the objectives of the parts are combined into the objective of the whole program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OfParts {
-    /// The minimum over the parts; more is better.
+    /// The minimum over the parts; a larger value is better.
     Least,
-    /// The maximum over the parts; less is better.
+    /// The maximum over the parts; a smaller value is better.
     Largest,
-    /// The sum over the parts; more is better.
+    /// The sum over the parts; a larger value is better.
     Sum,
 }
 
@@ -50,8 +50,8 @@ impl OfParts {
 /// Objective of an allocation.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Objective {
-    /// Max-min fairness of the rate per fair share and weight. Agnostic variants know only the types on which a job can
-    /// run.
+    /// Max-min fairness of each job's rate, relative to its fair share and weight. A heterogeneity-agnostic variant
+    /// knows only on which types a job can run.
     Las {
         /// Whether rates are unknown.
         is_agnostic: bool,
@@ -60,34 +60,35 @@ pub enum Objective {
     Makespan {
         /// The rates that the objective uses.
         seen: Seen,
-        /// Weight, in rounds, of the share of a job with much slack; a job without slack has weight 1.
+        /// Weight by which rounds multiply the share of a job with much slack; for a job without slack, the weight is
+        /// 1.
         slack_weight: f64,
     },
-    /// The smallest maximum of rho.
+    /// The smallest maximum rho.
     Ftf {
         /// The rates that the objective uses.
         seen: Seen,
     },
-    /// Lexicographic max-min fairness. Agnostic variants know only the types on which a job can run.
+    /// Lexicographic max-min fairness. A heterogeneity-agnostic variant knows only on which types a job can run.
     WaterFilling {
         /// Whether rates are unknown.
         is_agnostic: bool,
         /// Rule by which each entity divides its weight; a single rule applies to all entities.
         inside: Vec<Inside>,
     },
-    /// Maximum total of the rates of all jobs, in steps per second or relative to their rates at fair shares.
+    /// Maximum sum of the jobs' rates, in steps per second or relative to their rates at fair shares.
     MaxSum {
         /// Whether rates are relative to fair shares.
         is_proportional: bool,
     },
-    /// Maximum steps per second per unit of price; deadlines come first.
+    /// Maximum number of steps per second per unit of price; deadlines come first.
     Cost {
         /// Price per GPU-hour of each type.
         prices: Vec<f64>,
         /// Whether all deadlines are ignored if one cannot be met.
         drops_all: bool,
     },
-    /// Minimum sum of completion times of jobs with one GPU.
+    /// Minimum sum of the completion times of single-GPU jobs.
     Allox {
         /// Share of the jobs, oldest first, that an assignment includes.
         alpha: f64,
@@ -96,8 +97,8 @@ pub enum Objective {
     Isolated,
     /// First come, first served on the fastest type with enough free GPUs.
     FifoPerf {
-        /// Types in the order of their names; among equally fast types, the first is taken. Empty means the order of
-        /// the cluster.
+        /// Types in the order of their names. Of several equally fast types, a job gets the first. An empty list means
+        /// the order of the cluster.
         by_name: Vec<usize>,
     },
 }
@@ -143,7 +144,7 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// Returns these settings in the form for an external solver.
+    /// Returns these settings in the form that an external solver needs.
     pub fn how(self) -> How {
         How {
             algorithm: match self.solver {
@@ -158,7 +159,7 @@ impl Settings {
 }
 
 impl Objective {
-    /// Returns this objective, completed with the facts that it needs.
+    /// Returns this objective after adding the facts that it needs.
     #[must_use]
     pub fn with(mut self, facts: &Facts) -> Self {
         match &mut self {
@@ -292,12 +293,12 @@ impl Objective {
         )
     }
 
-    /// Returns whether this objective has a closed form, so that it needs no solver.
+    /// Returns whether this objective has a closed form and therefore needs no solver.
     pub fn is_closed_form(&self) -> bool {
         matches!(self, Self::Isolated | Self::FifoPerf { .. })
     }
 
-    /// Returns how the objectives of parts combine, or `None` if the program cannot be split into parts.
+    /// Returns how the objectives of the parts are combined, or `None` if the program cannot be split into parts.
     pub fn of_parts(&self) -> Option<OfParts> {
         match self {
             Self::Las { .. } | Self::WaterFilling { .. } => Some(OfParts::Least),
@@ -349,7 +350,7 @@ impl Objective {
         }
     }
 
-    /// Returns the weights of the shares of each class in rounds.
+    /// Returns the weights that multiply the shares of each class in rounds.
     pub(crate) fn weights(&self, table: &Table, answer: &Answer) -> Vec<f64> {
         match self {
             Self::Makespan { seen, slack_weight } if *slack_weight < 1.0 => {

@@ -1,4 +1,5 @@
-//! Lexicographic max-min fairness: levels rise together. A level that cannot rise stops, and the others continue.
+//! Lexicographic max-min fairness: all levels rise together. A level that cannot rise further stops, and the others
+//! continue.
 
 use super::super::answer::Answer;
 use super::super::facts::Inside;
@@ -6,8 +7,8 @@ use super::super::model::SolverError;
 use super::super::space::{Method, Space, Water};
 use super::super::table::Table;
 
-/// Finds the lexicographic maximum of the levels. The value of the objective is the smallest level per weight. An
-/// agnostic variant uses a rate of 1 wherever a job can run.
+/// Finds the lexicographically largest levels. The value of the objective is the smallest level per weight. An agnostic
+/// variant uses a rate of 1 wherever a job can run.
 pub(super) fn solve(
     table: &Table,
     is_agnostic: bool,

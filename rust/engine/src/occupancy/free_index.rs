@@ -1,9 +1,9 @@
 //! The free-GPU index: queries about free GPUs in O(1) or O(log n).
 //!
-//! There is one pool per GPU type, with a copy of the free masks of its servers. Policies use it as a *draft*: they
-//! take and return GPUs there without changing the state, and afterwards [`super::Occupancy`] restores every server
-//! that changed. Structures that only some rules need are built on first use and kept up to date from then on.
-//! `docs/concepts/placement.md` lists the queries of placement rules.
+//! There is one pool per GPU type, with a copy of the free masks of its servers. Policies use the index as a *draft*:
+//! they take GPUs from it and return GPUs to it without changing the state. Afterwards, [`super::Occupancy`] restores
+//! every server that changed. Structures that only some placement rules need are built on first use and kept up to date
+//! from then on. `docs/concepts/placement.md` lists the queries of placement rules.
 
 mod pool;
 mod racks;
@@ -17,8 +17,8 @@ pub use pool::TypePool;
 pub struct FreeIndex {
     pools: Vec<TypePool>,
     places: Vec<Place>,
-    /// Changes since the last draft ended, in order. Each entry has the server and, for a change of the draft, its free
-    /// mask before the change; `None` means that a plan or an event made the change.
+    /// Changes since the last draft ended, in order. Each entry contains the server and, if the draft made the change,
+    /// the free mask before it; `None` means that a plan or an event made the change.
     changes: Vec<(ServerId, Option<u64>)>,
 }
 
@@ -34,7 +34,7 @@ struct Place {
 pub struct Mark(usize);
 
 impl FreeIndex {
-    /// Creates the index of a cluster with all servers up and all GPUs free.
+    /// Creates the index of a cluster in which all servers are up and all GPUs are free.
     pub fn new(cluster: &ClusterSpec) -> Self {
         let mut members: Vec<Vec<ServerId>> = vec![Vec::new(); cluster.gpu_types().len()];
         let mut places = Vec::with_capacity(cluster.servers().len());
@@ -57,7 +57,7 @@ impl FreeIndex {
         }
     }
 
-    /// Creates the index of a cluster with some servers down and all other GPUs free.
+    /// Creates the index of a cluster in which some servers are down and all other GPUs are free.
     pub fn with_down(cluster: &ClusterSpec, down: impl Iterator<Item = ServerId>) -> Self {
         let mut index = Self::new(cluster);
         for server in down {
@@ -95,14 +95,14 @@ impl FreeIndex {
         self.places[server.index()].gpu_type
     }
 
-    /// Returns the free mask of a server in the index; 0 if it is down.
+    /// Returns the free mask of a server in the index; 0 if the server is down.
     #[inline]
     pub fn free_mask(&self, server: ServerId) -> u64 {
         let place = self.places[server.index()];
         self.pools[place.gpu_type.index()].mask(place.local as usize)
     }
 
-    /// Returns whether every GPU of the set is free.
+    /// Returns whether all GPUs of a set are free.
     pub fn is_free(&self, gpus: &GpuSet) -> bool {
         gpus.by_server()
             .iter()
@@ -154,7 +154,7 @@ impl FreeIndex {
         }
     }
 
-    /// Gives GPUs back to the draft. No other job may hold these GPUs. GPUs on a server that is down are skipped.
+    /// Returns GPUs to the draft. No other job may hold these GPUs. GPUs on a server that is down are skipped.
     #[inline]
     pub fn give(&mut self, gpus: &GpuSet) {
         for &ServerGpus { server, mask } in gpus.by_server() {
@@ -167,7 +167,7 @@ impl FreeIndex {
         }
     }
 
-    /// Remembers the present state of the draft.
+    /// Remembers the current state of the draft.
     #[inline]
     pub fn mark(&self) -> Mark {
         Mark(self.changes.len())
@@ -181,7 +181,7 @@ impl FreeIndex {
         }
     }
 
-    /// Records a server whose free mask has changed, for [`Self::end_draft`].
+    /// Records for [`Self::end_draft`] that a server's free mask has changed.
     #[inline]
     pub(super) fn note_change(&mut self, server: ServerId) {
         // Most often, the draft of the policy has already taken these GPUs.
@@ -190,8 +190,8 @@ impl FreeIndex {
         }
     }
 
-    /// Ends a draft. Every server that the draft changed, or that was recorded since its start, gets the free mask that
-    /// `free` returns; later drafts return to this state.
+    /// Ends a draft. Sets the free mask of every server that the draft changed, or that was recorded since the draft
+    /// began, to what `free` returns. Later drafts roll back to this state.
     #[inline]
     pub(super) fn end_draft(&mut self, free: impl Fn(ServerId) -> u64) {
         let mut changes = std::mem::take(&mut self.changes);

@@ -1,9 +1,10 @@
-//! The only owner of the assignment of jobs to GPUs and of the free GPUs. The fields of [`Occupancy`] are private.
+//! The only module that owns the assignment of jobs to GPUs, and the free GPUs. The fields of [`Occupancy`] are
+//! private.
 //!
 //! Four methods change the assignment: [`Occupancy::take`], [`Occupancy::give`], [`Occupancy::fail`] and
-//! [`Occupancy::repair`]; all other methods only read. This module knows the numbers of jobs, but no rates, times or
-//! policies. The occupancy contains the free-GPU index. A policy plans on the index, so the index is lent for a
-//! decision ([`Occupancy::lend`]). When the index is returned, the changed entries are restored.
+//! [`Occupancy::repair`]; all other methods only read. This module knows jobs by their numbers, but no rates, times or
+//! policies. The occupancy contains the free-GPU index. A policy plans on the index, so the occupancy lends it for each
+//! decision ([`Occupancy::lend`]). When it takes the index back, it restores the changed entries.
 
 mod free_index;
 mod sharing;
@@ -17,17 +18,17 @@ pub use free_index::{FreeIndex, Mark, TypePool};
 /// Value that stands for no resident.
 pub(crate) const NO_JOB: JobId = JobId(u32::MAX);
 
-/// The residents of a GPU; empty places hold [`NO_JOB`] and come last.
+/// The residents of a GPU; empty places contain [`NO_JOB`] and come last.
 pub(crate) type Pair = [JobId; 2];
 
-/// A server, with the data for a start or stop on it in one place.
+/// A server; all data that starting or stopping a job on it needs are in one place.
 #[derive(Clone, Copy, Debug)]
 struct ServerState {
     /// Mask of the free slots; 0 if the server is down.
     free: u64,
     /// Mask of all slots.
     full: u64,
-    /// Number of the first GPU of the server; GPUs are numbered over the whole cluster.
+    /// Number of the server's first GPU; GPUs are numbered across the whole cluster.
     gpu_base: u32,
     gpu_type: GpuTypeId,
     is_up: bool,
@@ -41,7 +42,7 @@ pub(crate) struct Occupancy {
     /// The residents of each GPU, in the order in which they started there: at most two
     /// ([`crate::RunConfig::max_share`]).
     residents: Vec<Pair>,
-    /// Data that only runs with several jobs on a GPU need.
+    /// Data that is needed only if a run puts several jobs on a GPU.
     sharing: Option<Box<Sharing>>,
     busy_by_type: Vec<u32>,
     up_by_type: Vec<u32>,
@@ -70,7 +71,8 @@ impl Occupancy {
         }
     }
 
-    /// Puts a job on GPUs, with `bytes` of memory on each. The checked plan guarantees that the GPUs have room.
+    /// Puts a job on GPUs; it holds `bytes` of memory on each of them. The check of the plan guarantees that the GPUs
+    /// have room.
     #[inline]
     pub(crate) fn take(&mut self, job: JobId, gpus: &GpuSet, bytes: u64) {
         for &ServerGpus { server: id, mask } in gpus.by_server() {
@@ -91,7 +93,7 @@ impl Occupancy {
         }
     }
 
-    /// Takes a job off its GPUs; `bytes` is the memory that it held on each.
+    /// Takes a job off its GPUs; `bytes` is the memory that it held on each of them.
     #[inline]
     pub(crate) fn give(&mut self, job: JobId, gpus: &GpuSet, bytes: u64) {
         for &ServerGpus { server: id, mask } in gpus.by_server() {
@@ -115,7 +117,7 @@ impl Occupancy {
         }
     }
 
-    /// Marks a server as down, after its residents have left.
+    /// Marks a server as down; its residents have already left.
     pub(crate) fn fail(&mut self, id: ServerId) {
         self.update_index();
         let server = &mut self.servers[id.index()];
@@ -127,7 +129,7 @@ impl Occupancy {
         self.index().set_up(id, false);
     }
 
-    /// Puts a server back with all its GPUs free.
+    /// Marks a server as up again, with all its GPUs free.
     pub(crate) fn repair(&mut self, id: ServerId) {
         let server = &mut self.servers[id.index()];
         server.is_up = true;
@@ -163,7 +165,7 @@ impl Occupancy {
         }
     }
 
-    /// Adds a resident to GPUs; the GPUs in `free` had none before.
+    /// Adds a resident to GPUs; the GPUs in `free` had no residents before.
     #[inline(never)]
     fn join(&mut self, job: JobId, place: Place, free: u64, bytes: u64) {
         let sharing = self
@@ -178,7 +180,7 @@ impl Occupancy {
         }
     }
 
-    /// Removes a resident. Returns the slots that are empty now.
+    /// Removes a resident from GPUs. Returns the slots that are empty now.
     #[inline(never)]
     fn leave(&mut self, job: JobId, place: Place, bytes: u64) -> u64 {
         let sharing = self
@@ -197,7 +199,7 @@ impl Occupancy {
         emptied
     }
 
-    /// Lends the up-to-date index for a decision. The state must not change before the index is returned.
+    /// Lends the up-to-date index to a policy for one decision. The state must not change before the index is returned.
     #[inline]
     #[expect(clippy::unnecessary_box_returns, reason = "the box itself is lent")]
     pub(crate) fn lend(&mut self) -> Box<FreeIndex> {
@@ -205,13 +207,13 @@ impl Occupancy {
         self.index.take().expect("one decision at a time")
     }
 
-    /// Takes the index back, with the changes of the policy.
+    /// Takes the index back, with the changes that the policy made to it.
     #[inline]
     pub(crate) fn take_back(&mut self, index: Box<FreeIndex>) {
         self.index = Some(index);
     }
 
-    /// Restores the index for every server that changed, in the policy's draft or in the state.
+    /// Restores the index entry of every server that changed, in the policy's draft or in the state.
     #[inline]
     pub(crate) fn update_index(&mut self) {
         let Some(index) = &mut self.index else {
@@ -232,13 +234,13 @@ impl Occupancy {
         self.servers.len()
     }
 
-    /// Returns the free slots of a server; 0 if it is down.
+    /// Returns the free slots of a server; 0 if the server is down.
     #[inline]
     pub(crate) fn free_mask(&self, server: ServerId) -> u64 {
         self.servers[server.index()].free
     }
 
-    /// Returns all slots of a server; `None` if there is no such server.
+    /// Returns all slots of a server; `None` if the server does not exist.
     #[inline]
     pub(crate) fn full_mask(&self, server: ServerId) -> Option<u64> {
         Some(self.servers.get(server.index())?.full)
@@ -257,7 +259,7 @@ impl Occupancy {
         state.is_some_and(|state| state.is_up)
     }
 
-    /// Returns the number of a GPU, counted over the whole cluster.
+    /// Returns the number of a GPU; GPUs are numbered across the whole cluster.
     #[inline]
     pub(crate) fn gpu(&self, server: ServerId, slot: u32) -> usize {
         (self.servers[server.index()].gpu_base + slot) as usize
@@ -271,13 +273,13 @@ impl Occupancy {
         &pair[..count]
     }
 
-    /// Returns the residents of a GPU by its number ([`Self::gpu`]), as one comparable value.
+    /// Returns the residents of a GPU as one comparable value; the GPU is given by its number ([`Self::gpu`]).
     #[inline]
     pub(crate) fn pair(&self, gpu: usize) -> Pair {
         self.residents[gpu]
     }
 
-    /// Returns the jobs with GPUs on a server, ascending.
+    /// Returns the jobs that hold GPUs on a server, in ascending order.
     pub(crate) fn residents_of(&self, server: ServerId) -> Vec<JobId> {
         let full = self.servers[server.index()].full;
         let mut found: Vec<JobId> = slots(full)
@@ -288,7 +290,7 @@ impl Occupancy {
         found
     }
 
-    /// Returns the slots in `mask` with exactly one resident; all of them if no GPU may have several.
+    /// Returns the slots in `mask` that have exactly one resident. If GPUs cannot be shared, it returns `mask` itself.
     #[inline]
     pub(crate) fn alone_mask(&self, server: ServerId, mask: u64) -> u64 {
         match &self.sharing {
@@ -297,35 +299,35 @@ impl Occupancy {
         }
     }
 
-    /// Returns the slots of a server with several residents.
+    /// Returns the slots of a server that have several residents.
     #[inline]
     pub(crate) fn co_located_mask(&self, server: ServerId) -> u64 {
         let sharing = self.sharing.as_ref();
         sharing.map_or(0, |sharing| sharing.co_located(server))
     }
 
-    /// Returns the slots in `mask` with a resident.
+    /// Returns the slots in `mask` that have a resident.
     #[inline]
     pub(crate) fn held_mask(&self, server: ServerId, mask: u64) -> u64 {
         let state = &self.servers[server.index()];
         if state.is_up { mask & !state.free } else { 0 }
     }
 
-    /// Returns the number of GPUs of a type that are free, or that hold one job and have at least `bytes` of free
-    /// memory. The cost is O(distinct amounts of free memory).
+    /// Returns how many GPUs of a type are free, or hold one job and have at least `bytes` of free memory. The cost is
+    /// O(distinct amounts of free memory).
     pub(crate) fn open_gpus(&self, gpu_type: GpuTypeId, bytes: u64) -> u32 {
         let free = self.up(gpu_type) - self.busy(gpu_type);
         let shared = self.sharing.as_ref();
         free + shared.map_or(0, |sharing| sharing.half_full(gpu_type, bytes))
     }
 
-    /// Returns the free memory of a GPU, in bytes, or `None` if GPUs are not shared.
+    /// Returns the free memory of a GPU in bytes, or `None` if GPUs are not shared.
     pub(crate) fn free_bytes(&self, server: ServerId, slot: u32) -> Option<u64> {
         let sharing = self.sharing.as_ref()?;
         Some(sharing.free_bytes(self.gpu(server, slot), self.type_of(server)))
     }
 
-    /// Returns the number of GPUs of a type with a resident.
+    /// Returns the number of GPUs of a type that have a resident.
     #[inline]
     pub(crate) fn busy(&self, gpu_type: GpuTypeId) -> u32 {
         self.busy_by_type[gpu_type.index()]
@@ -337,13 +339,13 @@ impl Occupancy {
         self.up_by_type[gpu_type.index()]
     }
 
-    /// Returns the number of GPUs with a resident, by type.
+    /// Returns, for each type, the number of GPUs that have a resident.
     #[inline]
     pub(crate) fn busy_by_type(&self) -> &[u32] {
         &self.busy_by_type
     }
 
-    /// Returns the number of GPUs with a resident.
+    /// Returns the number of GPUs that have a resident.
     #[inline]
     pub(crate) fn gpus_busy(&self) -> u32 {
         self.gpus_busy
@@ -361,7 +363,8 @@ impl Occupancy {
         self.busy_servers
     }
 
-    /// Compares all counts with a recount. `held` lists the GPUs of each job, and the bytes that it holds on each.
+    /// Compares all counts with a recount. `held` lists the GPUs of each job, and the bytes of memory that the job
+    /// holds on each GPU.
     ///
     /// # Panics
     /// Panics if a count is wrong; the message names it.
@@ -427,7 +430,7 @@ impl Occupancy {
     }
 }
 
-/// Sets the only resident of some GPUs of a server.
+/// Makes a job the only resident of some GPUs on a server.
 #[inline]
 fn set_residents(residents: &mut [Pair], base: usize, mask: u64, resident: JobId) {
     let mut rest = mask;

@@ -5,17 +5,17 @@ use crate::structures::bits::slots;
 use gangline_model::{ClusterSpec, GpuTypeId, ServerId};
 use std::collections::BTreeMap;
 
-/// Memory and co-runners of every GPU, and the GPUs with exactly one resident by free memory.
+/// Memory and co-runners of every GPU, and counts of the GPUs with exactly one resident, by free memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Sharing {
-    /// Slots with several residents, by server.
+    /// Slots with several residents, for each server.
     co_located: Vec<u64>,
     /// Memory that the residents of each GPU hold.
     used: Vec<u64>,
-    /// Memory of a GPU, by type.
+    /// Memory of a GPU of each type.
     capacity: Vec<u64>,
-    /// For each type, the number of GPUs with exactly one resident, by free memory. There are few different amounts,
-    /// one per kind of job.
+    /// For each type, the number of GPUs with exactly one resident, by free memory. There are few different amounts:
+    /// one for each kind of job.
     half_full: Vec<BTreeMap<u64, u32>>,
 }
 
@@ -23,7 +23,7 @@ pub(super) struct Sharing {
 #[derive(Clone, Copy)]
 pub(super) struct Place {
     pub(super) server: ServerId,
-    /// Number of the first GPU of the server.
+    /// Number of the server's first GPU.
     pub(super) base: u32,
     pub(super) gpu_type: GpuTypeId,
     pub(super) mask: u64,
@@ -39,7 +39,7 @@ impl Sharing {
         }
     }
 
-    /// Returns the slots of a server with several residents.
+    /// Returns the slots of a server that have several residents.
     #[inline]
     pub(super) fn co_located(&self, server: ServerId) -> u64 {
         self.co_located[server.index()]
@@ -49,13 +49,13 @@ impl Sharing {
         self.capacity[gpu_type.index()].saturating_sub(self.used[gpu])
     }
 
-    /// Returns the number of GPUs of a type with exactly one resident and at least `bytes` of free memory.
+    /// Returns how many GPUs of a type have exactly one resident and at least `bytes` of free memory.
     pub(super) fn half_full(&self, gpu_type: GpuTypeId, bytes: u64) -> u32 {
         let by_free = &self.half_full[gpu_type.index()];
         by_free.range(bytes..).map(|(_, count)| count).sum()
     }
 
-    /// Adds a resident to some GPUs; those in `free` had none before.
+    /// Adds a resident to some GPUs; the GPUs in `free` had no residents before.
     #[inline]
     pub(super) fn join(&mut self, place: Place, free: u64, bytes: u64) {
         self.co_located[place.server.index()] |= place.mask & !free;
@@ -64,20 +64,21 @@ impl Sharing {
         });
     }
 
-    /// Removes a resident from some GPUs; those in `emptied` have none afterwards.
+    /// Removes a resident from some GPUs; the GPUs in `emptied` have no residents afterwards.
     #[inline]
     pub(super) fn leave(&mut self, place: Place, emptied: u64, bytes: u64) {
         self.co_located[place.server.index()] &= !place.mask;
         self.change(place, (emptied, place.mask & !emptied), |used| used - bytes);
     }
 
-    /// Changes the amount of memory that a resident of some GPUs holds.
+    /// Changes the amount of memory that a resident holds on some GPUs.
     pub(super) fn resize(&mut self, place: Place, before: u64, after: u64) {
         let alone = place.mask & !self.co_located(place.server);
         self.change(place, (alone, alone), |used| used - before + after);
     }
 
-    /// Changes the used memory; `before` and `after` are the slots with one resident.
+    /// Changes the memory in use; `before` and `after` are the slots that have one resident before and after the
+    /// change.
     #[inline]
     fn change(&mut self, place: Place, (before, after): (u64, u64), change: impl Fn(u64) -> u64) {
         let capacity = self.capacity[place.gpu_type.index()];
@@ -100,7 +101,7 @@ impl Sharing {
         }
     }
 
-    /// Returns whether the memory of a GPU is enough for its jobs.
+    /// Returns whether a GPU has enough memory for its jobs.
     pub(super) fn fits(&self, gpu: usize, gpu_type: GpuTypeId) -> bool {
         self.used[gpu] <= self.capacity[gpu_type.index()]
     }

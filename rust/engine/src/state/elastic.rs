@@ -6,13 +6,13 @@ use crate::state::running::NewPart;
 use gangline_model::{Action, ElasticModel, GpuSet, JobId};
 
 impl State {
-    /// Returns the model of a job that is elastic in this run.
+    /// Returns the model of a job, if the job is elastic in this run.
     #[inline]
     pub(crate) fn elastic_model(&self, job: JobId) -> Option<&ElasticModel> {
         self.elastic.as_ref()?.get(job)
     }
 
-    /// Returns whether a job may hold this number of GPUs, which differs from its gang size.
+    /// Returns whether an elastic job may hold this number of GPUs, which differs from its gang size.
     #[cold]
     pub(crate) fn may_have(&self, job: JobId, gpus: u32) -> bool {
         self.elastic_model(job).is_some_and(|model| {
@@ -32,7 +32,7 @@ impl State {
         self.may_have(action.job, count) && self.elastic_model(action.job).is_some_and(is_batch)
     }
 
-    /// Returns the relative speed of the slowest type of a set.
+    /// Returns the relative speed of the slowest GPU type in a set.
     fn speed_on(&self, gpus: &GpuSet) -> f64 {
         let speed =
             |one: &gangline_model::ServerGpus| self.rates.speed(self.occupancy.type_of(one.server));
@@ -42,8 +42,8 @@ impl State {
             .fold(f64::INFINITY, f64::min)
     }
 
-    /// Returns the rate of an elastic job with this remaining work, at a batch that a plan names; `None` if its model
-    /// has no such batch.
+    /// Returns the rate of an elastic job with this remaining work, at the batch that a plan names; `None` if the job's
+    /// model does not allow this batch.
     pub(crate) fn elastic_rate(
         &self,
         job: JobId,
@@ -84,7 +84,7 @@ impl State {
         self.elastic_base_at(job, new.gpus, passes, left)
     }
 
-    /// Returns the base rate of the only part of a run in its phase and at its batch.
+    /// Returns the base rate of a run's only part, in its current phase and at its current batch.
     pub(super) fn base_now(&self, record: usize) -> f64 {
         let run = &self.runs[record];
         let part = &run.parts[0];
@@ -93,7 +93,7 @@ impl State {
             .unwrap_or_else(|| self.base_in_phase(run.job, self.base_on(run.job, &part.gpus)))
     }
 
-    /// Returns the remaining work of a job at the start of its next phase; 0 if there is none.
+    /// Returns the remaining work that a job has at the start of its next phase; 0 if it has no further phase.
     #[cold]
     pub(super) fn next_knot(&self, record: usize) -> f64 {
         let run = &self.runs[record];
@@ -105,7 +105,7 @@ impl State {
             .map_or(0.0, |model| model.knot(work, model.phase(work, run.left)))
     }
 
-    /// Returns the present noise phase of a job.
+    /// Returns the current noise phase of a job.
     pub(crate) fn noise_phase(&self, job: JobId) -> usize {
         let Some(model) = self.elastic_model(job) else {
             return 0;
@@ -118,8 +118,8 @@ impl State {
         model.phase(self.jobs.work(job), left)
     }
 
-    /// Returns the memory per GPU of an elastic job with passes of this many samples, which may be larger than the
-    /// batch in the trace.
+    /// Returns the memory per GPU that an elastic job needs if each pass has this many samples. This number may be
+    /// larger than the batch in the trace.
     pub(crate) fn pass_bytes(&self, job: JobId, pass_batch: u32) -> u64 {
         let full = self.jobs.memory_bytes(job);
         let batch = self.jobs.batch_size(job);

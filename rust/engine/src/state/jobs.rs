@@ -20,10 +20,10 @@ pub enum Phase {
     Dropped,
 }
 
-/// Value of the first start of a job that has not started.
+/// Value that stands for the first start while a job has not started.
 pub(crate) const NOT_YET: SimTime = SimTime(i64::MIN);
 
-/// The data that every event of a job needs, in one cache line. The state of a job is created when the job arrives, so
+/// The data of a job that each of its events needs, in one cache line. This state is created when the job arrives, so
 /// that a run does not touch the memory of future jobs.
 #[derive(Clone, Debug)]
 #[repr(align(64))]
@@ -33,18 +33,19 @@ pub(crate) struct JobState {
     pub(crate) remaining: f64,
     pub(crate) first_start: SimTime,
     pub(crate) finish: SimTime,
-    /// Time with GPUs, up to the last settlement.
+    /// Time with GPUs up to the last settlement.
     pub(crate) run_ns: i64,
     active_at_arrival: ActiveTime,
     active_at_finish: ActiveTime,
-    /// Record of the running job, or its phase.
+    /// The record of the job if it runs, otherwise its phase.
     place: u32,
     /// Number of preemptions.
     pub(crate) preemptions: u32,
 }
 
-/// Integral of the number of active jobs over time, ns. The value is below 2^95, because there are fewer than 2^32 jobs
-/// for less than 2^63 ns. Three words store it, because an i128 would take 16 bytes with an alignment of 16.
+/// Integral of the number of active jobs over time, in ns. The value is below 2^95, because there are fewer than 2^32
+/// jobs for less than 2^63 ns. It is stored in three words, because an i128 would take 16 bytes with an alignment of
+/// 16.
 #[derive(Clone, Copy, Debug)]
 struct ActiveTime([u32; 3]);
 
@@ -67,7 +68,8 @@ const FINISHED: u32 = u32::MAX - 1;
 const DROPPED: u32 = u32::MAX - 2;
 
 impl JobState {
-    /// Creates the state of a job that has just arrived; `active_ns` is the integral of active jobs so far.
+    /// Creates the state of a job that has just arrived; `active_ns` is the integral of the number of active jobs so
+    /// far.
     #[inline]
     pub(crate) fn arrived(work: f64, active_ns: i128) -> Self {
         Self {
@@ -99,7 +101,7 @@ impl JobState {
         }
     }
 
-    /// Returns the record of the running job.
+    /// Returns the record of the job if it runs.
     #[inline]
     pub(crate) fn record(&self) -> Option<u32> {
         (self.place < DROPPED).then_some(self.place)
@@ -115,18 +117,18 @@ impl JobState {
 /// The jobs of a run that have arrived.
 #[derive(Clone, Debug)]
 pub(crate) struct Jobs {
-    /// States by job, up to the last one that has arrived, including those left out of the run.
+    /// States of all jobs up to the last job that has arrived, including jobs that the run leaves out.
     states: Vec<JobState>,
     waiting: BitSet,
     running: BitSet,
     demand: Demand,
-    /// The first job that arrived at the present instant. Jobs from this one on are counted as demand at the end of the
-    /// instant.
+    /// The first job that arrived at the current instant. This job and all later ones are counted as demand at the end
+    /// of the instant.
     newest: usize,
     /// Number of times that each job lost all its GPUs before it was done, not counting moves; empty until the first
     /// loss.
     losses: Vec<u32>,
-    /// Jobs that are left out of the run, ascending.
+    /// Jobs that the run leaves out, in ascending order.
     dropped: Vec<Infeasible>,
     /// Number of dropped jobs whose arrival has passed.
     dropped_seen: usize,
@@ -139,12 +141,12 @@ pub(crate) struct Jobs {
 pub(crate) struct Gang<'a> {
     pub(crate) gpus: u32,
     pub(crate) usable: u64,
-    /// Minimum size of a copy by GPU type, where copies differ in size from the gang.
+    /// Minimum size of a copy on each GPU type, if copies may differ in size from the gang.
     pub(crate) least: Option<&'a [u32]>,
 }
 
 impl Gang<'_> {
-    /// Returns the minimum number of GPUs of a usable type on which the gang could start.
+    /// Returns the minimum number of GPUs that the gang needs in order to start on a usable type.
     #[inline]
     fn on(&self, gpu_type: u32) -> u32 {
         self.least
@@ -177,7 +179,7 @@ impl Jobs {
     }
 
     /// Ends the instant. Jobs that arrived at this instant and still wait are counted as demand. Jobs that started at
-    /// once were never counted.
+    /// once are never counted.
     #[expect(clippy::inline_always, reason = "runs once per instant, in the loop")]
     #[inline(always)]
     pub(crate) fn end_instant<'g>(&mut self, gang: impl Fn(JobId) -> Gang<'g>) {
@@ -188,7 +190,7 @@ impl Jobs {
         }
     }
 
-    /// Leaves jobs out of the run, in addition to those left out before.
+    /// Leaves jobs out of the run, in addition to the jobs that were left out before.
     pub(crate) fn drop_all(&mut self, jobs: Vec<Infeasible>) {
         let mut fresh = jobs;
         fresh.retain(|entry| !self.is_dropped(entry.job));
@@ -198,7 +200,7 @@ impl Jobs {
         self.skip_dropped();
     }
 
-    /// Skips the next jobs to arrive if they were left out of the run.
+    /// Skips the jobs that would arrive next but are left out of the run.
     #[inline]
     fn skip_dropped(&mut self) {
         while let Some(entry) = self.dropped.get(self.dropped_seen)
@@ -264,7 +266,7 @@ impl Jobs {
         self.losses[job.index()] += 1;
     }
 
-    /// Records that a running job is done; `active_ns` is the integral of active jobs so far.
+    /// Records that a running job is done; `active_ns` is the integral of the number of active jobs so far.
     #[inline]
     pub(crate) fn finish(&mut self, job: JobId, now: SimTime, active_ns: i128) {
         self.running.remove(job.index());
@@ -279,7 +281,7 @@ impl Jobs {
     // These methods are queries.
 
     /// Returns the next job to arrive. Jobs arrive in order and have a state from then on, so the next job is the first
-    /// one without a state. Jobs that are left out of the run are skipped.
+    /// job without a state. Jobs that the run leaves out are skipped.
     #[inline]
     pub(crate) fn next(&self) -> JobId {
         JobId::new(self.states.len())
@@ -313,14 +315,14 @@ impl Jobs {
         &self.running
     }
 
-    /// Returns the number of idle GPUs of all types whose idle GPUs would be enough for a waiting gang if they were in
-    /// one place. `idle` returns the idle GPUs of a type.
+    /// Returns the number of fragmented GPUs: the idle GPUs of all types that have enough idle GPUs for a waiting gang,
+    /// but not in one place. `idle` returns the number of idle GPUs of a type.
     #[inline]
     pub(crate) fn fragmented(&self, idle: impl Fn(usize) -> u32) -> u32 {
         self.demand.fragmented(idle)
     }
 
-    /// Returns the number of starts of a job so far. A move is not a start.
+    /// Returns how often a job has started so far. A move is not a start.
     pub(crate) fn starts(&self, job: JobId) -> u32 {
         let losses = self.losses.get(job.index()).copied();
         let has_gpus = self
@@ -335,7 +337,7 @@ impl Jobs {
         self.states.get(job.index())
     }
 
-    /// Returns the state of a job that has arrived, for changes.
+    /// Returns the mutable state of a job that has arrived.
     #[inline]
     pub(crate) fn of(&mut self, job: JobId) -> &mut JobState {
         &mut self.states[job.index()]
@@ -376,8 +378,8 @@ impl Jobs {
         prefetch_index(&self.states, job.index());
     }
 
-    /// Returns the states of all jobs, and the jobs left out, for the results. A job that has not arrived looks like
-    /// one that has just arrived.
+    /// Returns the states of all jobs and the jobs left out, for the results. A job that has not arrived gets the state
+    /// of a job that has just arrived.
     pub(crate) fn take(&mut self) -> (Vec<JobState>, Vec<Infeasible>) {
         let mut states = std::mem::take(&mut self.states);
         states.resize(self.count, JobState::arrived(0.0, 0));
@@ -385,7 +387,8 @@ impl Jobs {
     }
 }
 
-/// Sizes of waiting gangs by GPU type, to determine whether the idle GPUs together could serve one.
+/// Sizes of the waiting gangs for each GPU type. They show whether all idle GPUs together would be enough for one of
+/// these gangs.
 #[derive(Clone, Debug)]
 struct Demand {
     types: Vec<TypeDemand>,
@@ -393,10 +396,10 @@ struct Demand {
 
 #[derive(Clone, Debug)]
 struct TypeDemand {
-    /// Number of waiting gangs, by size.
+    /// Number of waiting gangs of each size.
     counts: Vec<u32>,
     sizes: BitSet,
-    /// Smallest waiting gang; `u32::MAX` if there is none.
+    /// Size of the smallest waiting gang; `u32::MAX` if no gang waits.
     smallest: u32,
 }
 

@@ -1,8 +1,8 @@
-//! Changes to running jobs: starts and stops, re-timing of the jobs that a change touches, and the events of a run
-//! (`docs/concepts/jobs-and-rates.md`, `overhead-and-failures.md`, `sharing.md`, `parts.md`).
+//! Changes to running jobs: starts and stops, re-timing of the jobs that a change affects, and the events of running
+//! jobs (`docs/concepts/jobs-and-rates.md`, `overhead-and-failures.md`, `sharing.md`, `parts.md`).
 //!
-//! `running.rs` computes the progress of work, and `rates.rs` the rates. The accounts record the GPU time that jobs
-//! held and lost; this module notifies them of completed segments. The cost is O(touched jobs x their GPUs).
+//! `running.rs` computes the progress of work, and `rates.rs` computes the rates. The accounts record the GPU time that
+//! jobs held and lost; this module notifies them of completed segments. A change costs O(affected jobs x their GPUs).
 
 use crate::accounts::{Accounts, Segment};
 use crate::occupancy::NO_JOB;
@@ -17,7 +17,7 @@ use crate::view::ClusterView;
 use gangline_model::{GpuSet, JobId, Shape, SimTime, Terms, Tier};
 use smallvec::SmallVec;
 
-/// The state of a run and the structures that follow its changes: future events, accounts, records.
+/// The state of a run and the structures that follow its changes: future events, accounts and records.
 #[derive(Clone, Debug)]
 pub(crate) struct Motion {
     pub(crate) state: State,
@@ -38,7 +38,7 @@ impl Motion {
 
     // These methods settle work and close segments.
 
-    /// Updates the remaining work of a running job to the present instant.
+    /// Updates the remaining work of a running job to the current instant.
     #[inline]
     fn settle(&mut self, record: usize) {
         let state = &mut self.state;
@@ -65,7 +65,7 @@ impl Motion {
         }
     }
 
-    /// Closes the present segment of a part at `now`. The caller settles the work.
+    /// Closes the current segment of a part at `now`. The caller settles the work.
     #[inline]
     fn close_segment(&mut self, record: usize, at: usize, reason: EndReason) {
         let now = self.state.now;
@@ -152,7 +152,8 @@ impl Motion {
         run.finish = SimTime::NEVER;
     }
 
-    /// Begins the next phase of a job, with another rate. The event of the job has been removed from the queue.
+    /// Begins the next phase of a job, in which it has another rate. The event of the job has been removed from the
+    /// queue.
     #[cold]
     fn cross_knot(&mut self, record: usize) {
         let run = &self.state.runs[record];
@@ -179,7 +180,7 @@ impl Motion {
         self.schedule(record);
     }
 
-    /// Gives the only part of a run the base rate of its phase and batch.
+    /// Sets the base rate of a run's only part according to its phase and batch.
     fn set_base(&mut self, record: usize) {
         self.state.runs[record].parts[0].base = self.state.base_now(record);
     }
@@ -197,7 +198,8 @@ impl Motion {
         }
     }
 
-    /// Does what [`Self::schedule`] does for a run whose event may be in the queue.
+    /// Schedules the next event as [`Self::schedule`] does, but for a run whose previous event may still be in the
+    /// queue.
     #[inline]
     fn reschedule(&mut self, record: usize) {
         let run = &mut self.state.runs[record];
@@ -290,7 +292,7 @@ impl Motion {
         }
     }
 
-    /// Adds a gang that spans racks to their up-links. Returns whether the gang sends through up-links.
+    /// Adds a gang that spans racks to the up-links of these racks. Returns whether the gang uses any up-links.
     #[cold]
     #[inline(never)]
     fn send(&mut self, record: usize) -> bool {
@@ -316,7 +318,7 @@ impl Motion {
         true
     }
 
-    /// Ends a part of a job that is not done. A job without parts waits again.
+    /// Ends a part of an unfinished job. A job that has no parts left waits again.
     pub(crate) fn drop_part(&mut self, record: usize, at: usize, reason: EndReason) {
         if self.state.features.has_run_time {
             let is_failure = reason == EndReason::Failed;
@@ -338,8 +340,7 @@ impl Motion {
         }
     }
 
-    /// Ends a job that is done. The GPUs are taken from all its parts, in order of server, and the end of each part is
-    /// logged.
+    /// Ends a job that is done. All its parts lose their GPUs, in order of server, and the end of each part is logged.
     #[inline]
     pub(crate) fn end_run(&mut self, record: usize) -> JobId {
         let Run { job, ref parts, .. } = self.state.runs[record];
@@ -361,7 +362,7 @@ impl Motion {
         job
     }
 
-    /// Drops the quotas that are used up exactly at the end of the job, so that the job does not pause.
+    /// Removes quotas that are used up exactly when the job ends, so that the job does not pause.
     #[cold]
     fn drop_quotas(&mut self, record: usize) {
         for part in &mut self.state.runs[record].parts {
@@ -401,8 +402,8 @@ impl Motion {
         }
     }
 
-    /// Takes the GPUs from a part. The job continues with its other parts; the caller handles a job without parts.
-    /// The next event of the run, if it is in the queue, becomes stale through its generation.
+    /// Ends a part, which loses its GPUs. The job continues with its other parts; if it has no parts left, the caller
+    /// handles it. If the next event of the run is in the queue, it becomes stale, because the generation changes.
     #[inline]
     fn end_part(&mut self, record: usize, at: usize, reason: EndReason) {
         self.settle(record);
@@ -422,7 +423,7 @@ impl Motion {
         }
     }
 
-    /// Takes a part off its GPUs.
+    /// Releases the GPUs of a part.
     #[inline]
     fn vacate(&mut self, record: usize, at: usize) {
         let state = &mut self.state;
@@ -436,7 +437,7 @@ impl Motion {
         }
     }
 
-    /// Returns whether a part that ends for this reason loses its work since its last safe point.
+    /// Returns whether a part that ends for this reason loses the work that it did since its last safe point.
     #[inline]
     fn falls_back(&self, reason: EndReason) -> bool {
         matches!(reason, EndReason::Failed)
@@ -444,7 +445,7 @@ impl Motion {
                 && matches!(reason, EndReason::Preempted | EndReason::Moved))
     }
 
-    /// Frees the record of a run whose only part has left its GPUs.
+    /// Frees the record of a run after its only part has left its GPUs.
     #[inline]
     fn free_run(&mut self, record: usize, reason: EndReason) {
         let falls_back = self.falls_back(reason);
@@ -465,7 +466,7 @@ impl Motion {
         }
     }
 
-    /// Removes one of several parts from a run, after the part has left its GPUs.
+    /// Removes one of several parts from a run after this part has left its GPUs.
     #[cold]
     fn drop_one_of(&mut self, record: usize, at: usize, reason: EndReason) {
         let falls_back = self.falls_back(reason);
@@ -507,7 +508,7 @@ impl Motion {
         }
     }
 
-    /// Gives a part another quota or a pause from now on. A part that was paused at its quota gets its rate back.
+    /// Gives a part a new quota or a pause that begins now. A part that was paused at its quota gets its rate back.
     #[cold]
     fn renew(&mut self, record: usize, at: usize, terms: &Terms) {
         self.settle(record);
@@ -538,8 +539,8 @@ impl Motion {
         self.reschedule(record);
     }
 
-    /// Updates the up-links, re-times all touched jobs in order of job index, and adds them to `retimed`. The engine
-    /// calls this method once per instant.
+    /// Updates the up-links, re-times all affected jobs in the order of job indices, and adds them to `retimed`. The
+    /// engine calls this method once per instant.
     pub(crate) fn retime_touched(&mut self, retimed: &mut Vec<JobId>) {
         let first = retimed.len();
         if let Some(uplinks) = &mut self.state.uplinks {
@@ -561,8 +562,8 @@ impl Motion {
         self.state.touched = touched;
     }
 
-    /// Sets the rates of the parts of a job according to their places, co-runners and up-links. Parts whose rate does
-    /// not change keep their segment.
+    /// Sets the rates of a job's parts according to their places, co-runners and up-links. A part whose rate does not
+    /// change keeps its segment.
     fn retime(&mut self, record: usize) {
         let mut is_changed = false;
         for at in 0..self.state.runs[record].parts.len() {
@@ -598,7 +599,7 @@ impl Motion {
         true
     }
 
-    /// Opens a segment of a part at this rate.
+    /// Opens a new segment of a part, in which it has this rate.
     fn set_speed(&mut self, record: usize, at: usize, speed: Speed) {
         let run = &self.state.runs[record];
         let others = if self.state.config.segments && speed.is_shared {
@@ -628,7 +629,7 @@ impl Motion {
         }
     }
 
-    /// Marks all jobs on the GPUs of a run as touched, so that their rates are computed again.
+    /// Marks all jobs on the GPUs of a run, so that their rates are computed again.
     fn touch_parts(&mut self, record: usize) {
         for at in 0..self.state.runs[record].parts.len() {
             let gpus = self.state.runs[record].parts[at].gpus.clone();
@@ -636,7 +637,7 @@ impl Motion {
         }
     }
 
-    /// Marks the jobs on some GPUs.
+    /// Marks all jobs on some GPUs, so that their rates are computed again.
     fn touch_residents(&mut self, gpus: &GpuSet) {
         for one in gpus.by_server() {
             let held = self.state.occupancy.held_mask(one.server, one.mask);

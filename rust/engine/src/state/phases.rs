@@ -1,5 +1,5 @@
-//! Jobs whose rate changes with their progress (`docs/concepts/jobs-and-rates.md`): their present phase, and the time
-//! that their remaining work takes over all phases to come. Only runs that have jobs of this kind use this module.
+//! Jobs whose rate changes with their progress (`docs/concepts/jobs-and-rates.md`): their current phase, and the time
+//! that their remaining work takes over all phases to come. Only runs with such jobs use this module.
 
 use crate::state::State;
 use crate::state::running::Run;
@@ -10,21 +10,21 @@ use gangline_model::{JobId, Phases, SimSpan, SimTime, span_of_work};
 pub struct PresentPhase {
     /// Number of the phase, from 0.
     pub number: usize,
-    /// Factor on the base rate.
+    /// Factor that multiplies the base rate.
     pub factor: f64,
-    /// Size of a step, relative to that in the first phase.
+    /// Size of a step, relative to a step in the first phase.
     pub step_size: f64,
 }
 
 impl State {
-    /// Returns the phases of a job if its rate changes with its progress.
+    /// Returns the phases of a job, if its rate changes with its progress.
     #[inline]
     pub(crate) fn phases_of(&self, job: JobId) -> Option<&Phases> {
         self.phases.as_ref()?.get(job)
     }
 
-    /// Returns the present phase. The phase of a running job lasts until its next knot, even if rounding already puts
-    /// its remaining work past the knot.
+    /// Returns the current phase. The phase of a running job lasts until its next knot, even if a rounding error
+    /// already puts its remaining work past the knot.
     fn present(&self, job: JobId, phases: &Phases) -> usize {
         let work = self.jobs.work(job);
         match self.run(job) {
@@ -33,14 +33,14 @@ impl State {
         }
     }
 
-    /// Returns the phase of a job with this remaining work; 0 if its rate does not change.
+    /// Returns the phase that a job is in when it has this remaining work; 0 if its rate does not change.
     pub(super) fn phase_at(&self, job: JobId, left: f64) -> u32 {
         let phases = self.phases_of(job);
         phases.map_or(0, |phases| phases.phase(self.jobs.work(job), left) as u32)
     }
 
-    /// Returns the present phase of a job whose rate changes: its number, the factor on the base rate, and the size of
-    /// a step relative to that in the first phase.
+    /// Returns the current phase of a job whose rate changes: its number, its factor for the base rate, and the size of
+    /// its steps relative to the first phase.
     pub(crate) fn present_phase(&self, job: JobId) -> Option<PresentPhase> {
         let phases = self.phases_of(job)?;
         let number = self.present(job, phases);
@@ -51,14 +51,14 @@ impl State {
         })
     }
 
-    /// Returns the factor of the present phase on the base rate of a job.
+    /// Returns the factor that multiplies a job's base rate in its current phase.
     #[inline]
     pub(crate) fn phase_factor(&self, job: JobId) -> Option<f64> {
         let phases = self.phases_of(job)?;
         Some(phases.factor(self.present(job, phases)))
     }
 
-    /// Returns the base rate in the present phase, given the mean base rate.
+    /// Returns the base rate in the current phase, given the mean base rate.
     #[inline]
     pub(crate) fn base_in_phase(&self, job: JobId, base: f64) -> f64 {
         self.phase_factor(job).map_or(base, |factor| base * factor)
@@ -76,7 +76,7 @@ impl State {
         SimSpan(spans.fold(0, |sum: i64, span| sum.saturating_add(span.0)))
     }
 
-    /// Returns the time, in seconds without rounding, that the remaining work takes at this mean rate.
+    /// Returns the time, in seconds and without rounding, that the remaining work takes at this mean rate.
     #[inline]
     pub(crate) fn seconds_at(&self, job: JobId, rate: f64) -> f64 {
         let left = self.remaining_work(job);
@@ -87,7 +87,7 @@ impl State {
         parts.fold(0.0, |sum, (part, factor)| sum + part / (rate * factor))
     }
 
-    /// Returns the instant at which a running job finishes or reaches its quota, if its conditions do not change.
+    /// Returns the instant at which a running job finishes or reaches its quota if nothing else changes.
     #[inline]
     pub(crate) fn done_at(&self, run: &Run) -> SimTime {
         match self.phases_of(run.job) {
@@ -113,7 +113,8 @@ impl State {
         end
     }
 
-    /// Returns whether a running job has the best rate of its present phase: consolidated and without co-runners.
+    /// Returns whether a running job has the best rate of its current phase, which means that it is consolidated and
+    /// has no co-runners.
     #[inline]
     pub(crate) fn is_at_best_rate(&self, run: &Run) -> bool {
         let best = self.base_in_phase(run.job, self.types.best_rate(run.job));

@@ -1,5 +1,5 @@
 //! The rate of a part (`docs/concepts/jobs-and-rates.md`, `sharing.md`, `parts.md`): base rate, locality factor, and
-//! slowdown factor of its co-runners. This module only reads; `motion.rs` applies the rates.
+//! the slowdown factor that its co-runners cause. This module only reads; `motion.rs` applies the rates.
 
 use crate::config::GangXi;
 use crate::occupancy::NO_JOB;
@@ -12,13 +12,13 @@ use gangline_model::{
 use smallvec::SmallVec;
 
 impl State {
-    /// Returns the GPU types of the servers of a set. A type is not repeated for adjacent servers of the same type.
+    /// Returns the GPU type of each server in a set of GPUs.
     pub(super) fn types_on<'a>(&'a self, gpus: &'a GpuSet) -> impl Iterator<Item = GpuTypeId> + 'a {
         let type_of = |one: &ServerGpus| self.occupancy.type_of(one.server);
         gpus.by_server().iter().map(type_of)
     }
 
-    /// Returns whether a set spans several GPU types.
+    /// Returns whether a set of GPUs spans several types.
     #[inline]
     fn is_mixed(&self, gpus: &GpuSet) -> bool {
         if !self.types.mixes() {
@@ -29,8 +29,8 @@ impl State {
         types.any(|other| Some(other) != first)
     }
 
-    /// Returns the base rate of the gang on a set of GPUs. Over mixed types it is the number of GPUs times the slowest
-    /// rate per GPU.
+    /// Returns the base rate of the gang on a set of GPUs. If the set mixes types, this rate is the number of GPUs
+    /// times the slowest rate per GPU.
     #[inline]
     pub(crate) fn base_on(&self, job: JobId, gpus: &GpuSet) -> f64 {
         let base = |id: GpuTypeId| self.rates.base(&self.jobs, job, id);
@@ -46,7 +46,8 @@ impl State {
         gang * each.fold(f64::INFINITY, f64::min)
     }
 
-    /// Returns the locality factor of the gang on a set of GPUs; over mixed types, the factor of the worst type.
+    /// Returns the locality factor of the gang on a set of GPUs; if the set mixes types, this is the factor of the
+    /// worst type.
     #[inline]
     pub(crate) fn locality_on(&self, job: JobId, gpus: &GpuSet) -> f64 {
         match &self.config.locality {
@@ -71,7 +72,7 @@ impl State {
         on(self.occupancy.type_of(gpus.by_server()[0].server))
     }
 
-    /// Returns the type in a set of GPUs that has the smallest locality factor (the first on a tie). This type
+    /// Returns the type with the smallest locality factor in a set of GPUs; on a tie, the first such type. This type
     /// determines the rate of the gang.
     pub(crate) fn slowest_type(&self, job: JobId, gpus: &GpuSet) -> GpuTypeId {
         let first = self.occupancy.type_of(gpus.by_server()[0].server);
@@ -86,7 +87,7 @@ impl State {
         slowest.unwrap_or(first)
     }
 
-    /// Returns the slowdown factor of `job` next to `co_runner`; `None` if the two may not share.
+    /// Returns the slowdown factor of `job` next to `co_runner`; `None` if the two may not share GPUs.
     pub(crate) fn pair_xi(&self, job: JobId, co_runner: JobId, gpu_type: GpuTypeId) -> Option<f64> {
         match &self.config.interference {
             None => Some(1.0),
@@ -106,8 +107,8 @@ impl State {
         }
     }
 
-    /// Returns the slowdown factor of the whole gang: the largest over its GPUs, or their mean. The second value says
-    /// whether the gang has a co-runner.
+    /// Returns the slowdown factor of the whole gang: the largest factor among its GPUs, or their mean. The second
+    /// value says whether the gang has a co-runner.
     fn xi_on(&self, job: JobId, gpus: &GpuSet) -> (f64, bool) {
         if !self.features.shares {
             return (1.0, false);
@@ -147,15 +148,15 @@ impl State {
         }
     }
 
-    /// Returns whether a job does not yet slow its co-runners on a server down.
+    /// Returns whether a job has not yet begun to slow down its co-runners on a server.
     #[inline]
     fn is_harmless(&self, job: JobId, server: ServerId) -> bool {
         let begins = |run: &Run| run.resident_on(server).progress_start > self.now;
         self.features.starts_quietly && self.run(job).is_some_and(begins)
     }
 
-    /// Returns the co-runners of a gang by id, each with the number of shared GPUs and the slowdown factor that it
-    /// causes.
+    /// Returns the co-runners of a gang in the order of their ids. Each entry contains the number of shared GPUs and
+    /// the slowdown factor that the co-runner causes.
     pub(crate) fn partners(&self, job: JobId, gpus: &GpuSet) -> SmallVec<[(JobId, u32, f64); 2]> {
         let mut found: SmallVec<[(JobId, u32, f64); 2]> = SmallVec::new();
         for one in gpus.by_server() {
@@ -175,7 +176,7 @@ impl State {
         found
     }
 
-    /// Returns the rate that the job would have on these GPUs with their present residents; 0 if it cannot run there.
+    /// Returns the rate that the job would have on these GPUs with their current residents; 0 if it cannot run there.
     pub(crate) fn rate_if(&self, job: JobId, gpus: &GpuSet) -> f64 {
         if gpus.is_empty() {
             return 0.0;
@@ -188,7 +189,7 @@ impl State {
         }
     }
 
-    /// Returns the rate that the job would have on these GPUs alone.
+    /// Returns the rate that the job would have if it were alone on these GPUs.
     pub(crate) fn rate_alone(&self, job: JobId, gpus: &GpuSet) -> f64 {
         if self.features.resizes
             && let Some(rate) = self.elastic_base_at(job, gpus, None, self.remaining_work(job))
@@ -199,7 +200,7 @@ impl State {
         self.base_on(job, gpus) * locality
     }
 
-    /// Returns the rate that a running job would have in its present phase on its GPUs alone.
+    /// Returns the rate that a running job would have in its current phase if it were alone on its GPUs.
     pub(crate) fn rate_alone_now(&self, job: JobId, gpus: &GpuSet) -> f64 {
         match self.phase_factor(job) {
             None => self.rate_alone(job, gpus),
@@ -207,7 +208,7 @@ impl State {
         }
     }
 
-    /// Returns the present locality factor of a part, including the up-links.
+    /// Returns the current locality factor of a part, including the effect of up-links.
     #[inline]
     pub(crate) fn locality_now(&self, record: usize, part: &Part) -> f64 {
         match &self.uplinks {
@@ -218,7 +219,7 @@ impl State {
         }
     }
 
-    /// Returns the memory of a part on each of its GPUs, in runs that share GPUs.
+    /// Returns the memory that a part holds on each of its GPUs, in runs that share GPUs.
     #[inline]
     pub(crate) fn bytes_of(&self, job: JobId, sub_batch: u32) -> u64 {
         if self.features.shares {
@@ -228,7 +229,7 @@ impl State {
         }
     }
 
-    /// Returns the rate of a part that starts now, alone on its GPUs.
+    /// Returns the rate of a part that starts now and is alone on its GPUs.
     #[inline]
     pub(super) fn pace_of(&mut self, job: JobId, new: &NewPart<'_>) -> Pace {
         let untold = if self.features.has_run_time {
@@ -284,7 +285,7 @@ impl State {
         self.inflation(job, sub_batch, gpu_type, Some(places.len()))
     }
 
-    /// Returns the rate of a part on its GPUs with their present residents.
+    /// Returns the rate of a part on its GPUs with their current residents.
     #[inline]
     pub(super) fn speed_now(&self, record: usize, at: usize) -> Speed {
         let run = &self.runs[record];
@@ -295,7 +296,7 @@ impl State {
         }
     }
 
-    /// Returns the rate of a part on its GPUs with a given slowdown factor, if it has co-runners.
+    /// Returns the rate of a part on its GPUs with a given slowdown factor.
     #[inline]
     pub(super) fn speed_with(&self, record: usize, at: usize, xi: f64) -> Speed {
         let run = &self.runs[record];

@@ -1,5 +1,5 @@
-//! Costs of starts, stops and checkpoints by kind of job, and deviations from the rates that policies know
-//! (`docs/concepts/run-time.md`). Only runs with a table of run time use this module.
+//! Costs of starts, stops and checkpoints for each kind of job, and deviations from the rates that policies know
+//! (`docs/concepts/run-time.md`). Only runs with a `[runtime]` table use this module.
 
 use crate::error::EngineError;
 use crate::run_time::{Cost, RunTime};
@@ -11,16 +11,16 @@ use gangline_model::{GpuSet, GpuTypeId, JobId, SimSpan};
 impl State {
     fn run_time(&self) -> &RunTime {
         let table = self.config.run_time.as_ref();
-        table.expect("only runs with a table of run time call this")
+        table.expect("only runs with a [runtime] table call this")
     }
 
-    /// Returns the GPU types of a set, as a mask.
+    /// Returns the GPU types in a set of GPUs, as a mask.
     pub(super) fn type_mask(&self, gpus: &GpuSet) -> u64 {
         let bit = |mask, id: GpuTypeId| mask | 1 << id.index();
         self.types_on(gpus).fold(0, bit)
     }
 
-    /// Returns the cost of a gang with this number of GPUs: the largest cost over the given types.
+    /// Returns the cost for a gang with this number of GPUs, which is the largest cost among the given types.
     fn cost(&self, what: Cost, job: JobId, gpus: u32, types: u64) -> SimSpan {
         let (table, model) = (self.run_time(), self.jobs.model(job));
         let of_run = match what {
@@ -34,8 +34,8 @@ impl State {
         costs.max().unwrap_or(SimSpan::ZERO)
     }
 
-    /// Returns the time without progress that the next start or move of a job costs, on this number of GPUs of the
-    /// given types.
+    /// Returns the time without progress that the next start or move costs a job, on this number of GPUs of the given
+    /// types.
     #[cold]
     pub(super) fn start_cost(&self, job: JobId, gpus: u32, types: u64) -> SimSpan {
         if self.first_start(job).is_none() {
@@ -53,7 +53,7 @@ impl State {
         self.cost(Cost::Stop, job, gpus.gpus(), self.type_mask(gpus))
     }
 
-    /// Returns the cost of the longest restart of a job, including the longest stop before it.
+    /// Returns the cost of a job's longest restart, including the longest stop before it.
     #[cold]
     pub(super) fn longest_restart(&self, job: JobId) -> SimSpan {
         let longest = |what| self.cost(what, job, self.jobs.gpus(job), self.types.usable(job));
@@ -65,8 +65,7 @@ impl State {
         longest(Cost::Restart) + stop
     }
 
-    /// Records the time that a stop adds to the next start. The time is zero after a failure, which is not an orderly
-    /// stop.
+    /// Records the time that a stop adds to the next start. A failure is not an orderly stop, so it adds no time.
     #[cold]
     pub(super) fn note_stop(&mut self, record: usize, at: usize, is_failure: bool) {
         let run = &self.runs[record];
@@ -81,7 +80,7 @@ impl State {
         }
     }
 
-    /// Returns the deviation of a part that starts or moves now from the rate that policies know.
+    /// Returns how a part that starts or moves now deviates from the rate that policies know.
     #[cold]
     pub(super) fn begin_stretch(&mut self, job: JobId, new: &NewPart<'_>) -> Untold {
         let part = (job, new.number);
@@ -103,7 +102,7 @@ impl State {
         }
     }
 
-    /// Refuses checkpoints that take as long as the time between them.
+    /// Refuses checkpoints that take as long as the interval between them, or longer.
     pub(crate) fn check_checkpoints(&self) -> Result<(), EngineError> {
         let Some(table) = &self.config.run_time else {
             return Ok(());
@@ -123,7 +122,7 @@ impl State {
                                 .to_owned()
                         }
                         Some(_) => format!(
-                            "those of job {job} on {gpus} GPUs take {} s; expected less than \
+                            "checkpoints of job {job} on {gpus} GPUs take {} s; expected less than \
                              checkpoint_interval_s = {}",
                             cost.seconds(),
                             interval.seconds()

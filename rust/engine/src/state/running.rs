@@ -1,10 +1,10 @@
 //! The records of running jobs, and the progress of their work between two changes
 //! (`docs/concepts/jobs-and-rates.md`, `overhead-and-failures.md`).
 //!
-//! Work is one number per job. This number is *settled* (updated to the present instant) when a property of the job
-//! changes. From then on the work decreases linearly up to the next event of the job: its completion, or the end of a
-//! part's overhead or quota. A running job holds *parts*: usually one, which needs no allocation, or several if the
-//! policy forks jobs (`docs/concepts/parts.md`). The work belongs to the job, and the placement to the part.
+//! Work is one number per job. This number is *settled* (updated to the current instant) when a property of the job
+//! changes. From then on, the work decreases linearly until the next event of the job: its completion, or the end of a
+//! part's overhead or quota. A running job has *parts*: usually one, which needs no allocation, or several if the
+//! policy forks jobs (`docs/concepts/parts.md`). The work belongs to the job, and the placement belongs to the part.
 
 use gangline_model::{
     GpuSet, GpuTypeId, JobId, MAX_SECONDS, SPAN_MAX, ServerId, SimSpan, SimTime, Tier, span_of_work,
@@ -14,7 +14,7 @@ use smallvec::SmallVec;
 use std::mem::offset_of;
 use std::slice::from_ref;
 
-/// The parts of a job, by server index.
+/// The parts of a job, in the order of server indices.
 pub(crate) type Parts = SmallVec<[Part; 1]>;
 
 /// One placement of a running job: a whole gang.
@@ -22,11 +22,11 @@ pub(crate) type Parts = SmallVec<[Part; 1]>;
 pub struct Part {
     /// GPUs of the part.
     pub gpus: GpuSet,
-    /// Start of the present segment; place, rate and terms are constant since then.
+    /// Start of the current segment; place, rate and terms have been constant since then.
     pub segment_start: SimTime,
-    /// Instant at which progress starts or started: start plus overhead.
+    /// Instant at which progress begins or began: the start plus the overhead.
     pub progress_start: SimTime,
-    /// Rate of the part in iterations per second, once it makes progress; 0 while it is paused at its quota.
+    /// Rate of the part in iterations per second while it makes progress; 0 while it is paused at its quota.
     pub rate: f64,
     /// Base rate of the gang on these GPUs.
     pub(crate) base: f64,
@@ -34,7 +34,7 @@ pub struct Part {
     pub locality: f64,
     /// Slowdown factor that the co-runners of the part cause.
     pub xi: f64,
-    /// Iteration time at the sub-batch of the part over that at full batch.
+    /// Iteration time at the part's sub-batch, divided by the iteration time at full batch.
     pub inflation: f64,
     /// Iterations left in the part's quota at the last settlement; infinite without a quota.
     pub(crate) quota: f64,
@@ -46,7 +46,7 @@ pub struct Part {
     pub gpu_type: GpuTypeId,
     /// Samples per GPU and pass; 0 means the job's own batch size.
     pub sub_batch: u32,
-    /// Passes beyond the first, where a plan named the batch of an elastic job.
+    /// Number of passes beyond the first, if a plan named the batch of an elastic job.
     pub accum: Option<u32>,
     /// Tier of the placement.
     pub tier: Tier,
@@ -58,8 +58,8 @@ pub struct Part {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct AtRisk {
     pub(crate) work: f64,
-    /// Remaining work of the job at the safe point, if no other part has done or lost work since. With this value, the
-    /// remaining work after a loss is exact.
+    /// Remaining work of the job at the safe point; `None` if another part has done or lost work since. With this
+    /// value, the remaining work after a loss is exact.
     pub(crate) left: Option<f64>,
 }
 
@@ -74,13 +74,13 @@ impl AtRisk {
     }
 }
 
-/// Details of a part that are needed only if GPUs are shared, if segments are recorded, or if the run has a table of
-/// run time.
+/// Details of a part that are needed only if GPUs are shared, if segments are recorded, or if the run has a `[runtime]`
+/// table.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct PartDetails {
-    /// Instant up to which the part's time with a co-runner is counted; `NEVER` while there is no co-runner.
+    /// Instant up to which the part's time with a co-runner has been counted; `NEVER` while it has no co-runner.
     pub(crate) shared_since: SimTime,
-    /// Whether the part started at this instant. The co-runners are known only after all starts.
+    /// Whether the part started at this instant. Its co-runners are known only after all starts of the instant.
     pub(crate) is_new: bool,
     /// Sub-batch when the segment opened.
     pub(crate) segment_sub_batch: u32,
@@ -88,16 +88,16 @@ pub(crate) struct PartDetails {
     pub(crate) co_runners: Vec<u32>,
     /// Deviation from the rate that policies know.
     pub(crate) untold: Untold,
-    /// Time with progress since the last safe point; recorded only in runs with a table of run time.
+    /// Time with progress since the last safe point; recorded only in runs with a `[runtime]` table.
     pub(crate) at_risk_ns: i64,
 }
 
-/// Deviation of a part from the rate that policies know. The deviation is constant until the part moves.
+/// How a part deviates from the rate that policies know. The deviation is constant until the part moves.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Untold {
     /// Ratio of the actual time to the time that policies expect.
     pub(crate) pace: f64,
-    /// Share of the time with progress in which the part works, which is the time outside checkpoints.
+    /// Share of the time with progress that the part spends on work, not on checkpoints.
     pub(crate) works: f64,
     /// Share of the time with progress that checkpoints take.
     pub(crate) saves: f64,
@@ -126,18 +126,18 @@ impl Untold {
 #[derive(Debug)]
 pub(crate) struct NewPart<'a> {
     pub(crate) number: u16,
-    /// GPUs of the part, which are swapped with those of the reused record.
+    /// GPUs of the part; they are swapped with the GPUs of the reused record.
     pub(crate) gpus: &'a mut GpuSet,
     /// Sub-batch; 0 means the full batch.
     pub(crate) sub_batch: u32,
-    /// Passes beyond the first, which with `sub_batch` define a batch of an elastic job.
+    /// Number of passes beyond the first; together with `sub_batch`, it defines the batch of an elastic job.
     pub(crate) accum: Option<u32>,
     pub(crate) overhead: SimSpan,
-    /// Iteration quota; infinite means none.
+    /// Iteration quota; infinite means no quota.
     pub(crate) quota: f64,
 }
 
-/// Rate of a part at its start.
+/// Rate of a part when it starts.
 #[derive(Clone, Copy)]
 pub(crate) struct Pace {
     pub(crate) gpu_type: GpuTypeId,
@@ -150,7 +150,7 @@ pub(crate) struct Pace {
     pub(crate) has_details: bool,
 }
 
-/// Components of the present rate of a part.
+/// Components of a part's current rate.
 #[derive(Clone, Copy)]
 pub(crate) struct Speed {
     pub(crate) locality: f64,
@@ -166,16 +166,17 @@ pub(crate) struct Speed {
 enum NextStep {
     /// The work of the job is done.
     Done,
-    /// An overhead is over, or a quota is used up.
+    /// An overhead has ended, or a quota is used up.
     Change,
 }
 
-/// No run continues after this instant, which is at about 285 years, just before nanoseconds would overflow.
+/// The end of simulated time, at about 285 years, just before nanoseconds would overflow. No run continues after this
+/// instant.
 pub(crate) const HORIZON: SimTime = SimTime(9_000_000_000_000_000_000);
 /// Completion time of a job that would finish after the horizon. This instant is later than every possible event.
 const BEYOND: SimTime = SimTime(HORIZON.0 + 1);
 
-/// Returns the end of work that begins at an instant; [`BEYOND`] if it would be after the horizon.
+/// Returns the instant at which work that begins at `from` ends; [`BEYOND`] if this would be after the horizon.
 #[inline]
 fn end_of(from: SimTime, work: f64, rate: f64) -> SimTime {
     let span = span_of_work(work, rate);
@@ -223,8 +224,8 @@ impl Part {
         }
     }
 
-    /// Updates the time with progress that a failure would lose. The caller must call this method before the work is
-    /// settled.
+    /// Updates the time with progress that would be lost in a failure. The caller must call this method before the work
+    /// is settled.
     #[cold]
     pub(crate) fn settle_risk(
         &mut self,
@@ -254,7 +255,7 @@ impl Part {
         }
     }
 
-    /// Returns the last checkpoint that the part has taken since an instant. Checkpoints are at multiples of the
+    /// Returns the last checkpoint that the part has taken since an instant. Checkpoints take place at multiples of the
     /// checkpoint interval.
     #[inline]
     fn last_checkpoint(
@@ -276,13 +277,13 @@ impl Part {
         SimSpan((now - since.max(self.progress_start)).0.max(0))
     }
 
-    /// Returns the time with progress in the present segment, up to `now`.
+    /// Returns the time with progress in the current segment, up to `now`.
     #[inline]
     pub fn progress_in_segment(&self, now: SimTime) -> SimSpan {
         self.progress(self.segment_start, now)
     }
 
-    /// Returns whether the part will stop, or has stopped, at a quota.
+    /// Returns whether the part has a quota at which it will pause or has paused.
     pub fn has_quota(&self) -> bool {
         self.quota < f64::INFINITY
     }
@@ -293,7 +294,8 @@ impl Part {
         self.quota <= 0.0
     }
 
-    /// Returns the locality factor in units of 10^-12, rounded to the nearest, so decimal fractions are exact.
+    /// Returns the locality factor in units of 10^-12, rounded to the nearest unit, so that decimal fractions are
+    /// exact.
     pub(crate) fn kept(&self) -> i128 {
         (self.locality * 1e12).round() as i128
     }
@@ -304,7 +306,7 @@ impl Part {
     }
 }
 
-/// A running job. An unused record keeps its last part, so that a start allocates no memory.
+/// The record of a running job. An unused record keeps its last part, so that a start allocates no memory.
 #[derive(Clone, Debug)]
 #[repr(align(64))]
 pub struct Run {
@@ -312,7 +314,7 @@ pub struct Run {
     /// The job.
     pub job: JobId,
     pub(crate) generation: u32,
-    /// Sum of the rates of the parts, iterations per second.
+    /// Sum of the rates of all parts, in iterations per second.
     pub rate: f64,
     /// Instant at which the job will be done, or at which its rate will change without an external event.
     pub finish: SimTime,
@@ -322,9 +324,9 @@ pub struct Run {
     pub(crate) since: SimTime,
     /// Work left at the last settlement.
     pub(crate) left: f64,
-    /// Remaining work at the start of the next phase of the job; 0 if there is none.
+    /// Remaining work at the start of the job's next phase; 0 if it has no further phase.
     pub(crate) knot: f64,
-    /// The present phase of a job whose rate changes with its progress.
+    /// Number of the current phase, for a job whose rate changes with its progress.
     pub(crate) phase: u32,
     pub(crate) is_touched: bool,
 }
@@ -384,7 +386,7 @@ impl Run {
         }
     }
 
-    /// Returns the parts of the job, by server.
+    /// Returns the parts of the job, in the order of servers.
     #[inline]
     pub fn parts(&self) -> &[Part] {
         &self.parts
@@ -414,8 +416,8 @@ impl Run {
         self.only().gpu_type
     }
 
-    /// Returns whether the next event of the run is in the queue, even if that event is beyond the end of time. A run
-    /// has no event before it has a rate, nor while all its parts are paused.
+    /// Returns whether the next event of the run is in the queue, even if this event is beyond the end of simulated
+    /// time. A run has no event before it has a rate or while all its parts are paused.
     #[inline]
     pub(crate) fn has_event(&self) -> bool {
         self.rate > 0.0
@@ -433,8 +435,8 @@ impl Run {
         self.parts.iter().position(|part| part.number == number)
     }
 
-    /// Returns the instant from which the rate applies: the earliest start of progress of a part that is not paused,
-    /// but not before `from`. The result is `NEVER` if all parts are paused.
+    /// Returns the instant from which the rate applies. This is the earliest instant, at or after `from`, at which any
+    /// part that is not paused makes progress. The result is `NEVER` if all parts are paused.
     #[inline]
     pub(crate) fn progress_from(&self, from: SimTime) -> SimTime {
         let open = self.parts.iter().filter(|part| !part.is_paused());
@@ -442,7 +444,7 @@ impl Run {
         first.map_or(SimTime::NEVER, |first| first.max(from))
     }
 
-    /// Returns the part on a server where the job is a resident.
+    /// Returns the part on a server; the job must be a resident there.
     #[inline]
     pub(crate) fn resident_on(&self, server: ServerId) -> &Part {
         match &self.parts[..] {
@@ -451,7 +453,7 @@ impl Run {
         }
     }
 
-    /// Returns the part on a server, if there is one.
+    /// Returns the part on a server, if the job has one there.
     pub(crate) fn part_on(&self, server: ServerId) -> Option<&Part> {
         let is_here = |part: &&Part| part.gpus.mask_on(server) != 0;
         self.parts.iter().find(is_here)
@@ -460,8 +462,8 @@ impl Run {
 
 // These methods compute the progress of the work.
 impl Run {
-    /// Settles the work of the only part at the present instant. Returns the work that the job would have left after
-    /// falling back to a checkpoint, if the part has taken one since.
+    /// Settles the work of the only part at the current instant. If the part has taken a checkpoint since the last
+    /// settlement, returns the work that the job would have left after falling back to this checkpoint.
     #[inline]
     pub(crate) fn settle(
         &mut self,
@@ -479,7 +481,7 @@ impl Run {
     }
 
     /// Settles the work under a policy that forks jobs: the work of all parts adds up, and each part records its own
-    /// work at risk. Returns the positions of the parts that must be paused because their quotas are used up exactly.
+    /// work at risk. Returns the positions of the parts whose quotas are used up exactly; these parts must be paused.
     #[inline(never)]
     pub(crate) fn settle_parts(
         &mut self,
@@ -523,7 +525,7 @@ impl Run {
         used_up
     }
 
-    /// Returns whether the next event of the run is its end.
+    /// Returns whether the next event of the run is its completion.
     #[inline]
     pub(crate) fn ends_next(&self) -> bool {
         match &self.parts[..] {
@@ -538,8 +540,8 @@ impl Run {
         self.finish <= self.parts[0].progress_start
     }
 
-    /// Returns the instant at which the job finishes at its present rate, or stops at its quota. The next event of the
-    /// job may be earlier: the end of its overhead or, for an elastic job, of a phase.
+    /// Returns the instant at which the job finishes at its current rate, or pauses at its quota. The next event of the
+    /// job may be earlier: the end of its overhead or, for an elastic job, the end of a phase.
     #[inline]
     pub(crate) fn done_at(&self) -> SimTime {
         match &self.parts[..] {
@@ -551,7 +553,7 @@ impl Run {
         }
     }
 
-    /// Returns the total rate of all parts, and the instant of the next event of the run, whose work is settled.
+    /// Returns the total rate of all parts, and the instant of the run's next event; the work must be settled.
     /// `starts_quietly` means that the end of an overhead is an event.
     #[inline]
     pub(crate) fn next_event(&self, now: SimTime, starts_quietly: bool) -> (f64, SimTime) {
@@ -579,7 +581,7 @@ impl Run {
         (rate, next)
     }
 
-    /// Returns the time and the kind of the next event of the run, from its last settlement.
+    /// Returns the time and the kind of the run's next event, computed from the last settlement.
     fn next_step(&self) -> (SimTime, NextStep) {
         let from = self.progress_from(self.since);
         let (mut rate, mut quotas) = (0.0, 0.0);

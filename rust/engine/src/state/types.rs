@@ -6,7 +6,7 @@ use crate::traits::{CopyGpus, PolicyTraits};
 use gangline_model::{GpuTypeId, Infeasible, InfeasibleReason, JobId};
 use smallvec::SmallVec;
 
-/// Usable GPU types as bits: one mask for all jobs, or one per job.
+/// Usable GPU types as bits: one mask for all jobs, or one mask per job.
 #[derive(Clone, Debug)]
 enum Usable {
     Uniform(u64),
@@ -23,19 +23,21 @@ impl Usable {
     }
 }
 
-/// The types of every job of a run.
+/// The GPU types that each job of a run may use.
 #[derive(Clone, Debug)]
 pub(crate) struct TypeTable {
     world: World,
     /// Types that a placement may use.
     usable: Usable,
-    /// Types that can hold the whole gang, under policies that mix types. `None` stands for the usable types.
+    /// Types that can hold the whole gang, under policies that mix types. `None` means that these are the usable types.
     whole: Option<Usable>,
-    /// Types by base rate (descending), then index. Row 0 is for jobs without a row in the rate table.
+    /// Types in descending order of base rate, then in ascending order of index. Row 0 is for jobs without a row in the
+    /// rate table.
     orders: Vec<SmallVec<[GpuTypeId; 4]>>,
     mixes_types: bool,
     copy_gpus: CopyGpus,
-    /// Minimum number of GPUs of a copy of each job on each type (jobs, types); empty where copies are whole gangs.
+    /// Minimum number of GPUs that a copy of each job needs on each type (jobs, types); empty where copies are whole
+    /// gangs.
     least: Vec<u32>,
 }
 
@@ -99,7 +101,7 @@ impl TypeTable {
         }
     }
 
-    /// Returns the number of GPUs of a copy, where it differs from the gang size.
+    /// Returns the rule for the number of GPUs of a copy, if this number may differ from the gang size.
     #[inline]
     pub(crate) fn copy_gpus(&self) -> Option<CopyGpus> {
         (self.copy_gpus != CopyGpus::Gang).then_some(self.copy_gpus)
@@ -117,7 +119,7 @@ impl TypeTable {
         self.usable.of(job)
     }
 
-    /// Returns all types by base rate of the job (descending), then index.
+    /// Returns all types in descending order of the job's base rate, then in ascending order of index.
     #[inline]
     pub(crate) fn order(&self, job: JobId) -> &[GpuTypeId] {
         let row = match &self.world.jobs.columns().rate_class {
@@ -127,8 +129,8 @@ impl TypeTable {
         &self.orders[row]
     }
 
-    /// Returns the base rate of the whole gang, consolidated and alone, on its fastest type. This rate does not depend
-    /// on the policy (`docs/concepts/jobs-and-rates.md`).
+    /// Returns the base rate that the whole gang has on its fastest type if it is consolidated and alone. This rate
+    /// does not depend on the policy (`docs/concepts/jobs-and-rates.md`).
     #[inline]
     pub(crate) fn best_rate(&self, job: JobId) -> f64 {
         let World {
@@ -155,7 +157,7 @@ impl TypeTable {
         mixed_rate(&self.world, job, usable)
     }
 
-    /// Returns the jobs that can never run on the whole cluster.
+    /// Returns the jobs that can never run, even on the whole cluster.
     pub(crate) fn infeasible(&self) -> Vec<Infeasible> {
         let World {
             cluster,
@@ -190,8 +192,8 @@ impl TypeTable {
     }
 }
 
-/// Returns the minimum number of GPUs of a copy of the job on each type, on a server where it fits and makes progress;
-/// `u32::MAX` if there is none.
+/// Returns, for each type, the minimum number of GPUs of a copy of the job on a server where the copy fits and makes
+/// progress; `u32::MAX` if there is no such server.
 fn least_copies(world: &World, copy_gpus: CopyGpus, job: JobId) -> Vec<u32> {
     let World {
         cluster,
@@ -213,8 +215,9 @@ fn least_copies(world: &World, copy_gpus: CopyGpus, job: JobId) -> Vec<u32> {
     least
 }
 
-/// Returns the rate of a gang that no single type can hold. The gang takes types in the order of their rates until they
-/// hold it, and runs at the pace of the slowest type. The rate is 0 if all types together cannot hold it.
+/// Returns the rate of a gang that no single type can hold. The gang takes types in the order of their rates until it
+/// has enough GPUs, and runs at the rate of the slowest of these types. The rate is 0 if all types together have too
+/// few GPUs.
 fn mixed_rate(world: &World, job: JobId, usable: impl Iterator<Item = GpuTypeId>) -> f64 {
     let gang = world.jobs.gpus(job);
     let mut gpus = 0;
@@ -227,7 +230,8 @@ fn mixed_rate(world: &World, job: JobId, usable: impl Iterator<Item = GpuTypeId>
     0.0
 }
 
-/// Returns the types by base rate (descending), then index. Row 0 is for jobs without a row in the rate table.
+/// Returns the types in descending order of base rate, then in ascending order of index. Row 0 is for jobs without a
+/// row in the rate table.
 fn type_orders(world: &World) -> Vec<SmallVec<[GpuTypeId; 4]>> {
     let World {
         cluster,

@@ -1,9 +1,9 @@
-//! The bits of a mask, and a set of small integers as a pyramid of words. Insertion, removal and successor cost O(log64
-//! n).
+//! Iteration over the bits of a mask, and a set of small integers that is stored as a pyramid of words. Insertion,
+//! removal and successor queries cost O(log64 n).
 
 use crate::structures::work::looked;
 
-/// Returns the set bits of a mask, lowest first.
+/// Returns the positions of the bits that are set in a mask, lowest first.
 pub(crate) fn slots(mask: u64) -> impl Iterator<Item = u32> {
     let mut rest = mask;
     std::iter::from_fn(move || {
@@ -19,7 +19,7 @@ pub(crate) fn slots(mask: u64) -> impl Iterator<Item = u32> {
 /// An ordered set of integers in `0..capacity`.
 #[derive(Clone, Debug, Default)]
 pub struct BitSet {
-    /// The members of the set, one bit each.
+    /// The members of the set; each member is one bit.
     words: Vec<u64>,
     /// Bit `i` of level 0 is set if word `i` is not 0; bit `i` of level `k + 1` is set if word `i` of level `k` is
     /// not 0. The last level is one word.
@@ -74,7 +74,7 @@ impl BitSet {
             .is_some_and(|word| word >> (value % 64) & 1 == 1)
     }
 
-    /// Adds a member; returns whether it was new.
+    /// Adds a member. Returns whether it was new.
     #[inline]
     pub fn insert(&mut self, value: usize) -> bool {
         let word = &mut self.words[value / 64];
@@ -104,7 +104,7 @@ impl BitSet {
         }
     }
 
-    /// Removes a member; returns whether the set contained it.
+    /// Removes a member. Returns whether the set contained it.
     #[inline]
     pub fn remove(&mut self, value: usize) -> bool {
         let word = &mut self.words[value / 64];

@@ -1,9 +1,9 @@
-//! Two small trees over an array of counts: one finds the leftmost count that is at least `x`, the other the entry
-//! with the `i`-th unit.
+//! Two small trees over an array of counts. One finds the leftmost count that is at least `x`; the other finds the
+//! entry that contains the `i`-th unit.
 
 use crate::structures::work::looked;
 
-/// A tree of maxima over ranges; it finds the leftmost entry that is at least a value in O(log n).
+/// A tree of maxima over ranges. It finds the leftmost entry that is at least a given value, in O(log n).
 #[derive(Clone, Debug)]
 pub struct MaxTree {
     nodes: Vec<u32>,
@@ -105,7 +105,7 @@ impl MaxTree {
     }
 }
 
-/// Prefix sums of counts; the structure finds the entry with the `i`-th unit in O(log n).
+/// Prefix sums of counts. The structure finds the entry that contains the `i`-th unit, in O(log n).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fenwick {
     sums: Vec<u32>,
@@ -157,7 +157,7 @@ impl Fenwick {
         sum
     }
 
-    /// Returns the entry with unit `index` (from 0), and the number of units of that entry before this one.
+    /// Returns the entry that contains unit `index` (from 0), and how many units of this entry come before it.
     ///
     /// # Examples
     /// ```

@@ -1,8 +1,8 @@
-//! A counter of the work of the free-GPU index, for tests of cost. A clock would also measure other work of the
+//! A counter for the work of the free-GPU index, for tests of its cost. A clock would also measure other work on the
 //! machine.
 //!
-//! If debug assertions are on, the counter counts the words of bit sets, the nodes of trees and the entries of lists
-//! that a thread reads. Otherwise it counts nothing.
+//! With debug assertions, the counter counts the bit-set words, tree nodes and list entries that a thread reads.
+//! Without them, it counts nothing.
 
 #[cfg(debug_assertions)]
 thread_local! {
@@ -21,7 +21,7 @@ pub(crate) fn looked(times: usize) {
 #[inline]
 pub(crate) fn looked(_times: usize) {}
 
-/// Returns the count of this thread so far.
+/// Returns this thread's count so far.
 ///
 /// # Examples
 /// ```

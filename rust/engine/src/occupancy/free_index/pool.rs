@@ -1,4 +1,4 @@
-//! The pool of one GPU type: its servers by number of free GPUs.
+//! The pool of one GPU type: its servers, grouped by the number of free GPUs.
 
 use super::racks::Racks;
 use super::servers::{Servers, largest, smallest};
@@ -39,17 +39,19 @@ struct Slots {
     up: bool,
 }
 
-/// Structures that only some rules need. Each is built on first use and kept up to date from then on.
+/// Structures that only some placement rules need. Each structure is built on first use and kept up to date from then
+/// on.
 #[derive(Clone, Debug, Default)]
 struct Extras {
     racks: Option<Racks>,
-    /// Whether one of the structures below exists.
+    /// Whether any of the structures below exists.
     has_others: bool,
     by_server: Option<MaxTree>,
     by_gpu: Option<Fenwick>,
     /// Servers with a free GPU.
     some_free: Option<BitSet>,
-    /// For each number of GPUs used in a query, a tree with a 1 for each server that has at least that number free.
+    /// For each number of GPUs that a query has used, a tree with a 1 for each server that has at least this number of
+    /// free GPUs.
     at_least: Vec<(u32, Fenwick)>,
 }
 
@@ -96,19 +98,19 @@ impl TypePool {
         pool
     }
 
-    /// Returns the number of free GPUs of the type.
+    /// Returns the number of free GPUs of this type.
     #[inline]
     pub fn free_total(&self) -> u32 {
         self.free_total
     }
 
-    /// Returns the number of GPUs of up servers.
+    /// Returns the number of GPUs on servers that are up.
     #[inline]
     pub fn up_total(&self) -> u32 {
         self.up_total
     }
 
-    /// Returns the size of the largest up server; 0 if none is up.
+    /// Returns the size of the largest server that is up; 0 if no server is up.
     #[inline]
     pub fn server_gpus_max(&self) -> u32 {
         self.size_max
@@ -148,7 +150,7 @@ impl TypePool {
         self.slots[at].mask
     }
 
-    /// Returns the number of free GPUs of the server at a position.
+    /// Returns the number of free GPUs on the server at a position.
     #[inline]
     pub fn free(&self, at: usize) -> u32 {
         u32::from(self.slots[at].free)
@@ -160,13 +162,13 @@ impl TypePool {
         self.slots[at].rack as usize
     }
 
-    /// Returns the number of GPUs of the up servers of a rack.
+    /// Returns the number of GPUs on a rack's servers that are up.
     #[inline]
     pub fn rack_up(&self, rack: usize) -> u32 {
         self.rack_up[rack]
     }
 
-    /// Returns the number of GPUs of the up servers of the largest rack.
+    /// Returns the largest number of GPUs that a rack has on servers that are up.
     #[inline]
     pub fn rack_up_max(&self) -> u32 {
         self.rack_up_max
@@ -178,7 +180,8 @@ impl TypePool {
         largest(self.bucket_mask, 64)
     }
 
-    /// Returns the server with the fewest free GPUs that has at least `gpus`; the lowest index on a tie.
+    /// Returns the server with the fewest free GPUs among those with at least `gpus` free; on a tie, the one with the
+    /// lowest index.
     #[inline]
     pub fn best_fit(&self, gpus: u32) -> Option<usize> {
         debug_assert!(gpus >= 1, "a gang has at least one GPU");
@@ -232,8 +235,8 @@ impl TypePool {
         set.next_from(from)
     }
 
-    /// Returns the server with the `index`-th free GPU in (server, slot) order, and the number of its free GPUs before
-    /// that one.
+    /// Returns the server that holds the `index`-th free GPU in (server, slot) order, and how many free GPUs of this
+    /// server come before it.
     pub fn nth_free(&mut self, index: u32) -> Option<(usize, u32)> {
         if index >= self.free_total {
             return None;
@@ -253,7 +256,7 @@ impl TypePool {
         buckets.iter().map(|set| set.len() as u32).sum()
     }
 
-    /// Returns the `index`-th of the servers with at least `gpus` free, in index order.
+    /// Returns the `index`-th server, in index order, among those with at least `gpus` free GPUs.
     pub fn nth_at_least(&mut self, gpus: u32, index: u32) -> Option<usize> {
         if index >= self.count_at_least(gpus) {
             return None;
@@ -271,7 +274,7 @@ impl TypePool {
         Some(trees[place].1.find(index).0)
     }
 
-    /// Returns the number of free GPUs of a rack.
+    /// Returns the number of free GPUs in a rack.
     pub fn rack_free(&mut self, rack: usize) -> u32 {
         if self.rack_ids.len() == 1 {
             self.free_total
@@ -280,7 +283,7 @@ impl TypePool {
         }
     }
 
-    /// Returns the rack with the most free GPUs (the lowest index on a tie), and its number of free GPUs.
+    /// Returns the rack with the most free GPUs (on a tie, the one with the lowest index), and its number of free GPUs.
     pub fn rack_most_free(&mut self) -> Option<(usize, u32)> {
         match self.rack_ids.len() {
             0 => None,
@@ -289,7 +292,8 @@ impl TypePool {
         }
     }
 
-    /// Returns the rack with the fewest free GPUs that has at least `gpus`; the lowest index on a tie.
+    /// Returns the rack with the fewest free GPUs among those with at least `gpus` free; on a tie, the one with the
+    /// lowest index.
     pub fn rack_best_fit(&mut self, gpus: u32) -> Option<usize> {
         if self.rack_ids.len() <= 1 {
             return (self.free_total >= gpus && !self.rack_ids.is_empty()).then_some(0);
@@ -297,7 +301,7 @@ impl TypePool {
         self.by_rack().next_from(gpus, 0)
     }
 
-    /// Returns the rack after `rack` in the order of free GPUs, then index.
+    /// Returns the rack that follows `rack` in ascending order of free GPUs, then of index.
     pub fn rack_after(&mut self, rack: usize) -> Option<usize> {
         if self.rack_ids.len() <= 1 {
             return None;
@@ -306,7 +310,7 @@ impl TypePool {
         racks.next_from(racks.free[rack], rack + 1)
     }
 
-    /// Returns the rack after `rack` in the order of free GPUs (descending), then index.
+    /// Returns the rack that follows `rack` in descending order of free GPUs, then in ascending order of index.
     pub fn rack_emptier(&mut self, rack: usize) -> Option<usize> {
         if self.rack_ids.len() <= 1 {
             return None;
@@ -323,7 +327,7 @@ impl TypePool {
         self.by_rack().first_from(gpus, from)
     }
 
-    /// Returns the servers of a rack, grouped by the number of free GPUs.
+    /// Returns a rack's servers, grouped by the number of free GPUs.
     pub fn rack_servers(&mut self, rack: usize) -> Servers<'_> {
         if self.rack_ids.len() == 1 {
             return self.all_servers();
@@ -333,8 +337,8 @@ impl TypePool {
         racks.servers(rack, &self.buckets)
     }
 
-    /// Returns the lowest-index rack with `whole` completely free servers of the largest size and one further server
-    /// with at least `rest` (below that size) free.
+    /// Returns the lowest-index rack that has `whole` completely free servers of the largest size, and one further
+    /// server with at least `rest` free GPUs; `rest` is below this size.
     pub fn rack_whole_first(&mut self, whole: u32, rest: u32) -> Option<usize> {
         if self.size_max == 0 {
             return None;
@@ -373,19 +377,19 @@ impl TypePool {
         Racks::new(&racks_of, self.rack_ids.len(), &sizes, &self.buckets)
     }
 
-    /// Takes slots and returns the previous free mask.
+    /// Takes slots on a server and returns the server's previous free mask.
     #[inline]
     pub(super) fn take(&mut self, at: usize, mask: u64) -> u64 {
         self.set_mask(at, self.slots[at].mask & !mask)
     }
 
-    /// Gives slots back and returns the previous free mask.
+    /// Releases slots on a server and returns the server's previous free mask.
     #[inline]
     pub(super) fn give(&mut self, at: usize, mask: u64) -> u64 {
         self.set_mask(at, self.slots[at].mask | mask)
     }
 
-    /// Sets a free mask and returns the previous one.
+    /// Sets the free mask of a server and returns the previous one.
     #[inline]
     pub(super) fn set_mask(&mut self, at: usize, mask: u64) -> u64 {
         let before = self.slots[at].mask;

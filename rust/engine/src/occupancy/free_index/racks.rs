@@ -1,8 +1,8 @@
-//! Free GPUs by rack: the part of the index that is built when a rule first queries racks.
+//! Free GPUs by rack: the part of the index that is built when a placement rule first queries racks.
 //!
-//! Servers are numbered rack by rack, so a rack is a range of positions, and one set per number of free GPUs serves
-//! all racks. If the cluster lists its servers rack by rack, as most do, these sets are those of the pool and cost
-//! nothing.
+//! Servers are numbered rack by rack, so a rack is a range of positions, and all racks share one set per number of free
+//! GPUs. Most clusters list their servers rack by rack; in this case, the sets of the pool are used and cost nothing
+//! extra.
 
 use super::servers::Servers;
 use crate::structures::bits::BitSet;
@@ -11,16 +11,16 @@ use crate::structures::work::looked;
 use std::collections::BTreeSet;
 use std::ops::Bound::{Excluded, Included, Unbounded};
 
-/// Maximum number of racks that are scanned one by one, because a scan of 1 kB costs less than keeping them sorted.
+/// Up to this many racks are scanned one by one, because a scan of 1 kB costs less than keeping the racks sorted.
 const FEW_RACKS: usize = 256;
-/// Largest range of keys that is kept as a set of bits (2 MB).
+/// Largest range of keys that is stored as a bit set (2 MB).
 const DENSE_KEYS: usize = 1 << 24;
 
 #[derive(Clone, Debug)]
 pub(super) struct Racks {
-    /// Number of free GPUs of each rack.
+    /// Number of free GPUs in each rack.
     pub(super) free: Vec<u32>,
-    /// First position of each rack; there is one more entry than racks.
+    /// First position of each rack, followed by the end of the last rack.
     starts: Vec<u32>,
     /// Numbering of the servers; `None` where the pool's own order is rack by rack.
     numbering: Option<Numbering>,
@@ -33,9 +33,9 @@ pub(super) struct Racks {
 
 #[derive(Clone, Debug)]
 struct Numbering {
-    /// Place in the pool of each position.
+    /// For each position, the server's place in the pool.
     order: Vec<u32>,
-    /// Position of each place in the pool.
+    /// For each place in the pool, the server's position.
     position: Vec<u32>,
     buckets: Vec<BitSet>,
 }
@@ -47,7 +47,7 @@ struct WholeKey {
     whole: u32,
     /// Maximum number of free GPUs on one of the other servers of the rack.
     other: u32,
-    /// Free GPUs of the rack.
+    /// Number of free GPUs in the rack.
     free: u32,
     rack: u32,
 }
@@ -57,7 +57,7 @@ struct WholeOrder {
     size: u32,
     keys: Vec<WholeKey>,
     order: BTreeSet<WholeKey>,
-    /// `whole` and `other` packed into one number, to find the leftmost rack with enough of both.
+    /// `whole` and `other` of each rack, packed into one number, to find the leftmost rack with enough of both.
     by_rack: MaxTree,
 }
 
@@ -95,8 +95,8 @@ impl Racks {
         racks
     }
 
-    /// Records that the free GPUs of a server of the rack changed from `old` to `new`; `buckets` are those of the
-    /// pool, already up to date.
+    /// Records that the number of free GPUs on a server of the rack changed from `old` to `new`; `buckets` are the sets
+    /// of the pool, which are already up to date.
     #[inline]
     pub(super) fn change(
         &mut self,
@@ -144,14 +144,14 @@ impl Racks {
         }
     }
 
-    /// Returns whether a set of servers contains a server of the rack.
+    /// Returns whether a set of servers contains any server of the rack.
     #[inline]
     fn has(&self, rack: usize, set: &BitSet) -> bool {
         let (start, end) = (self.starts[rack] as usize, self.starts[rack + 1] as usize);
         !set.is_empty() && set.next_from(start).is_some_and(|position| position < end)
     }
 
-    /// Returns the servers by number of free GPUs; their positions are rack by rack.
+    /// Returns the servers, grouped by the number of free GPUs; their positions are numbered rack by rack.
     #[inline]
     fn buckets<'a>(&'a self, pool: &'a [BitSet]) -> &'a [BitSet] {
         match &self.numbering {
@@ -160,14 +160,15 @@ impl Racks {
         }
     }
 
-    /// Returns one bit per number of free GPUs that occurs in the rack, see [`super::servers::smallest`].
+    /// Returns a mask with one bit for each number of free GPUs that occurs in the rack; see
+    /// [`super::servers::smallest`].
     fn mask(&self, rack: usize, pool: &[BitSet]) -> u64 {
         let sets = self.buckets(pool).iter().enumerate().skip(1);
         sets.filter(|(_, set)| self.has(rack, set))
             .fold(0, |mask, (free, _)| mask | 1 << (free % 64))
     }
 
-    /// Returns the largest number of free GPUs below `size` on a server in the rack.
+    /// Returns the largest number of free GPUs, below `size`, that a server in the rack has.
     fn other(&self, rack: usize, size: u32, pool: &[BitSet]) -> u32 {
         let sets = self.buckets(pool);
         let most = (1..size)
@@ -189,19 +190,19 @@ impl Racks {
         }
     }
 
-    /// Returns the rack with the most free GPUs; the lowest index on a tie.
+    /// Returns the rack with the most free GPUs; on a tie, the one with the lowest index.
     pub(super) fn most_free(&self) -> Option<(usize, u32)> {
         let (free, rack) = self.by_free.fullest(&self.free)?;
         Some((rack, free))
     }
 
-    /// Returns the first rack at or after (`free`, `rack`) in the order of free GPUs, then index.
+    /// Returns the first rack at or after (`free`, `rack`) in ascending order of free GPUs, then of index.
     pub(super) fn next_from(&self, free: u32, rack: usize) -> Option<usize> {
         let next = self.by_free.next_from(&self.free, (free, rack));
         next.map(|(_, rack)| rack)
     }
 
-    /// Returns the next rack in the order of free GPUs (descending), then index.
+    /// Returns the next rack in descending order of free GPUs, then in ascending order of index.
     pub(super) fn emptier(&self, rack: usize) -> Option<usize> {
         let next = self.by_free.emptier(&self.free, (self.free[rack], rack));
         next.map(|(_, rack)| rack)
@@ -279,7 +280,7 @@ impl Racks {
         best.map(|key| key.rack as usize)
     }
 
-    /// Compares the structures with newly built ones, for tests and invariant checks.
+    /// Compares the structures with newly built structures, for tests and invariant checks.
     pub(super) fn assert_equals(&self, fresh: &mut Self, size: u32, buckets: &[BitSet]) {
         assert_eq!(self.free, fresh.free, "free GPUs by rack");
         assert_eq!(
@@ -364,9 +365,9 @@ fn packed(whole: u32, other: u32) -> u32 {
     whole * 64 + other
 }
 
-/// Racks ordered by (free GPUs, index). Up to [`FEW_RACKS`] racks are not sorted. A larger number of racks is kept as a
-/// set of bits if the range of keys is small, and otherwise as a tree. The caller of a query passes the number of free
-/// GPUs of every rack.
+/// Racks ordered by (free GPUs, index). Up to [`FEW_RACKS`] racks are not kept in order. More racks are kept in a bit
+/// set if the range of keys is small, and otherwise in a tree. The caller of a query passes the number of free GPUs of
+/// every rack.
 #[derive(Clone, Debug)]
 enum FreeOrder {
     /// No structure.
@@ -378,26 +379,26 @@ enum FreeOrder {
     Sparse(BTreeSet<(u32, u32)>),
 }
 
-/// Returns the key of one of few racks: ascending with free GPUs, then index.
+/// Returns the key of a rack in [`FreeOrder::Few`]; keys ascend with the number of free GPUs, then with the index.
 #[inline]
 fn few(free: u32, rack: usize) -> u32 {
     free << FEW_RACKS.ilog2() | rack as u32
 }
 
-/// Returns the key for the descending order: the greater key comes first.
+/// Returns the key of a rack for the descending order, in which the greatest key comes first.
 #[inline]
 fn few_down(free: u32, rack: usize) -> u32 {
     few(free, FEW_RACKS - 1 - rack)
 }
 
-/// Returns the free GPUs and rack of a descending key.
+/// Returns the number of free GPUs and the rack that a descending key stands for.
 #[inline]
 fn of_few_down(key: u32) -> (u32, usize) {
     let (free, place) = of_few(key);
     (free, FEW_RACKS - 1 - place)
 }
 
-/// Returns the keys of few racks.
+/// Returns the keys of all racks in [`FreeOrder::Few`].
 #[expect(
     clippy::range_zip_with_len,
     reason = "a bounded range is iterated without checks, several items at a time"
@@ -408,7 +409,7 @@ fn all_few(all: &[u32], key: impl Fn(u32, usize) -> u32) -> impl Iterator<Item =
     racks.map(move |(&free, rack)| key(free, rack))
 }
 
-/// Returns the free GPUs and rack of a key.
+/// Returns the number of free GPUs and the rack that a key stands for.
 #[inline]
 fn of_few(key: u32) -> (u32, usize) {
     (key / FEW_RACKS as u32, key as usize % FEW_RACKS)
@@ -481,7 +482,7 @@ impl FreeOrder {
         }
     }
 
-    /// Returns the first rack in the order of free GPUs (descending), then index.
+    /// Returns the first rack in descending order of free GPUs, then in ascending order of index.
     fn fullest(&self, all: &[u32]) -> Option<(u32, usize)> {
         let most = match self {
             Self::Few => {
@@ -494,7 +495,7 @@ impl FreeOrder {
         self.next_from(all, (most, 0))
     }
 
-    /// Returns the rack after a given one in the order of free GPUs (descending), then index.
+    /// Returns the rack that follows a given rack in descending order of free GPUs, then in ascending order of index.
     fn emptier(&self, all: &[u32], (free, rack): (u32, usize)) -> Option<(u32, usize)> {
         if let Self::Few = self {
             looked(all.len());
@@ -510,7 +511,7 @@ impl FreeOrder {
         }
     }
 
-    /// Returns the largest number of free GPUs of a rack that is below `free`.
+    /// Returns the largest number of free GPUs, below `free`, that a rack has.
     fn most_below(&self, all: &[u32], free: u32) -> Option<u32> {
         match self {
             Self::Few => all.iter().copied().filter(|&other| other < free).max(),

@@ -1,20 +1,20 @@
-//! The up servers of one rack, or of a whole type, by number of free GPUs.
+//! The servers of one rack, or of a whole type, that are up, grouped by the number of free GPUs.
 
 use crate::structures::bits::BitSet;
 
-/// Servers of a rack or of a type in the present state of the index; positions are those of the pool.
+/// Servers of a rack or of a type in the current state of the index; all positions are positions in the pool.
 ///
-/// Every query costs O(log n) per server found, times the number of different free counts (at most 64, in practice
-/// one to eight).
+/// Every query costs O(log n) per server found, times the number of different free counts. There are at most 64 free
+/// counts, in practice one to eight.
 #[derive(Clone, Copy, Debug)]
 pub struct Servers<'a> {
     /// The servers with each number of free GPUs.
     pub(super) buckets: &'a [BitSet],
-    /// One bit per free count that occurs, see [`smallest`].
+    /// One bit for each free count that occurs; see [`smallest`].
     pub(super) mask: u64,
     pub(super) start: usize,
     pub(super) end: usize,
-    /// Positions of the servers in the pool, if servers are numbered rack by rack.
+    /// Positions of the servers in the pool; `Some` only if the index numbers its servers rack by rack.
     pub(super) order: Option<&'a [u32]>,
 }
 
@@ -36,8 +36,8 @@ impl<'a> Servers<'a> {
         largest(self.mask, 64)
     }
 
-    /// Returns the server with the fewest free GPUs that has at least `gpus`, and its number of free GPUs. Ties go to
-    /// the lowest index.
+    /// Returns the server with the fewest free GPUs among those with at least `gpus` free, and its number of free GPUs.
+    /// Ties go to the lowest index.
     pub fn best_fit(&self, gpus: u32) -> Option<(usize, u32)> {
         let free = smallest(self.mask, gpus)?;
         self.next(free, self.start)
@@ -74,7 +74,7 @@ impl<'a> Servers<'a> {
         })
     }
 
-    /// Returns the servers by free GPUs (descending), then index, without those that have no free GPU.
+    /// Returns the servers that have free GPUs, in descending order of free GPUs, then in ascending order of index.
     pub fn descending(&self) -> impl Iterator<Item = (usize, u32)> + use<'a> {
         let servers = *self;
         counts(servers.mask).flat_map(move |free| servers.with_free(free).map(move |at| (at, free)))
@@ -99,7 +99,7 @@ pub(super) fn smallest(mask: u64, gpus: u32) -> Option<u32> {
     (mask & 1 == 1).then_some(64)
 }
 
-/// Returns the largest free count of a mask that is at most `most`; 0 if there is none.
+/// Returns the largest free count of a mask that is at most `most`; 0 if the mask has no such count.
 #[inline]
 pub(super) fn largest(mask: u64, most: u32) -> u32 {
     if most >= 64 && mask & 1 == 1 {
@@ -109,7 +109,7 @@ pub(super) fn largest(mask: u64, most: u32) -> u32 {
     (below | 1).ilog2()
 }
 
-/// Returns the free counts of a mask, descending.
+/// Returns the free counts of a mask in descending order.
 fn counts(mask: u64) -> impl Iterator<Item = u32> {
     let mut most = 64;
     std::iter::from_fn(move || {
