@@ -1,4 +1,4 @@
-//! Everything that a policy can read: the present state of the cluster, and the changes since its last decision.
+//! Everything that a policy can read: the current state of the cluster, and the changes since its last decision.
 
 use crate::accounts::Accounts;
 use crate::error::PolicyError;
@@ -34,22 +34,22 @@ pub enum Change {
 pub struct Changes {
     /// Jobs that the last plan started.
     pub started: Vec<JobId>,
-    /// Jobs that lost all GPUs because of the last plan and wait again.
+    /// Jobs that lost all their GPUs because of the last plan, and wait again.
     pub preempted: Vec<JobId>,
     /// Running jobs that the last plan moved to other GPUs.
     pub moved: Vec<JobId>,
-    /// Jobs whose rate might have changed: the last plan changed their terms, a co-runner started, left or began to
-    /// make progress, their share of an up-link changed, or the next phase of an elastic job began. Where GPUs or
-    /// up-links are shared, jobs that were started or moved are included. A job may appear twice. Jobs in this list, in
-    /// `started` and in `moved` may have ended in the meantime.
+    /// Jobs whose rate might have changed. There are four causes: the last plan changed the job's terms; a co-runner
+    /// started, left or began to make progress; the job's share of an up-link changed; or the next phase of an elastic
+    /// job began. Where GPUs or up-links are shared, the list also contains jobs that were started or moved. A job may
+    /// appear twice. Jobs in this list, in `started` and in `moved` may have ended in the meantime.
     pub retimed: Vec<JobId>,
     /// Jobs that arrived.
     pub arrived: Vec<JobId>,
     /// Jobs that finished.
     pub finished: Vec<JobId>,
-    /// Jobs that were evicted by a failure and wait again.
+    /// Jobs that a failure evicted and that wait again.
     pub requeued: Vec<JobId>,
-    /// Parts that a failure ended while other parts of their jobs continue, by number.
+    /// Parts that a failure ended while other parts of the job continue: the job and the number of the part.
     pub parts_lost: Vec<(JobId, u16)>,
     /// Servers that were repaired.
     pub servers_up: Vec<ServerId>,
@@ -57,7 +57,7 @@ pub struct Changes {
     pub servers_down: Vec<ServerId>,
     /// Timers that fired.
     pub timers: Vec<TimerTag>,
-    /// Arrivals, completions, failures and repairs in one order; recorded only for a policy with
+    /// Arrivals, completions, failures and repairs in a single order; recorded only for a policy with
     /// [`crate::PolicyTraits::orders_changes`].
     pub order: Vec<Change>,
     /// Whether this instant is a round boundary.
@@ -65,15 +65,15 @@ pub struct Changes {
 }
 
 impl Changes {
-    /// Returns whether servers failed or were repaired.
+    /// Returns whether any server failed or was repaired.
     #[inline]
     pub fn has_servers(&self) -> bool {
         !(self.servers_up.is_empty() && self.servers_down.is_empty())
     }
 
     /// Returns whether a gang that did not fit might fit now. GPUs may have become free, because a job ended or lost a
-    /// server, or because a server was repaired. A failure counts too, because some rules split gangs by the size of
-    /// the largest server that is up.
+    /// server, or because a server was repaired. A failure counts too, because some placement rules split gangs
+    /// according to the size of the largest server that is up.
     #[inline]
     pub fn has_room(&self) -> bool {
         !(self.finished.is_empty() && self.requeued.is_empty()) || self.has_servers()
@@ -96,7 +96,7 @@ impl Changes {
     }
 }
 
-/// Public facts about the jobs, for a policy that stores them.
+/// Public facts about the jobs, which a policy may store.
 #[derive(Clone, Debug)]
 pub struct SharedFacts(Arc<JobTable>);
 
@@ -117,7 +117,7 @@ pub struct ClusterView<'a> {
 }
 
 impl<'a> ClusterView<'a> {
-    /// Returns the present instant.
+    /// Returns the current instant.
     #[inline]
     pub fn now(&self) -> SimTime {
         self.state.now()
@@ -145,7 +145,8 @@ impl<'a> ClusterView<'a> {
         self.state.features().max_share
     }
 
-    /// Returns the progress between two checkpoints. Without an interval, a preempted job keeps all its progress.
+    /// Returns the time with progress between two checkpoints. If there is no interval, a preempted job keeps all its
+    /// progress.
     pub fn checkpoint_interval(&self) -> Option<SimSpan> {
         self.state.config().checkpoint_interval
     }
@@ -156,13 +157,13 @@ impl<'a> ClusterView<'a> {
         self.gpus_up(gpu_type) - self.state.occupancy().busy(gpu_type)
     }
 
-    /// Returns the number of GPUs of the type on servers that are up.
+    /// Returns the number of GPUs of a type on servers that are up.
     #[inline]
     pub fn gpus_up(&self, gpu_type: GpuTypeId) -> u32 {
         self.state.occupancy().up(gpu_type)
     }
 
-    /// Returns the free slots of a server; 0 if it is down.
+    /// Returns the free slots of a server; 0 if the server is down.
     #[inline]
     pub fn free_mask(&self, server: ServerId) -> u64 {
         self.state.occupancy().free_mask(server)
@@ -199,7 +200,7 @@ impl<'a> ClusterView<'a> {
         self.state.lives().waiting().len()
     }
 
-    /// Returns the running jobs in order of id.
+    /// Returns the running jobs in the order of their ids.
     pub fn running(&self) -> impl Iterator<Item = JobId> + use<'a> {
         self.state.lives().running().iter().map(JobId::new)
     }
@@ -210,8 +211,8 @@ impl<'a> ClusterView<'a> {
         self.state.lives().phase(job).expect("a job of the trace")
     }
 
-    /// Prefetches the record of a job that might be started or stopped soon. With many waiting jobs, few records are in
-    /// a cache.
+    /// Prefetches the record of a job that might be started or stopped soon. If many jobs wait, few records are in a
+    /// cache.
     #[inline]
     pub fn prefetch(&self, job: JobId) {
         self.state.lives().prefetch(job);
@@ -229,19 +230,19 @@ impl<'a> ClusterView<'a> {
         there.residents(server, slot).iter().copied()
     }
 
-    /// Returns the number of GPUs of a type that are free, or that hold one job and have at least `bytes` of free
-    /// memory. The cost is O(distinct amounts of free memory).
+    /// Returns how many GPUs of a type are free, or hold one job and have at least `bytes` of free memory. The cost is
+    /// O(distinct amounts of free memory).
     pub fn open_gpus(&self, gpu_type: GpuTypeId, bytes: u64) -> u32 {
         self.state.occupancy().open_gpus(gpu_type, bytes)
     }
 
-    /// Returns the free memory of a GPU, in bytes; `None` where GPUs are not shared.
+    /// Returns the free memory of a GPU in bytes; `None` if GPUs are not shared.
     pub fn free_bytes(&self, server: ServerId, slot: u32) -> Option<u64> {
         self.state.occupancy().free_bytes(server, slot)
     }
 
-    /// Returns the co-runners of a running part by id, each with the number of shared GPUs and the slowdown factor that
-    /// it causes.
+    /// Returns the co-runners of a running part in the order of their ids. Each entry contains the number of shared
+    /// GPUs and the slowdown factor that the co-runner causes.
     pub fn partners(&self, job: JobId, part: &Part) -> SmallVec<[(JobId, u32, f64); 2]> {
         self.state.partners(job, &part.gpus)
     }
@@ -251,13 +252,13 @@ impl<'a> ClusterView<'a> {
         self.state.memory_bytes(job, sub_batch)
     }
 
-    /// Returns the iteration time of the job at a sub-batch (0 means the full batch) over that at full batch, on the
-    /// fewest possible servers of a type.
+    /// Returns the iteration time of the job at a sub-batch (0 means the full batch), divided by its iteration time at
+    /// full batch, on the fewest possible servers of a type.
     pub fn inflation(&self, job: JobId, sub_batch: u32, gpu_type: GpuTypeId) -> f64 {
         self.state.inflation(job, sub_batch, gpu_type, None)
     }
 
-    /// Returns the ratio of [`Self::inflation`] on the GPUs of a placement.
+    /// Returns the ratio of [`Self::inflation`] for the GPUs of a placement.
     pub fn inflation_on(&self, job: JobId, sub_batch: u32, gpus: &GpuSet) -> f64 {
         let places = gpus.by_server();
         let gpu_type = self.state.occupancy().type_of(places[0].server);
@@ -265,18 +266,18 @@ impl<'a> ClusterView<'a> {
             .inflation(job, sub_batch, gpu_type, Some(places.len()))
     }
 
-    /// Returns the sub-batch of a running job that determines its memory; 0 means full batch.
+    /// Returns the sub-batch that determines the memory of a running job; 0 means the full batch.
     pub fn sub_batch(&self, job: JobId) -> u32 {
         self.state.run(job).map_or(0, |run| run.only().sub_batch)
     }
 
-    /// Returns the slowdown factor of `job` next to `co_runner` on a type; `None` if the two may not share.
+    /// Returns the slowdown factor of `job` next to `co_runner` on a type; `None` if the two may not share GPUs.
     pub fn xi(&self, job: JobId, co_runner: JobId, gpu_type: GpuTypeId) -> Option<f64> {
         self.state.pair_xi(job, co_runner, gpu_type)
     }
 
-    /// Returns the sharing class of a job. Jobs of one class cause the same slowdown, and are slowed equally by any
-    /// co-runner. The class is 0 without a table of slowdown factors.
+    /// Returns the sharing class of a job. Jobs of one class cause the same slowdown, and any co-runner slows them
+    /// equally. The class is 0 if the run has no table of slowdown factors.
     pub fn pair_class(&self, job: JobId) -> u32 {
         let table = self.state.config().interference.as_ref();
         table.map_or(0, |table| table.class(job))
@@ -288,34 +289,34 @@ impl<'a> ClusterView<'a> {
         self.state.elastic_model(job)
     }
 
-    /// Returns the present noise phase of an elastic job; 0 for every other job.
+    /// Returns the current noise phase of an elastic job; 0 for every other job.
     pub fn noise_phase(&self, job: JobId) -> usize {
         self.state.noise_phase(job)
     }
 
-    /// Returns the memory per GPU, in bytes, of an elastic job with passes of `pass_batch` samples.
+    /// Returns the memory per GPU, in bytes, that an elastic job needs if each pass has `pass_batch` samples.
     pub fn pass_bytes(&self, job: JobId, pass_batch: u32) -> u64 {
         self.state.pass_bytes(job, pass_batch)
     }
 
-    /// Returns the first start of the job, if it has started.
+    /// Returns the instant of the job's first start, if it has started.
     #[inline]
     pub fn first_start(&self, job: JobId) -> Option<SimTime> {
         self.state.first_start(job)
     }
 
-    /// Returns the number of starts of a job so far. A move is not a start.
+    /// Returns how often a job has started so far. A move is not a start.
     pub fn starts(&self, job: JobId) -> u32 {
         self.state.lives().starts(job)
     }
 
-    /// Returns the time with GPUs so far without overhead.
+    /// Returns the time that the job has held GPUs so far, without overhead.
     #[inline]
     pub fn executed(&self, job: JobId) -> SimSpan {
         self.accounts.executed(self.state, job)
     }
 
-    /// Returns the GPU time held so far without overhead, GPU-nanoseconds.
+    /// Returns the GPU time, in GPU-nanoseconds, that the job has held so far, without overhead.
     #[inline]
     pub fn attained_gpu_ns(&self, job: JobId) -> i128 {
         self.accounts.attained_gpu_ns(self.state, job)
@@ -327,32 +328,32 @@ impl<'a> ClusterView<'a> {
         self.state.types().usable(job)
     }
 
-    /// Returns the number of GPUs of a part of the job on a server: its gang size, unless the policy declares another
-    /// size of copies.
+    /// Returns the number of GPUs that a part of the job has on a server. This is the gang size, unless the policy
+    /// declares another size for copies.
     #[inline]
     pub fn gang_on(&self, job: JobId, server: ServerId) -> u32 {
         self.state.gang_on(job, server)
     }
 
-    /// Returns the base rate of a copy of the job on this number of GPUs of a type, alone and consolidated, iterations
-    /// per second.
+    /// Returns the base rate, in iterations per second, of one copy of the job that runs alone and consolidated on
+    /// `gpus` GPUs of a type.
     pub fn copy_rate(&self, job: JobId, gpu_type: GpuTypeId, gpus: u32) -> f64 {
         let state = self.state;
         state.rates().of_copy(state.jobs(), job, gpu_type, gpus)
     }
 
-    /// Returns whether the rates of the job are measured, that is, come from the throughput table.
+    /// Returns whether the rates of the job were measured, which means that they come from the throughput table.
     pub fn has_measured_rates(&self, job: JobId) -> bool {
         let state = self.state;
         state.rates().is_measured(state.jobs(), job)
     }
 
-    /// Returns whether the job is left out of the run because it can never run.
+    /// Returns whether the run leaves the job out because it can never run.
     pub fn is_dropped(&self, job: JobId) -> bool {
         self.state.lives().is_dropped(job)
     }
 
-    /// Returns the types that the job may use, by base rate (descending), then by index.
+    /// Returns the types that the job may use, in descending order of base rate, then in ascending order of index.
     #[inline]
     pub fn types_of(&self, job: JobId) -> impl Iterator<Item = GpuTypeId> + use<'a> {
         let usable = self.state.types().usable(job);
@@ -370,54 +371,57 @@ impl<'a> ClusterView<'a> {
         self.state.overhead(job)
     }
 
-    /// Returns the time of [`Self::overhead`] for GPUs of one type.
+    /// Returns [`Self::overhead`] for GPUs of one type.
     #[inline]
     pub fn overhead_on(&self, job: JobId, gpu_type: GpuTypeId) -> SimSpan {
         self.state.overhead_on(job, gpu_type)
     }
 
-    /// Returns the time of [`Self::overhead`] for these GPUs.
+    /// Returns [`Self::overhead`] for these GPUs.
     #[inline]
     pub fn overhead_at(&self, job: JobId, gpus: &GpuSet) -> SimSpan {
         self.state.overhead_at(job, gpus)
     }
 
-    /// Returns whether the run has costs by kind of job, or speeds that policies do not know.
+    /// Returns whether the run has a `[runtime]` table, with costs for each kind of job or rates that policies do not
+    /// know.
     #[inline]
     pub fn has_run_time(&self) -> bool {
         self.state.features().has_run_time
     }
 
-    /// Returns the maximum time without progress of a start or move of the job after its first start.
+    /// Returns the maximum time without progress that a start or move costs the job after its first start.
     pub fn restart_overhead(&self, job: JobId) -> SimSpan {
         self.state.restart_overhead(job)
     }
 
-    /// Returns the time with GPUs so far, including overhead.
+    /// Returns the time that the job has held GPUs so far, including overhead.
     pub fn held(&self, job: JobId) -> SimSpan {
         let closed = self.state.lives().get(job).map_or(0, |job| job.run_ns);
         let open = self.run(job).map_or(0, |run| (self.now() - run.since).0);
         SimSpan(closed + open)
     }
 
-    /// Returns the integral of the achieved share of the base rate over the time with progress so far, in units of
-    /// 10^-12 and nanoseconds. The policy must declare [`crate::PolicyTraits::watches_locality`].
+    /// Returns the share of the base rate that the job achieved, summed over its nanoseconds with progress so far. The
+    /// unit of the share is 10^-12. The policy must declare [`crate::PolicyTraits::watches_locality`].
     pub fn kept_ns(&self, job: JobId) -> i128 {
         self.accounts.kept_ns(self.state, job)
     }
 
-    /// Returns the rate (iterations/s) that the job would have on these GPUs with their present residents; 0 if it
-    /// cannot run.
+    /// Returns the rate, in iterations/s, that the job would have on these GPUs with their current residents; 0 if it
+    /// cannot run there.
     pub fn rate_if(&self, job: JobId, gpus: &GpuSet) -> f64 {
         self.state.rate_if(job, gpus)
     }
 
-    /// Returns the rate (iterations/s) that the job would have on these GPUs alone; 0 if it cannot run.
+    /// Returns the rate, in iterations/s, that the job would have if it were alone on these GPUs; 0 if it cannot run
+    /// there.
     pub fn rate_alone(&self, job: JobId, gpus: &GpuSet) -> f64 {
         self.state.rate_alone(job, gpus)
     }
 
-    /// Returns the rate (iterations/s) that a running job would have now on its GPUs alone, in its present phase.
+    /// Returns the rate, in iterations/s, that a running job would have in its current phase if it were alone on its
+    /// GPUs.
     pub fn rate_alone_now(&self, job: JobId, gpus: &GpuSet) -> f64 {
         self.state.rate_alone_now(job, gpus)
     }
@@ -428,24 +432,24 @@ impl<'a> ClusterView<'a> {
         self.state.phases_of(job).is_some()
     }
 
-    /// Returns the present phase of a job whose rate changes with its progress.
+    /// Returns the current phase of a job whose rate changes with its progress.
     pub fn present_phase(&self, job: JobId) -> Option<PresentPhase> {
         self.state.present_phase(job)
     }
 
-    /// Returns whether the rate of any job that is not elastic changes with its progress in this run.
+    /// Returns whether this run has any job that is not elastic but whose rate changes with its progress.
     pub fn has_any_phases(&self) -> bool {
         self.state.rates().phases().is_some()
     }
 
-    /// Returns the locality factor of a running gang on its GPUs, with the jobs that send through the same up-links; 1
-    /// without a network. The result is `None` if the job does not run.
+    /// Returns the current locality factor of a running gang, including the effect of other jobs that send through the
+    /// same up-links; 1 without a network. The result is `None` if the job does not run.
     #[inline]
     pub fn locality(&self, job: JobId) -> Option<f64> {
         self.run(job).map(|run| run.only().locality)
     }
 
-    /// Returns the bytes of all gradients of the job's model; 0 if unknown.
+    /// Returns the total gradient size of the job's model, in bytes; 0 if unknown.
     pub fn grad_bytes(&self, job: JobId) -> f64 {
         let known = &self.state.config().grad_bytes;
         let label = self.jobs().model(job);
@@ -459,7 +463,7 @@ impl<'a> ClusterView<'a> {
         self.state.uplinks().is_some()
     }
 
-    /// Returns the locality factor of the gang in a tier of a type, for any placement in that tier.
+    /// Returns the locality factor of the gang on GPUs of a type in a tier; it holds for any placement in this tier.
     pub fn locality_at(&self, job: JobId, gpu_type: GpuTypeId, tier: Tier) -> f64 {
         let gang = self.state.jobs().gang(job, gpu_type);
         self.network()
@@ -471,7 +475,7 @@ impl<'a> ClusterView<'a> {
         self.state.config().locality.as_deref()
     }
 
-    /// Returns the cluster, jobs and network of the run, for a policy that stores them.
+    /// Returns the cluster, jobs and network of the run, which a policy may store.
     pub fn shared(
         &self,
     ) -> (
@@ -487,7 +491,7 @@ impl<'a> ClusterView<'a> {
         )
     }
 
-    /// Returns the base rate of the gang on a type, iterations/s.
+    /// Returns the base rate of the gang on a type, in iterations/s.
     #[inline]
     pub fn base_rate(&self, job: JobId, gpu_type: GpuTypeId) -> f64 {
         self.state.rates().base(self.state.jobs(), job, gpu_type)
@@ -502,7 +506,7 @@ impl<'a> ClusterView<'a> {
         Ok(self.state.jobs().work(job))
     }
 
-    /// Returns the isolated time for all work of the job on its best type.
+    /// Returns the isolated time that all work of the job takes on its best type.
     ///
     /// # Errors
     /// Returns [`PolicyError::NotAllowedToKnow`] for an online policy.
@@ -518,7 +522,7 @@ impl<'a> ClusterView<'a> {
         self.state.config().estimates.is_exact()
     }
 
-    /// Returns whether estimates come from finished jobs, so that none exists when the run starts.
+    /// Returns whether estimates come from finished jobs; if so, there are no estimates when the run starts.
     pub fn tells_by_history(&self) -> bool {
         matches!(self.state.config().estimates, Estimates::History(_))
     }
@@ -533,14 +537,14 @@ impl<'a> ClusterView<'a> {
         Ok(self.state.estimate(job))
     }
 
-    /// Returns the rate of the job alone on the best type that it can use, iterations/s.
+    /// Returns the rate, in iterations/s, of the job alone on the best type that it can use.
     #[inline]
     pub fn best_rate(&self, job: JobId) -> f64 {
         self.state.types().best_rate(job)
     }
 
-    /// Returns the isolated time for the remaining work at the best rate. The factor on times at other rates is
-    /// computed from this time ([`Estimate::factor`]).
+    /// Returns the isolated time that the remaining work takes at the best rate. [`Estimate::factor`] uses this time to
+    /// compute the factor for times at other rates.
     ///
     /// # Errors
     /// Returns [`PolicyError::NotAllowedToKnow`] for an online policy.
@@ -559,7 +563,7 @@ impl<'a> ClusterView<'a> {
         Ok(self.state.span_at(job, rate))
     }
 
-    /// Returns the time of [`Self::span_at`] in seconds, without rounding.
+    /// Returns the same time as [`Self::span_at`], but in seconds and without rounding.
     ///
     /// # Errors
     /// Returns [`PolicyError::NotAllowedToKnow`] for an online policy.
@@ -569,7 +573,7 @@ impl<'a> ClusterView<'a> {
         Ok(self.state.seconds_at(job, rate))
     }
 
-    /// Returns the time that the remaining work would take on the job's best type, in one place and alone. If the job
+    /// Returns the time that the remaining work would take on the job's best type, consolidated and alone. If the job
     /// runs at that rate, this is the exact time to its completion in nanoseconds.
     ///
     /// # Errors
@@ -589,8 +593,9 @@ impl<'a> ClusterView<'a> {
         Ok(self.state.remaining_work(job))
     }
 
-    /// Returns whether every job of this run has its best rate from its start to its end: one GPU type, no cost of
-    /// distance or co-runners, no overhead. Sub-batches and quotas depend on the policy and are not considered.
+    /// Returns whether every job in this run has its best rate from its start to its end. This requires a single GPU
+    /// type, no overhead, and no cost of distance or co-runners. Sub-batches and quotas depend on the policy and are
+    /// not considered.
     pub fn is_undisturbed(&self) -> bool {
         self.state.features().is_undisturbed
     }
@@ -602,7 +607,8 @@ impl<'a> ClusterView<'a> {
             .is_some_and(|run| self.state.is_at_best_rate(run))
     }
 
-    /// Returns the time at which a running job finishes if its conditions stay as they are, through all its phases.
+    /// Returns the time at which a running job finishes if nothing else changes. The time takes all its phases into
+    /// account.
     ///
     /// # Errors
     /// Returns [`PolicyError::NotAllowedToKnow`] for an online policy.
@@ -612,9 +618,9 @@ impl<'a> ClusterView<'a> {
         Ok(self.run(job).map(|run| self.state.done_at(run)))
     }
 
-    /// Returns the isolated service of every job of the trace, in ascending order, without the jobs in `dropped`
-    /// (ascending ids). The unit is GPU-nanoseconds, or nanoseconds if `is_time`, and the run's estimates apply. A
-    /// policy may know this distribution even if it may not know the service of any single job.
+    /// Returns the isolated service of all jobs in the trace except the jobs in `dropped`, whose ids must ascend. The
+    /// values ascend. They are in GPU-nanoseconds, or in nanoseconds if `is_time` is set, and are based on the run's
+    /// estimates. A policy may know this distribution even if it is not allowed to know the service of any single job.
     pub fn service_distribution(&self, is_time: bool, dropped: &[JobId]) -> Vec<i128> {
         let jobs = self.state.jobs();
         let service = |job: JobId| {

@@ -1,5 +1,5 @@
-//! Reasons of waiting: after each decision the engine asks the policy about the few jobs that a run watches. A run
-//! without watched jobs pays one comparison per decision.
+//! Why jobs wait: after each decision, the engine asks the policy about the few jobs that a run watches. In a run
+//! without watched jobs, this costs one comparison per decision.
 
 use crate::state::State;
 use crate::state::jobs::Phase;
@@ -7,21 +7,21 @@ use crate::state::running::Run;
 use crate::traits::PolicyTraits;
 use gangline_model::{JobId, ServerId, SimSpan, SimTime};
 
-/// A reason why jobs wait. A reason is declared next to the policy that returns it, and its sentence is printed.
+/// A reason why jobs wait. A reason is declared next to the policy that returns it. Reports print its sentence.
 ///
-/// A sentence may contain placeholders. `{policy}` is the name of the policy, `{others}` and `{some}` are the jobs of
-/// the causes, `{until}` the instants, `{number}` the numbers, `{free}` the free GPUs, `{meanwhile}` the free GPUs in
-/// brackets, `{rule}` the placement rule, and `{when}` the time of the policy's decisions.
+/// A sentence may contain placeholders. `{policy}` is the name of the policy, `{rule}` its placement rule, and `{when}`
+/// the time of its decisions. From the causes come their jobs (`{others}` and `{some}`), their instants (`{until}`) and
+/// their numbers (`{number}`). `{free}` is the number of free GPUs, and `{meanwhile}` is the same number in brackets.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Reason {
-    /// Name in tables: one or two words, at most 13 characters.
+    /// Name that tables show: one or two words, at most 13 characters.
     pub name: &'static str,
-    /// Meaning, for the guide.
+    /// Meaning of the reason, for the guide.
     pub meaning: &'static str,
     /// Sentence that is printed.
     pub sentence: &'static str,
-    /// Sentence for causes that lack the job, instant or number in `sentence`, or that have too few free GPUs. If this
-    /// text is empty, `sentence` is printed for these causes, too.
+    /// Sentence for causes that lack the job, instant or number that `sentence` names, or that have too few free GPUs.
+    /// If this string is empty, `sentence` is printed for these causes too.
     pub otherwise: &'static str,
     /// Unit of the number in the causes.
     pub number: Counted,
@@ -42,7 +42,7 @@ pub enum Counted {
     Percent,
     /// The widest placement, as a [`Tier`](gangline_model::Tier).
     Tier,
-    /// Text that a user's policy gives and stores.
+    /// A string that the user's policy provides and stores.
     Words,
 }
 
@@ -61,7 +61,7 @@ impl Counted {
 }
 
 impl Reason {
-    /// Creates a reason that has no number and that also holds when enough GPUs are free.
+    /// Creates a reason that has no number and that still holds when enough GPUs are free.
     pub const fn new(name: &'static str, meaning: &'static str, sentence: &'static str) -> Self {
         Self {
             name,
@@ -73,7 +73,7 @@ impl Reason {
         }
     }
 
-    /// Sets the sentence for causes that lack facts.
+    /// Sets the sentence for causes that lack some facts.
     #[must_use]
     pub const fn otherwise(self, otherwise: &'static str) -> Self {
         Self { otherwise, ..self }
@@ -95,16 +95,16 @@ impl Reason {
     }
 }
 
-/// The policy's reason why a job waits after a decision.
+/// The reason that the policy gives why a job waits after a decision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cause {
     /// The reason.
     pub reason: &'static Reason,
     /// The other job that the cause names.
     pub job: Option<JobId>,
-    /// A number in the unit of the reason.
+    /// A number, in the unit of the reason.
     pub number: Option<u32>,
-    /// End of the cause; `NEVER` if no instant is known.
+    /// Instant at which the cause ends; `NEVER` if the instant is unknown.
     pub until: SimTime,
 }
 
@@ -143,29 +143,31 @@ impl Cause {
     }
 }
 
-/// The reason why a watched job waits, and the instant from which the reason applies.
+/// The reason why a watched job waits, and the instant since which the reason applies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Waited {
-    /// Instant from which on the cause holds.
+    /// Instant since which the cause holds.
     pub since: SimTime,
     /// The watched job.
     pub job: JobId,
     /// The cause; `None` if the policy gives none.
     pub cause: Option<Cause>,
-    /// Number of GPUs that the other job held at that time, if the cause names a running job.
+    /// Number of GPUs that the other job held at this instant, if the cause names a running job.
     pub held: Option<u32>,
 }
 
-/// Reasons why watched jobs waited, sorted by time: one row per change, and one at the first decision of each wait.
+/// Reasons why watched jobs waited, sorted by time: one row for the first decision of each wait, and one row for each
+/// change.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Causes {
     /// Reasons by time.
     pub rows: Vec<Waited>,
     /// Instants at which a server failed (false) or was repaired (true).
     pub capacity: Vec<(SimTime, ServerId, bool)>,
-    /// GPU types that each watched job can use, as a mask, and the minimum number of GPUs on which it can run.
+    /// For each watched job, the mask of the GPU types that it can use, and the minimum number of GPUs on which it can
+    /// run.
     pub usable: Vec<(JobId, u64, u32)>,
-    /// Whether the policy builds gangs over several GPU types.
+    /// Whether the policy builds gangs that span several GPU types.
     pub mixes_types: bool,
     /// Length of a round of the policy.
     pub round: Option<SimSpan>,
@@ -226,7 +228,7 @@ impl Watch {
         }
     }
 
-    /// Asks the policy why the watched jobs wait, after a plan is applied.
+    /// Asks the policy, after a plan has been applied, why the watched jobs wait.
     #[cold]
     #[inline(never)]
     pub(crate) fn ask(&mut self, state: &State, why: impl Fn(JobId) -> Option<Cause>) {
@@ -257,7 +259,7 @@ impl Watch {
     }
 }
 
-/// Returns the number of GPUs of all parts of a running job.
+/// Returns the number of GPUs that all parts of a running job hold.
 fn gpus_of(run: &Run) -> u32 {
     run.parts().iter().map(|part| part.gpus.gpus()).sum()
 }
