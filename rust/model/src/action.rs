@@ -29,11 +29,11 @@ pub struct Action {
 pub enum Verb {
     /// Gives these GPUs to a part that holds none.
     Start(GpuSet),
-    /// Takes all GPUs from a part, which keeps its progress.
+    /// Takes all GPUs from a part. The job keeps the progress of the part.
     Preempt,
     /// Moves a part to these GPUs. A move to the GPUs that the part already holds is the same as [`Verb::Keep`].
     Move(GpuSet),
-    /// Leaves a part on its GPUs, with new terms.
+    /// Leaves a part on its GPUs but gives it new terms.
     Keep,
 }
 
@@ -47,8 +47,8 @@ pub struct Terms {
     pub accum: Option<u32>,
     /// Overhead: time without progress from now on. The default for a start or move is the overhead of the run.
     pub overhead: Option<SimSpan>,
-    /// Number of iterations that the part may do; afterwards it keeps its GPUs without progress. Infinity means no
-    /// quota, which is also the default for a start or move.
+    /// Number of iterations that the part may do; after them, it keeps its GPUs but makes no progress. Infinity means
+    /// no quota, which is also the default for a start or move.
     pub quota: Option<f64>,
 }
 
@@ -88,7 +88,7 @@ impl Action {
         Self::new(job, Verb::Start(gpus))
     }
 
-    /// Takes all GPUs from a running job, which then waits and keeps its progress.
+    /// Takes all GPUs from a running job. The job then waits and keeps its progress.
     #[inline]
     pub fn preempt(job: JobId) -> Self {
         Self::new(job, Verb::Preempt)
@@ -100,7 +100,7 @@ impl Action {
         Self::new(job, Verb::Move(gpus))
     }
 
-    /// Leaves a running job on its GPUs, with new terms.
+    /// Leaves a running job on its GPUs but gives it new terms.
     #[inline]
     pub fn keep(job: JobId, terms: Terms) -> Self {
         Self::new(job, Verb::Keep).with(terms)
@@ -122,7 +122,7 @@ impl Action {
         self
     }
 
-    /// Returns the GPUs of a start or move.
+    /// Returns the GPUs to which the action starts or moves the part.
     #[inline]
     pub fn gpus(&self) -> Option<&GpuSet> {
         match &self.verb {
@@ -131,7 +131,8 @@ impl Action {
         }
     }
 
-    /// Returns whether the action takes the part's present GPUs away: it is a preemption or a move.
+    /// Returns whether the action takes away the GPUs that the part holds, which means that it is a preemption or a
+    /// move.
     #[inline]
     pub fn releases(&self) -> bool {
         matches!(self.verb, Verb::Preempt | Verb::Move(_))
@@ -164,11 +165,11 @@ impl std::fmt::Display for ActionKind {
     }
 }
 
-/// Name of a policy's timer: a kind that the policy chooses (0 to 7), and an id, usually a job index. Setting a timer
+/// Name of a policy's timer: a kind (0 to 7) that the policy chooses, and an id, usually a job index. Setting a timer
 /// with the same tag replaces it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TimerTag {
-    /// Purpose of the timer; 0 to 7, chosen by the policy.
+    /// Kind of the timer, 0 to 7, which the policy chooses.
     pub kind: u8,
     /// The job or other object that the timer concerns.
     pub id: u32,

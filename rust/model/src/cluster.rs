@@ -9,16 +9,16 @@ pub struct GpuType {
     pub name: String,
     /// Memory of one GPU; `u64::MAX` if unknown.
     pub memory_bytes: u64,
-    /// Price of one GPU for an hour; 0 if unknown.
+    /// Price of one GPU per hour; 0 if unknown.
     pub price_per_hour: f64,
-    /// Relative speed, for traces that record only durations; the reference type has speed 1.
+    /// Relative speed, needed for traces that record only durations; the reference type has speed 1.
     pub speed: f64,
 }
 
 /// A server: GPUs of one type in one rack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Server {
-    /// GPU type of all GPUs of the server.
+    /// Type of all GPUs on the server.
     pub gpu_type: GpuTypeId,
     /// Number of GPUs, 1 to 64.
     pub gpus: u32,
@@ -26,7 +26,7 @@ pub struct Server {
     pub rack: RackId,
 }
 
-/// Distance between the GPUs of a set.
+/// How far the GPUs of a set are apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum Tier {
@@ -52,8 +52,8 @@ impl ClusterSpec {
     /// Checks and stores a description.
     ///
     /// # Errors
-    /// Returns [`ModelError::Cluster`] or [`ModelError::Server`] if there is no type, no server or more than 64 types,
-    /// or for an unknown type, a GPU count outside 1..=64, or a speed that is not positive and finite.
+    /// Returns [`ModelError::Cluster`] if there is no type, no server or more than 64 types, or if a speed is not
+    /// positive and finite. Returns [`ModelError::Server`] for an unknown type or a GPU count outside 1..=64.
     ///
     /// # Examples
     /// ```
@@ -126,7 +126,7 @@ impl ClusterSpec {
         self.servers[server.index()]
     }
 
-    /// Returns the largest rack index plus one.
+    /// Returns the number of racks, which is the largest rack index plus one.
     pub fn racks(&self) -> u32 {
         self.racks
     }

@@ -1,5 +1,5 @@
-//! Elastic jobs (`docs/concepts/elastic-jobs.md`): the rate of a job on any number of GPUs and at any batch, and the
-//! value of its progress. Goodput is throughput times statistical efficiency.
+//! Elastic jobs (`docs/concepts/elastic-jobs.md`): the rate of a job on any number of GPUs and at any batch, and how
+//! much its progress is worth. Goodput is throughput times statistical efficiency.
 //!
 //! All values that a policy compares are computed before the run. These values depend on the class of jobs, the number
 //! of GPUs, the noise phase, and whether the gang is on one or several servers. A query during the run is a table
@@ -16,7 +16,7 @@ use crate::{JobId, ModelError, StepFit};
 
 /// Number of total batches that are tried for the best configuration, as in the public code of Pollux.
 const CANDIDATES: i32 = 50;
-/// A batch share closer to a whole number than this counts as whole, as in the public code of Pollux.
+/// A batch share counts as a whole number if it is closer to one than this, as in the public code of Pollux.
 const ROUNDING: f64 = 1e-8;
 
 fn is_sound(fit: &StepFit) -> bool {
@@ -35,8 +35,8 @@ pub struct Gradient {
 }
 
 impl Gradient {
-    /// Returns the statistical efficiency at a batch of `scale` times the initial batch, in (0, 1]: the progress per
-    /// sample, relative to that at the initial batch.
+    /// Returns the statistical efficiency, in (0, 1], of a batch that is `scale` times the initial batch. This is the
+    /// progress per sample, relative to the progress per sample at the initial batch.
     ///
     /// # Examples
     /// ```
@@ -64,10 +64,10 @@ pub struct NoisePhase {
     pub gradients: Vec<Gradient>,
 }
 
-/// Properties that the jobs of a class share: their model, its limits, and their size in the trace.
+/// Properties that all jobs of a class share: their model, its limits, and the size of the jobs in the trace.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ElasticClass {
-    /// Times of the parts of a step.
+    /// Fitted times of the parts of a step.
     pub fit: StepFit,
     /// Initial total batch, in samples.
     pub init_batch: u32,
@@ -87,24 +87,24 @@ pub struct ElasticClass {
     pub batch_size: u32,
     /// Whether the GPUs in the trace fit on one server of the cluster.
     pub fits_server: bool,
-    /// Total batches at which noise was measured, ascending; empty if the noise is the same for all batches.
+    /// Total batches at which noise was measured, in ascending order; empty if the noise is the same for all batches.
     pub noise_batches: Vec<u32>,
     /// Noise phases in ascending order of progress.
     pub phases: Vec<NoisePhase>,
 }
 
-/// A batch on some GPUs, with the resulting rate.
+/// A batch on some number of GPUs, and the resulting rate.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Configuration {
     /// Samples per GPU and pass.
     pub pass_batch: u32,
     /// Passes beyond the first.
     pub accum: u32,
-    /// Progress per second, in iterations of the initial batch; 0 means that the configuration is not possible.
+    /// Progress per second, in iterations at the initial batch; 0 means that the configuration is not possible.
     pub rate: f64,
 }
 
-/// A batch that might be the best one on a given number of GPUs.
+/// A batch that might be the best batch on a given number of GPUs.
 #[derive(Clone, Copy)]
 struct Candidate {
     pass_batch: u32,
@@ -114,7 +114,7 @@ struct Candidate {
 }
 
 impl Candidate {
-    /// Creates the candidate of a batch, with the time of a step that a fit predicts.
+    /// Creates a candidate for a batch, with the step time that a fit predicts.
     fn new(fit: &StepFit, (gpus, spans): (u32, bool), (pass_batch, accum): (u32, u32)) -> Self {
         let passes = f64::from(gpus) * f64::from(pass_batch);
         Self {
@@ -173,7 +173,8 @@ impl ElasticClass {
         })
     }
 
-    /// Returns the samples per GPU and pass, and the passes beyond the first, for `share` samples per GPU.
+    /// Returns the number of samples per GPU and pass, and the number of passes beyond the first, for `share` samples
+    /// per GPU.
     fn passes(&self, gpus: u32, share: f64) -> (u32, u32) {
         let mut accum = ((share / f64::from(self.max_pass_batch) - ROUNDING).ceil() - 1.0).max(0.0);
         if gpus == 1 && share > f64::from(self.init_batch) {
@@ -206,7 +207,7 @@ impl ElasticClass {
         all.filter(|one| self.is_allowed(one)).collect()
     }
 
-    /// Returns the total batch in the trace, divided over this number of GPUs, if that is possible.
+    /// Returns the total batch in the trace, divided among this number of GPUs, if this is possible.
     fn traced(&self, fit: &StepFit, (gpus, spans): (u32, bool)) -> Option<Candidate> {
         let total = f64::from(self.gpus) * f64::from(self.batch_size);
         let passes = self.passes(gpus, total / f64::from(gpus));
@@ -214,8 +215,8 @@ impl ElasticClass {
         (gpus == self.gpus || self.is_allowed(&one)).then_some(one)
     }
 
-    /// Returns the samples per GPU and pass, and the passes beyond the first, of the smallest total batch on this
-    /// number of GPUs; `None` if they are not allowed.
+    /// Returns the number of samples per GPU and pass, and the number of passes beyond the first, for the smallest
+    /// total batch on this number of GPUs; `None` if the class does not allow them.
     pub fn smallest(&self, gpus: u32) -> Option<(u32, u32)> {
         let least =
             f64::from(self.init_batch).max(f64::from(self.min_pass_batch) * f64::from(gpus));
@@ -225,7 +226,7 @@ impl ElasticClass {
         self.is_allowed(&one).then_some(passes)
     }
 
-    /// Returns the best configuration on a number of GPUs of one or several servers, given the times of a step and the
+    /// Returns the best configuration on a number of GPUs on one or several servers, given the times of a step and the
     /// noise.
     pub fn best_by(&self, fit: &StepFit, noise: &NoisePhase, on: (u32, bool)) -> Configuration {
         self.best_of(&self.candidates(fit, on), noise)
@@ -330,7 +331,7 @@ impl ElasticModel {
         (phase * self.class.max_gpus as usize + gpus as usize - 1) * 2 + spans
     }
 
-    /// Returns the best configuration on this number of GPUs of one or several servers.
+    /// Returns the best configuration on this number of GPUs, on one or several servers.
     #[inline]
     pub fn best(&self, phase: usize, gpus: u32, spans: bool) -> Configuration {
         self.best[self.at(phase, gpus, spans)]
@@ -342,8 +343,7 @@ impl ElasticModel {
         self.frozen[self.at(phase, gpus, spans)]
     }
 
-    /// Returns the rate of a configuration that a plan names, or `None` if its batch is outside the limits of the
-    /// model.
+    /// Returns the rate of a configuration that a plan names, or `None` if its batch is outside the model's limits.
     pub fn rate(&self, phase: usize, gpus: u32, spans: bool, passes: (u32, u32)) -> Option<f64> {
         let (class, spans) = (&self.class, spans && gpus > 1);
         let one = Candidate::new(&class.fit, (gpus, spans), passes);
@@ -351,7 +351,8 @@ impl ElasticModel {
         known.then(|| class.configuration(&one, &class.phases[phase]).rate)
     }
 
-    /// Returns the mean rate over all of the work, for a consolidated gang with the GPUs and the batch in the trace.
+    /// Returns the mean rate over all of the work, for a consolidated gang that has the GPUs and the batch in the
+    /// trace.
     pub fn mean_rate(&self) -> f64 {
         let class = &self.class;
         let rate = |phase| self.frozen(phase, class.gpus, !class.fits_server).rate;
@@ -376,7 +377,7 @@ impl ElasticModel {
         work * (1.0 - progress)
     }
 
-    /// Returns the phase of a job from its total and its remaining work.
+    /// Returns the phase of a job, given its total and its remaining work.
     pub fn phase(&self, work: f64, left: f64) -> usize {
         let later = 1..self.class.phases.len();
         later
@@ -384,7 +385,7 @@ impl ElasticModel {
             .count()
     }
 
-    /// Returns the remaining work at the start of the next phase, or 0 if this is the last one.
+    /// Returns the remaining work at the start of the next phase, or 0 if this is the last phase.
     pub fn knot(&self, work: f64, phase: usize) -> f64 {
         self.left_at(phase + 1, work)
     }
@@ -399,7 +400,8 @@ pub struct ElasticTable {
 }
 
 impl ElasticTable {
-    /// Checks the classes and computes their tables. `row` holds the class of each job; `u32::MAX` means not elastic.
+    /// Checks the classes and computes their tables. `row` contains the class of each job; `u32::MAX` means that the
+    /// job is not elastic.
     ///
     /// # Errors
     /// Returns [`ModelError::Table`], which names the first bad class or a row that does not exist.
@@ -430,7 +432,7 @@ impl ElasticTable {
         self.models.get(self.row[job.index()] as usize)
     }
 
-    /// Returns all models, by class.
+    /// Returns all models, in the order of classes.
     pub fn models(&self) -> &[ElasticModel] {
         &self.models
     }
@@ -440,7 +442,7 @@ impl ElasticTable {
 mod tests {
     use super::*;
 
-    /// Returns the fit of cifar10 to the public placement tables.
+    /// Returns the fit for cifar10 to the public placement tables.
     fn cifar10() -> ElasticClass {
         ElasticClass {
             fit: StepFit {

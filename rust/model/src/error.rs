@@ -1,4 +1,4 @@
-//! Errors in the descriptions of a run, found before the run starts.
+//! Errors in the description of a run, which are found before the run starts.
 
 use crate::JobId;
 use thiserror::Error;
@@ -58,7 +58,7 @@ pub enum ModelError {
         /// Description of the values that are accepted.
         expected: String,
     },
-    /// Jobs with several GPUs whose model is missing in the network description.
+    /// Multi-GPU jobs whose model is missing from the network description.
     #[error(
         "network: no model {} ({count} {} of several GPUs); add it to `network.models`, or name a \
          `network.default_model`",
@@ -66,14 +66,14 @@ pub enum ModelError {
         if *count == 1 { "job" } else { "jobs" }
     )]
     UnknownModel {
-        /// The first ten jobs of this kind.
+        /// The first ten of these jobs.
         jobs: Vec<JobId>,
-        /// Number of jobs of this kind.
+        /// Number of these jobs.
         count: usize,
         /// Label of the first of these jobs.
         label: Option<String>,
     },
-    /// A gang without a measured pair of throughputs.
+    /// A gang for which no pair of throughputs was measured.
     #[error(
         "network: no pair of throughputs (server and spread) for `{model}` on {gpu_type} with {gpus} \
          GPUs; add rows, or set `network.on_missing`"
@@ -83,7 +83,7 @@ pub enum ModelError {
         job: JobId,
         /// Name of the GPU type.
         gpu_type: String,
-        /// Model label, empty for none.
+        /// Model label; empty if the job has none.
         model: String,
         /// Gang size.
         gpus: u32,

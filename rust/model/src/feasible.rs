@@ -2,10 +2,10 @@
 
 use crate::{ClusterSpec, GpuTypeId, JobFacts, JobId, RateTable};
 
-/// Reason why a job can never run on a cluster.
+/// The reason why a job can never run on a cluster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum InfeasibleReason {
-    /// The job needs more GPUs than exist of every allowed type.
+    /// The job needs more GPUs than the cluster has of any allowed type.
     TooManyGpus,
     /// The job has rate 0 on every allowed type.
     NoRate,
@@ -17,16 +17,16 @@ pub enum InfeasibleReason {
     Placement,
     /// The gang is larger than the policy allows.
     Gang,
-    /// The job needs more GPUs than exist of all allowed types together, where a gang may mix types.
+    /// The job needs more GPUs than the cluster has of all allowed types together; used if gangs may mix types.
     TooManyTogether,
-    /// No copy of the job fits on a server of an allowed type and makes progress there.
+    /// There is no server of an allowed type on which a copy of the job fits and makes progress.
     NoCopy,
-    /// The policy gives its own reason, in words that follow the job.
+    /// A reason that the policy gives, worded to follow the name of the job.
     Policy(&'static str),
 }
 
 impl InfeasibleReason {
-    /// Returns the reason in words.
+    /// Returns a text for the reason, worded to follow the name of the job.
     pub fn text(self) -> &'static str {
         match self {
             Self::TooManyGpus => "asks for more GPUs than the cluster has of any type it may use",
@@ -56,8 +56,9 @@ pub struct Infeasible {
 }
 
 impl JobFacts {
-    /// Returns the types that the job can use on this cluster. These types are allowed, have memory for the full batch
-    /// of the job, and have a rate above 0. Unless gangs may mix types, each type also has enough GPUs for the gang.
+    /// Returns the types that the job can use on this cluster. These types are allowed, have enough memory for the
+    /// job's full batch, and give it a rate above 0. Unless gangs may mix types, each of them also has enough GPUs for
+    /// the gang.
     pub fn usable_types(
         &self,
         job: JobId,
@@ -81,8 +82,8 @@ impl JobFacts {
         usable
     }
 
-    /// Returns why the job can never run on this cluster, or `None` if it can. `mixes_types` says whether the policy
-    /// builds gangs over several GPU types.
+    /// Returns why the job can never run on this cluster, or `None` if it can. `mixes_types` tells whether the policy
+    /// builds gangs that span several GPU types.
     pub fn infeasible(
         &self,
         job: JobId,

@@ -12,7 +12,7 @@ pub struct ServerGpus {
     pub mask: u64,
 }
 
-/// GPUs of one or several servers, sorted by server.
+/// GPUs on one or several servers, sorted by server.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Default)]
 pub struct GpuSet {
     servers: SmallVec<[ServerGpus; 2]>,
@@ -24,7 +24,7 @@ impl GpuSet {
         Self::default()
     }
 
-    /// Creates a set of slots of a single server.
+    /// Creates a set of slots on a single server.
     #[inline]
     pub fn single(server: ServerId, mask: u64) -> Self {
         let mut servers = SmallVec::new();
@@ -34,7 +34,7 @@ impl GpuSet {
         Self { servers }
     }
 
-    /// Adds slots. Slots that are already in the set stay.
+    /// Adds slots. Slots that are already in the set stay in it.
     ///
     /// # Examples
     /// ```
@@ -64,7 +64,7 @@ impl GpuSet {
         }
     }
 
-    /// Returns the servers and their slots, in ascending order of server.
+    /// Returns the servers and their slots, in ascending order of servers.
     #[inline]
     pub fn by_server(&self) -> &[ServerGpus] {
         &self.servers
@@ -82,7 +82,7 @@ impl GpuSet {
         self.servers.is_empty()
     }
 
-    /// Returns the slots of one server, or 0 if the server is not in the set.
+    /// Returns the slots on one server, or 0 if the server is not in the set.
     pub fn mask_on(&self, server: ServerId) -> u64 {
         self.servers
             .binary_search_by_key(&server, |one| one.server)
@@ -103,7 +103,7 @@ impl FromIterator<(ServerId, u64)> for GpuSet {
     }
 }
 
-/// Number of set bits of each byte.
+/// For each byte, the number of bits that are set.
 const ONES: [u8; 256] = {
     let mut ones = [0; 256];
     let mut byte = 0;
@@ -114,8 +114,8 @@ const ONES: [u8; 256] = {
     ones
 };
 
-/// Returns the number of set bits of `mask`. Most servers have at most 8 slots, and a wheel for all x86-64 processors
-/// cannot use the population count instruction, so a table by bytes is used.
+/// Returns the number of bits that are set in `mask`. A wheel for all x86-64 processors cannot use the population count
+/// instruction. The function therefore uses a table with one entry per byte; most servers have at most 8 slots.
 ///
 /// # Examples
 /// ```
@@ -130,7 +130,7 @@ pub fn gpus_in(mask: u64) -> u32 {
     }
 }
 
-/// Returns the lowest `count` set bits of `mask`, or all of them if there are fewer.
+/// Returns the lowest `count` bits that are set in `mask`, or all of them if there are fewer.
 ///
 /// # Examples
 /// ```

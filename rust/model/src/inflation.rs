@@ -1,22 +1,22 @@
-//! Cost, for each job, of smaller batches per pass. The costs are computed before the run.
+//! What smaller batches per pass cost each job. The costs are computed before the run.
 
 use crate::{GpuTypeId, JobId, ModelError, StepFit};
 
-/// Ratio of the iteration time in several passes to that in one pass, per class of jobs, GPU type and spread of the
-/// gang.
+/// Ratios of the iteration time with several passes to the iteration time with one pass. There is one ratio for each
+/// class of jobs, GPU type, number of passes and spread of the gang.
 ///
 /// The jobs of a class share the model, the batch and the gang size.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Inflations {
-    /// GPUs of the largest server of each type.
+    /// Number of GPUs on the largest server of each type.
     largest: Vec<u32>,
-    /// Class of each job; `u32::MAX` means none.
+    /// Class of each job; `u32::MAX` means that the job has no class.
     of_job: Vec<u32>,
     /// `rows[class][type]`; `None` means unknown.
     rows: Vec<Option<Row>>,
 }
 
-/// Ratios for 1, 2, ... passes, up to one sample per pass: for a gang on one server, and on several.
+/// Ratios for 1, 2, ... passes, up to one sample per pass, for a gang on one server and for a gang on several servers.
 #[derive(Clone, Debug, PartialEq)]
 struct Row {
     /// Whether the gang fits on a server of the type.
@@ -41,12 +41,13 @@ pub struct InflationClass {
 pub enum IterationTimes {
     /// The times come from a fit.
     Fit(StepFit),
-    /// Measured ratios of the time in 1, 2, ... passes to that in one pass, at least 1; NaN means unknown.
+    /// Measured ratios of the iteration time with 1, 2, ... passes to the iteration time with one pass. Each ratio is
+    /// at least 1; NaN means unknown.
     Ratios(Vec<f64>),
 }
 
 impl Inflations {
-    /// Computes the table from the GPUs of the largest server of each type.
+    /// Computes the table; `largest` is the number of GPUs on the largest server of each type.
     ///
     /// # Errors
     /// Returns [`ModelError::Table`] if a job names a class that does not exist, if a class does not have one entry per
@@ -113,13 +114,14 @@ impl Inflations {
         })
     }
 
-    /// Returns whether the table has this number of jobs and GPU types.
+    /// Returns whether the table is for these numbers of jobs and GPU types.
     pub fn covers(&self, jobs: usize, types: usize) -> bool {
         self.of_job.len() == jobs && self.largest.len() == types
     }
 
-    /// Returns the ratio of the iteration time in `passes` passes to that in one pass, or `None` if it is unknown for
-    /// this job and type. Without a number of servers, the gang is assumed to be on as few as possible.
+    /// Returns the ratio of the iteration time with `passes` passes to the iteration time with one pass, or `None` if
+    /// it is unknown for this job and type. If the number of servers is not given, the gang is assumed to be on as few
+    /// servers as possible.
     #[inline]
     pub fn of(
         &self,
@@ -141,7 +143,7 @@ impl Inflations {
     }
 }
 
-/// Returns the ratios by number of passes. Each ratio is at least 1, because more passes never count as faster.
+/// Returns the ratio for each number of passes. Each ratio is at least 1, because more passes never count as faster.
 fn of_passes(fit: &StepFit, class: &InflationClass, servers: u32) -> Vec<f64> {
     let batch = class.batch_size;
     let whole_s = fit.step_s(class.gpus, servers, batch, 0);
@@ -158,7 +160,7 @@ fn of_passes(fit: &StepFit, class: &InflationClass, servers: u32) -> Vec<f64> {
 mod tests {
     use super::*;
 
-    /// A pass takes 0.1 s and 0.01 s per sample. Synchronisation takes 0.2 s inside a server and 2 s across servers.
+    /// A pass takes 0.1 s plus 0.01 s per sample. Synchronisation takes 0.2 s inside a server and 2 s across servers.
     fn class() -> InflationClass {
         let fit = StepFit {
             pass_s: [0.1, 0.01],

@@ -1,9 +1,11 @@
-//! The iteration time of a gang: compute passes over sub-batches, and one synchronisation that overlaps the last pass.
+//! The iteration time of a gang: compute passes over sub-batches, and one synchronisation that overlaps with the last
+//! pass.
 
-/// Returns the time of two overlapping activities. With exponent 1 the activities do not overlap, and with a larger
-/// exponent they overlap more. With an infinite exponent only the longer activity counts.
+/// Returns the time of two overlapping activities. With exponent 1, the activities do not overlap; the larger the
+/// exponent, the more they overlap. With an infinite exponent, only the longer activity counts.
 ///
-/// This is the p-norm of two times >= 0 for p >= 1, scaled by the longer time so that no power overflows.
+/// The result is the p-norm of the two times, which must be >= 0, for p >= 1. It is scaled by the longer time so that
+/// no power overflows.
 ///
 /// # Examples
 /// ```
@@ -20,7 +22,7 @@ pub fn overlapped(one_s: f64, other_s: f64, p: f64) -> f64 {
     longer * libm::pow(1.0 + libm::pow(shorter / longer, p), 1.0 / p)
 }
 
-/// Returns the seconds of an iteration of `passes` passes, the last of which overlaps with the synchronisation.
+/// Returns the time in seconds of an iteration with `passes` passes; the last pass overlaps with the synchronisation.
 ///
 /// # Examples
 /// ```
@@ -31,8 +33,8 @@ pub fn accumulated(passes: u32, compute_s: f64, sync_s: f64, p: f64) -> f64 {
     f64::from(passes.max(1) - 1) * compute_s + overlapped(compute_s, sync_s, p)
 }
 
-/// Times of one model on one GPU type, in the form of Pollux (arXiv 2008.12260). All times are in seconds and >= 0, and
-/// `gamma` is >= 1.
+/// Times of one model on one GPU type, in the form that Pollux uses (arXiv 2008.12260). All times are in seconds and >=
+/// 0, and `gamma` is >= 1.
 ///
 /// # Examples
 /// ```
@@ -45,23 +47,23 @@ pub fn accumulated(passes: u32, compute_s: f64, sync_s: f64, p: f64) -> f64 {
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct StepFit {
-    /// Seconds of a pass: constant part, and part per sample.
+    /// Time of a pass: constant part, and part per sample.
     pub pass_s: [f64; 2],
-    /// Seconds of a synchronisation over several servers: constant part, and part per GPU above two.
+    /// Time of a synchronisation across several servers: constant part, and part per GPU beyond two.
     pub servers_s: [f64; 2],
-    /// Seconds of a synchronisation inside one server: constant part, and part per GPU above two.
+    /// Time of a synchronisation inside one server: constant part, and part per GPU beyond two.
     pub server_s: [f64; 2],
     /// Exponent of the overlap between the synchronisation and the last pass.
     pub gamma: f64,
 }
 
 impl StepFit {
-    /// Returns the seconds of a pass over this number of samples per GPU.
+    /// Returns the time in seconds of a pass over this number of samples per GPU.
     pub fn pass(&self, samples: u32) -> f64 {
         self.pass_s[0] + self.pass_s[1] * f64::from(samples)
     }
 
-    /// Returns the seconds of a synchronisation over these GPUs and servers; 0 for one GPU.
+    /// Returns the time in seconds of a synchronisation across these numbers of GPUs and servers; 0 for one GPU.
     pub fn sync(&self, gpus: u32, servers: u32) -> f64 {
         let [all, per_gpu] = match (gpus, servers) {
             (..=1, _) => return 0.0,
@@ -71,7 +73,8 @@ impl StepFit {
         all + per_gpu * f64::from(gpus - 2)
     }
 
-    /// Returns the seconds of an iteration with these samples per GPU and pass, and these passes beyond the first.
+    /// Returns the time in seconds of an iteration with `samples` samples per GPU and pass, and `extra_passes` passes
+    /// beyond the first.
     pub fn step_s(&self, gpus: u32, servers: u32, samples: u32, extra_passes: u32) -> f64 {
         let sync_s = self.sync(gpus, servers);
         accumulated(extra_passes + 1, self.pass(samples), sync_s, self.gamma)

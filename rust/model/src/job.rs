@@ -1,26 +1,26 @@
-//! The jobs of a run: columns sorted by arrival, immutable, and shared between runs.
+//! The jobs of a run, as columns sorted by arrival. The columns are immutable, and several runs can share them.
 
 use crate::{GpuTypeId, JobId, ModelError, SimSpan, SimTime};
 use std::ops::Deref;
 
-/// Columns of a job table. A missing optional column means that every job has the default.
+/// Columns of a job table. If an optional column is missing, every job has the default.
 #[derive(Clone, Debug, Default)]
 pub struct JobColumns {
     /// Arrival instants, ascending.
     pub arrival: Vec<SimTime>,
     /// Gang sizes, 1 to 2^15.
     pub gpus: Vec<u32>,
-    /// Iterations, or seconds on a GPU of speed 1 if only a duration is known; positive.
+    /// Work in iterations, or in seconds on a GPU of speed 1 if only a duration is known; positive.
     pub work: Vec<f64>,
     /// Iterations per second on a GPU of speed 1; default 1, for work in seconds.
     pub ref_rate: Option<Vec<f64>>,
-    /// Row in the rate table; `u32::MAX` means none, so that the speed of the GPU type applies.
+    /// Row in the rate table; `u32::MAX` means that there is no row and the speed of the GPU type applies.
     pub rate_class: Option<Vec<u32>>,
     /// Allowed GPU types: bit `t` stands for type `t`; default all.
     pub allowed_types: Option<Vec<u64>>,
     /// Memory per GPU at full batch; default 0.
     pub memory_bytes: Option<Vec<u64>>,
-    /// Model label; `u32::MAX` means none.
+    /// Model label; `u32::MAX` means that the job has none.
     pub model: Option<Vec<u32>>,
     /// Names of the model labels.
     pub model_labels: Vec<String>,
@@ -28,18 +28,18 @@ pub struct JobColumns {
     pub batch_size: Option<Vec<u32>>,
     /// Owners of the jobs.
     pub labels: Labels,
-    /// Requests of users in addition to GPUs.
+    /// What users request in addition to GPUs.
     pub requests: Requests,
     /// Weight; default 1.
     pub weight: Option<Vec<f64>>,
-    /// Deadline as an instant of simulated time; `SimTime::NEVER` means none.
+    /// Deadline as an instant of simulated time; `SimTime::NEVER` means that there is no deadline.
     pub deadline: Option<Vec<SimTime>>,
 }
 
-/// One label of each job.
+/// One kind of label, with a value for each job.
 #[derive(Clone, Debug, Default)]
 pub struct Label {
-    /// Index in `names`; `u32::MAX` means none.
+    /// Index in `names`; `u32::MAX` means that the job has no label.
     pub codes: Option<Vec<u32>>,
     /// The names.
     pub names: Vec<String>,
@@ -53,14 +53,14 @@ impl Label {
         self.names.get(code as usize).map(String::as_str)
     }
 
-    /// Returns whether any job has the label.
+    /// Returns whether any job has a label of this kind.
     pub fn is_used(&self) -> bool {
         let codes = self.codes.as_deref().unwrap_or_default();
         codes.iter().any(|&code| code != u32::MAX)
     }
 }
 
-/// Owners of the jobs, under the names that batch schedulers use.
+/// Owners of the jobs; the fields have the names that batch schedulers use.
 #[derive(Clone, Debug, Default)]
 pub struct Labels {
     /// The user.
@@ -75,31 +75,31 @@ pub struct Labels {
     pub qos: Label,
 }
 
-/// Requests of users in addition to GPUs.
+/// What users request in addition to GPUs.
 #[derive(Clone, Debug, Default)]
 pub struct Requests {
     /// Maximum run time of the job; [`SimSpan::ZERO`] means unlimited.
     pub time_limit: Option<Vec<SimSpan>>,
     /// Priority; default 0.
     pub priority: Option<Vec<f64>>,
-    /// Amount by which the user lowers the priority; default 0.
+    /// Amount by which the user lowers the job's priority; default 0.
     pub nice: Option<Vec<i32>>,
 }
 
 /// A gang as a locality model sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Gang {
-    /// Model label of the job, if any.
+    /// Model label of the job, if it has one.
     pub model: Option<u32>,
     /// Samples per GPU; 0 means unknown.
     pub batch_size: u32,
-    /// GPU type of the gang (that of its first server, if types mix).
+    /// GPU type of the gang; if the gang mixes types, the type of its first server.
     pub gpu_type: GpuTypeId,
     /// Gang size.
     pub gpus: u32,
 }
 
-/// Facts about the jobs that every policy may know: all columns except the work.
+/// Facts about the jobs that every policy may know. These are all columns except the work.
 #[derive(Clone, Debug)]
 pub struct JobFacts {
     /// Columns of the table; the column of the work is empty.
@@ -127,7 +127,7 @@ impl JobTable {
     ///
     /// # Errors
     /// Returns [`ModelError::Length`] for columns of unequal length, or [`ModelError::Job`] for the first bad value:
-    /// unsorted arrivals, a gang outside 1..=2^15, work or rates that are not positive.
+    /// unsorted arrivals, a gang size outside 1..=2^15, or work or rates that are not positive.
     ///
     /// # Examples
     /// ```
@@ -207,7 +207,7 @@ impl JobFacts {
         self.columns.arrival.is_empty()
     }
 
-    /// Returns all ids, in order of arrival.
+    /// Returns the ids of all jobs in order of arrival.
     pub fn ids(&self) -> impl Iterator<Item = JobId> + use<> {
         (0..self.len() as u32).map(JobId)
     }
@@ -304,7 +304,8 @@ impl JobFacts {
             .map_or(u64::MAX, |column| column[job.index()])
     }
 
-    /// Returns whether the jobs differ only in gang size and work, without GPU types, memory or rates of their own.
+    /// Returns whether the jobs differ only in gang size and work, so that no job has its own GPU types, memory or
+    /// rates.
     pub fn is_uniform(&self) -> bool {
         self.columns.allowed_types.is_none()
             && self.columns.ref_rate.is_none()

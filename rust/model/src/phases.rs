@@ -4,31 +4,31 @@
 use crate::{JobId, ModelError};
 use std::ops::RangeInclusive;
 
-/// Largest number of phases of a job.
+/// Maximum number of phases that a job can have.
 const PHASES_MAX: usize = 1024;
 /// Accepted relative rates of a phase, and accepted relative sizes of its steps.
 const RELATIVE: RangeInclusive<f64> = 1e-6..=1e6;
 
-/// A phase as it is given: progress at its start, relative rate, and relative size of a step.
+/// A phase as the user gives it: progress at its start, relative rate, and relative step size.
 pub type GivenPhase = (f64, f64, f64);
 
-/// A part of the work of a job with a constant factor on its base rate.
+/// A part of a job's work during which the factor for the base rate is constant.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Phase {
     /// Share of the work that is done when the phase starts, in [0, 1); 0 for the first phase.
     progress: f64,
-    /// Factor on the base rate. The harmonic mean of the factors over the work is 1.
+    /// Factor that multiplies the base rate. The harmonic mean of the factors over the work is 1.
     factor: f64,
-    /// Size of a step, such as the batch size, relative to that of the first phase.
+    /// Step size, such as the batch size, relative to the step size in the first phase.
     step_size: f64,
 }
 
-/// Phases of a class of jobs: at least two.
+/// Phases of a class of jobs; there are at least two.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Phases(Vec<Phase>);
 
 impl Phases {
-    /// Creates phases; `None` if neither the rate nor the size of a step ever changes.
+    /// Creates phases; returns `None` if neither the rate nor the step size ever changes.
     fn new(given: &[GivenPhase]) -> Option<Self> {
         let mut kept: Vec<GivenPhase> = Vec::with_capacity(given.len());
         for &phase in given {
@@ -54,7 +54,7 @@ impl Phases {
         Some(Self(kept.iter().map(phase).collect()))
     }
 
-    /// Returns the remaining work at the start of a phase; 0 if there is no phase with this number.
+    /// Returns the remaining work at the start of a phase; 0 if no phase has this number.
     fn left_at(&self, phase: usize, work: f64) -> f64 {
         let progress = self.0.get(phase).map_or(1.0, |phase| phase.progress);
         work * (1.0 - progress)
@@ -73,17 +73,17 @@ impl Phases {
         self.left_at(phase + 1, work)
     }
 
-    /// Returns the factor on the base rate in a phase.
+    /// Returns the factor that multiplies the base rate in a phase.
     pub fn factor(&self, phase: usize) -> f64 {
         self.0[phase].factor
     }
 
-    /// Returns the size of a step in a phase, relative to that in the first phase.
+    /// Returns the step size in a phase, relative to the step size in the first phase.
     pub fn step_size(&self, phase: usize) -> f64 {
         self.0[phase].step_size
     }
 
-    /// Returns the remaining work and the factor of each phase, from this phase on.
+    /// Returns the remaining work and the factor of this phase and of each later phase.
     pub fn segments(
         &self,
         work: f64,
@@ -115,8 +115,8 @@ pub struct PhaseTable {
 }
 
 impl PhaseTable {
-    /// Checks the classes, each a list of phases, and creates the table. `row` holds the class of
-    /// each job; `u32::MAX` means that it has none. Returns `None` if the rate of no job changes.
+    /// Checks the classes, each a list of phases, and creates the table. `row` contains the class of each job;
+    /// `u32::MAX` means that the job has no class. Returns `None` if the rate of no job changes.
     ///
     /// # Errors
     /// Returns [`ModelError::Table`], which names the first bad class or a row that does not exist.
@@ -147,14 +147,14 @@ impl PhaseTable {
         self.row.len()
     }
 
-    /// Returns the phases of a job if its rate changes.
+    /// Returns the phases of a job, if its rate changes.
     #[inline]
     pub fn get(&self, job: JobId) -> Option<&Phases> {
         self.classes.get(self.row[job.index()] as usize)?.as_ref()
     }
 }
 
-/// Returns what is wrong with the phases of a class; `None` if they are valid.
+/// Returns a description of what is wrong with the phases of a class; `None` if they are valid.
 fn problem(class: &[GivenPhase]) -> Option<&'static str> {
     let starts = class.first().is_some_and(|first| first.0 == 0.0);
     let ascend = class.windows(2).all(|two| two[0].0 < two[1].0);

@@ -1,6 +1,7 @@
 //! The rate of a gang (`docs/concepts/jobs-and-rates.md`): base rate, locality factor, and slowdown by co-runners.
 //!
-//! This module has a table for each of these three quantities. Other models can be added without changing the engine.
+//! This module contains a table for each of these three quantities. New models can be added without a change to the
+//! engine.
 
 use crate::{
     ClusterSpec, ElasticTable, Extent, Gang, GpuTypeId, JobFacts, JobId, ModelError, PhaseTable,
@@ -8,7 +9,8 @@ use crate::{
 };
 use std::sync::Arc;
 
-/// Base rates: iterations per second of a whole gang, alone and consolidated, on one GPU type.
+/// Base rates. A base rate is the number of iterations per second of a whole gang that runs alone and consolidated on
+/// one GPU type.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RateTable {
     speeds: Vec<f64>,
@@ -21,16 +23,16 @@ pub struct RateTable {
 /// Measured rates of gangs of every size, for policies that run copies of a job on other numbers of GPUs.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CopyRates {
-    /// Row of each job; `u32::MAX` means none.
+    /// Row of each job; `u32::MAX` means that the job has no row.
     pub row: Vec<u32>,
-    /// Largest gang size; the table has the sizes 1, 2, ... up to this one.
+    /// Largest gang size; the table contains all sizes 1, 2, ... up to this size.
     pub sizes: usize,
     /// Row-major (rows, sizes, types); a rate of 0 means "cannot run there".
     pub rates: Vec<f64>,
 }
 
 impl RateTable {
-    /// Creates rates from the relative speeds of the types alone.
+    /// Creates rates only from the relative speeds of the types.
     pub fn from_speeds(cluster: &ClusterSpec) -> Self {
         let speeds = cluster
             .gpu_types()
@@ -109,8 +111,8 @@ impl RateTable {
         Ok(self)
     }
 
-    /// Adds the rates of elastic jobs on any number of GPUs. The base rate of a job remains that of its size in the
-    /// trace.
+    /// Adds the rates of elastic jobs on any number of GPUs. The base rate of a job remains the rate for its gang size
+    /// in the trace.
     ///
     /// # Errors
     /// Returns [`ModelError::Table`] if the table is for another number of jobs.
@@ -158,12 +160,12 @@ impl RateTable {
         })
     }
 
-    /// Returns the table of jobs whose rate changes with their progress, if there are any.
+    /// Returns the table of jobs whose rate changes with their progress, if there are such jobs.
     pub fn phases(&self) -> Option<&Arc<PhaseTable>> {
         self.phases.as_ref()
     }
 
-    /// Returns the table of elastic jobs, if there are any.
+    /// Returns the table of elastic jobs, if there are such jobs.
     pub fn elastic(&self) -> Option<&Arc<ElasticTable>> {
         self.elastic.as_ref()
     }
@@ -219,19 +221,19 @@ impl RateTable {
     }
 }
 
-/// Load that a gang over several racks puts on the up-link of each rack.
+/// Load that a gang across several racks puts on the up-link of each rack.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Load {
-    /// Bytes that the gang sends through each up-link per iteration, > 0.
+    /// Number of bytes, > 0, that the gang sends through each up-link per iteration.
     pub bytes: f64,
     /// Compute time per iteration, s.
     pub compute_s: f64,
-    /// Bytes/s that the gang would send alone, > 0.
+    /// Rate in bytes/s, > 0, at which the gang would send if it were alone.
     pub demand: f64,
 }
 
 impl Load {
-    /// Returns the locality factor at a rate of `rate` bytes/s, where `alone` is the factor without other jobs.
+    /// Returns the locality factor when the gang sends `rate` bytes/s; `alone` is the factor without other jobs.
     #[inline]
     pub fn locality(&self, alone: f64, rate: f64) -> f64 {
         if rate >= self.demand {
@@ -241,25 +243,25 @@ impl Load {
     }
 }
 
-/// Locality factor of a placement, in (0, 1]; pure and deterministic.
+/// A model that gives the locality factor, in (0, 1], of a placement. All methods are pure and deterministic.
 pub trait LocalityModel: Send + Sync + std::fmt::Debug {
-    /// Returns the factor on the base rate of a gang that is placed with this shape.
+    /// Returns the factor that multiplies the base rate of a gang if it is placed with this shape.
     fn locality(&self, gang: &Gang, shape: Shape) -> f64;
 
-    /// Returns the representative shape of a tier, for use where no placement is known.
+    /// Returns the shape that represents a tier where no placement is known.
     fn canonical(&self, gpu_type: GpuTypeId, gpus: u32, tier: Tier) -> Shape {
         let _ = gpu_type;
         let (server, rack) = (gpus, gpus);
         Extent { server, rack }.canonical(gpus, tier)
     }
 
-    /// Returns the factor of a tier, for use where no placement is known.
+    /// Returns the factor that represents a tier where no placement is known.
     fn at_tier(&self, gang: &Gang, tier: Tier) -> f64 {
         self.locality(gang, self.canonical(gang.gpu_type, gang.gpus, tier))
     }
 
-    /// Returns the bytes/s that the jobs of the run may send together through the up-link of a rack. `None` means that
-    /// each job sends as if it were alone.
+    /// Returns the rate in bytes/s at which all jobs of the run together may send through the up-link of a rack. `None`
+    /// means that each job sends as if it were alone.
     fn shared_bw(&self) -> Option<f64> {
         None
     }
@@ -271,7 +273,7 @@ pub trait LocalityModel: Send + Sync + std::fmt::Debug {
         None
     }
 
-    /// Returns the ratio of the bytes of a model's largest gradient tensor to all its gradient bytes, if known.
+    /// Returns the size of a model's largest gradient tensor divided by the size of all its gradients, if known.
     fn skew(&self, model: Option<u32>) -> Option<f64> {
         let _ = model;
         None
@@ -323,14 +325,15 @@ impl LocalityModel for TierTable {
     }
 }
 
-/// Slowdown factors by co-runners, computed before the run. Each GPU type has a square table over classes of jobs with
-/// equal factors. A pair that may not share GPUs has no factor.
+/// Slowdown factors that co-runners impose, computed before the run. Each GPU type has a square table whose rows and
+/// columns are classes of jobs with equal factors. A pair that may not share GPUs has no factor.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Interference {
     classes: usize,
     /// Class of each job; empty means that all jobs are in one class.
     of_job: Vec<u32>,
-    /// `xi[type][slowed class][co-runner's class]`, row-major; NaN in both directions means that the two may not share.
+    /// `xi[type][slowed class][co-runner's class]`, row-major; NaN in both directions means that the two classes may
+    /// not share GPUs.
     xi: Vec<f64>,
     absent: Vec<(String, String)>,
 }
@@ -348,7 +351,7 @@ impl Interference {
     }
 
     /// Creates a table from the class of each job and `xi[type][slowed class][co-runner's class]`, row-major. NaN in
-    /// one of the two directions of a pair means that the two may not share.
+    /// one of the two directions of a pair means that the pair may not share GPUs.
     ///
     /// # Errors
     /// Returns [`ModelError::Table`] for a wrong length, a class that does not exist, or a factor that is neither NaN
@@ -363,7 +366,10 @@ impl Interference {
     fn build(of_job: Vec<u32>, classes: usize, mut xi: Vec<f64>) -> Result<Self, ModelError> {
         let square = classes * classes;
         if classes == 0 || xi.is_empty() || !xi.len().is_multiple_of(square) {
-            let what = format!("{} values are no squares of {classes} classes", xi.len());
+            let what = format!(
+                "{} values do not form squares of {classes} classes",
+                xi.len()
+            );
             return Err(bad_interference(what));
         }
         if let Some(bad) = xi.iter().find(|xi| xi.is_infinite() || **xi < 1.0) {
@@ -389,20 +395,20 @@ impl Interference {
         })
     }
 
-    /// Names the first pairs (slowed job, co-runner) that have no factor although a run that shares GPUs would need it.
-    /// A run that would need an absent factor is refused.
+    /// Sets the first pairs (slowed job, co-runner) that have no factor although a run that shares GPUs would need it.
+    /// Such a run is refused.
     #[must_use]
     pub fn with_absent(mut self, pairs: Vec<(String, String)>) -> Self {
         self.absent = pairs;
         self
     }
 
-    /// Returns the first pairs without a factor that a run that shares GPUs would need.
+    /// Returns the first pairs that have no factor although a run that shares GPUs would need it.
     pub fn absent(&self) -> &[(String, String)] {
         &self.absent
     }
 
-    /// Returns whether the table has these numbers of jobs and GPU types.
+    /// Returns whether the table is for these numbers of jobs and GPU types.
     pub fn covers(&self, jobs: usize, types: usize) -> bool {
         let square = self.classes * self.classes;
         (self.of_job.is_empty() || self.of_job.len() == jobs) && self.xi.len() == types * square
@@ -414,7 +420,7 @@ impl Interference {
         self.of_job.get(job.index()).copied().unwrap_or(0)
     }
 
-    /// Returns the slowdown factor of a job by a co-runner, or `None` if the two may not share.
+    /// Returns the slowdown factor that a co-runner imposes on a job, or `None` if the two may not share GPUs.
     #[inline]
     pub fn xi(&self, slowed: JobId, co_runner: JobId, gpu_type: GpuTypeId) -> Option<f64> {
         let (row, column) = (self.class(slowed) as usize, self.class(co_runner) as usize);
@@ -434,7 +440,8 @@ fn bad_interference(what: String) -> ModelError {
 mod tests {
     use super::*;
 
-    /// Two classes on two GPU types. On the second type the factor of a by b is NaN, so the pair may not share there.
+    /// Creates a table for two classes, a and b, on two GPU types. On the second type, the factor that b imposes on a
+    /// is NaN, so the pair may not share GPUs there.
     fn table() -> Interference {
         let xi = vec![1.0, 1.5, 2.0, 1.1, 1.2, f64::NAN, 3.0, 1.3];
         Interference::by_class(vec![0, 1, 0], 2, xi).expect("valid")

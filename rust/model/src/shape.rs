@@ -3,16 +3,16 @@
 use crate::{ClusterSpec, GpuSet, Tier};
 use smallvec::SmallVec;
 
-/// Distribution of a gang over servers and racks.
+/// How a gang is spread over servers and racks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Shape {
-    /// Maximum number of GPUs on one server of the gang.
+    /// Maximum number of GPUs that the gang has on one server.
     pub server_gpus_max: u32,
-    /// Minimum number of GPUs on one server of the gang.
+    /// Minimum number of GPUs that the gang has on one of its servers.
     pub server_gpus_min: u32,
-    /// Maximum number of servers in one rack of the gang.
+    /// Maximum number of servers that the gang has in one rack.
     pub rack_servers_max: u32,
-    /// Minimum number of servers in one rack of the gang.
+    /// Minimum number of servers that the gang has in one of its racks.
     pub rack_servers_min: u32,
     /// Number of racks.
     pub racks: u32,
@@ -66,18 +66,18 @@ impl Shape {
     }
 }
 
-/// The largest server and the largest rack of one GPU type, in GPUs. The counts are those of the description of the
-/// cluster, so failures do not change the meaning of a tier.
+/// The sizes of the largest server and the largest rack of one GPU type, in GPUs. The sizes come from the description
+/// of the cluster, so failures do not change the meaning of a tier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Extent {
     /// GPUs of the largest server; at least 1.
     pub server: u32,
-    /// GPUs of the type in the rack that holds most of them; at least 1.
+    /// GPUs of the type in the rack that has the most of them; at least 1.
     pub rack: u32,
 }
 
 impl Extent {
-    /// Returns one extent per GPU type.
+    /// Returns the extent of each GPU type.
     pub fn by_type(cluster: &ClusterSpec) -> Vec<Self> {
         let types = cluster.gpu_types().len();
         let mut racks = vec![0_u32; cluster.racks() as usize * types];
@@ -92,7 +92,7 @@ impl Extent {
         extents
     }
 
-    /// Returns the maximum number of servers in one rack, of any type.
+    /// Returns the maximum number of servers, of any type, in one rack.
     pub fn servers_per_rack(cluster: &ClusterSpec) -> u32 {
         let mut counts = vec![0_u32; cluster.racks() as usize];
         for server in cluster.servers() {
@@ -101,7 +101,7 @@ impl Extent {
         counts.into_iter().max().unwrap_or(1)
     }
 
-    /// Returns the representative shape of a tier, for use where no placement is known.
+    /// Returns the shape that represents a tier where no placement is known.
     ///
     /// # Examples
     /// ```

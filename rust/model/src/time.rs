@@ -4,11 +4,11 @@
 use crate::ModelError;
 use std::ops::{Add, AddAssign, Sub};
 
-/// Nanoseconds in a second, as the float that every conversion uses.
+/// Number of nanoseconds in a second, as the float that every conversion uses.
 pub const NANOS_PER_SECOND: f64 = 1e9;
 
-/// Largest accepted number of seconds: about 126 years, which is less than half of what i64 nanoseconds hold, so that a
-/// sum of two times never overflows.
+/// Largest number of seconds that is accepted: about 126 years. This is less than half of the range of i64 nanoseconds,
+/// so a sum of two times never overflows.
 pub const MAX_SECONDS: f64 = 4e9;
 
 /// An instant: nanoseconds since the trace's origin.
@@ -22,7 +22,7 @@ pub struct SimSpan(pub i64);
 impl SimTime {
     /// The trace's origin.
     pub const ZERO: Self = Self(0);
-    /// An instant after every event.
+    /// An instant that is later than every event.
     pub const NEVER: Self = Self(i64::MAX);
 
     /// Returns the instant nearest to `seconds`.
@@ -40,7 +40,7 @@ impl SimTime {
         nanos(seconds).map(Self)
     }
 
-    /// Returns the seconds since the origin, as written to results.
+    /// Returns the time in seconds since the origin, as results contain it.
     #[inline]
     pub fn seconds(self) -> f64 {
         self.0 as f64 / NANOS_PER_SECOND
@@ -74,10 +74,11 @@ fn nanos(seconds: f64) -> Result<i64, ModelError> {
     }
 }
 
-/// Longest span of work, [`MAX_SECONDS`]. Longer work is clipped to this span and never finishes.
+/// Longest span that work can take, [`MAX_SECONDS`]. A longer span is clipped to this span, and the work never
+/// finishes.
 pub const SPAN_MAX: SimSpan = SimSpan(4_000_000_000_000_000_000);
 
-/// Returns the time that `work` takes at `rate`: rounded to the nearest nanosecond (halves up), at least 1 ns and at
+/// Returns the time that `work` takes at `rate`, rounded to the nearest nanosecond (halves up); at least 1 ns and at
 /// most [`SPAN_MAX`].
 ///
 /// # Examples

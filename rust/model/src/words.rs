@@ -1,6 +1,6 @@
-//! Enums whose variants are the words of a parameter.
+//! Enums whose variants are the words that a parameter accepts.
 
-/// Declares an enum whose variants are the words of a parameter.
+/// Declares an enum whose variants are the words that a parameter accepts.
 #[macro_export]
 macro_rules! words {
     (
@@ -14,10 +14,10 @@ macro_rules! words {
         }
 
         impl $name {
-            /// The words, as in parameter values.
+            /// The words, as they appear in parameter values.
             $vis const NAMES: &[&str] = &[$($word),+];
 
-            /// Returns the variant of a word.
+            /// Returns the variant that a word stands for.
             $vis fn named(word: &str) -> Option<Self> {
                 match word {
                     $($word => Some(Self::$variant),)+

@@ -3,15 +3,15 @@
 //! | symbol | here | meaning |
 //! |---|---|---|
 //! | C | `compute_s` | compute time of one iteration |
-//! | V, K | `grad_bytes`, `buckets` | bytes reduced per iteration, and number of all-reduce calls |
+//! | V, K | `grad_bytes`, `buckets` | bytes that are reduced per iteration, and number of all-reduce calls |
 //! | o | `overlap` | share of C that can overlap with communication |
-//! | alpha | `alpha_s` | seconds per step of the algorithm |
-//! | tau | [`Links::tau`] | time of one bucket in one tier |
+//! | alpha | `alpha_s` | time in seconds of one step of the algorithm |
+//! | tau | [`Links::tau`] | time that one bucket takes in one tier |
 
 use super::layers::{self, BucketTimes, Order};
 use gangline_model::{Shape, Tier};
 
-/// A set of algorithms for a collective operation, of which the fastest is used.
+/// A set of algorithms for a collective operation; the fastest of them is used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Algorithms(u8);
 
@@ -25,7 +25,7 @@ impl Algorithms {
     /// All three algorithms.
     pub const ALL: Self = Self(7);
 
-    /// Returns the set for the name of one algorithm, or for `auto`.
+    /// Returns the set for a name, which is the name of one algorithm or `auto`.
     pub fn parse(name: &str) -> Option<Self> {
         match name {
             "ring" => Some(Self::RING),
@@ -42,7 +42,7 @@ impl Algorithms {
         Self(self.0 | other.0)
     }
 
-    /// Returns the minimum number of steps of an algorithm in the set for `n` >= 2 members.
+    /// Returns the minimum number of steps that any algorithm in the set needs for `n` >= 2 members.
     fn steps(self, n: u32) -> u32 {
         let has = |one: Self| self.0 & one.0 != 0;
         let ceil_log2 = 32 - (n - 1).leading_zeros();
@@ -65,20 +65,20 @@ impl Algorithms {
 pub struct Link {
     /// Collective algorithms.
     pub algorithms: Algorithms,
-    /// Seconds per step of the algorithm, including all hops.
+    /// Time in seconds of one step of the algorithm, including all hops.
     pub alpha_s: f64,
-    /// Bytes/s of one GPU's port.
+    /// Bandwidth of one GPU's port in bytes/s.
     pub port_bw: f64,
 }
 
-/// Links of all tiers; an absent limit is infinite.
+/// Links of all tiers; a limit that does not exist is infinite.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Links {
     /// Links inside a server, inside a rack, and between racks.
     pub tiers: [Link; 3],
-    /// Bytes/s of all NICs of one server.
+    /// Bandwidth of all NICs of one server in bytes/s.
     pub server_bw: f64,
-    /// Bytes/s of a rack's up-link.
+    /// Bandwidth of a rack's up-link in bytes/s.
     pub uplink_bw: f64,
     /// Whether the tiers work at the same time on different buckets.
     pub pipeline: bool,
@@ -87,19 +87,19 @@ pub struct Links {
 /// A model's demand on the network.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Traffic {
-    /// Compute time per iteration, s; `None` if it is unknown at the chosen scale.
+    /// Compute time per iteration in seconds; `None` if it is unknown at the chosen scale.
     pub compute_s: Option<f64>,
-    /// Bytes reduced per iteration.
+    /// Number of bytes that are reduced per iteration.
     pub grad_bytes: f64,
-    /// All-reduce calls per iteration.
+    /// Number of all-reduce calls per iteration.
     pub buckets: u32,
     /// Share of the compute time that can overlap with communication.
     pub overlap: f64,
-    /// Bytes of the last bucket, whose communication cannot overlap with compute.
+    /// Size of the last bucket in bytes. Its communication cannot overlap with compute.
     pub last_bytes: f64,
-    /// Backward seconds and gradient bytes by layer, last layer first; empty means unknown.
+    /// Backward time in seconds and gradient size in bytes for each layer, last layer first; empty means unknown.
     pub layers: Vec<(f64, f64)>,
-    /// Ratio of the bytes of the largest gradient tensor to all bytes.
+    /// Size of the largest gradient tensor divided by the size of all gradients.
     pub skew: Option<f64>,
 }
 
@@ -109,7 +109,8 @@ impl Traffic {
 }
 
 impl Links {
-    /// Returns the time of an all-reduce among `n` members of a tier, where `seconds` is bytes over bandwidth.
+    /// Returns the time of an all-reduce among `n` members of a tier; `seconds` is the number of bytes divided by the
+    /// bandwidth.
     fn tau(&self, tier: Tier, n: u32, seconds: f64) -> f64 {
         if n <= 1 {
             return 0.0;
@@ -120,7 +121,7 @@ impl Links {
         steps * link.alpha_s + (2.0 * (n - 1.0) / n) * seconds
     }
 
-    /// Returns the times that one bucket of `bytes` takes in each tier, for a gang of a given shape. In an uneven gang,
+    /// Returns the time that one bucket of `bytes` takes in each tier, for a gang of a given shape. In an uneven gang,
     /// the smallest part carries the largest share of the traffic to other servers and racks.
     pub fn bucket(&self, shape: Shape, bytes: f64) -> BucketTimes {
         let port = |tier: Tier| self.tiers[tier as usize].port_bw;
@@ -140,7 +141,7 @@ impl Links {
         ]
     }
 
-    /// Returns the seconds of communication per iteration that do not overlap with compute.
+    /// Returns the communication time per iteration, in seconds, that does not overlap with compute.
     pub fn exposed(&self, shape: Shape, model: &Traffic, compute_s: f64) -> f64 {
         let bucket = self.bucket(shape, model.grad_bytes / f64::from(model.buckets));
         let last = self.bucket(shape, model.last_bytes);
@@ -154,8 +155,8 @@ impl Links {
         l.max(all - model.overlap * compute_s)
     }
 
-    /// Returns the seconds of an iteration in which a gang over several racks sends through up-links. If communication
-    /// is computed layer by layer, this is the sum over the layers.
+    /// Returns the time in seconds, per iteration, during which a gang across several racks sends through up-links. If
+    /// communication is computed layer by layer, this is the sum over the layers.
     pub fn sending(&self, shape: Shape, model: &Traffic, is_by_layer: bool) -> f64 {
         let network = |bytes: f64| self.bucket(shape, bytes)[Tier::Network as usize];
         if is_by_layer && !model.layers.is_empty() {
@@ -166,8 +167,8 @@ impl Links {
         buckets * network(model.grad_bytes / buckets)
     }
 
-    /// Returns the result of [`Self::exposed`], computed layer by layer. A model without layers is treated as if it had
-    /// one layer of equal size per bucket.
+    /// Returns the same time as [`Self::exposed`], but computed layer by layer. A model without layers is treated as if
+    /// it had one layer per bucket, all of equal size.
     pub fn exposed_by_layer(
         &self,
         shape: Shape,

@@ -11,7 +11,7 @@ pub enum NetworkKind {
     /// Distance costs nothing.
     #[default]
     Free,
-    /// Hierarchical all-reduce in closed form.
+    /// A closed form for hierarchical all-reduce.
     AlphaBeta,
     /// Measured pairs of throughputs.
     Table,
@@ -19,7 +19,7 @@ pub enum NetworkKind {
     Levels,
 }
 
-/// Level of detail at which a placement counts.
+/// How much detail of a placement counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Detail {
     /// Only the tier counts: the canonical shape represents all other shapes.
@@ -31,7 +31,7 @@ pub enum Detail {
     Layers,
 }
 
-/// Whether jobs share the up-links of racks.
+/// Whether and how jobs share the up-links of racks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Contention {
     /// Each job sends as if it were alone.
@@ -44,7 +44,7 @@ pub enum Contention {
 }
 
 impl Contention {
-    /// Returns the kind with a given name.
+    /// Returns the variant with a given name.
     pub fn parse(name: &str) -> Option<Self> {
         match name {
             "off" => Some(Self::Off),
@@ -64,18 +64,18 @@ impl Contention {
     }
 }
 
-/// Links of a tier as given in a cluster file; missing values come from the preset.
+/// Links of a tier as a cluster file gives them; missing values come from the preset.
 #[derive(Clone, Copy, Debug, PartialEq, Default)]
 pub struct LinkChange {
     /// Collective algorithms.
     pub algorithms: Option<Algorithms>,
-    /// Seconds per step.
+    /// Time in seconds of one step.
     pub alpha_s: Option<f64>,
-    /// Bytes/s of a port.
+    /// Bandwidth of a port in bytes/s.
     pub port_bw: Option<f64>,
-    /// Bytes/s of a server's NICs; tier rack only.
+    /// Bandwidth of a server's NICs in bytes/s; only for the tier `rack`.
     pub server_bw: Option<f64>,
-    /// Bytes/s of a rack's up-link; tier network only.
+    /// Bandwidth of a rack's up-link in bytes/s; only for the tier `network`.
     pub uplink_bw: Option<f64>,
 }
 
@@ -85,51 +85,51 @@ impl LinkChange {
     }
 }
 
-/// A model as given in a cluster file.
+/// A model as a cluster file gives it.
 #[derive(Clone, Debug, PartialEq, Default)]
 pub struct ModelGiven {
-    /// Compute time per iteration, s.
+    /// Compute time per iteration in seconds.
     pub compute_s: f64,
-    /// Bytes reduced per iteration.
+    /// Number of bytes that are reduced per iteration.
     pub grad_bytes: f64,
-    /// All-reduce calls per iteration.
+    /// Number of all-reduce calls per iteration.
     pub buckets: u32,
     /// Share of the compute time that can overlap with communication.
     pub overlap: Option<f64>,
-    /// Bytes of the last bucket.
+    /// Size of the last bucket in bytes.
     pub last_bytes: Option<f64>,
-    /// Backward seconds and gradient bytes by layer, last layer first.
+    /// Backward time in seconds and gradient size in bytes for each layer, last layer first.
     pub layers: Vec<(f64, f64)>,
-    /// Ratio of the bytes of the largest gradient tensor to all bytes.
+    /// Size of the largest gradient tensor divided by the size of all gradients.
     pub skew: Option<f64>,
 }
 
-/// The measured throughput of a gang: consolidated, and spread over more servers if this was measured.
+/// The measured throughput of a gang: consolidated and, if this was measured, spread over more servers.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Measured {
     /// Index of the GPU type.
     pub gpu_type: u32,
     /// Model label.
     pub model: String,
-    /// Samples per GPU; 0 means any.
+    /// Samples per GPU; 0 means any number.
     pub batch_size: u32,
     /// Gang size.
     pub gpus: u32,
     /// Iterations/s on as few servers as possible.
     pub consolidated: f64,
-    /// Iterations/s over more servers.
+    /// Iterations/s on more servers.
     pub spread: Option<f64>,
 }
 
-/// Behaviour if a table lacks the pair of throughputs of a gang.
+/// What happens if a table lacks the pair of throughputs for a gang.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub enum OnMissing {
     /// The run is refused.
     #[default]
     Error,
-    /// Distance costs this gang nothing.
+    /// Distance costs the gang nothing.
     One,
-    /// The alpha-beta model with the named preset is used.
+    /// The alpha-beta model with the named preset applies to the gang.
     Preset(String),
 }
 
@@ -155,7 +155,7 @@ pub struct NetworkConfig {
     pub detail: Detail,
     /// Order of buckets in a channel, if communication is computed layer by layer.
     pub order: Order,
-    /// Whether tiers work one after the other instead of at the same time on different buckets.
+    /// Whether tiers work one after the other, instead of at the same time on different buckets.
     pub is_serial: bool,
     /// Whether the built-in models use their unscaled compute times.
     pub is_unscaled: bool,
@@ -163,21 +163,21 @@ pub struct NetworkConfig {
     pub oversubscription: Option<f64>,
     /// Whether jobs share up-links.
     pub contention: Contention,
-    /// Share of an up-link that other traffic leaves free; absent means 1.
+    /// Share of an up-link that other traffic leaves free; if absent, 1.
     pub background: Option<f64>,
     /// Label whose model is used for jobs with an unknown label.
     pub default_model: Option<String>,
-    /// Changes to the links of server, rack and network.
+    /// Changes to the links of the tiers `server`, `rack` and `network`.
     pub tiers: [LinkChange; 3],
-    /// Models by label, which extend or replace the built-in models.
+    /// Models by label; they extend or replace the built-in models.
     pub models: Vec<(String, ModelGiven)>,
-    /// Factors by label; `*` stands for every other label.
+    /// Factors by label; `*` stands for all other labels.
     pub levels: Vec<(String, [f64; 3])>,
     /// Measured throughputs.
     pub measured: Vec<Measured>,
-    /// Behaviour for a missing pair.
+    /// What happens if a pair is missing.
     pub on_missing: OnMissing,
-    /// Additional factor for a measured pair if the gang spans racks; absent means 1.
+    /// Additional factor for a measured pair if the gang spans racks; if absent, 1.
     pub network_extra: Option<f64>,
     /// Whether a larger gang in a table never loses less speed than a smaller gang.
     pub is_monotone: bool,
@@ -285,10 +285,10 @@ impl NetworkConfig {
         }))
     }
 
-    /// Returns the bytes/s of every up-link, if jobs share them.
+    /// Returns the bandwidth of every up-link in bytes/s, if jobs share up-links.
     ///
     /// # Errors
-    /// Returns [`ModelError::Network`] for up-links without a limit, or a share outside (0, 1].
+    /// Returns [`ModelError::Network`] for up-links without a limit, or for a share outside (0, 1].
     pub(super) fn shared_bw(&self, links: &Links) -> Result<Option<f64>, ModelError> {
         if self.contention == Contention::Off {
             return Ok(None);
@@ -308,7 +308,7 @@ impl NetworkConfig {
         Ok(Some(links.uplink_bw * part))
     }
 
-    /// Refuses shared up-links if the network model has none.
+    /// Refuses shared up-links if the network model has no up-links.
     fn check_contention(&self, kind: NetworkKind) -> Result<(), ModelError> {
         if self.contention == Contention::Off {
             return match self.background {
@@ -323,7 +323,7 @@ impl NetworkConfig {
         Err(bad("contention", &self.contention.name(), &expected))
     }
 
-    /// Returns the table of models: first the built-in models, then the given ones.
+    /// Returns the table of models: first the built-in models, then the models that the user gives.
     ///
     /// # Errors
     /// Returns [`ModelError::Network`] for a bad number.
@@ -374,7 +374,7 @@ impl Detail {
 }
 
 impl NetworkKind {
-    /// Returns the kind with a given name.
+    /// Returns the variant with a given name.
     pub fn parse(name: &str) -> Option<Self> {
         match name {
             "none" => Some(Self::Free),

@@ -1,13 +1,13 @@
-//! Max-min fair shares of links of one capacity, by progressive filling.
+//! Computes max-min fair shares of links that all have the same capacity, by progressive filling.
 //!
-//! All rates rise together. A flow stops at its limit, or when one of its links is full. The level is not raised in
-//! small steps. Instead, each step goes to the next stop: the flow with the smallest limit stops, or the link that has
-//! the least remaining capacity per open flow is full.
+//! All rates rise together. A flow stops at its limit, or when one of its links is full. The level does not rise in
+//! small steps. Instead, each step goes to the next stop: either the flow with the smallest limit stops, or the link
+//! with the least remaining capacity per open flow becomes full.
 //!
-//! Stops have a strict order: by rate, then demands before links, then by the name of the link. The next offer of a
-//! link comes after the last amount taken from it, regardless of rounding. Therefore only one set of stops agrees on
-//! every link, to the last bit. The stops do not depend on the order or the groups in which they are computed. The
-//! model is described in `docs/concepts/network.md`.
+//! Stops have a strict order: by rate, then demands before links, then by the name of the link. Regardless of rounding,
+//! the next stop that a link offers comes after the last stop at which capacity was taken from it. Therefore, only one
+//! set of stops agrees on every link, to the last bit. The stops do not depend on the order or the groups in which they
+//! are computed. The model is described in `docs/concepts/network.md`.
 //!
 //! | symbol | here | meaning |
 //! |---|---|---|
@@ -19,7 +19,8 @@ use gangline_model::ModelError;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// The rate at which a flow or link stops rising, and the cause. Stops are compared in the order of their fields.
+/// The rate at which a flow or link stops rising, and the cause of the stop. Stops are compared in the order of their
+/// fields.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Stop {
     /// Bits of the rate. Floats >= 0 have the same order as their bits.
@@ -29,7 +30,7 @@ pub struct Stop {
 }
 
 impl Stop {
-    /// The stop of a link that is never full; it comes after all other stops.
+    /// The stop of a link that never becomes full; it comes after all other stops.
     pub const NEVER: Self = Self {
         bits: f64::INFINITY.to_bits(),
         by: u32::MAX,
@@ -41,7 +42,7 @@ impl Stop {
         Self { bits, by: 0 }
     }
 
-    /// Creates the stop of a link that is full.
+    /// Creates the stop of a link that becomes full.
     fn link(rate: f64, name: u32) -> Self {
         Self {
             bits: rate.to_bits(),
@@ -60,7 +61,7 @@ impl Stop {
 pub struct Filling {
     /// Capacity that is not assigned yet.
     left: f64,
-    /// Number of flows without a rate.
+    /// Number of flows that have no rate yet.
     open: u32,
     /// The stop of the flow that last got a rate.
     last: Stop,
@@ -76,8 +77,8 @@ impl Filling {
         }
     }
 
-    /// Returns the stop at which the link divides its remaining capacity among its open flows; [`Stop::NEVER`] if no
-    /// flow is open.
+    /// Returns the stop at which the open flows use up the remaining capacity of the link; [`Stop::NEVER`] if no flow
+    /// is open.
     pub fn next(&self, name: u32) -> Stop {
         if self.open == 0 {
             return Stop::NEVER;
@@ -101,9 +102,10 @@ impl Filling {
 /// Flows over links. Flow `i` uses `links[ends[i - 1]..ends[i]]`, each link once.
 #[derive(Clone, Debug, Default)]
 pub struct Flows {
-    /// Upper limit of each flow, at a rate > 0: the demand of the flow, or the stop of a link that is not listed.
+    /// Upper limit of each flow, with a rate > 0: the demand of the flow, or the stop of a link that `links` does not
+    /// contain.
     pub limits: Vec<Stop>,
-    /// End of each flow's links in `links`.
+    /// For each flow, the end of its links in `links`.
     pub ends: Vec<u32>,
     /// Links of all flows, one flow after the other.
     pub links: Vec<u32>,
@@ -167,21 +169,22 @@ pub struct MaxMin {
     /// State of each link.
     links: Vec<Filling>,
     fills: Vec<Stop>,
-    /// Flows by link: those of link `l` are `members[starts[l]..starts[l + 1]]`.
+    /// The flows of link `l` are `members[starts[l]..starts[l + 1]]`.
     starts: Vec<u32>,
     members: Vec<u32>,
-    /// Entries (next stop of a link, link, number of open flows when the entry was pushed). An entry is outdated if
-    /// that number has changed.
+    /// Entries (next stop of a link, link, number of open flows when the entry was pushed). An entry is outdated if the
+    /// number of open flows has changed since.
     heap: BinaryHeap<Reverse<(Stop, u32, u32)>>,
     stops: Vec<Stop>,
 }
 
 impl MaxMin {
-    /// Returns the stops of the flows over links of a capacity > 0. The links are given by their names in ascending
-    /// order. The cost is O(n log n) in the links of all flows.
+    /// Returns the stops of the flows over links of a capacity > 0. `names` contains the names of the links in
+    /// ascending order. The cost is O(n log n), where n is the total number of links of all flows.
     ///
     /// # Examples
-    /// Three racks have capacity 10. The flows are over the first two, the last two and the outer two racks:
+    /// Three up-links of racks have capacity 10 each. The first flow uses the first two links, the second flow the last
+    /// two, and the third flow the outer two:
     /// ```
     /// use gangline_network::{Flows, MaxMin, Stop};
     /// let mut flows = Flows::default();
@@ -216,8 +219,8 @@ impl MaxMin {
         &self.stops
     }
 
-    /// Returns the stops of the links in the last solution. The stop is [`Stop::NEVER`] for a link whose flows all
-    /// stopped for other reasons.
+    /// Returns the stops of the links in the last solution. The stop is [`Stop::NEVER`] for a link that did not become
+    /// full, because all its flows stopped for other reasons.
     pub fn fills(&self) -> &[Stop] {
         &self.fills
     }
@@ -278,7 +281,7 @@ impl MaxMin {
         }
     }
 
-    /// Returns the next link that will be full.
+    /// Returns the link that becomes full next.
     fn least(&mut self) -> Option<(Stop, u32)> {
         while let Some(&Reverse((stop, link, open))) = self.heap.peek() {
             if self.links[link as usize].open == open {

@@ -1,14 +1,14 @@
-//! Locality factors from fitted iteration times, in which a gang on several servers synchronises more slowly than a
-//! gang on a single server.
+//! Locality factors from fitted iteration times. In these fits, a gang synchronises more slowly on several servers than
+//! on a single server.
 
 use gangline_model::{
     ClusterSpec, Extent, Gang, GpuTypeId, Load, LocalityModel, Shape, StepFit, Tier,
 };
 use std::sync::Arc;
 
-/// Locality factors of models with fitted iteration times. All other jobs use another network model, or lose nothing.
+/// Locality factors of models with fitted iteration times. All other jobs use another network model or lose nothing.
 ///
-/// The factor is the iteration time on one server divided by the iteration time on several servers, but at most 1.
+/// The factor is the iteration time on one server divided by the iteration time on several servers, capped at 1.
 #[derive(Debug)]
 pub struct Fitted {
     others: Option<Arc<dyn LocalityModel>>,

@@ -1,9 +1,9 @@
-//! Communication layer by layer: buckets pass through the channels of the three tiers in sequence.
+//! Communication layer by layer: buckets pass through the channels of the three tiers, one after the other.
 
-/// Seconds that one bucket takes in each tier.
+/// Time in seconds that one bucket takes in each tier.
 pub type BucketTimes = [f64; 3];
 
-/// The rule that determines which bucket a channel takes next.
+/// The rule that determines which bucket a channel serves next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Order {
     /// The newest bucket comes next and overtakes the buckets that wait.
@@ -40,8 +40,8 @@ pub(super) fn last_end(buckets: &[(f64, BucketTimes)], order: Order) -> f64 {
     ready.last().map_or(0.0, |&(end, _)| end)
 }
 
-/// Passes buckets through one channel. The input is (arrival, bucket), the output (departure, bucket), both in order of
-/// time.
+/// Passes buckets through one channel. The input contains (arrival, bucket) and the output contains (departure,
+/// bucket), both in order of time.
 fn channel(
     coming: &[(f64, usize)],
     seconds: impl Fn(usize) -> f64,

@@ -1,8 +1,8 @@
-//! Network models (`docs/concepts/network.md`): closed forms and tables that return locality factors, behind the trait
+//! Network models (`docs/concepts/network.md`): closed forms and tables that give locality factors through the trait
 //! [`LocalityModel`].
 //!
-//! A factor depends only on (model, GPU type, gang size, shape). Each factor is computed on first use and cached. The
-//! parameters never change, so the cache stays valid.
+//! A factor depends only on the model, the GPU type, the gang size and the shape. Each factor is computed on first use
+//! and cached. The parameters never change, so the cache stays valid.
 #![forbid(unsafe_code)]
 
 mod alphabeta;
@@ -31,14 +31,14 @@ use rustc_hash::FxHashMap;
 use std::sync::{Mutex, PoisonError};
 use table::{Found, RatioTable};
 
-/// A network, which returns the locality factors of gangs.
+/// A network that gives the locality factors of gangs.
 #[derive(Debug)]
 pub struct Network {
     answer: Answer,
     extents: Vec<Extent>,
     labels: Vec<String>,
     skews: Vec<Option<f64>>,
-    /// Bytes of all gradients by label; 0 for an unknown model.
+    /// Total gradient size in bytes for each label; 0 for an unknown model.
     grad_bytes: Vec<f64>,
 }
 
@@ -48,7 +48,7 @@ enum Answer {
     AlphaBeta(AlphaBeta),
     Table {
         ratios: RatioTable,
-        /// Label that is used for jobs whose label has no series.
+        /// Label that replaces a job's label if the job's label has no series.
         default: Option<u32>,
         on_missing: OnMissing,
         fallback: Option<AlphaBeta>,
@@ -85,17 +85,17 @@ struct Key {
     shape: Shape,
 }
 
-/// The closed form with its table of models.
+/// The closed form, with its table of models.
 #[derive(Debug)]
 struct AlphaBeta {
     links: Links,
     contention: Contention,
-    /// Bytes/s of every up-link, if jobs share them.
+    /// Bandwidth of every up-link in bytes/s, if jobs share up-links.
     shared_bw: Option<f64>,
     detail: Detail,
     order: Order,
     models: Vec<(String, Traffic)>,
-    /// Model of each job label; the last entry is for jobs without a label.
+    /// Model for each job label; the last entry is for jobs without a label.
     of_label: Vec<Option<u32>>,
     cache: Mutex<FxHashMap<Key, f64>>,
 }
@@ -140,7 +140,7 @@ impl AlphaBeta {
         self.of_label[at]
     }
 
-    /// Returns the closed form for one shape, before the clamp.
+    /// Returns the factor that the closed form gives for one shape, before the clamp.
     fn raw(&self, model: u32, shape: Shape) -> f64 {
         let traffic = &self.models[model as usize].1;
         let compute_s = traffic.compute_s.unwrap_or(f64::INFINITY);
@@ -153,8 +153,8 @@ impl AlphaBeta {
         compute_s / (compute_s + exposed)
     }
 
-    /// Returns the factor of a placement. The factor is clamped to the factors of the canonical shapes of all narrower
-    /// tiers in which the gang would fit.
+    /// Returns the factor of a placement. The factor is at most that of the canonical shape in each narrower tier in
+    /// which the gang would fit.
     fn factor(&self, key: Key, extent: Extent) -> f64 {
         let tier = key.shape.tier();
         let canonical = |tier| extent.canonical(key.gpus, tier);
@@ -190,8 +190,9 @@ impl AlphaBeta {
             .or_insert_with(|| self.factor(key, extents[gang.gpu_type.index()]))
     }
 
-    /// Returns the load of a gang over several racks on the up-link of each rack. If the gang is alone, an iteration
-    /// takes C / S for a locality factor S, whichever form or clamp determines S.
+    /// Returns the load that a gang across several racks puts on the up-link of each rack. If the gang is alone, an
+    /// iteration takes C / S, where S is the locality factor. This holds regardless of the form or clamp that
+    /// determines S.
     fn load(&self, gang: &Gang, shape: Shape, extents: &[Extent]) -> Option<Load> {
         let (model, _) = (self.model_of(gang.model)?, self.shared_bw?);
         if shape.tier() < Tier::Network {
@@ -274,7 +275,7 @@ impl Network {
         })
     }
 
-    /// Returns the bytes of all gradients of each model label; 0 for unknown models.
+    /// Returns the total gradient size in bytes for each model label; 0 for unknown models.
     pub fn grad_bytes(&self) -> &[f64] {
         &self.grad_bytes
     }
@@ -284,15 +285,15 @@ impl Network {
         matches!(self.answer, Answer::Free)
     }
 
-    /// Returns whether there is data about a job: a cost of distance, or the tensor sizes of a model.
+    /// Returns whether the network knows anything about jobs: a cost of distance, or the tensor sizes of a model.
     pub fn is_informative(&self) -> bool {
         !self.is_free() || self.skews.iter().any(Option::is_some)
     }
 
-    /// Checks that there is data for every job with more than one GPU on every type that it may use.
+    /// Checks that there is data for every multi-GPU job on every type that it may use.
     ///
     /// # Errors
-    /// Returns [`ModelError::UnknownModel`], which lists jobs with an unknown label; [`ModelError::Network`] for a
+    /// Returns [`ModelError::UnknownModel`], which lists jobs with an unknown label, or [`ModelError::Network`] for a
     /// model or a pair without a number.
     pub fn check_jobs(
         &self,
@@ -380,8 +381,8 @@ impl Network {
         Ok(())
     }
 
-    /// Returns the factor of a placement by the closed form, before the clamp; `None` if the network model has no
-    /// closed form.
+    /// Returns the factor that the closed form gives for a placement, before the clamp; `None` if the network model has
+    /// no closed form.
     pub fn raw(&self, model: Option<u32>, shape: Shape) -> Option<f64> {
         match &self.answer {
             Answer::AlphaBeta(form) => form.model_of(model).map(|at| form.raw(at, shape)),
@@ -389,8 +390,8 @@ impl Network {
         }
     }
 
-    /// Returns the placements on which the clamp acts, among the canonical shapes of all labels and types for these
-    /// gang sizes.
+    /// Returns the placements whose factor the clamp reduces, among the canonical shapes of all labels and types for
+    /// these gang sizes.
     pub fn check(&self, sizes: &[u32]) -> Vec<Clamp> {
         let mut found = Vec::new();
         for label in 0..self.labels.len() as u32 {
@@ -486,7 +487,7 @@ fn measured(
     })
 }
 
-/// Finds the pair of the job's label, or else the pair of the default label.
+/// Finds the pair for the job's label or, if there is none, the pair for the default label.
 fn find(ratios: &RatioTable, default: Option<u32>, gang: &Gang) -> Found {
     let ask = |label: Option<u32>| {
         label.map_or(Found::Missing, |label| {

@@ -8,11 +8,11 @@ const GIB: f64 = (1_u64 << 30) as f64;
 /// Names of the link presets.
 pub const PRESETS: [&str; 4] = ["dally-2024", "hgx-h100", "pcie-25g", "ideal"];
 
-/// A preset: the links, and the bandwidth of a rack into the spine before oversubscription divides it.
+/// A preset: the links, and the bandwidth from a rack to the spine before it is divided by the oversubscription.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Preset {
     pub(super) links: Links,
-    /// Bytes/s of the up-link per server of a rack, and the default of `oversubscription`.
+    /// Bandwidth of the up-link in bytes/s for each server in the rack, and the default of `oversubscription`.
     pub(super) uplink: Option<(f64, f64)>,
 }
 
@@ -33,7 +33,7 @@ fn links(tiers: [Link; 3], server_bw: f64) -> Links {
     }
 }
 
-/// Returns the links of a preset; `None` for `ideal` and unknown names.
+/// Returns the links of a preset; `None` for `ideal` and for unknown names.
 pub(super) fn preset(name: &str) -> Option<Preset> {
     use Algorithms as A;
     let (tiers, server_bw, uplink) = match name {
@@ -72,7 +72,7 @@ pub(super) fn preset(name: &str) -> Option<Preset> {
     })
 }
 
-/// One row of the table of models: label; C in s; V in bytes; K; o; last bucket in bytes; unscaled C in s.
+/// One row in the table of models: label, C in s, V in bytes, K, o, last bucket in bytes, unscaled C in s.
 type Row = (&'static str, f64, f64, u32, f64, Option<f64>, Option<f64>);
 
 #[rustfmt::skip]
@@ -85,7 +85,7 @@ const MODELS: [Row; 6] = [
     ("BERT-large", 1703.395e-6, 562e6, 66, 0.693, None, None),
 ];
 
-/// Returns the built-in models, with the compute times of the published simulator or with unscaled times.
+/// Returns the built-in models, either with the compute times from the published simulator or with unscaled times.
 pub(super) fn models(is_scaled: bool) -> Vec<(String, Traffic)> {
     let model = |&(label, scaled_s, grad_bytes, buckets, overlap, last_bytes, unscaled_s): &Row| {
         let traffic = Traffic {

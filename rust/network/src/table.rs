@@ -1,5 +1,5 @@
-//! Measured pairs: the throughputs of a gang when consolidated and when spread. The ratio of the two is the locality
-//! factor.
+//! Measured pairs: the throughput of a gang when it is consolidated, and its throughput when it is spread. The ratio of
+//! the two is the locality factor.
 
 use super::config::{Measured, NetworkConfig, bad};
 use gangline_model::ModelError;
@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 /// GPU type, label and batch size (0 means any) of a series.
 type Series = (u32, u32, u32);
 
-/// The entry of the table for one gang size.
+/// The table entry for one gang size.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Found {
     /// Share of the rate that the gang keeps when it is spread.
@@ -17,11 +17,11 @@ pub(super) enum Found {
     Missing,
 }
 
-/// Ratios by series and gang size.
+/// Ratios for each series and gang size.
 #[derive(Clone, Debug)]
 pub(super) struct RatioTable {
     series: BTreeMap<Series, Vec<(u32, Option<f64>)>>,
-    /// Additional factor for gangs over several racks.
+    /// Additional factor for gangs across several racks.
     pub(super) network_extra: f64,
 }
 
@@ -57,8 +57,8 @@ impl RatioTable {
         })
     }
 
-    /// Returns the ratio for a gang: the ratio of its size or, if the table lacks it, of the nearest smaller size in
-    /// the table. A series with the job's batch size takes precedence over one for any batch size.
+    /// Returns the ratio for a gang. If the table lacks the size of the gang, the nearest smaller size in the table
+    /// counts. A series with the job's batch size takes precedence over a series for any batch size.
     pub(super) fn find(&self, gpu_type: u32, label: u32, batch_size: u32, gpus: u32) -> Found {
         let points = self
             .series
@@ -72,7 +72,7 @@ impl RatioTable {
     }
 }
 
-/// Returns the ratio of a row. A gang with a consolidated rate of 0 loses nothing by distance, because its base rate is
+/// Returns the ratio of a row. A gang whose consolidated rate is 0 loses nothing to distance, because its base rate is
 /// 0.
 fn ratio(row: &Measured) -> Option<f64> {
     if row.consolidated <= 0.0 {

@@ -1,11 +1,11 @@
-//! Counter-based random numbers: every draw is a pure function of its address.
+//! Counter-based random numbers: every draw is a pure function of five numbers, which form its address.
 //!
 //! The generator is Philox4x32-10 (Salmon, Moraes, Dror, Shaw: "Parallel random numbers: as easy as 1, 2, 3", SC 2011).
-//! The generator has no state, so no draw depends on earlier draws. One draw costs one block (about 10 ns).
+//! It has no state, so no draw depends on earlier draws. One draw costs one block (about 10 ns).
 //! `tests/reference/philox.py` implements the same generator in Python.
 //!
 //! # Layout
-//! A draw is addressed by `(seed, purpose, id0, id1, counter)`; the words of a block are
+//! The address of a draw is `(seed, purpose, id0, id1, counter)`. The words of a block are:
 //!
 //! | word | bits | holds |
 //! |---|---|---|
@@ -14,13 +14,13 @@
 //! | counter 2 | 32 | `id1` |
 //! | counter 3 | 8 + 24 | purpose code (high 8 bits), `counter` (low 24 bits) |
 //!
-//! The fields fill exactly the 192 bits of the input of a block, and no two fields share a bit. Two addresses therefore
+//! These fields fill exactly the 192 input bits of a block, and no two fields share a bit. Two addresses therefore
 //! never share a block. The price is that `id1` has only 32 bits and `counter` only 24 bits. The four words of the
 //! output form two lanes: `a = word 0 + 2^32 word 1`, and `b` in the same way from words 2 and 3. All samplers use lane
 //! `a`; only [`Draw::below`] may need more bits.
 #![forbid(unsafe_code)]
 
-/// Purpose of a draw, which names its stream. The codes determine the results and never change.
+/// Purpose of a draw; it names the stream. The codes affect the results, so they never change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u8)]
 #[non_exhaustive]
@@ -37,16 +37,16 @@ pub enum Purpose {
     Users = 5,
     /// Virtual clusters of jobs.
     Vcs = 6,
-    /// Failures and repairs of servers: `id0` is the server; an even `id1` is an up time, and an odd `id1` is a down
-    /// time.
+    /// Failures and repairs of servers: `id0` is the server; an even `id1` stands for an up period, and an odd `id1`
+    /// for a down period.
     Failures = 7,
     /// Errors of the durations and rates that a policy knows.
     Estimates = 8,
-    /// Random placement rules: `id0` is the job index, `id1` the number of starts so far.
+    /// Random placement rules: `id0` is the job index, and `id1` is the number of starts so far.
     Placement = 9,
     /// Random choices of a policy.
     Policy = 10,
-    /// Any further draws of a caller.
+    /// Any further draws that a caller needs.
     Extra = 11,
     /// Parameters that are drawn once per world, in randomised tests.
     Population = 12,
@@ -56,11 +56,11 @@ pub enum Purpose {
     Noise = 14,
     /// Ratio of the actual run time of a whole job to the time that policies expect: `id0` is the job index.
     JobPace = 15,
-    /// Ratio of actual to expected time for one stretch of a part: `id0` is the job index, `id1` the stretch, `counter`
-    /// the part.
+    /// Ratio of actual to expected time for one stretch of a part: `id0` is the job index, `id1` is the stretch, and
+    /// `counter` is the part.
     RunPace = 16,
-    /// Ratio of actual to expected time for each server of a gang after the first: `id0` is the job index, `id1` the
-    /// stretch, `counter` the server, from 1.
+    /// Ratio of actual to expected time for each of a gang's servers except the first: `id0` is the job index, `id1` is
+    /// the stretch, and `counter` is the server, counted from 1.
     Stragglers = 17,
 }
 
@@ -86,7 +86,7 @@ impl Purpose {
         Self::Stragglers,
     ];
 
-    /// Returns the stable code, 1 to 255.
+    /// Returns the code of the purpose, 1 to 255, which never changes.
     pub const fn code(self) -> u8 {
         self as u8
     }
@@ -124,7 +124,7 @@ pub const fn philox4x32(counter: [u32; 4], key: [u32; 2]) -> [u32; 4] {
     [c0, c1, c2, c3]
 }
 
-/// The stream of all draws of one purpose under one seed. A stream takes 16 bytes and is `Copy`.
+/// The stream of all draws for one purpose under one seed. A stream takes 16 bytes and is `Copy`.
 ///
 /// ```
 /// # use gangline_rng::{Purpose, Stream};
@@ -140,7 +140,7 @@ pub struct Stream {
 }
 
 impl Stream {
-    /// Exclusive upper limit of the `counter` of a draw.
+    /// Exclusive upper limit for the `counter` of a draw.
     pub const COUNTER_LIMIT: u32 = 1 << 24;
 
     /// Returns the stream of `purpose` under `seed`.
@@ -151,7 +151,7 @@ impl Stream {
         }
     }
 
-    /// Returns draw number `counter` of the pair `(id0, id1)`.
+    /// Returns draw number `counter` for the pair `(id0, id1)`.
     ///
     /// # Panics
     /// Panics if `counter` is not below [`Stream::COUNTER_LIMIT`], because its bits would then overlap the bits of the
@@ -170,7 +170,7 @@ impl Stream {
     }
 }
 
-/// One draw of 128 random bits. Each method turns these bits into a number.
+/// One draw: 128 random bits. Each method turns these bits into a number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Draw {
     block: [u32; 4],
@@ -182,7 +182,7 @@ impl Draw {
         self.block[2 * lane] as u64 | (self.block[2 * lane + 1] as u64) << 32
     }
 
-    /// Returns a number that is uniform over all 64-bit integers (lane `a`).
+    /// Returns a number that is uniformly distributed over all 64-bit integers (lane `a`).
     #[inline]
     pub const fn uniform_u64(self) -> u64 {
         self.lane(0)
@@ -196,9 +196,9 @@ impl Draw {
 
     /// Returns a uniform number in `0..n`, without bias.
     ///
-    /// The method is multiply and reject (Lemire 2019). The answer is the high half of the 128-bit product `lane * n`,
-    /// unless the low half is below `2^64 mod n`. In that case lane `b` is tried, and then the block is enciphered
-    /// again with the same key. For `n` below 2^32 the probability of a second try is below 2^-32.
+    /// The method is multiply and reject (Lemire 2019). The result is the high half of the 128-bit product `lane * n`,
+    /// unless the low half is below `2^64 mod n`. In that case, lane `b` is tried, and after it the block is enciphered
+    /// again with the same key. For `n` below 2^32, the probability of a second try is below 2^-32.
     ///
     /// # Panics
     /// Panics if `n` is 0.
@@ -221,33 +221,36 @@ impl Draw {
         }
     }
 
-    /// Returns an exponential number with the given mean: `-mean ln(1 - u)`. The value can be 0 but never infinite.
+    /// Returns an exponentially distributed number with the given mean: `-mean ln(1 - u)`. The number can be 0 but is
+    /// never infinite.
     #[inline]
     pub fn exponential(self, mean: f64) -> f64 {
         -libm::log(1.0 - self.uniform()) * mean
     }
 
     /// Returns a standard normal number: [`inverse_normal`] of (the upper 52 bits of lane `a` plus one half) times
-    /// 2^-52. The argument is symmetric and never 0 or 1, and the result reaches 8.2 standard deviations.
+    /// 2^-52. The argument is distributed symmetrically around 1/2 and is never 0 or 1. The result reaches 8.2 standard
+    /// deviations.
     #[inline]
     pub fn normal(self) -> f64 {
         let midpoint = (self.lane(0) >> 12) as f64 + 0.5;
         inverse_normal(midpoint * (1.0 / 4_503_599_627_370_496.0))
     }
 
-    /// Returns a log-normal number with median 1: `exp(sigma * normal)`.
+    /// Returns a log-normally distributed number with median 1: `exp(sigma * normal)`.
     #[inline]
     pub fn log_normal(self, sigma: f64) -> f64 {
         libm::exp(sigma * self.normal())
     }
 
-    /// Returns a log-normal number, with values below 1 raised to 1: `exp(sigma * max(normal, 0))`.
+    /// Returns a log-normally distributed number; values below 1 are raised to 1: `exp(sigma * max(normal, 0))`.
     #[inline]
     pub fn log_normal_from_one(self, sigma: f64) -> f64 {
         libm::exp(sigma * self.normal().max(0.0))
     }
 
-    /// Returns a geometric number: the number of trials 1, 2, 3, ... up to the first success, with mean `mean >= 1`.
+    /// Returns a geometrically distributed number with mean `mean >= 1`: the number of trials 1, 2, 3, ... up to and
+    /// including the first success.
     #[inline]
     pub fn geometric(self, mean: f64) -> u64 {
         if mean <= 1.0 {
@@ -257,14 +260,14 @@ impl Draw {
         1 + failures as u64
     }
 
-    /// Returns an index of `table`; the probability of an index is proportional to its weight.
+    /// Returns an index in `table`; the probability of each index is proportional to its weight.
     #[inline]
     pub fn index(self, table: &WeightTable) -> usize {
         table.index_at(self.uniform())
     }
 }
 
-/// Weights that are prepared for draws. A draw costs one multiplication and a binary search.
+/// Weights that are prepared for draws. A draw costs one multiplication and one binary search.
 ///
 /// ```
 /// # use gangline_rng::{Purpose, Stream, WeightTable};
@@ -280,8 +283,8 @@ pub struct WeightTable {
 }
 
 impl WeightTable {
-    /// Sums the weights once, in order. Returns `None` unless all weights are finite and >= 0 and at least one is above
-    /// 0.
+    /// Sums the weights once, in order. Returns `None` unless all weights are finite and >= 0, and at least one weight
+    /// is above 0.
     pub fn new(weights: &[f64]) -> Option<Self> {
         if weights
             .iter()
@@ -397,8 +400,8 @@ fn rational(coefficients: &[[f64; 8]; 2], x: f64) -> f64 {
 
 /// Returns the standard normal quantile of `p`, `0 < p < 1`, by AS 241.
 ///
-/// The relative error is below 1e-15 at every point that a draw can reach. The largest error of 20,000 points, measured
-/// against 40-digit arithmetic, was 6.9e-16.
+/// The relative error is below 1e-15 at every point that a draw can reach. The largest error at 20,000 points, compared
+/// with 40-digit arithmetic, was 6.9e-16.
 pub fn inverse_normal(p: f64) -> f64 {
     let centred = p - 0.5;
     if libm::fabs(centred) <= 0.425 {

@@ -18,10 +18,10 @@ fn to_micros(seconds: f64) -> u64 {
 
 /// A clock whose speed is the weight of the current hour of the week. The mean weight is 1.
 ///
-/// Arrivals at a steady rate on this clock follow the hours and the weekdays.
+/// If arrivals have a steady rate on this clock, they follow the weights of the hours and the weekdays.
 pub(super) struct Clock {
     weights: [f64; WEEK_HOURS],
-    /// Reading of the clock at the start of each hour and at the end of the week.
+    /// What the clock reads at the start of each hour and at the end of the week.
     starts_s: [f64; WEEK_HOURS + 1],
 }
 
@@ -52,7 +52,7 @@ impl Clock {
         self.weights[libm::floor(seconds / HOUR_S) as usize % WEEK_HOURS]
     }
 
-    /// Returns the reading of the clock at a time of the trace.
+    /// Returns what the clock reads at a time in the trace.
     pub(super) fn weighted_s(&self, seconds: f64) -> f64 {
         let weeks = libm::floor(seconds / WEEK_S);
         let inside_s = seconds - weeks * WEEK_S;
@@ -61,7 +61,7 @@ impl Clock {
         weeks * self.starts_s[WEEK_HOURS] + shown_s
     }
 
-    /// Returns the time of the trace at which the clock reads `weighted_s`.
+    /// Returns the time in the trace at which the clock reads `weighted_s`.
     fn seconds(&self, weighted_s: f64) -> f64 {
         let full_s = self.starts_s[WEEK_HOURS];
         let weeks = libm::floor(weighted_s / full_s);
@@ -74,7 +74,7 @@ impl Clock {
     }
 }
 
-/// Draws jobs one by one with exponential gaps. The address of a job's draw is `(job, 0, 0)`.
+/// Draws jobs one by one with exponential gaps. The draw for each job has the address `(job, 0, 0)`.
 pub(super) fn poisson(seed: u64, jobs: u32, rate_per_h: f64) -> Vec<u64> {
     let stream = Stream::new(seed, Purpose::Arrivals);
     let mean_gap_s = HOUR_S / rate_per_h;
@@ -89,10 +89,11 @@ pub(super) fn poisson(seed: u64, jobs: u32, rate_per_h: f64) -> Vec<u64> {
     micros
 }
 
-/// Draws bursts at `rate_per_h / jobs_per_burst` by thinning, with the hourly weights of the clock.
+/// Draws bursts at the rate `rate_per_h / jobs_per_burst` by thinning, with the hourly weights of the clock.
 ///
-/// A candidate `c` for a burst uses these draws: `(c, 0, 0)` for the gap before it, `(c, 0, 1)` for its acceptance,
-/// `(c, 0, 2)` for the number of jobs in the burst, and `(c, 1, k)` for the gap before job `k` of the burst.
+/// A candidate `c` for a burst uses four kinds of draws. `(c, 0, 0)` gives the gap before the burst, and `(c, 0, 1)`
+/// decides whether the burst takes place. `(c, 0, 2)` gives its number of jobs, and `(c, 1, k)` gives the gap before
+/// its job `k`.
 pub(super) fn diurnal(
     seed: u64,
     jobs: u32,
@@ -137,9 +138,10 @@ pub(super) fn diurnal(
     }
 }
 
-/// Stretches the arrivals on the clock so that the last one comes after `span_s`.
+/// Stretches the arrivals on the clock so that the last job arrives at `span_s`.
 ///
-/// Stretching on the clock keeps the weights of hours and weekdays. Stretching the seconds themselves would not.
+/// Stretching on the clock preserves the weights of hours and weekdays, whereas stretching the seconds themselves would
+/// not.
 pub(super) fn stretch(micros: &mut [u64], span_s: f64, clock: &Clock) {
     let Some((last, earlier)) = micros.split_last_mut() else {
         return;

@@ -5,7 +5,7 @@ use gangline_rng::{Purpose, Stream, WeightTable};
 
 const ZIPF_EXPONENT: f64 = 1.2;
 
-/// A column of names, one code per job.
+/// A column of names, stored as one code per job.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SynthCodes {
     /// Index into `names` for each job; -1 means that the job has no name.
@@ -14,7 +14,7 @@ pub struct SynthCodes {
     pub names: Vec<String>,
 }
 
-/// Draws a column with Zipf frequencies. The address of a job's draw is `(job, 0, 0)`.
+/// Draws a column whose names have Zipf frequencies. The draw for each job has the address `(job, 0, 0)`.
 pub(super) fn draw_zipf(
     spec: &SynthSpec,
     purpose: Purpose,

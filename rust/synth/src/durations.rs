@@ -2,7 +2,7 @@
 
 use super::tables::{DurationClass, POINTS};
 
-/// A piecewise log-linear quantile function, which is constant below probability 1 %.
+/// A piecewise log-linear quantile function. It is constant below a probability of 1 %.
 pub(super) struct QuantileTable {
     gpus_up_to: u32,
     seconds: [f64; 9],
@@ -19,7 +19,7 @@ impl QuantileTable {
         }
     }
 
-    /// Returns the duration at probability `u`, `0 <= u < 1`.
+    /// Returns the duration at probability `u`, for `0 <= u < 1`.
     fn at(&self, u: f64) -> f64 {
         let above = POINTS.partition_point(|point| *point <= u);
         if above == 0 {
@@ -35,7 +35,7 @@ impl QuantileTable {
 pub(super) enum Durations {
     /// One table per class of gang sizes, in ascending order of size.
     Quantiles(Vec<QuantileTable>),
-    /// The same exponential law for all gangs.
+    /// The same exponential distribution for all gangs.
     Exponential { mean_s: f64 },
 }
 

@@ -1,15 +1,15 @@
-//! Errors of a request for a synthetic trace.
+//! Errors in a request for a synthetic trace.
 
 use std::fmt;
 
-/// A request that cannot be met. The facts are in the fields; the message is for people.
+/// A request that cannot be met. Programs read the fields, and people read the message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SynthError {
     /// No shape has this name.
     UnknownShape {
         /// Requested name.
         name: String,
-        /// Names that are close to the requested one.
+        /// Names that are close to the requested name.
         near: Vec<String>,
     },
     /// The shape has no such parameter.
@@ -18,10 +18,10 @@ pub enum SynthError {
         shape: &'static str,
         /// Key that was given.
         key: String,
-        /// Keys that are close to the given one.
+        /// Keys that are close to the given key.
         near: Vec<String>,
     },
-    /// The value is not of the kind that the parameter accepts.
+    /// The parameter does not accept values of this kind.
     WrongKind {
         /// Key of the parameter.
         key: &'static str,
@@ -36,7 +36,7 @@ pub enum SynthError {
         key: &'static str,
         /// Value that was given.
         value: String,
-        /// The allowed range, in words.
+        /// Description of the allowed range.
         allowed: String,
     },
     /// Two parameters exclude each other.
@@ -45,10 +45,10 @@ pub enum SynthError {
         first: &'static str,
         /// Key of the other parameter.
         second: &'static str,
-        /// Reason why they exclude each other.
+        /// Reason why the two exclude each other.
         reason: &'static str,
     },
-    /// A parameter needs another one.
+    /// A parameter needs another parameter, which is absent.
     Missing {
         /// Key of the absent parameter.
         key: &'static str,
@@ -115,8 +115,8 @@ fn hint(near: &[String]) -> String {
     format!("; did you mean {}?", names.join(" or "))
 }
 
-/// Returns up to three names, the nearest first, then in the order given. A name is near if at most a third of the
-/// word's letters differ, or if one of the two is the start of the other.
+/// Returns up to three near names, nearest first; equally near names keep their order. A name is near if it differs
+/// from the word in at most a third of the letters, or if one of the two is the start of the other.
 pub(super) fn near_names<'a>(word: &str, names: impl Iterator<Item = &'a str>) -> Vec<String> {
     let most = (word.chars().count() / 3).max(2);
     let mut near: Vec<(usize, &str)> = names
@@ -133,7 +133,8 @@ pub(super) fn near_names<'a>(word: &str, names: impl Iterator<Item = &'a str>) -
         .collect()
 }
 
-/// Returns the number of insertions, deletions and replacements between two words (Levenshtein distance).
+/// Returns the Levenshtein distance between two words: the number of insertions, deletions and replacements that turn
+/// one into the other.
 fn edits(from: &str, to: &str) -> usize {
     let to: Vec<char> = to.chars().collect();
     let mut row: Vec<usize> = (0..=to.len()).collect();

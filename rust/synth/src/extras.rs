@@ -1,18 +1,18 @@
-//! Columns for traces whose jobs come from another source: users, virtual clusters, noise, plain random numbers.
+//! Columns for traces whose jobs come from another source: users, virtual clusters, noise and plain random numbers.
 
 use super::codes::{SynthCodes, draw_zipf};
 use super::error::SynthError;
 use super::spec::{Shape, SynthSpec};
 use gangline_rng::{Purpose, Stream};
 
-/// Users and virtual clusters of jobs `0..jobs`, and a noise factor for each duration.
+/// Users and virtual clusters of the jobs `0..jobs`, and a noise factor for each duration.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SynthExtras {
     /// Users; present if `users` is above 0.
     pub user: Option<SynthCodes>,
     /// Virtual clusters; present if `vcs` is above 0.
     pub vc: Option<SynthCodes>,
-    /// Log-normal factors with median 1; empty without noise.
+    /// Log-normal factors with median 1; empty if there is no noise.
     pub noise: Vec<f64>,
 }
 
@@ -50,7 +50,7 @@ pub enum Law {
     },
 }
 
-/// Returns one number for each of the jobs `0..jobs`: the draw of a purpose with address `(job, 0, counter)`.
+/// Returns one number for each of the jobs `0..jobs`: the draw for a purpose at the address `(job, 0, counter)`.
 ///
 /// # Errors
 /// Returns [`SynthError::OutOfRange`] for an unknown purpose or too many jobs.

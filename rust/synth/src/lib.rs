@@ -1,9 +1,10 @@
-//! Synthetic traces that are generated from a seed and have the shape of public traces.
+//! Generates synthetic traces from a seed. Their statistics resemble those of public traces.
 //!
-//! Every column has its own random stream, addressed by the job's index. Changing one option therefore never changes
-//! another column, and asking for more jobs only appends rows. The exception is `load`, which derives the arrivals from
-//! the work of all drawn jobs. Logarithms and exponentials come from `libm`, so a seed gives the same bytes on every
-//! platform. One job costs about 150 ns. This crate does not depend on the engine, files or Python.
+//! Every column has its own random stream, and the index of a job is the address of its draws. A change of one option
+//! therefore never changes another column, and a request for more jobs only appends rows. The exception is `load`,
+//! which derives the arrivals from the work of all drawn jobs. Logarithms and exponentials come from `libm`, so a seed
+//! gives the same bytes on every platform. One job costs about 150 ns. This crate needs neither the engine nor Python,
+//! and does no file I/O.
 #![forbid(unsafe_code)]
 
 mod arrivals;
@@ -32,18 +33,19 @@ pub use self::spec::{Arrivals, Shape, SynthModel, SynthSpec};
 pub use self::value::{ParameterKind, SynthValue};
 
 const GANG_REDRAWS: u32 = 100;
-/// Step of durations, which are whole milliseconds and at least one.
+/// Step size of durations, in seconds: durations are whole milliseconds, and at least one millisecond.
 const DURATION_STEP_S: f64 = 0.001;
-/// Latest arrival. Simulated time ends near 9.22e9 s (64-bit nanoseconds), so this leaves room for the run itself.
+/// Latest arrival, in seconds. Simulated time ends near 9.22e9 s (64-bit nanoseconds), so this limit leaves room for
+/// the run itself.
 const LAST_ARRIVAL_S: f64 = 4.0e9;
-/// Shortest span of the arrivals. This is our own choice: over this span, rounding arrivals to whole microseconds
-/// changes the load by 0.05 %.
+/// Shortest time in seconds from the first to the last arrival. This is our own choice: at this length, rounding
+/// arrivals to whole microseconds changes the load by 0.05 %.
 const SHORTEST_SPAN_S: f64 = 1e-3;
 
 /// A generated trace: columns of equal length, ordered by arrival.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SynthTrace {
-    /// Seconds since the first arrival (a Monday, 00:00), in whole microseconds.
+    /// Arrivals in seconds since the first arrival (a Monday, 00:00), in whole microseconds.
     pub arrival_s: Vec<f64>,
     /// Gang sizes.
     pub gpus: Vec<u32>,
@@ -51,18 +53,20 @@ pub struct SynthTrace {
     pub duration_s: Vec<f64>,
     /// Models; present if `models` were given.
     pub model: Option<SynthCodes>,
-    /// Users; present if `users` is above 0. The names `user-1`, `user-2`, ... are in order of falling frequency.
+    /// Users; present if `users` is above 0. The names `user-1`, `user-2`, ... are in descending order of frequency.
     pub user: Option<SynthCodes>,
-    /// Virtual clusters; present if `vcs` is above 0. The names `vc-1`, `vc-2`, ... are in order of falling frequency.
+    /// Virtual clusters; present if `vcs` is above 0. The names `vc-1`, `vc-2`, ... are in descending order of
+    /// frequency.
     pub vc: Option<SynthCodes>,
-    /// Numbers of jobs that were redrawn, cut or left out, by counter. All counters are always present.
+    /// Counters: the numbers of jobs that were redrawn, cut or left out. All counters are always present.
     pub notes: BTreeMap<&'static str, u64>,
 }
 
 /// Generates the trace that `spec` describes.
 ///
 /// # Errors
-/// Returns [`SynthError`] for a value out of range, values that exclude each other, or arrivals later than 4e9 s.
+/// Returns [`SynthError`] if a value is out of range, if values exclude each other, or if arrivals would be later than
+/// 4e9 s.
 ///
 /// ```
 /// # use gangline_synth::{Shape, SynthSpec, generate};
@@ -124,7 +128,7 @@ impl World {
         }
     }
 
-    /// Returns the size of a job for which every redraw was too large.
+    /// Returns the size to use for a job if every redraw is too large.
     fn largest_that_fits(&self) -> u32 {
         let drawable = self
             .sizes
@@ -139,7 +143,7 @@ impl World {
             .expect("the checks require that the smallest size fits")
     }
 
-    /// Draws the gang sizes. The address of a job's draw is `(job, 0, number of redraws so far)`.
+    /// Draws the gang sizes. The draw for each job has the address `(job, 0, number of redraws so far)`.
     fn draw_gpus(&self, spec: &SynthSpec, notes: &mut BTreeMap<&'static str, u64>) -> Vec<u32> {
         let stream = Stream::new(spec.seed, Purpose::Gangs);
         let fallback = self.largest_that_fits();
@@ -168,8 +172,8 @@ impl World {
         gpus
     }
 
-    /// Draws the durations. The draws of a job's duration and of its noise both have the address `(job, 0, 0)`, for two
-    /// different purposes.
+    /// Draws the durations. The draws for a job's duration and for its noise both have the address `(job, 0, 0)`, but
+    /// under two different purposes.
     fn draw_durations(
         &self,
         spec: &SynthSpec,
@@ -253,7 +257,8 @@ fn arrival_seconds(
     Ok(arrival_s)
 }
 
-/// Returns the seconds from the first to the last arrival at which the work is `load` times the cluster's capacity.
+/// Returns the time in seconds from the first to the last arrival for which the work equals `load` times the cluster's
+/// capacity.
 fn load_span_s(
     spec: &SynthSpec,
     gpus: &[u32],
@@ -286,8 +291,8 @@ fn too_low(key: &'static str, jobs: u32) -> SynthError {
     }
 }
 
-/// Draws the models. The address of a job's draw is `(job, 0, 0)`; the result is an index among the models that accept
-/// the job's size.
+/// Draws the models. The draw for each job has the address `(job, 0, 0)`. It gives an index among the models that
+/// accept the job's size.
 fn draw_models(
     spec: &SynthSpec,
     gpus: &[u32],

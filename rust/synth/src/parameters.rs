@@ -1,19 +1,19 @@
-//! The parameters as data, which the documentation, the command line and Python print.
+//! The parameters as data. The documentation, the command line and Python print this data.
 
 use super::error::{SynthError, near_names};
 use super::spec::{Shape, SynthSpec};
 use super::value::{Given, ParameterKind, SynthValue};
 
-/// A parameter, as data for documentation.
+/// A parameter, described as data for the documentation.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Parameter {
     /// Key of the parameter.
     pub name: &'static str,
     /// Kind of values that the parameter accepts.
     pub kind: ParameterKind,
-    /// Default for the shape; `Unset` means that the parameter is not used unless it is given.
+    /// Default for the shape; `Unset` means that the parameter has no effect unless it is given.
     pub default: SynthValue,
-    /// Unit, empty if there is none.
+    /// Unit; empty if the parameter has no unit.
     pub unit: &'static str,
     /// One sentence that describes the parameter.
     pub doc: &'static str,
@@ -37,8 +37,8 @@ impl SynthSpec {
     /// Sets one parameter by its key.
     ///
     /// # Errors
-    /// Returns [`SynthError`] for an unknown key (with close names), a value of the wrong kind, or a value out of
-    /// range. The spec is then unchanged.
+    /// Returns [`SynthError`] for an unknown key (the error suggests similar keys), a value of the wrong kind, or a
+    /// value out of range. In these cases, the spec stays unchanged.
     ///
     /// ```
     /// # use gangline_synth::{Shape, SynthError, SynthSpec, SynthValue};
@@ -153,7 +153,7 @@ const ROWS: &[Row] = &[
         kind: ParameterKind::Choice(&["batch", "poisson", "diurnal"]),
         unit: "",
         default: arrivals,
-        doc: "Arrivals: all at 0, with exponential gaps, or in bursts that follow the hour and the weekday.",
+        doc: "Arrivals: all at time 0, with exponential gaps, or in bursts that follow the hour and the weekday.",
     },
     Row {
         name: "arrivals",
@@ -161,7 +161,7 @@ const ROWS: &[Row] = &[
         kind: ParameterKind::Choice(&["batch", "poisson"]),
         unit: "",
         default: arrivals,
-        doc: "Arrivals: all at 0, or with exponential gaps.",
+        doc: "Arrivals: all at time 0, or with exponential gaps.",
     },
     Row {
         name: "rate_per_h",
@@ -169,7 +169,7 @@ const ROWS: &[Row] = &[
         kind: ParameterKind::Float,
         unit: "jobs/h",
         default: unset,
-        doc: "Mean arrival rate; if neither this nor `load` is given: philly 31.5, helios 29, \
+        doc: "Mean arrival rate; the default without `load` is: philly 31.5, helios 29, \
               pai 39.3, uniform 60.",
     },
     Row {
@@ -178,7 +178,7 @@ const ROWS: &[Row] = &[
         kind: ParameterKind::Float,
         unit: "",
         default: unset,
-        doc: "Offered load: GPU-seconds of the drawn jobs over those of `cluster_gpus` between the \
+        doc: "Offered load: GPU-seconds of the drawn jobs, divided by those that `cluster_gpus` has between the \
               first and the last arrival; sets the rate.",
     },
     Row {
@@ -187,7 +187,7 @@ const ROWS: &[Row] = &[
         kind: ParameterKind::Int,
         unit: "GPUs",
         default: unset,
-        doc: "GPUs of the cluster to which `load` refers; larger gangs are drawn again.",
+        doc: "Number of GPUs in the cluster to which `load` refers; larger gangs are drawn again.",
     },
     Row {
         name: "max_gpus",
@@ -195,7 +195,7 @@ const ROWS: &[Row] = &[
         kind: ParameterKind::Int,
         unit: "GPUs",
         default: unset,
-        doc: "Maximum gang size; larger gangs are drawn again up to 100 times, then cut to fit.",
+        doc: "Maximum gang size; larger gangs are drawn again up to 100 times, then reduced to a size that fits.",
     },
     Row {
         name: "max_duration_s",
@@ -203,7 +203,7 @@ const ROWS: &[Row] = &[
         kind: ParameterKind::Float,
         unit: "s",
         default: unset,
-        doc: "Maximum duration; longer durations are cut and counted.",
+        doc: "Maximum duration; longer durations are capped and counted.",
     },
     Row {
         name: "users",
@@ -211,7 +211,7 @@ const ROWS: &[Row] = &[
         kind: ParameterKind::Int,
         unit: "",
         default: |spec| SynthValue::Int(spec.users.into()),
-        doc: "Number of users, with Zipf frequencies of exponent 1.2; 0 = no column.",
+        doc: "Number of users, whose frequencies follow Zipf's law with exponent 1.2; 0 = no column.",
     },
     Row {
         name: "vcs",
@@ -219,7 +219,7 @@ const ROWS: &[Row] = &[
         kind: ParameterKind::Int,
         unit: "",
         default: |spec| SynthValue::Int(spec.vcs.into()),
-        doc: "Number of virtual clusters, with Zipf frequencies of exponent 1.2; 0 = no column.",
+        doc: "Number of virtual clusters, whose frequencies follow Zipf's law with exponent 1.2; 0 = no column.",
     },
     Row {
         name: "models",
@@ -227,7 +227,7 @@ const ROWS: &[Row] = &[
         kind: ParameterKind::Models,
         unit: "",
         default: |_| SynthValue::Names(Vec::new()),
-        doc: "Models; a job's model is drawn uniformly among those with an entry for its number of GPUs.",
+        doc: "Models; each job's model is drawn uniformly from the models with an entry for its number of GPUs.",
     },
     Row {
         name: "noise",
@@ -235,7 +235,7 @@ const ROWS: &[Row] = &[
         kind: ParameterKind::Float,
         unit: "",
         default: |spec| SynthValue::Float(spec.noise),
-        doc: "Durations are multiplied by exp(noise z) with a standard normal z, which keeps the median.",
+        doc: "Durations are multiplied by exp(noise z), where z is standard normal; this preserves the median.",
     },
     Row {
         name: "mean_duration_s",

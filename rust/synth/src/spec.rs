@@ -1,4 +1,4 @@
-//! The description of a trace to generate, and the checks of the description.
+//! The description of a trace to generate, and the checks on this description.
 
 use std::fmt;
 
@@ -10,7 +10,7 @@ use super::tables::{self, ArrivalProfile};
 pub enum Shape {
     /// Microsoft Philly, 2017: bursts, mostly single-GPU jobs, durations of up to many days.
     Philly,
-    /// `SenseTime` Helios (Venus), 2020: many gangs of 8 GPUs, durations cut at 48 h.
+    /// `SenseTime` Helios (Venus), 2020: many eight-GPU gangs, durations capped at 48 h.
     Helios,
     /// Alibaba PAI, 2020: short jobs, gangs of up to 100 GPUs.
     Pai,
@@ -22,7 +22,7 @@ impl Shape {
     /// All shapes, in the order of the documentation.
     pub const ALL: [Self; 4] = [Self::Philly, Self::Helios, Self::Pai, Self::Uniform];
 
-    /// Returns the name used in files and on the command line.
+    /// Returns the name that files and the command line use.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Philly => "philly",
@@ -35,7 +35,7 @@ impl Shape {
     /// Returns the shape called `name`.
     ///
     /// # Errors
-    /// Returns [`SynthError::UnknownShape`] with the names that are close.
+    /// Returns [`SynthError::UnknownShape`], which suggests similar names.
     pub fn from_name(name: &str) -> Result<Self, SynthError> {
         Self::ALL
             .into_iter()
@@ -80,7 +80,7 @@ impl Arrivals {
     /// All patterns, in the order of the documentation.
     pub const ALL: [Self; 3] = [Self::Batch, Self::Poisson, Self::Diurnal];
 
-    /// Returns the name used in files and on the command line.
+    /// Returns the name that files and the command line use.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Batch => "batch",
@@ -95,7 +95,7 @@ impl Arrivals {
 pub struct SynthModel {
     /// Name in the trace.
     pub name: String,
-    /// Gang sizes for which the model has an entry; `None` means any.
+    /// Gang sizes for which the model has an entry; `None` means all sizes.
     pub gpus: Option<Vec<u32>>,
 }
 
@@ -112,13 +112,14 @@ pub struct SynthSpec {
     pub arrivals: Arrivals,
     /// Mean number of jobs per hour; `None` means the rate of the shape, or the rate that `load` implies.
     pub rate_per_h: Option<f64>,
-    /// Offered load: GPU-seconds of the drawn jobs over those of `cluster_gpus` from the first to the last arrival.
+    /// Offered load: GPU-seconds of the drawn jobs, divided by the GPU-seconds that `cluster_gpus` has from the first
+    /// to the last arrival.
     pub load: Option<f64>,
-    /// Number of GPUs of the cluster, which `load` refers to and which limits the gang sizes.
+    /// Number of GPUs in the cluster. `load` refers to this number, and it limits the gang sizes.
     pub cluster_gpus: Option<u32>,
     /// Maximum gang size; larger gangs are drawn again.
     pub max_gpus: Option<u32>,
-    /// Maximum duration; longer jobs are cut.
+    /// Maximum duration in seconds; longer durations are capped.
     pub max_duration_s: Option<f64>,
     /// Number of users; 0 means no column.
     pub users: u32,
@@ -126,21 +127,21 @@ pub struct SynthSpec {
     pub vcs: u32,
     /// Models to draw from; empty means no column.
     pub models: Vec<SynthModel>,
-    /// Standard deviation of the logarithm of the noise factor on durations.
+    /// Standard deviation of the logarithm of the noise factor that multiplies durations.
     pub noise: f64,
-    /// Mean duration; for `uniform` only.
+    /// Mean duration in seconds; for `uniform` only.
     pub mean_duration_s: f64,
     /// Gang sizes and their weights; for `uniform` only.
     pub gang_shares: Vec<(u32, f64)>,
 }
 
 impl SynthSpec {
-    /// Maximum number of jobs of one trace. The columns of such a trace take about 2 GB.
+    /// Maximum number of jobs in one trace. The columns of a trace of this size take about 2 GB.
     pub const MAX_JOBS: u32 = 100_000_000;
     /// Maximum number of users or virtual clusters.
     pub const MAX_NAMES: u32 = 1_000_000;
 
-    /// Creates the default spec of a shape: 10,000 jobs, seed 0, and the arrivals of the public trace.
+    /// Creates the default spec for a shape: 10,000 jobs, seed 0, and the arrivals of the public trace.
     pub fn new(shape: Shape) -> Self {
         let is_uniform = shape == Shape::Uniform;
         Self {
@@ -225,7 +226,9 @@ impl SynthSpec {
         Err(SynthError::OutOfRange {
             key: "gang_shares",
             value: format!("{:?}", self.gang_shares),
-            allowed: "sizes of 1 to 1000000 GPUs, shares of at least 0, one above".to_owned(),
+            allowed:
+                "sizes of 1 to 1000000 GPUs, and shares of at least 0 with at least one above 0"
+                    .to_owned(),
         })
     }
 
@@ -269,7 +272,7 @@ impl SynthSpec {
                 return conflict(
                     "gang_shares",
                     "max_gpus",
-                    "no size fits the cluster or the limit",
+                    "no size fits within both the cluster and the limit",
                 );
             }
         }

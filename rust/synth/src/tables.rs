@@ -2,13 +2,13 @@
 //!
 //! The numbers are summary statistics that were measured on the public files (CC BY 4.0: Philly, Jeon et al. ATC 2019;
 //! Helios Venus, Hu et al. SC 2021; PAI 2020, Weng et al. NSDI 2022). The files themselves are not part of this
-//! project. Venus and PAI end at 172,800 s because their files are clamped there, so their last points say nothing
-//! about the tail.
+//! project. The durations of Venus and PAI end at 172,800 s, because their files are capped there. Their last points
+//! therefore say nothing about the tail.
 
-/// Probabilities of the points of every duration table.
+/// Probabilities at the points of every duration table.
 pub(super) const POINTS: [f64; 9] = [0.01, 0.05, 0.25, 0.50, 0.75, 0.90, 0.95, 0.99, 1.00];
 
-/// Durations of gangs of up to `gpus_up_to` GPUs, in seconds, at the probabilities of [`POINTS`].
+/// Durations in seconds, at the probabilities of [`POINTS`], for gangs of up to `gpus_up_to` GPUs.
 pub(super) struct DurationClass {
     pub(super) gpus_up_to: u32,
     pub(super) seconds: [f64; 9],
@@ -17,21 +17,21 @@ pub(super) struct DurationClass {
 /// Arrival rates over the week, and sizes of bursts.
 pub(super) struct ArrivalProfile {
     pub(super) rate_per_h: f64,
-    /// Mean number of jobs of one burst, which is geometrically distributed.
+    /// Mean number of jobs in a burst; this number is geometrically distributed.
     pub(super) jobs_per_burst: f64,
     pub(super) hours: [f64; 24],
     /// Weights of the weekdays, Monday first.
     pub(super) weekdays: [f64; 7],
 }
 
-/// Mean gap between the jobs of one burst, for all shapes.
+/// Mean gap in seconds between the jobs of a burst, for all shapes.
 pub(super) const BURST_GAP_S: f64 = 3.0;
 
-/// A shape measured on a public trace.
+/// A shape that was measured on a public trace.
 pub(super) struct Measured {
     /// Classes in ascending order of `gpus_up_to`; the last class includes all larger gangs.
     pub(super) durations: &'static [DurationClass],
-    /// Gang sizes and their shares; the rest of the probability belongs to 1 GPU.
+    /// Gang sizes and their shares; the rest of the probability belongs to single-GPU jobs.
     pub(super) gangs: &'static [(u32, f64)],
     pub(super) arrivals: ArrivalProfile,
 }
@@ -192,7 +192,7 @@ pub(super) const PAI: Measured = Measured {
     },
 };
 
-/// Our own shape `uniform`, a plain queueing model for benchmarks.
+/// Our own shape `uniform`: a plain queueing model for benchmarks.
 pub(super) mod uniform {
     use super::{ArrivalProfile, FLAT_HOURS, FLAT_WEEKDAYS};
 

@@ -1,4 +1,5 @@
-//! The tests compare shapes with the published statistics, and check determinism and the laws between options.
+//! These tests compare shapes with the published statistics, and check determinism and how options depend on each
+//! other.
 
 #![expect(clippy::float_cmp, reason = "equal streams give equal bits")]
 
@@ -19,7 +20,7 @@ fn made(spec: &SynthSpec) -> SynthTrace {
     generate(spec).expect("a valid spec")
 }
 
-/// Upper bound of the GPUs of a class, and p25, p50, p75, p90, p95 of its durations in the public trace.
+/// Maximum number of GPUs in a class, and p25, p50, p75, p90 and p95 of its durations in the public trace.
 type Published = (u32, [f64; 5]);
 
 const PHILLY_CLASSES: [Published; 4] = [
@@ -115,7 +116,7 @@ fn gang_shares_are_within_half_a_percent() {
     }
 }
 
-/// Returns the FNV-1a hash (64 bits) over microseconds, GPUs and milliseconds, in little-endian order.
+/// Returns the 64-bit FNV-1a hash of microseconds, GPUs and milliseconds, in little-endian order.
 fn hash(trace: &SynthTrace, jobs: usize) -> u64 {
     let mut hash = 0xcbf2_9ce4_8422_2325_u64;
     let mut feed = |number: u64| {
@@ -249,7 +250,8 @@ fn another_seed_moves_every_column() {
     assert_ne!(one.user, two.user);
 }
 
-/// Returns the offered load: GPU-seconds of the jobs over those of the cluster from the first to the last arrival.
+/// Returns the offered load: GPU-seconds of the jobs, divided by the GPU-seconds of the cluster from the first to the
+/// last arrival.
 fn offered(trace: &SynthTrace, cluster_gpus: u32) -> f64 {
     let mut work_ms = 0;
     for (gpus, seconds) in trace.gpus.iter().zip(&trace.duration_s) {

@@ -14,7 +14,7 @@ pub enum ParameterKind {
     Choice(&'static [&'static str]),
     /// Names of models, or names with gang sizes.
     Models,
-    /// Gang sizes with shares, such as the text `1:0.5,8:0.5`.
+    /// Gang sizes with shares, such as the string `1:0.5,8:0.5`.
     Shares,
 }
 
@@ -33,7 +33,7 @@ impl ParameterKind {
 
 /// A parameter's value from Python or a command line.
 ///
-/// Numbers may also be given as text, and names of models as one text separated by commas.
+/// Numbers may also be given as strings, and names of models as one string, separated by commas.
 #[derive(Clone, Debug, PartialEq)]
 pub enum SynthValue {
     /// No value, which restores the default.
@@ -42,7 +42,7 @@ pub enum SynthValue {
     Int(i128),
     /// A number.
     Float(f64),
-    /// A word, or a number as text.
+    /// A word, or a number as a string.
     Text(String),
     /// Names.
     Names(Vec<String>),

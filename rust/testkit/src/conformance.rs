@@ -1,9 +1,9 @@
-//! Laws that every policy must pass, on worlds drawn from a seed.
+//! Checks that every policy must pass, on random worlds that are drawn from a seed.
 //!
-//! [`check`] runs a policy over a drawn world with all invariants of the engine on, and checks further laws. Every job
-//! ends. The same seed gives the same run. A run decision by decision equals a run in one call. Skipping rounds changes
-//! nothing. A policy that is declared work-conserving leaves no job waiting that fits by count. The messages of failed
-//! checks name the seed.
+//! [`check`] runs a policy on a random world with all invariant checks of the engine on, and makes further checks.
+//! Every job ends. The same seed gives the same run. A step-by-step run equals a run in one call. Skipping rounds
+//! changes nothing. A policy that is declared work-conserving lets no job wait if a GPU type has enough free GPUs for
+//! it. The messages of failed checks name the seed.
 
 mod draws;
 mod elastic;
@@ -26,18 +26,18 @@ use std::sync::Arc;
 pub struct Case {
     /// Cluster, jobs and rates.
     pub world: World,
-    /// Options; invariants and segments are on.
+    /// Options; invariant checks and segments are on.
     pub config: RunConfig,
 }
 
-/// Limits on the contents of a drawn world.
+/// Limits on what a random world may contain.
 #[derive(Clone, Copy, Debug)]
 pub struct Scope {
     /// Maximum number of GPU types.
     pub types: u64,
     /// Maximum number of jobs.
     pub jobs: u64,
-    /// Whether the world has failures, overheads, locality factors and checkpoints, all of which make a run deviate
+    /// Whether the world has failures, overheads, locality factors and checkpoints. All of these make a run deviate
     /// from its plan.
     pub has_trouble: bool,
     /// Whether the world has checkpoint intervals. With them, a policy that keeps preempting might never let a job end.
@@ -62,13 +62,13 @@ impl Default for Scope {
 }
 
 const GIB: u64 = 1 << 30;
-/// Distance from the seed of a world to the seed of its extras.
+/// Difference between the seed of a world and the seed of its extras.
 const EXTRAS: u64 = 3_000_000_000;
-/// Distance from the seed of a world to the seed of its elastic jobs.
+/// Difference between the seed of a world and the seed of its elastic jobs.
 const ELASTIC: u64 = 6_000_000_000;
 const MODELS: [&str; 3] = ["vgg16", "resnet50", "bert"];
 
-/// Draws the world of a seed.
+/// Draws the world for a seed.
 ///
 /// # Panics
 /// This function never panics, because every drawn value is valid.
@@ -121,8 +121,8 @@ pub fn draw(seed: u64, scope: Scope) -> Case {
     }
 }
 
-/// Draws slowdown factors by co-runners. Either the factor is the same for every pair, or it depends on the labels and
-/// the GPU type, and some pairs may not share.
+/// Draws slowdown factors that co-runners impose. Either the factor is the same for every pair, or it depends on the
+/// labels and the GPU type, and some pairs may not share GPUs.
 fn draw_interference(extras: &mut Numbers, jobs: &JobTable, types: usize) -> Interference {
     if extras.once_in(2) {
         return Interference::constant(1.25, types).expect(">= 1");
@@ -139,7 +139,7 @@ fn draw_interference(extras: &mut Numbers, jobs: &JobTable, types: usize) -> Int
     Interference::by_class(of_job, classes, xi).expect("squares of numbers >= 1")
 }
 
-/// Creates a network in which gangs over racks share up-links of this many bytes/s.
+/// Creates a network in which gangs across racks share up-links of this bandwidth, in bytes/s.
 ///
 /// # Panics
 /// This function never panics, because the numbers are valid.
@@ -261,7 +261,7 @@ fn draw_jobs(numbers: &mut Numbers, cluster: &ClusterSpec, scope: Scope) -> JobC
     columns
 }
 
-/// Adds columns that only some traces have: batches, memory per GPU, weights and deadlines.
+/// Adds columns that only some traces have: batch sizes, memory per GPU, weights and deadlines.
 fn more_columns(
     extras: &mut Numbers,
     cluster: &ClusterSpec,
@@ -321,12 +321,12 @@ fn trouble(numbers: &mut Numbers, cluster: &ClusterSpec, config: &mut RunConfig)
     }
 }
 
-/// Returns a case with one GPU type, and the same case with a server of a second type that no job may use. To a policy,
-/// the two cases are the same world, but the faster algorithms that some policies have for a single type apply only to
-/// the first.
+/// Returns a case with one GPU type, and the same case with a server of a second type that no job may use. For a
+/// policy, the two cases are the same world. Some policies have faster algorithms for a single type; these apply only
+/// to the first case.
 ///
 /// # Panics
-/// Panics if the case has several types, elastic jobs, or failures that are drawn by server.
+/// Panics if the case has several types, elastic jobs, or failures that are drawn at random for each server.
 pub fn with_idle_type(mut case: Case) -> [Case; 2] {
     let world = &case.world;
     assert!(world.cluster.gpu_types().len() == 1 && world.rates.elastic().is_none());
@@ -359,7 +359,7 @@ pub fn with_idle_type(mut case: Case) -> [Case; 2] {
     [case, other]
 }
 
-/// Runs a policy on a case, to the end.
+/// Runs a policy on a case until the end.
 ///
 /// # Errors
 /// Returns the [`EngineError`] of the run.
@@ -370,8 +370,8 @@ pub fn run(case: &Case, policy: &mut dyn Policy) -> Result<Output, EngineError> 
     engine.output()
 }
 
-/// Runs a policy decision by decision. `look` sees the state after each decision. The changes that the policy will read
-/// about its plan must agree with that state.
+/// Runs a policy step by step: one decision at a time. `look` sees the state after each decision. The changes that the
+/// policy reads about its plan must agree with this state.
 ///
 /// # Errors
 /// Returns the error of the run or of `look`.
@@ -395,7 +395,7 @@ pub fn run_stepwise(
             || !changes.started.iter().chain(&changes.moved).all(is_running)
         {
             return Err(format!(
-                "the changes {changes:?} differ from the effects of the plan"
+                "the changes {changes:?} do not agree with the effects of the plan"
             ));
         }
         look(&view)?;
@@ -403,10 +403,10 @@ pub fn run_stepwise(
     engine.output().map_err(words)
 }
 
-/// Checks that no waiting job fits by count on a type that it may use.
+/// Checks that no job waits although a type that it may use has enough free GPUs for it.
 ///
 /// # Errors
-/// Returns the name of the first job that waits although it fits.
+/// Returns a message that names the first such job.
 pub fn no_fitting_job_waits(view: &ClusterView<'_>) -> Result<(), String> {
     for job in view.waiting() {
         let gpus = view.jobs().gpus(job);
@@ -415,7 +415,7 @@ pub fn no_fitting_job_waits(view: &ClusterView<'_>) -> Result<(), String> {
             .any(|gpu_type| view.gpus_free(gpu_type) >= gpus)
         {
             return Err(format!(
-                "job {job} waits at {} s and fits",
+                "job {job} waits at {} s although it fits",
                 view.now().seconds()
             ));
         }
@@ -423,11 +423,11 @@ pub fn no_fitting_job_waits(view: &ClusterView<'_>) -> Result<(), String> {
     Ok(())
 }
 
-/// Checks every law on the world of a seed. `is_work_conserving` means that the policy, under its placement rule,
-/// leaves no job waiting that fits by count.
+/// Makes all checks on the world for a seed. `is_work_conserving` means that the policy, under its placement rule, lets
+/// no job wait if a GPU type has enough free GPUs for it.
 ///
 /// # Errors
-/// Returns the law that is broken, with the seed.
+/// Returns a message that names the seed and the check that failed.
 ///
 /// # Examples
 /// ```
@@ -471,7 +471,7 @@ pub fn check(
     let stepped = run_stepwise(&case, make().as_mut(), look)
         .map_err(|error| format!("seed {seed}: {error}"))?;
     if !are_equal(&first, &stepped) {
-        return fail("a run step by step equals a run in one call");
+        return fail("a step-by-step run equals a run in one call");
     }
     if make().traits().round.is_some() {
         let mut walked = case;
@@ -507,7 +507,7 @@ pub fn are_equal(a: &Output, b: &Output) -> bool {
 mod tests {
     use super::*;
 
-    /// Returns the kinds of extras that the world of a seed has.
+    /// Returns which kinds of extras the world for a seed has.
     fn extras(seed: u64) -> [bool; 6] {
         let case = draw(seed, Scope::default());
         let columns = case.world.jobs.columns();

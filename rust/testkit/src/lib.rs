@@ -1,7 +1,8 @@
-//! Support for tests: worlds that are drawn from a seed, the laws that every policy must pass, and toy policies.
+//! Support for tests: random worlds that are drawn from a seed, the checks that every policy must pass, and toy
+//! policies.
 //!
-//! No release contains this crate. Development builds of the Python module include the toys, so that tests in Python
-//! can run them.
+//! No release contains this crate. Development builds of the Python module include the toys, so that Python tests can
+//! run them.
 #![forbid(unsafe_code)]
 
 pub mod conformance;

@@ -1,11 +1,11 @@
-//! Draws parameters of any policy for the worlds of [`draw`](super::draw). Each parameter is drawn according to its
-//! kind, with times on the scale of these worlds. Parameters whose kind does not determine a valid value are in
-//! [`exception`], each with the reason.
+//! Draws parameters for any policy on the worlds of [`draw`](super::draw). Each parameter is drawn according to its
+//! kind, with times on the scale of these worlds. For some parameters, the kind allows values that would not be valid;
+//! [`exception`] lists these parameters, each with the reason.
 
 use gangline_policies::{ParamDefault, ParamKind, ParamSpec, ParamValue, Params, PolicyInfo};
 use gangline_rng::{Purpose, Stream};
 
-/// All names of users and virtual clusters in drawn worlds, and the queue of jobs without a name.
+/// All names of users and virtual clusters in the random worlds, and the queue for jobs without a name.
 pub const QUEUES: [&str; 5] = ["default", "ann", "bob", "lab", "shop"];
 
 /// Random numbers for one world, in the order in which they are requested.
@@ -16,7 +16,7 @@ pub struct Numbers {
 }
 
 impl Numbers {
-    /// Creates the numbers of a seed.
+    /// Creates the random numbers for a seed.
     pub fn new(seed: u64) -> Self {
         Self {
             stream: Stream::new(seed, Purpose::Population),
@@ -41,12 +41,12 @@ impl Numbers {
     }
 }
 
-/// Times that are longer than every restart overhead of the drawn worlds, in seconds.
+/// Times in seconds that exceed every restart overhead in the random worlds.
 const OVER_RESTARTS_S: [f64; 4] = [11.0, 17.5, 30.0, 60.0];
-/// Times around the lengths of the drawn jobs, in seconds or GPU-seconds.
+/// Times, in seconds or GPU-seconds, that are close to the lengths of the random jobs.
 const TIMES: [f64; 6] = [0.5, 1.0, 5.0, 12.0, 30.0, 100.0];
 
-/// Draws parameters of a policy, about half of them set.
+/// Draws parameters for a policy and sets about half of them.
 pub fn draw_params(info: &PolicyInfo, numbers: &mut Numbers) -> Params {
     let mut params = Params::new();
     for spec in info.parameters() {
@@ -61,7 +61,7 @@ pub fn draw_params(info: &PolicyInfo, numbers: &mut Numbers) -> Params {
     params
 }
 
-/// Draws the parameters whose kind allows values that do not suit these worlds.
+/// Draws a parameter whose kind allows values that do not suit these worlds; `None` for all other parameters.
 fn exception(name: &str, numbers: &mut Numbers) -> Option<ParamValue> {
     Some(match name {
         // The timing of the public simulator supports neither overheads nor failures.
@@ -120,7 +120,7 @@ fn exception(name: &str, numbers: &mut Numbers) -> Option<ParamValue> {
     })
 }
 
-/// Draws a value of a kind: a bound, a value near the default, or a value on the scale of the drawn worlds.
+/// Draws a value of a kind: a bound, a value near the default, or a value on the scale of the random worlds.
 fn draw_value(spec: &ParamSpec, numbers: &mut Numbers) -> ParamValue {
     match spec.kind {
         ParamKind::Bool => ParamValue::Bool(numbers.once_in(2)),
@@ -189,7 +189,7 @@ fn number(spec: &ParamSpec, numbers: &mut Numbers) -> f64 {
     }
 }
 
-/// Draws shares for every user and virtual cluster of the drawn worlds.
+/// Draws shares for every user and virtual cluster in the random worlds.
 fn shares(numbers: &mut Numbers) -> ParamValue {
     let whole = QUEUES.map(|_| (1 + numbers.below(9)) as f64);
     let total: f64 = whole.iter().sum();

@@ -1,9 +1,9 @@
-//! Draws elastic jobs for worlds.
+//! Draws elastic jobs for random worlds.
 
 use super::Numbers;
 use gangline_model::{ElasticClass, ElasticTable, Gradient, JobColumns, NoisePhase, StepFit};
 
-/// Makes about half of the jobs elastic. The work of an elastic job is in iterations of its initial batch.
+/// Makes about half of the jobs elastic. The work of an elastic job is counted in iterations at its initial batch.
 ///
 /// # Panics
 /// This function never panics, because the classes are valid.

@@ -15,13 +15,13 @@ const TAG: TimerTag = TimerTag { kind: 0, id: 0 };
 pub struct ForkParams {
     /// Maximum number of parts of a job.
     pub copies: usize,
-    /// Quota of a part. The quota is counted from the part's start as a further copy, and again from each merge.
+    /// Iteration quota of a part. It counts from the start of the part as a further copy, and again from each merge.
     pub quota: Option<f64>,
-    /// Pause of every copy at a merge.
+    /// How long every copy pauses at a merge.
     pub merge: SimSpan,
     /// Time between two merges.
     pub period: SimSpan,
-    /// Whether a part takes all GPUs of its server, even if its job requests fewer.
+    /// Whether a part takes all GPUs of its server, even if the job requests fewer.
     pub whole: bool,
 }
 
@@ -31,11 +31,11 @@ pub struct ToyFork {
     params: ForkParams,
 }
 
-/// The cluster after the actions that have been planned so far.
+/// The state that the cluster has after the actions planned so far.
 struct Draft<'a> {
     view: &'a ClusterView<'a>,
     free: Vec<u64>,
-    /// Parts that jobs keep or get: the server of each part, by number.
+    /// Parts that jobs keep or get: the server of each part, by part number.
     parts: BTreeMap<JobId, BTreeMap<u16, ServerId>>,
     waiting: Vec<JobId>,
     preempted: Vec<(JobId, u16)>,
@@ -96,8 +96,8 @@ impl<'a> Draft<'a> {
         self.start(job, 0, server, None);
     }
 
-    /// Takes further copies away, from the youngest jobs first, until the blocked job fits on the server of one of
-    /// these copies. Returns whether the job fits; if it does not, nothing changes.
+    /// Stops further copies, those of the youngest jobs first, until the blocked job fits on the server of one of these
+    /// copies. Returns whether the job fits; if it does not, nothing changes.
     fn reclaim(&mut self, blocked: JobId) -> bool {
         let before = self.preempted.len();
         let victims: Vec<JobId> = self.view.running().collect();
@@ -155,7 +155,7 @@ impl ToyFork {
         Self { params }
     }
 
-    /// Gives new terms to the parts of jobs that hold several parts, or one part with a quota.
+    /// Gives new terms to the parts of each job that has several parts, or that has one part with a quota.
     fn merges(&self, view: &ClusterView<'_>) -> Vec<Action> {
         if self.params.merge == SimSpan::ZERO && self.params.quota.is_none() {
             return Vec::new();

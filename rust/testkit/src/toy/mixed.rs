@@ -1,5 +1,5 @@
-//! `toy-mixed`: first come, first served. A gang for which no single GPU type has enough GPUs is placed on several
-//! types.
+//! `toy-mixed`: first come, first served. If no single GPU type has enough GPUs for a gang, the gang is placed on
+//! several types.
 
 use gangline_engine::{
     Changes, ClusterView, FreeIndex, Next, Plan, Policy, PolicyError, PolicyTraits,
@@ -73,9 +73,10 @@ impl Policy for ToyMixed {
     }
 }
 
-/// Returns GPUs of several types for one gang, or `None` if all types together have too few. The types are used in the
-/// given order. Within a type, the servers with the most free GPUs come first. Each server gives all of its free GPUs
-/// until the gang is complete. The gang runs at the rate of its slowest type. The cost is O(servers taken x log n).
+/// Returns GPUs of several types for one gang, or `None` if all types together have too few GPUs. The types are used in
+/// the given order. Within a type, the servers with the most free GPUs come first. Each server gives all of its free
+/// GPUs until the gang is complete. The gang runs at the rate of its slowest type. The cost is O(s log n) for s servers
+/// that the gang takes.
 ///
 /// # Examples
 /// ```

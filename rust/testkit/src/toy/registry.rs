@@ -17,7 +17,7 @@ const TOY_SHARE: &[ParamSpec] =
 const TOY_FORK: &[ParamSpec] = &[
     number("copies", ParamKind::Whole(1.0), 2.0).doc("maximum number of parts of a job"),
     spec("quota", ParamKind::Maybe(0.001), ParamDefault::None)
-        .doc("quota of a further copy, and of each copy after a merge"),
+        .doc("iteration quota of a further copy, and of each copy after a merge"),
     number("merge_s", ParamKind::AtLeast(0.0), 0.0)
         .unit("s")
         .doc("pause of every copy at a merge"),
@@ -74,7 +74,7 @@ pub const TOYS: &[PolicyInfo] = &[
     },
     PolicyInfo {
         name: "toy-timer",
-        summary: "waits some time for one server; for tests",
+        summary: "waits for some time for a single server; for tests",
         family: "toy",
         source: "ours",
         placement: None,
@@ -84,7 +84,7 @@ pub const TOYS: &[PolicyInfo] = &[
     },
     PolicyInfo {
         name: "toy-share",
-        summary: "two jobs to a GPU where no GPU is free; for tests",
+        summary: "puts two jobs on a GPU if no GPU is free; for tests",
         family: "toy",
         source: "ours",
         placement: None,

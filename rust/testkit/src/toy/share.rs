@@ -1,4 +1,5 @@
-//! `toy-share`: a job gets free GPUs if there are enough, otherwise the lowest GPUs that hold at most one job.
+//! `toy-share`: a job gets free GPUs if there are enough; otherwise, it gets the lowest-numbered GPUs that hold at most
+//! one job.
 
 use gangline_engine::{Changes, ClusterView, Next, Phase, Plan, Policy, PolicyError, PolicyTraits};
 use gangline_model::{GpuSet, GpuTypeId, JobId, ServerId, Terms};
@@ -11,7 +12,7 @@ use std::collections::BTreeMap;
 pub struct ToyShare {
     halve: bool,
     places: Places,
-    /// Residents that this plan adds, by GPU.
+    /// Residents that this plan adds to each GPU.
     added: BTreeMap<(ServerId, u32), Vec<JobId>>,
     sub_batches: BTreeMap<JobId, u32>,
 }
@@ -39,7 +40,7 @@ impl ToyShare {
             .unwrap_or_else(|| view.sub_batch(job))
     }
 
-    /// Returns whether the job may share a GPU with the job that holds it.
+    /// Returns whether a job may share a GPU with the job that holds it.
     fn is_open(
         &self,
         view: &ClusterView<'_>,
@@ -63,7 +64,7 @@ impl ToyShare {
                 .all(|&other| view.xi(job, other, gpu_type).is_some())
     }
 
-    /// Returns the lowest GPUs of a type that hold at most one job.
+    /// Returns the lowest-numbered GPUs of a type that hold at most one job.
     fn share(
         &self,
         view: &ClusterView<'_>,

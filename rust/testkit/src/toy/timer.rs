@@ -1,4 +1,4 @@
-//! `toy-timer`: a job waits some time for a single server before it accepts any place.
+//! `toy-timer`: a job waits for a place on a single server for some time before it accepts any place.
 
 use gangline_engine::{
     Changes, ClusterView, Next, Plan, Policy, PolicyError, PolicyTraits, WakeOn,
@@ -7,7 +7,7 @@ use gangline_model::{JobId, SimSpan, TimerTag};
 use gangline_policies::kit::Places;
 use gangline_policies::place::Level;
 
-/// A first-come, first-served queue that delays the spreading of gangs.
+/// A first-come, first-served queue that spreads gangs only after a delay.
 #[derive(Debug)]
 pub struct ToyTimer {
     delay: SimSpan,
