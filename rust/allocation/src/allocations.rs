@@ -49,7 +49,7 @@ pub struct Tally {
     pub iterations: u64,
     /// Wall time in ns.
     pub nanos: u64,
-    /// Number of allocations replaced by an equal split.
+    /// Number of allocations that an equal split replaced.
     pub fallbacks: u64,
     /// Number of allocations in which the price method failed and programs were solved instead.
     pub prices_failed: u64,
@@ -129,7 +129,7 @@ pub struct Allocations {
 pub struct Found {
     /// Rounded shares.
     pub shares: Shares,
-    /// Solution for the classes of the jobs; empty if no job can run.
+    /// Solution for the classes of jobs; empty if no job can run.
     pub answer: Answer,
 }
 
@@ -165,7 +165,8 @@ impl Allocations {
         tally.dropped_deadlines = self.passed.len() as u64;
     }
 
-    /// Returns an equal split instead of a failed allocation, if the settings allow this, and counts it.
+    /// Returns an equal split in place of a failed allocation and counts it; returns the error if the settings do not
+    /// allow this.
     fn instead(
         &mut self,
         ask: &Ask,

@@ -24,7 +24,7 @@ pub struct Ask {
     pub weights: Vec<f64>,
     /// Remaining work according to the run's estimates; empty for a policy that is not allowed to know it.
     pub remaining: Vec<f64>,
-    /// True remaining work, where estimates differ from it; otherwise empty.
+    /// True remaining work, if the estimates differ from it; otherwise empty.
     pub true_remaining: Vec<f64>,
     /// Seconds since arrival.
     pub age_s: Vec<f64>,

@@ -13,8 +13,8 @@
 //!
 //! The method maximises `sum n gains . x` subject to `sum_k x <= 1`, `rates . x >= f` for each class, and `sum n s x <=
 //! W` for each type. Each class has two rows of its own, so two of its columns are always basic (its keys). The number
-//! of other basic columns equals the number of linking rows, one per type. Prices therefore come from a system with one
-//! row per type, and the cost of a step does not grow with the number of classes.
+//! of other basic columns equals the number of linking rows; there is one linking row per type. Prices therefore come
+//! from a system with one row per type, and the cost of a step does not grow with the number of classes.
 //!
 //! A scan over all columns costs O(classes x types) and finds the columns with a gain. Before the next scan, each of
 //! these columns is priced again at the current prices, so scans are rare. The method never starts from earlier
@@ -28,7 +28,7 @@ use super::model::SolverError;
 use super::square::{Links, Square};
 use smallvec::{SmallVec, smallvec};
 
-/// A reduced cost up to this limit counts as 0; the largest gain of a class is 1.
+/// A reduced cost up to this limit counts as 0. The gains are scaled so that the largest is 1.
 const OPTIMAL: f64 = 1e-11;
 /// While floors rise, a reduced cost of up to this fraction of the largest price also counts as 0.
 const ROUNDING: f64 = 1e-14;
@@ -68,7 +68,7 @@ pub struct Choose<'a> {
     pub rates: &'a [f64],
     /// Gain for each share, per unit.
     pub gains: &'a [f64],
-    /// Objective that chooses among the optima, if any.
+    /// Objective that chooses among several optima, if there is one.
     pub then: Option<&'a [f64]>,
     /// GPUs of one job.
     pub gangs: &'a [f64],
@@ -231,9 +231,9 @@ pub(crate) struct Filled {
 }
 
 impl Choose<'_> {
-    /// Raises all floors together, then the floors that can rise further, until none can. If `speeds` is given, floors
-    /// rise at the rates that it returns. If `chooses` is set, the last step finds the plan with the largest gain among
-    /// those that reach the levels.
+    /// Raises all floors together, then those floors that can rise further, until no floor can. If `speeds` is given,
+    /// floors rise at the rates that it returns. If `chooses` is set, the last step finds the plan with the largest
+    /// gain among those that reach the levels.
     ///
     /// # Errors
     /// Returns [`SolverError`] if no plan reaches the floors, or if rounding errors prevent a solution.
@@ -778,7 +778,7 @@ impl<'a> Simplex<'a> {
                 falls: [0.0; 2],
             })
             .collect();
-        // A column visits its classes in order, and usually finds each next to the one before.
+        // A column visits its classes in order, and each class is usually next to the previous one.
         let find = |moves: &[Move], next: usize, class: usize| {
             if moves.get(next).is_some_and(|own| own.class == class) {
                 return next;

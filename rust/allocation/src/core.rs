@@ -45,7 +45,7 @@ impl Core {
         Ok(plan)
     }
 
-    /// Returns the plan with the largest worth that reaches the floors.
+    /// Returns the plan with the largest worth among those that reach the floors.
     fn above(
         &mut self,
         space: &Space<'_>,

@@ -5,7 +5,7 @@
 //! | `a[c,k]` | `rates` | value that time on type k has for a job of class c |
 //! | `s_c`, `n_c` | `gangs`, `members` | GPUs of a job, number of jobs in the class |
 //! | `W_k` | `capacity` | GPUs of a type |
-//! | `p_k` | `prices` | price of all GPUs of a type |
+//! | `p_k` | `prices` | price of all GPUs of a type together |
 //! | `z` | `z` | the smallest `a . x` |
 //!
 //! At given prices, the optimal z maximises `z - cost of z`. This difference is a concave function of z, and its slope
@@ -143,9 +143,10 @@ pub(crate) struct Market<'a> {
     ends: Vec<usize>,
     /// Largest rate of each class.
     pub fastest: Vec<f64>,
-    /// Share of a job of each class per GPU of a type under an equal split. The shares of a job add up to at most 1.
+    /// Share that an equal split gives a job of each class for each GPU of a type. The shares of a job add up to at
+    /// most 1.
     equal: Vec<f64>,
-    /// Rate of a job of each class under the equal split.
+    /// Rate that a job of each class has under the equal split.
     pub split: Vec<f64>,
     /// Hulls at the prices of the last plan.
     pub hulls: Hulls,
@@ -283,7 +284,7 @@ impl<'a> Market<'a> {
                     unit,
                 });
             }
-            // After a damped trial without improvement, an undamped one must improve.
+            // If a damped trial brings no improvement, the next trial is undamped, which must bring one.
             let step = if lower || rose { STEP } else { 1.0 };
             let trials = best_prices.iter().zip(&mix.prices);
             prices = trials

@@ -6,9 +6,9 @@ use gangline_model::words;
 pub enum Seen {
     /// Each job has its own rate on each type.
     Own,
-    /// Each job has its mean rate over all GPUs, on every type on which it can run.
+    /// Each job has the same rate on every type on which it can run: its mean rate over all GPUs.
     Mean,
-    /// Each job has its rate on the given type, on every type on which it can run.
+    /// Each job has the same rate on every type on which it can run: its rate on the given type.
     Reference(usize),
 }
 

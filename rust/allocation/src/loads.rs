@@ -8,7 +8,7 @@ const DIGITS: f64 = 1e12;
 /// A multiplier above this limit is more than a rounding error; the multipliers of one program add up to 1.
 const BINDING: f64 = 1e-7;
 
-/// The work of all jobs whose rates have the same ratios between the types.
+/// A class: the work of all jobs whose rates have the same ratios between the types.
 struct Class<'a> {
     /// GPU-seconds on each type relative to their minimum; infinite where the jobs cannot run.
     ratios: &'a [f64],
@@ -90,7 +90,8 @@ fn at_its_speeds(class: &Class<'_>, capacity: &[f64]) -> Vec<f64> {
         .collect()
 }
 
-/// Returns the loads of the types with the smallest maximum, then the smallest second largest load, and so on.
+/// Returns the loads of the types for which the largest load is as small as possible, then the second largest load, and
+/// so on.
 ///
 /// Each program minimises the largest load of the remaining types. If the row of a type has a multiplier, the type has
 /// the same load in every optimum, so this load is fixed.

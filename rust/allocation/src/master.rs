@@ -1,4 +1,5 @@
-//! The small master program that mixes plans, with one row per GPU type plus one, and one column per plan.
+//! The small master program that mixes plans. It has one row per GPU type, one further row for the weights, and one
+//! column per plan.
 //!
 //! Each plan reaches some z. For each type, it leaves a fraction of the GPUs idle or needs more GPUs than there are.
 //! The program finds the mix with the largest z that needs no more GPUs than there are. The duals of its rows are the

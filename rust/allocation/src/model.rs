@@ -34,13 +34,13 @@ pub enum SolverError {
         steps: u32,
     },
     /// No class limits a level, although some class must.
-    #[error("no job at its bottleneck with {left} left")]
+    #[error("no class is a bottleneck, although {left} can still rise")]
     Bottleneck {
         /// Number of classes that could still rise.
         left: usize,
     },
     /// A job needs several GPUs, but the policy serves only single-GPU jobs.
-    #[error("job {row} needs {gpus} GPUs; the policy knows single-GPU jobs only")]
+    #[error("job {row} needs {gpus} GPUs; the policy supports only single-GPU jobs")]
     Gang {
         /// Row of the job in the request.
         row: usize,

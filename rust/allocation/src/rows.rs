@@ -32,7 +32,7 @@ pub(crate) struct ByRows<'a> {
     pub solver: &'a mut dyn Solver,
     /// Settings of the solver.
     pub how: How,
-    /// Whether the plan with the largest worth is chosen among the optima.
+    /// Whether the solve chooses the plan with the largest worth among the optima.
     pub chooses: bool,
     /// Statistics of the solves.
     pub spent: Spent,
@@ -62,8 +62,8 @@ impl ByRows<'_> {
         })
     }
 
-    /// Solves both stages of max-min fairness, in units of `reference`. Returns the times of each stage, and the
-    /// multipliers of the first.
+    /// Solves both stages of max-min fairness, in units of `reference`. Returns the times of both stages, and the
+    /// multipliers of the first stage.
     fn stages(
         &mut self,
         sums: &Activities<'_, '_>,
@@ -346,7 +346,7 @@ impl<'a, 'b> Activities<'a, 'b> {
             .collect()
     }
 
-    /// Returns a program over these columns and some further columns that are at least 0.
+    /// Returns a program with these columns and some further columns, which are at least 0.
     pub(crate) fn model(&self, cost: Vec<f64>, rows: Rows, more: usize) -> Model {
         let columns = self.count() + more;
         Model {
@@ -467,8 +467,8 @@ impl<'a, 'b> Activities<'a, 'b> {
         rates
     }
 
-    /// Returns the times of a solution, moved back inside the bounds. The solution may exceed the bounds by the
-    /// tolerance of the solver.
+    /// Returns the times of a solution after moving them back inside the bounds. The solution may exceed the bounds by
+    /// the solver's tolerance.
     pub(crate) fn times(&self, x: &[f64]) -> Vec<f64> {
         let space = self.space;
         let each = x.iter().zip(&self.unit);
@@ -556,7 +556,7 @@ fn in_unit(costs: Vec<f64>, more: usize) -> Vec<f64> {
     costs
 }
 
-/// Returns costs that are 0 for the first `count` columns and 1 for the next one.
+/// Returns costs that are 0 for the first `count` columns and 1 for the next column.
 fn last_of(count: usize) -> Vec<f64> {
     let mut cost = vec![0.0; count];
     cost.push(1.0);

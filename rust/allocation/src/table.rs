@@ -10,7 +10,7 @@ use super::class::{RowPart, group_rows};
 use super::facts::Seen;
 use gangline_model::GpuTypeId;
 
-/// Facts that distinguish jobs, in addition to their rates, their gang size and, where jobs may share GPUs, their kind.
+/// Facts that distinguish jobs in addition to their rates and gang sizes (and their kinds, if jobs may share GPUs).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Told {
     /// Weight of each class.
@@ -192,9 +192,9 @@ impl Table {
             .collect()
     }
 
-    /// Returns the pairs of classes that gain by sharing GPUs, with rates in the same unit as `seen`. For a class and a
-    /// type, `counts` returns the value of one step per second in both objectives. The function omits pairs whose
-    /// relative speeds add up to at most 1, because taking turns is at least as good.
+    /// Returns the pairs of classes that gain from sharing GPUs; their rates are in the same unit as `seen`. For a
+    /// class and a type, `counts` returns the value of one step per second in both objectives. The function omits pairs
+    /// whose relative speeds add up to at most 1, because taking turns is at least as good.
     pub(crate) fn pairs(
         &self,
         seen: &[f64],

@@ -84,9 +84,9 @@ pub(crate) struct LostGpuSeconds {
 /// Totals for co-runners; only in runs with shared GPUs.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct SharingTotals {
-    /// Time that parts ran with a co-runner.
+    /// Time during which parts had a co-runner.
     pub(crate) part_ns: i128,
-    /// Time in seconds that parts ran with a co-runner, multiplied by their slowdown factors.
+    /// Time in seconds during which parts had a co-runner, multiplied by their slowdown factors.
     pub(crate) xi_s: f64,
     /// GPU-seconds that the completed work would have needed at full batch on the same GPUs without co-runners.
     pub(crate) alone_gpu_s: f64,
@@ -148,7 +148,7 @@ impl Accounts {
         }
     }
 
-    /// Returns whether a segment of a part must be recorded.
+    /// Returns whether the run must record a segment of a part.
     #[inline]
     pub(crate) fn keeps(&self, part: &Part, start: SimTime) -> bool {
         self.keeps_segments || part.rate <= 0.0 || part.progress_start > start
@@ -343,7 +343,7 @@ pub(crate) struct Useful {
     /// Instant up to which the useful time of each GPU has been counted.
     since: Vec<SimTime>,
     pub(crate) gpu_s: f64,
-    /// Time that GPUs had two residents.
+    /// Time during which GPUs had two residents.
     pub(crate) shared_gpu_ns: i128,
 }
 
@@ -380,8 +380,8 @@ impl Useful {
     }
 }
 
-/// Returns the useful seconds of a GPU since an instant. This is the integral, over time, of the largest share of the
-/// base rate that a resident with progress keeps.
+/// Returns the useful time of a GPU, in seconds, since an instant. This is the integral, over time, of the largest
+/// share of the base rate that a resident with progress keeps.
 fn useful_s(state: &State, server: ServerId, pair: Pair, from: SimTime) -> f64 {
     let [mut one, mut other] = pair.map(|job| share_since(state, server, job, from));
     if other.0 < one.0 {

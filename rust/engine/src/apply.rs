@@ -53,7 +53,7 @@ impl<'a> ByPart<'a> {
         own.map(move |entry| &self.plan.actions[entry.2 as usize])
     }
 
-    /// Returns whether a running job has a part on a server that stays there.
+    /// Returns whether a running job has a part on this server and the plan leaves the part there.
     fn stays(self, state: &State, job: JobId, server: ServerId) -> bool {
         let here = state.run(job).and_then(|run| run.part_on(server));
         let action = here.and_then(|part| self.get(job, part.number));

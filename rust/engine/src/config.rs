@@ -73,8 +73,8 @@ pub enum TimelineMode {
     Off,
 }
 
-/// Options of a run. `Default` is a run without overheads, failures or segments, where GPUs are shared only if the
-/// policy shares them.
+/// Options of a run. `Default` means a run without overheads, failures or segments, in which GPUs are shared only if
+/// the policy shares them.
 #[derive(Clone, Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "independent switches")]
 pub struct RunConfig {
@@ -82,9 +82,10 @@ pub struct RunConfig {
     pub restart: SimSpan,
     /// Time without progress after the first start.
     pub first_start: SimSpan,
-    /// Restart time by model label; overrides `restart` for labelled jobs.
+    /// Restart time for each model label; overrides `restart` for labelled jobs.
     pub restart_by_model: Option<Vec<SimSpan>>,
-    /// Progress between two checkpoints; `None` means one checkpoint at every preemption and no others.
+    /// Time with progress between two checkpoints; `None` means that there is one checkpoint at every preemption and no
+    /// others.
     pub checkpoint_interval: Option<SimSpan>,
     /// Maximum number of jobs on one GPU, 1 or 2; the policy's own limit applies as well.
     pub max_share: u32,

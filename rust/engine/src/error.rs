@@ -53,7 +53,7 @@ pub enum Rule {
 }
 
 impl Rule {
-    /// Returns the name of the rule for programs; the name does not change between versions.
+    /// Returns the stable name of the rule, which programs can use.
     pub fn name(self) -> &'static str {
         match self {
             Self::UnknownJob => "unknown_job",
@@ -233,8 +233,8 @@ pub enum EngineError {
     },
     /// The policy repeatedly stops jobs before they save any progress.
     #[error(
-        "{} not done at {} s, and the policy stops jobs again and again before they keep any progress: no job has \
-         kept any for at least 1000 preemptions and moves per job; first: {}; let a job run for longer than \
+        "{} not done at {} s, and the policy stops jobs again and again before they save any progress: no job has \
+         saved any for at least 1000 preemptions and moves per job; first: {}; let a job run for longer than \
          its restart overhead and `checkpoint_interval_s` together before it is stopped",
         count(*open), time.seconds(), list(jobs)
     )]
@@ -248,7 +248,7 @@ pub enum EngineError {
     },
     /// Failures repeatedly undo the work of jobs.
     #[error(
-        "{} not done at {} s, and failures undo the work of jobs again and again: no job has kept any for at least \
+        "{} not done at {} s, and failures undo the work of jobs again and again: no job has saved any for at least \
          10000 lost placements per job; first: {}; set `checkpoint_interval_s`, or stop the run with `until_s` or \
          `max_events`",
         count(*open), time.seconds(), list(jobs)
@@ -279,7 +279,7 @@ pub enum EngineError {
     /// A source of slowdown factors lacks a pair that occurs in the trace, although it must contain every pair.
     #[error(
         "sharing: no slowdown factor for {}; \
-         add these pairs to its source, or say what such a pair means by `sharing.missing` (`infeasible`: the two never share)",
+         add these pairs to its source, or set `sharing.missing` to what such a pair means (`infeasible`: the two never share GPUs)",
         list_pairs(pairs)
     )]
     MissingPairs {

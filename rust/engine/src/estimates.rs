@@ -28,7 +28,7 @@ pub struct History {
     pub by_model: bool,
     /// The statistic of the durations of these jobs.
     pub statistic: Statistic,
-    /// Number of recently finished jobs that count; `None` means all finished jobs.
+    /// How many of the most recently finished jobs count; `None` means all finished jobs.
     pub last: Option<usize>,
     /// Estimate for a job that arrives before any job has finished.
     pub default: SimSpan,
@@ -39,7 +39,7 @@ pub struct History {
 pub enum Statistic {
     /// The mean, to the nearest nanosecond.
     Mean,
-    /// A percentile, 1 to 100: the smallest duration that at least this percentage of the durations do not exceed.
+    /// A percentile: the smallest duration that at least this percentage (1 to 100) of the durations do not exceed.
     Percentile(u32),
 }
 

@@ -145,13 +145,13 @@ impl Plan<'_> {
         self.free.take(gpus);
     }
 
-    /// Returns GPUs to the draft. No other job may hold these GPUs; see [`FreeIndex::give`].
+    /// Puts GPUs back into the draft. No other job may hold these GPUs; see [`FreeIndex::give`].
     #[inline]
     pub fn give_back(&mut self, gpus: &GpuSet) {
         self.free.give(gpus);
     }
 
-    /// Returns the GPUs that a running job holds alone to the draft.
+    /// Puts back into the draft the GPUs that a running job holds alone.
     #[inline]
     pub fn release(&mut self, job: JobId) {
         let state = self.state;

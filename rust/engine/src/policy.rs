@@ -25,7 +25,7 @@ pub trait Policy: Send {
         plan: &mut Plan<'_>,
     ) -> Result<Vec<JobId>, PolicyError>;
 
-    /// Returns why a job can never run, for a job that [`Self::start`] returned.
+    /// Returns why a job that [`Self::start`] returned can never run.
     fn why_never(&self, _view: &ClusterView<'_>, _job: JobId) -> InfeasibleReason {
         InfeasibleReason::Placement
     }

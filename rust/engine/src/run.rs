@@ -30,7 +30,7 @@ const DECISIONS_PER_REPORT: u64 = 16;
 
 /// A source of wall-clock time. Results never depend on this time.
 pub trait Stopwatch {
-    /// Returns the nanoseconds since a fixed point in time.
+    /// Returns the time in nanoseconds since a fixed point in time.
     fn nanos(&mut self) -> u64;
 }
 

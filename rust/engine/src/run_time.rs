@@ -87,7 +87,7 @@ impl RunTime {
     }
 
     /// Returns how much longer a stretch takes than policies expect, as the ratio of the two times. `stretch` is the
-    /// number of the part's stretch, and `servers` is its number of servers.
+    /// number of the stretch, counted for each part, and `servers` is the number of servers that the part uses.
     pub(crate) fn pace(
         &self,
         seed: u64,

@@ -54,7 +54,7 @@ pub struct Segments {
     pub gpu_mask: Vec<u64>,
     /// Tier: 0 server, 1 rack, 2 network.
     pub tier: Vec<u8>,
-    /// Iterations per second of the part, which is a whole gang.
+    /// Rate of the part, which is a whole gang, in iterations per second.
     pub rate: Vec<f64>,
     /// Samples per GPU and pass.
     pub sub_batch: Vec<u32>,
@@ -109,7 +109,7 @@ impl Segments {
         self.sort()
     }
 
-    /// Reserves memory for rows, each with this many co-runners. Pushing these rows then allocates nothing.
+    /// Reserves memory for rows that each have this many co-runners, so that pushing them allocates nothing.
     #[inline]
     fn make_room(&mut self, rows: usize, co_runners: usize) -> Result<(), NoMemory> {
         if self.job.capacity() - self.job.len() < rows {

@@ -353,7 +353,7 @@ impl State {
             .unwrap_or_else(|| 1.0 + self.config.acc_cost * f64::from(passes - 1))
     }
 
-    /// Returns the maximum time without progress that a start or move of the job costs now.
+    /// Returns the maximum time without progress that a start or move costs the job now.
     #[inline]
     pub(crate) fn overhead(&self, job: JobId) -> SimSpan {
         self.overhead_of(job, || (self.jobs.gpus(job), self.types.usable(job)))
@@ -388,7 +388,7 @@ impl State {
         self.overhead_of(job, || (gpus.gpus(), self.type_mask(gpus)))
     }
 
-    /// Returns the maximum time without progress that a restart or move of the job costs.
+    /// Returns the maximum time without progress that a restart or move costs the job.
     #[inline]
     pub(crate) fn restart_overhead(&self, job: JobId) -> SimSpan {
         let cost = if self.features.has_run_time {

@@ -188,8 +188,7 @@ impl UpLinks {
         }
     }
 
-    /// Recomputes the locality factors after changes, and adds the jobs whose factor has changed to `moved`, in job
-    /// order.
+    /// Recomputes the locality factors after changes. Jobs whose factor has changed are added to `moved`, in job order.
     pub(crate) fn share(&mut self, moved: &mut Vec<JobId>) {
         let mut scratch = std::mem::take(&mut self.scratch);
         scratch.part.clear();
@@ -369,7 +368,8 @@ impl UpLinks {
         moved[first..].sort_unstable();
     }
 
-    /// Recomputes the state of the same jobs in one step, from empty up-links, to check the stepwise updates.
+    /// Recomputes the state of the same jobs in one step, starting from empty up-links, to check the step-by-step
+    /// updates.
     pub(crate) fn afresh(&self) -> Self {
         let mut fresh = Self::new(self.links.len() as u32, self.capacity);
         for (record, sender) in self.senders.iter().enumerate() {

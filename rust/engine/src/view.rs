@@ -128,14 +128,14 @@ impl<'a> ClusterView<'a> {
         self.state.cluster()
     }
 
-    /// Returns the public facts about the jobs of the trace. The amount of work is available only through methods of
-    /// the view, which check [`Knowledge`].
+    /// Returns the public facts about the jobs in the trace. The work of a job is available only through methods of the
+    /// view, which check [`Knowledge`].
     #[inline]
     pub fn jobs(&self) -> &'a JobFacts {
         self.state.jobs()
     }
 
-    /// Returns the seed of the run, for keyed draws.
+    /// Returns the seed of the run, for the random draws of policies.
     pub fn seed(&self) -> u64 {
         self.state.config().seed
     }
@@ -364,8 +364,8 @@ impl<'a> ClusterView<'a> {
             .filter(move |id| usable >> id.index() & 1 == 1)
     }
 
-    /// Returns the maximum time without progress that a start or move of the job would cost now, over all possible
-    /// places.
+    /// Returns the maximum time without progress, over all possible places, that a start or move would cost the job
+    /// now.
     #[inline]
     pub fn overhead(&self, job: JobId) -> SimSpan {
         self.state.overhead(job)

@@ -131,7 +131,7 @@ impl ClusterSpec {
         self.racks
     }
 
-    /// Returns the number of GPUs of the cluster.
+    /// Returns the number of GPUs in the cluster.
     pub fn gpus_total(&self) -> u32 {
         self.gpus_total
     }

@@ -55,12 +55,12 @@ impl Gradient {
     }
 }
 
-/// Gradient noise from a given point in the progress of a job.
+/// Gradient noise from a given point of a job's progress onwards.
 #[derive(Clone, Debug, PartialEq)]
 pub struct NoisePhase {
     /// Share of the work that is done when the phase starts, in [0, 1); 0 for the first phase.
     pub progress: f64,
-    /// Noise at each noise batch of the class, or a single value for all batches.
+    /// Noise at each of the class's noise batches, or a single value for all batches.
     pub gradients: Vec<Gradient>,
 }
 
@@ -83,7 +83,7 @@ pub struct ElasticClass {
     pub max_gpus: u32,
     /// Number of GPUs in the trace.
     pub gpus: u32,
-    /// Samples per GPU in the trace.
+    /// Number of samples per GPU in the trace.
     pub batch_size: u32,
     /// Whether the GPUs in the trace fit on one server of the cluster.
     pub fits_server: bool,
@@ -150,7 +150,7 @@ impl ElasticClass {
             && self.noise_batches.windows(2).all(|two| two[0] < two[1]);
         let total = u64::from(self.gpus) * u64::from(self.batch_size);
         let wrong = if !is_sound(&self.fit) {
-            "times must be >= 0, those of a pass > 0, and gamma 1 to 10"
+            "times must be >= 0, the time of a pass > 0, and gamma from 1 to 10"
         } else if self.init_batch == 0 || self.init_batch > self.max_batch {
             "init_batch must be at least 1 and at most max_batch"
         } else if self.min_pass_batch == 0 || self.min_pass_batch > self.max_pass_batch {

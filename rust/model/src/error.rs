@@ -43,9 +43,9 @@ pub enum ModelError {
     Length {
         /// Column name.
         column: &'static str,
-        /// Number of rows of the column.
+        /// Number of rows in the column.
         found: usize,
-        /// Number of rows of the table.
+        /// Number of rows in the table.
         expected: usize,
     },
     /// A network with a bad value.
@@ -60,7 +60,7 @@ pub enum ModelError {
     },
     /// Multi-GPU jobs whose model is missing from the network description.
     #[error(
-        "network: no model {} ({count} {} of several GPUs); add it to `network.models`, or name a \
+        "network: no model {} ({count} multi-GPU {}); add it to `network.models`, or name a \
          `network.default_model`",
         label.as_ref().map_or("for jobs without a label".to_owned(), |label| format!("`{label}`")),
         if *count == 1 { "job" } else { "jobs" }

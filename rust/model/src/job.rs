@@ -217,7 +217,7 @@ impl JobFacts {
         &self.columns
     }
 
-    /// Returns the arrival instant of a job.
+    /// Returns the instant at which a job arrives.
     #[inline]
     pub fn arrival(&self, job: JobId) -> SimTime {
         self.columns.arrival[job.index()]
@@ -256,7 +256,7 @@ impl JobFacts {
         }
     }
 
-    /// Returns the samples per GPU at full batch; 0 means unknown.
+    /// Returns the number of samples per GPU at full batch; 0 means unknown.
     #[inline]
     pub fn batch_size(&self, job: JobId) -> u32 {
         self.columns

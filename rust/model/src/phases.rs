@@ -1,5 +1,5 @@
-//! Jobs whose rate changes with their progress (`docs/concepts/jobs-and-rates.md`), such as those that raise their
-//! batch size while they run.
+//! Jobs whose rate changes with their progress (`docs/concepts/jobs-and-rates.md`), such as jobs that raise their batch
+//! size while they run.
 
 use crate::{JobId, ModelError};
 use std::ops::RangeInclusive;

@@ -1,4 +1,5 @@
-//! The rate of a gang (`docs/concepts/jobs-and-rates.md`): base rate, locality factor, and slowdown by co-runners.
+//! The rate of a gang (`docs/concepts/jobs-and-rates.md`): its base rate, its locality factor, and the slowdown that
+//! co-runners cause.
 //!
 //! This module contains a table for each of these three quantities. New models can be added without a change to the
 //! engine.
@@ -20,7 +21,7 @@ pub struct RateTable {
     phases: Option<Arc<PhaseTable>>,
 }
 
-/// Measured rates of gangs of every size, for policies that run copies of a job on other numbers of GPUs.
+/// Measured rates for gangs of every size, for policies that run copies of a job on other numbers of GPUs.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CopyRates {
     /// Row of each job; `u32::MAX` means that the job has no row.

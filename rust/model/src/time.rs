@@ -145,7 +145,7 @@ mod tests {
         let round = |nanos: f64| (nanos.round() as i64).max(1);
         let bits = 0x3fe0_0000_0000_0000_u64;
         for step in 0..4000_u64 {
-            // The values are around halves and whole numbers of every size, and in between.
+            // The values lie around halves and whole numbers of every size, and between them.
             for value in [
                 f64::from_bits(bits + (step << 45)),
                 (step as f64 + 0.5).next_down(),

@@ -179,13 +179,13 @@ pub struct NetworkConfig {
     pub on_missing: OnMissing,
     /// Additional factor for a measured pair if the gang spans racks; if absent, 1.
     pub network_extra: Option<f64>,
-    /// Whether a larger gang in a table never loses less speed than a smaller gang.
+    /// Whether to ensure that a larger gang in a table never loses less speed than a smaller gang.
     pub is_monotone: bool,
 }
 
 const TIERS: [&str; 3] = ["server", "rack", "network"];
 
-/// Creates the error for a key with a bad value.
+/// Creates the error for a key that has a bad value.
 pub(super) fn bad(key: impl Into<String>, value: &impl ToString, expected: &str) -> ModelError {
     ModelError::Network {
         key: key.into(),

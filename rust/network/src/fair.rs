@@ -59,7 +59,7 @@ impl Stop {
 /// State of a link while rates rise.
 #[derive(Clone, Copy, Debug)]
 pub struct Filling {
-    /// Capacity that is not assigned yet.
+    /// Capacity that has not been assigned yet.
     left: f64,
     /// Number of flows that have no rate yet.
     open: u32,

@@ -52,7 +52,7 @@ pub enum Purpose {
     Population = 12,
     /// Reserved; nothing uses it.
     Repairs = 13,
-    /// Log-normal noise on durations.
+    /// Log-normal noise that multiplies durations.
     Noise = 14,
     /// Ratio of the actual run time of a whole job to the time that policies expect: `id0` is the job index.
     JobPace = 15,
@@ -188,13 +188,13 @@ impl Draw {
         self.lane(0)
     }
 
-    /// Returns a uniform number in `[0, 1)`: the upper 53 bits of lane `a`, times 2^-53.
+    /// Returns a uniformly distributed number in `[0, 1)`: the upper 53 bits of lane `a`, times 2^-53.
     #[inline]
     pub fn uniform(self) -> f64 {
         (self.lane(0) >> 11) as f64 * (1.0 / 9_007_199_254_740_992.0)
     }
 
-    /// Returns a uniform number in `0..n`, without bias.
+    /// Returns a uniformly distributed number in `0..n`, without bias.
     ///
     /// The method is multiply and reject (Lemire 2019). The result is the high half of the 128-bit product `lane * n`,
     /// unless the low half is below `2^64 mod n`. In that case, lane `b` is tried, and after it the block is enciphered
@@ -398,7 +398,7 @@ fn rational(coefficients: &[[f64; 8]; 2], x: f64) -> f64 {
     horner(&coefficients[0]) / horner(&coefficients[1])
 }
 
-/// Returns the standard normal quantile of `p`, `0 < p < 1`, by AS 241.
+/// Returns the standard normal quantile of `p`, for `0 < p < 1`, according to AS 241.
 ///
 /// The relative error is below 1e-15 at every point that a draw can reach. The largest error at 20,000 points, compared
 /// with 40-digit arithmetic, was 6.9e-16.
@@ -586,7 +586,7 @@ mod tests {
 
     #[test]
     fn inverse_normal_meets_its_error_bound() {
-        // The values were computed by mpmath 1.3 with 40 digits, and are cut to 25 digits, which is enough for an f64.
+        // The values were computed with mpmath 1.3 to 40 digits and truncated to 25 digits, which is enough for an f64.
         let points = [
             (1.110_223_024_625_156_5e-16, -8.209_536_151_601_387),
             (1e-10, -6.361_340_902_404_056),

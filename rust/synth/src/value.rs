@@ -64,8 +64,7 @@ impl Given<'_> {
         let value = match self.value {
             SynthValue::Text(text) => format!("'{text}'"),
             SynthValue::Int(int) => int.to_string(),
-            // The text keeps the decimal point, because a message that says that 10 is not a whole number would be
-            // confusing.
+            // The string keeps the decimal point, because a message that 10 is not a whole number would be confusing.
             SynthValue::Float(float) => format!("{float:?}"),
             other => format!("{other:?}"),
         };

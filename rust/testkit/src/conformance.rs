@@ -485,7 +485,7 @@ pub fn check(
     Ok(())
 }
 
-/// Returns whether two runs gave the same results, to the last bit.
+/// Returns whether two runs gave bit-identical results.
 pub fn are_equal(a: &Output, b: &Output) -> bool {
     let bits = |values: &[f64]| {
         values

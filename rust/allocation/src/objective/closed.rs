@@ -7,7 +7,7 @@ use super::super::table::Table;
 use gangline_engine::PolicyError;
 use gangline_model::GpuType;
 
-/// Splits all GPUs equally. The objective is the smallest rate per fair share and weight.
+/// Splits all GPUs equally. The objective is the smallest rate relative to fair share and weight.
 pub(super) fn isolated(table: &Table) -> Answer {
     let gangs = table.gangs.iter();
     let shares: Vec<f64> = gangs

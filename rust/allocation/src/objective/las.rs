@@ -1,4 +1,4 @@
-//! Max-min fairness: maximises the smallest rate per fair share and weight.
+//! Max-min fairness: maximises the smallest rate relative to fair share and weight.
 
 use super::super::answer::Answer;
 use super::super::model::SolverError;

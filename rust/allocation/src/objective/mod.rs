@@ -124,7 +124,7 @@ words! {
 pub struct Settings {
     /// Choice of the solver.
     pub solver: Choice,
-    /// Whether the plan with the largest worth is chosen among several optima.
+    /// Whether the solve chooses the plan with the largest worth among several optima.
     pub chooses: bool,
     /// Wall-clock limit of each external solve, in seconds.
     pub time_limit_s: f64,
@@ -317,7 +317,7 @@ impl Objective {
         }
     }
 
-    /// Returns whether this objective needs the equal splits of earlier allocations ([`Service`](super::Service)).
+    /// Returns whether this objective needs the equal splits from earlier allocations ([`Service`](super::Service)).
     pub(crate) fn counts_service(&self) -> bool {
         matches!(self, Self::Ftf { .. })
     }
@@ -327,7 +327,7 @@ impl Objective {
         matches!(self, Self::Cost { .. })
     }
 
-    /// Returns the facts that distinguish jobs; `has_deadlines` says whether a deadline can still be met.
+    /// Returns the facts that distinguish jobs; `has_deadlines` tells whether any deadline can still be met.
     pub(crate) fn told(&self, has_deadlines: bool) -> &'static [Told] {
         match self {
             Self::Las { .. } | Self::Isolated => &[Told::Weights],

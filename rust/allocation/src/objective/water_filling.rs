@@ -7,8 +7,8 @@ use super::super::model::SolverError;
 use super::super::space::{Method, Space, Water};
 use super::super::table::Table;
 
-/// Finds the lexicographically largest levels. The value of the objective is the smallest level per weight. An agnostic
-/// variant uses a rate of 1 wherever a job can run.
+/// Finds the lexicographically largest levels. The value of the objective is the smallest ratio of level to weight. An
+/// agnostic variant uses a rate of 1 wherever a job can run.
 pub(super) fn solve(
     table: &Table,
     is_agnostic: bool,

@@ -154,7 +154,7 @@ impl FreeIndex {
         }
     }
 
-    /// Returns GPUs to the draft. No other job may hold these GPUs. GPUs on a server that is down are skipped.
+    /// Puts GPUs back into the draft. No other job may hold these GPUs. GPUs on a server that is down are skipped.
     #[inline]
     pub fn give(&mut self, gpus: &GpuSet) {
         for &ServerGpus { server, mask } in gpus.by_server() {

@@ -21,7 +21,7 @@ pub(crate) const NO_JOB: JobId = JobId(u32::MAX);
 /// The residents of a GPU; empty places contain [`NO_JOB`] and come last.
 pub(crate) type Pair = [JobId; 2];
 
-/// A server; all data that starting or stopping a job on it needs are in one place.
+/// A server. All data that are needed to start or stop a job on it are in one place.
 #[derive(Clone, Copy, Debug)]
 struct ServerState {
     /// Mask of the free slots; 0 if the server is down.
@@ -34,7 +34,7 @@ struct ServerState {
     is_up: bool,
 }
 
-/// Servers, the residents of their GPUs, and the free GPUs.
+/// The servers, the residents of their GPUs, and the free GPUs.
 #[derive(Clone, Debug)]
 pub(crate) struct Occupancy {
     servers: Vec<ServerState>,

@@ -257,7 +257,7 @@ impl Jobs {
         self.demand.add(gang);
     }
 
-    /// Counts a job that waits again, unless it is only being moved.
+    /// Counts that a job waits again; moves are not counted.
     #[inline]
     pub(crate) fn note_loss(&mut self, job: JobId) {
         if self.losses.is_empty() {
@@ -315,8 +315,8 @@ impl Jobs {
         &self.running
     }
 
-    /// Returns the number of fragmented GPUs: the idle GPUs of all types that have enough idle GPUs for a waiting gang,
-    /// but not in one place. `idle` returns the number of idle GPUs of a type.
+    /// Returns the number of fragmented GPUs. These are the idle GPUs of every type whose idle GPUs together would be
+    /// enough for some waiting gang. `idle` returns the number of idle GPUs of a type.
     #[inline]
     pub(crate) fn fragmented(&self, idle: impl Fn(usize) -> u32) -> u32 {
         self.demand.fragmented(idle)

@@ -185,7 +185,7 @@ impl Motion {
         self.state.runs[record].parts[0].base = self.state.base_now(record);
     }
 
-    /// Adds the next event of a run, whose work is settled, to the queue.
+    /// Adds the next event of a run to the queue; the work of the run must be settled.
     #[inline]
     fn schedule(&mut self, record: usize) {
         let state = &mut self.state;
@@ -224,7 +224,7 @@ impl Motion {
         job
     }
 
-    /// Gives a job a part: its record, rate and next event.
+    /// Gives a job a part, and sets up the record, the rate and the next event.
     #[inline]
     pub(crate) fn begin(&mut self, job: JobId, new: NewPart<'_>) {
         let shares = self.state.features.shares;
@@ -382,7 +382,7 @@ impl Motion {
         }
     }
 
-    /// Adds an event of a part to the hash of the log.
+    /// Adds an event of a part to the log hash.
     #[inline]
     pub(crate) fn log_part(&mut self, record: usize, at: usize, what: Logged) {
         let run = &self.state.runs[record];

@@ -316,7 +316,7 @@ pub struct Run {
     pub(crate) generation: u32,
     /// Sum of the rates of all parts, in iterations per second.
     pub rate: f64,
-    /// Instant at which the job will be done, or at which its rate will change without an external event.
+    /// Instant at which the job will be done, or at which its rate will change even without an external event.
     pub finish: SimTime,
     /// Instant of the job's last start or move.
     pub started: SimTime,
@@ -373,7 +373,7 @@ impl Default for Part {
     }
 }
 
-/// Number of bytes of a cache line.
+/// Size of a cache line in bytes.
 const LINE: usize = 64;
 
 impl Run {

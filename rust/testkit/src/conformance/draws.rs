@@ -138,7 +138,7 @@ fn draw_value(spec: &ParamSpec, numbers: &mut Numbers) -> ParamValue {
         }
         ParamKind::Share => ParamValue::Float(numbers.pick(&[0.0, 0.3, 0.8, 0.999])),
         ParamKind::Fraction => ParamValue::Float(numbers.pick(&[0.0, 0.2, 0.7, 1.0])),
-        // Other texts name parts of a cluster, and the keys of tables depend on each other, so neither are drawn.
+        // Other strings name parts of a cluster, and the keys of tables depend on each other, so neither kind is drawn.
         ParamKind::Text | ParamKind::Tables(_) => spec.default.value(),
         ParamKind::Choice(words) => ParamValue::Str(numbers.pick(words).to_owned()),
         ParamKind::Increasing => {

@@ -1,8 +1,8 @@
 //! Free GPUs by rack: the part of the index that is built when a placement rule first queries racks.
 //!
-//! Servers are numbered rack by rack, so a rack is a range of positions, and all racks share one set per number of free
-//! GPUs. Most clusters list their servers rack by rack; in this case, the sets of the pool are used and cost nothing
-//! extra.
+//! Servers are numbered rack by rack, so a rack is a range of positions. For each number of free GPUs, all racks share
+//! one set of servers. Most clusters list their servers rack by rack; in this case, the sets of the pool are used and
+//! cost nothing extra.
 
 use super::servers::Servers;
 use crate::structures::bits::BitSet;
@@ -40,7 +40,7 @@ struct Numbering {
     buckets: Vec<BitSet>,
 }
 
-/// Key of a rack for rules that look for idle servers.
+/// Key of a rack for placement rules that look for idle servers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct WholeKey {
     /// Number of completely free servers of the largest size.
@@ -461,8 +461,8 @@ impl FreeOrder {
         match self {
             Self::Few => {
                 looked(all.len());
-                // This is not `few(free, rack)`, because for the last of 256 racks the next index carries into the free
-                // GPUs.
+                // This is not `few(free, rack)`, because for the last of 256 racks, the index of the next rack would
+                // carry into the bits of the free GPUs.
                 let from = few(free, 0) + rack as u32;
                 // The loop has no branch, so that the compiler can vectorise it.
                 let later = |key| if key >= from { key } else { u32::MAX };
@@ -570,7 +570,7 @@ mod tests {
                 sorted_down.sort_unstable_by_key(|&(free, rack)| (Reverse(free), rack));
                 for order in &mut orders {
                     order.change(rack, (before, after));
-                    // One walk starts at the rack, and one after all racks with this number of free GPUs.
+                    // One walk starts at the rack, and the other starts after all racks with this number of free GPUs.
                     for from in [(before, rack), (before, racks)] {
                         let later = sorted.iter().find(|&&key| key >= from);
                         prop_assert_eq!(order.next_from(&free, from), later.copied());
