@@ -37,10 +37,10 @@ TITLES = {
     "jct_p99_s": "99th percentile of JCT",
     "makespan_s": "makespan",
     "ftf_max": "largest rho",
-    "migrations": "moves",
+    "migrations": "number of moves",
     "cost": "cost",
 }
-"""Measures, of which less is better."""
+"""Metrics, of which smaller values are better."""
 LABELS = {("yarn-cs", "users"): {"queue_by": "user"}}
 """Parameters of a policy in a world."""
 
@@ -161,10 +161,10 @@ def body(policy: str) -> str:
     """Return the text between the markers of a policy's page."""
     about = declared()
     parts = []
-    for one, verb in zip(shown(policy), ("works", "does not work"), strict=True):
+    for one, verb in zip(shown(policy), ("works well", "does not work well"), strict=True):
         parts.append(
-            f"**A world in which `{policy}` {verb}.** {about[one.world]['about']}. {one.why} "
-            f"The measure is the {TITLES[one.measure]}.\n\n"
+            f"**A scenario in which `{policy}` {verb}.** {about[one.world]['about']}. {one.why} "
+            f"The metric is the {TITLES[one.measure]}.\n\n"
             f"```console\n$ {_command(one)}\n```\n\n{_table(one)}"
         )
     return "\n".join(parts)
