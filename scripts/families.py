@@ -123,7 +123,7 @@ FAMILIES = (
     ),
     Family(
         "hadar",
-        "A gang that may lie on two GPU types, and one that may not",
+        "A gang that may span two GPU types, and one that may not",
         two_types(2),
         (("A", 0, 1, 36_000), ("B", 0, 1, 24_000), ("C", 300, 2, 18_000)),
         (
@@ -150,7 +150,7 @@ FAMILIES = (
     ),
     Family(
         "delay",
-        "A gang that takes any two GPUs, and one that waits for two of one server",
+        "A gang that takes any two GPUs, and one that waits for two on the same server",
         servers(2, 2, network={"kind": "levels", "levels": {"*": [1.0, 0.5, 0.25]}}),
         (("A", 0, 1, 10), ("B", 0, 1, 0.5), ("C", 0, 1, 3), ("D", 0, 1, 0.5), ("E", 1, 2, 4)),
         (Shown("dally-no-wait", {"lease_s": 36_000}), Shown("dally", {"lease_s": 36_000})),
@@ -159,7 +159,7 @@ FAMILIES = (
     ),
     Family(
         "sharing",
-        "Two jobs on one GPU, in turn, shared, and by time slices",
+        "Two jobs on one GPU: one after the other, sharing it, and in time slices",
         servers(1, sharing={"xi": 1.8}),
         (("A", 0, 1, 300), ("B", 0, 1, 420)),
         (Shown("sjf"), Shown("sjf-ffs"), Shown("sjf-bsbf"), Shown("gandiva")),
