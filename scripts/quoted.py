@@ -605,11 +605,11 @@ def pollux_loads(data: Data) -> str:
     *_, public, own = found
     names = {"the rules of their Tiresias": public, "our `tiresias`": own}
     rows += [
-        [f"`pollux-public` over {name}", *(f"{ratio:.2f}" for ratio in row["ratios"])]
+        [f"`pollux-public` relative to {name}", *(f"{ratio:.2f}" for ratio in row["ratios"])]
         for name, row in names.items()
     ]
     published = (f"{ratio:.2f}" for ratio in public["published"])
-    rows.append(["their Pollux over their Tiresias, as published", *published])
+    rows.append(["their Pollux relative to their Tiresias, as published", *published])
     return table(["load", "0.5", "1", "1.5", "2"], rows)
 
 
