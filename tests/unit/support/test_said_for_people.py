@@ -94,7 +94,10 @@ def test_presets_are_listed_and_have_their_own_values(capsys: pytest.CaptureFixt
         ("bench --quick --policies las,nosuchpolicy", "unknown policy `nosuchpolicy`"),
         (f"{RUN} a/my.py:P", "give it from the folder a as my:P"),
         (f"{RUN} las --set limits=5", "`limits=[200, 1000]`"),
-        ("compare --trace own.csv --cluster 1x2xg --policies slurm, easy c=2}", "unexpected `easy` and `c=2}`; a value with spaces"),
+        (
+            "compare --trace own.csv --cluster 1x2xg --policies slurm, easy c=2}",
+            "unexpected `easy` and `c=2}`; a value with spaces",
+        ),
         ("cluster show nodez.txt", "nodez.txt: no such file"),
         (
             "compare --trace a-{trace_seed}.csv --cluster 1x1xg --policies fifo --trace-seeds 0,1",
