@@ -136,7 +136,7 @@ def test_gangs_of_unknown_models_are_refused() -> None:
     assert caught.value.jobs == [0, 2]
     assert vars(caught.value)["job_ids"] == ["j0", "j2"]
     assert "`mystery`" in str(caught.value)
-    assert "2 jobs" in str(caught.value)
+    assert "2 multi-GPU jobs" in str(caught.value)
 
 
 def test_a_default_model_answers_for_unknown_ones() -> None:
