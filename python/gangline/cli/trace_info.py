@@ -150,8 +150,9 @@ def _summary(facts: dict[str, Any]) -> list[list[str]]:
     rows = [
         ["jobs", words.count(facts["jobs"])],
         ["first to last arrival", words.duration(facts["span_s"])],
-        ["GPU-hours", words.times(facts["gpu_hours"])],
     ]
+    if facts["gpu_hours"]:  # work in iterations has none without a cluster
+        rows.append(["GPU-hours", words.times(facts["gpu_hours"])])
     if "offered_load" in facts:
         load = facts["offered_load"]
         held = f"share of the work in the {load['largest_jobs']} largest jobs"

@@ -346,6 +346,17 @@ def test_info_and_repr_say_what_there_is() -> None:
     assert "<bdi>jobs</bdi>" in trace._repr_html_()
 
 
+def test_work_in_iterations_has_no_gpu_hours(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    work = pa.table({"arrival_s": [0.0], "gpus": [2], "model": ["VGG11"], "iterations": [1000]})
+    trace = Trace.from_arrow(work)
+    assert repr(trace) == "Trace(1 job, work in iterations, 0 s, native)"
+    write_trace(trace, tmp_path / "t.csv")
+    assert main(["trace", "info", str(tmp_path / "t.csv")]) == 0
+    assert "GPU-hours" not in capsys.readouterr().out
+
+
 def test_info_counts_jobs_with_phases(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     phases = Trace.from_arrow(jobs(phases=["0:1;0.3:2", None, "0:1;0.5:2;0.6:1", " "]))
     assert phases.info()["phases"] == {"jobs": 2, "max": 3}

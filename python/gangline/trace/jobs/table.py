@@ -198,7 +198,8 @@ class Trace:
         reader = self.metadata.get("reader", "native")
         jobs = plural(len(self), "job")
         hours = f"{self.gpu_hours:,.0f}" if self.gpu_hours >= _WHOLE else f"{self.gpu_hours:.3g}"
-        return safe(f"Trace({jobs}, {hours} GPU-h, {duration(self.span_s)}, {reader})")
+        work = f"{hours} GPU-h" if self.gpu_hours else "work in iterations"
+        return safe(f"Trace({jobs}, {work}, {duration(self.span_s)}, {reader})")
 
     def _repr_html_(self) -> str:
         from gangline._support.html import more, table
