@@ -12,7 +12,8 @@ if TYPE_CHECKING:
 
 __all__ = ["full", "labels", "numbers"]
 
-_SEED = re.compile(r"seed=\{trace_seed\}")
+_SEED = re.compile(r"seed=\{trace_seed\}|.*\{trace_seed\}\.\w+")
+_WORD_NUMBER = re.compile(r"([A-Za-z]+)([0-9.]+)")
 _ASSIGNED = re.compile(r"(.+)=([-+0-9.e]+)")
 
 
@@ -29,10 +30,12 @@ def labels(values: Iterable[Any]) -> dict[Any, str]:
     ['load=0.5', 'load=0.7']
     >>> list(labels([1.0, 0.5, None, '{"from": "pollux-64", "scale": 0.75}']).values())
     ['1', '0.5', '', 'pollux-64 scale=0.75']
+    >>> list(labels(["my-load0.5-{trace_seed}.csv", "my-load0.7-{trace_seed}.csv"]).values())
+    ['load=0.5', 'load=0.7']
     """
     known = list(dict.fromkeys(values))
     texts = {value: full(value) for value in known}
-    parts = {value: re.split(r"[?&]", without_folders(text)) for value, text in texts.items()}
+    parts = {value: _parts(without_folders(text)) for value, text in texts.items()}
     shared = set.intersection(*map(set, parts.values())) if len(known) > 1 else set()
     short = {
         value: " ".join(part for part in of if part not in shared and not _SEED.fullmatch(part))
@@ -44,6 +47,13 @@ def labels(values: Iterable[Any]) -> dict[Any, str]:
         short[value] or not texts[value] for value in known
     )
     return short if is_clear else texts
+
+
+def _parts(text: str) -> list[str]:
+    """Split an address at its parameters, and the name of one file per trace seed at its hyphens."""
+    if "{trace_seed}." not in text:
+        return re.split(r"[?&]", text)
+    return [_WORD_NUMBER.sub(r"\1=\2", part) for part in re.split(r"[-_]", text)]
 
 
 def full(value: Any) -> str:
