@@ -91,6 +91,7 @@ def eta(
     given, tables = _inputs.split_settings(settings)
     chosen = _inputs.policy(policy, given)
     lab = as_cluster(cluster)
+    _console.say(*_inputs.notes_of(lab))  # first: a forecast counts servers that are down as up
     found = foresee(
         lab,
         trace,
@@ -116,7 +117,6 @@ def eta(
     )
     _console.paragraphs(*found.sentences())
     _say_notes(found)
-    _console.say(*_inputs.notes_of(lab))
     return 0
 
 
