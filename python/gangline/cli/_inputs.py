@@ -519,11 +519,13 @@ def split_settings(settings: list[str] | None) -> tuple[dict[str, Any], ClusterO
 def policy(name: str, params: dict[str, Any]) -> PolicyBase | Policy:
     """Build a policy: from the registry, from an installed package, or from `module:Class`.
 
+    Parameters may have the name of the policy in front, as commands with several policies need it.
     Modules in the working directory are found, as `python -m` finds them.
     """
     from gangline.policies.own import is_own, make_own
     from gangline.policies.registry import make, presets, registry
 
+    params = {key.removeprefix(f"{name}."): value for key, value in params.items()}
     if name in registry or name in presets or not is_own(name):
         return make(name, params)
     find_modules_here()

@@ -103,6 +103,7 @@ def test_presets_are_listed_and_have_their_own_values(capsys: pytest.CaptureFixt
             "compare --trace a-{trace_seed}.csv --cluster 1x1xg --policies fifo --trace-seeds 0,1",
             "only a sweep replaces {trace_seed}",
         ),
+        (f"{RUN} slurm --set slurm.weight_agee=3", "did you mean `weight_age`?"),
         ("compar", "did you mean `compare`?"),
         ("trace infos own.csv", "did you mean `info`?"),
     ],
