@@ -46,7 +46,7 @@ COUNTED: Mapping[str, str] = {
     "communication_ignored": "jobs whose data transfers are ignored",
     "dependencies_ignored": "jobs whose dependencies on other jobs are ignored",
     "durations_cut": "drawn durations that were capped at the maximum",
-    "elapsed_differs": "run times that are not end minus start: suspension, or a clock change (`--zone`)",
+    "elapsed_differs": "run times other than end minus start: suspension, or no `--zone`",
     "eligible_later": "jobs that could run only after they arrived (`arrival=eligible`)",
     "duplicate_id": "job ids that got a suffix",
     "duration_differs": "stated durations that differ from end minus start, which is used instead",
