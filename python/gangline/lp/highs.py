@@ -1,7 +1,7 @@
-"""Calls HiGHS through one function, which takes an LP as arrays and returns its optimum.
+"""Calls HiGHS through one function that accepts an LP as arrays and returns its optimum.
 
-Options, status and residuals are checked after every solve. Any result except an optimum raises a
-`SolverError`; nothing is silently replaced.
+After every solve, the options, the status and the residuals are checked. Any result other than an
+optimum raises a `SolverError`; no other answer is silently used.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _OTHER_WAYS: dict[str, list[_Way]] = {
 
 
 class Solution(NamedTuple):
-    """The optimum of one objective: column values, row multipliers, objective value and steps."""
+    """The optimum for one objective: columns, row multipliers, objective value, iterations."""
 
     x: F64
     row_dual: F64
@@ -55,7 +55,7 @@ class Solution(NamedTuple):
 
 @dataclass(frozen=True)
 class _Program:
-    """An LP in the form of HiGHS, with the name of its policy."""
+    """An LP in the form that HiGHS accepts, with the name of the policy that asked for it."""
 
     policy: str
     cost: F64
@@ -74,16 +74,16 @@ class _Program:
 
     @property
     def size(self) -> tuple[int, int]:
-        """The numbers of rows and columns."""
+        """The number of rows, and the number of columns."""
         return len(self.row_lower), len(self.cost)
 
     @property
     def row_of(self) -> I64:
-        """The row of each entry."""
+        """The row of each entry of the constraint matrix."""
         return np.repeat(np.arange(self.size[0]), np.diff(self.start))
 
     def failed(self, status: str, chosen: str) -> SolverError:
-        """Build the error of a solve that did not end at an optimum."""
+        """Build the error for a solve that did not end at an optimum."""
         other = "auction = greedy" if chosen == "mip" else "another `solver`"
         return SolverError(
             f"{self.policy}: {chosen} ended with status `{status}` on {self.size[0]} rows x "
@@ -113,33 +113,34 @@ def solve(
     time_limit_s: float = 60.0,
     seed: int = 0,
 ) -> tuple[list[Solution], str, bool]:
-    """Solve an LP to an optimum; further objectives start from the last objective's vertex.
+    """Solve an LP for one objective, then for further ones, each from the vertex of the last.
 
     Parameters
     ----------
     policy : str
-        The name of the policy, for messages.
+        Name of the policy, for error messages.
     cost, lower, upper : float64 arrays, shape (columns,)
-        The objective coefficient of each column, and its bounds.
+        Objective coefficient and bounds of each column.
     row_lower, row_upper : float64 arrays, shape (rows,)
         Bounds of the rows.
     start, index, value : arrays
-        Entries row by row: where each row starts, and its columns and factors.
+        Constraint matrix by rows (CSR): row starts, column indices and coefficients.
     maximise : bool
         Whether to maximise the objective; otherwise it is minimised.
     is_integer : bool
-        Whether every column is a whole number.
+        Whether every variable must be an integer.
     then : sequence of (float64 array, float or None)
-        Costs of further objectives, and the part of the earlier objectives that each must preserve.
-        A number preserves that part of the first objective, which is the value of the last column.
-        None preserves all of it: a variable or row with a multiplier is at its bound in every
-        optimum and stays there. A row that preserves an objective would be harder for a solver,
-        because its feasible region has no interior.
+        The coefficients of each further objective, and the part of the earlier objectives that it
+        must preserve. A number is that part of the first objective, whose value is in the last
+        column. None preserves the earlier objectives entirely: a variable or row with a nonzero
+        multiplier is at its bound in every optimum, so it is fixed there. Preserving an objective
+        by an additional row would be harder for the solver, because the feasible region would have
+        no interior.
     solver : str
-        `simplex` and `ipx` use only that solver. `auto` chooses by the number of rows, and tries
-        other methods if one fails because of rounding.
+        `simplex` and `ipx` each use only the solver that they name. `auto` chooses by the number of
+        rows, and tries other methods if the first one fails because of rounding.
     time_limit_s : float
-        Wall time of each solve.
+        Limit on the wall-clock time of each solve.
     seed : int
         Random seed of HiGHS.
 
@@ -150,12 +151,12 @@ def solve(
     method : str
         simplex, ipx or mip.
     is_retry : bool
-        Whether another method had failed before.
+        Whether another method failed first.
 
     Raises
     ------
     SolverError
-        If a status is not optimal, or the residuals contradict it.
+        If the status is not optimal, or if the residuals contradict an optimal status.
     """
     program = _Program(
         policy, cost, lower, upper, row_lower, row_upper, start, index, value, maximise,
@@ -181,7 +182,7 @@ def solve(
 
 
 def options(chosen: str, time_limit_s: float = 60.0, seed: int = 0) -> dict[str, object]:
-    """Return every option of HiGHS that a solve sets."""
+    """Return every HiGHS option that a solve sets."""
     chosen_options: dict[str, object] = {
         "output_flag": False,
         "threads": 1,
@@ -205,7 +206,7 @@ def options(chosen: str, time_limit_s: float = 60.0, seed: int = 0) -> dict[str,
 
 
 def version() -> str:
-    """Return the version of HiGHS that solves.
+    """Return the version of HiGHS in use.
 
     Examples
     --------
@@ -219,7 +220,7 @@ def version() -> str:
 
 
 def _admit(program: _Program, solver: str) -> None:
-    """Raise a SolverError for numbers that overflowed, as HiGHS might never end on them."""
+    """Raise a SolverError if numbers overflowed, because HiGHS might then never end."""
     bounds = (program.lower, program.upper, program.row_lower, program.row_upper)
     costs = [program.cost, *(cost for cost, _ in program.then)]
     is_sound = all(np.isfinite(numbers).all() for numbers in (program.value, *costs))
@@ -273,7 +274,7 @@ def _read(highs: Any, program: _Program, lower: F64, chosen: str) -> Solution:
 
 
 def _residual(program: _Program, lower: F64, x: F64) -> float:
-    """Return the largest violation of a bound or row, relative to the bound if that is large."""
+    """Return the largest violation of a bound or row, relative to the bound if it exceeds 1."""
     taken = program.value * x[program.index]
     activity = np.bincount(program.row_of, weights=taken, minlength=program.size[0])
     worst = 0.0
@@ -290,7 +291,7 @@ def _residual(program: _Program, lower: F64, x: F64) -> float:
 
 
 def _hold(highs: Any, program: _Program) -> None:
-    """Fix columns and rows with a multiplier, because they are at their bound in every optimum."""
+    """Fix columns and rows with nonzero multipliers: every optimum has them at their bounds."""
     found = highs.getSolution()
     largest = np.zeros(program.size[0])
     np.maximum.at(largest, program.row_of, np.abs(program.value))

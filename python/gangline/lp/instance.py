@@ -1,4 +1,4 @@
-"""Checks the arrays that describe the demands of the jobs, and defines the result of a solve."""
+"""Checks the arrays that describe the jobs' demands, and defines the result of a solve."""
 
 from __future__ import annotations
 
@@ -32,37 +32,38 @@ PER_JOB = ("kind", "entity", "time_left_s", "running_type", "service_lost_s")
 
 @dataclass(frozen=True)
 class Allocation:
-    """The shares that a policy gives to each job.
+    """The share of each GPU type that a policy gives to each job.
 
     Parameters
     ----------
     shares : float64 array, shape (jobs, types)
-        Fractions of time in which each job runs alone; each row sums to at most 1.
+        Fraction of time for which each job runs alone on each type; each row sums to at most 1.
     objective : float
-        Value of the policy's objective: a smallest ratio, seconds, a rho or a sum.
+        Value of the policy's objective: a smallest ratio, a time in seconds, a rho or a sum.
     status : str
-        `optimal`, or `closed form` if nothing was solved.
+        `optimal`, or `closed form` if no LP was solved.
     solver : str
         core, simplex, ipx, dual or none.
     iterations : int
-        Iterations of all solves together.
+        Total number of iterations of all solves.
     wall_s : float
         Seconds in the solver.
     solves : int
         Number of LPs that were solved.
     levels : float64 array, shape (jobs,), optional
-        Water filling: normalised rate of each job.
+        Only for water filling: normalised rate of each job.
     pairs : int64 array, shape (pairs, 2), optional
-        Packing: classes that share GPUs.
+        Only for packing: pairs of job classes that share GPUs.
     pair_shares : float64 array, shape (pairs, types), optional
-        Packing: time for which each pair of classes shares GPUs of each type, summed over its jobs.
+        Only for packing: time for which each pair of classes shares GPUs of each type, summed over
+        its jobs.
     classes : int64 array, shape (jobs,), optional
-        Packing: class of each job.
+        Only for packing: class of each job.
     notes : mapping
-        Counts of omissions and their reasons: `stranded` (jobs whose types have no GPU now),
-        `deadlines_passed`, `deadlines_missed`; `prices_failed` = 1 if prices failed and LPs were
-        solved instead; `solver_retried` with the number of LPs that had to be solved in another
-        way; `partition_loss` if jobs were dealt into parts.
+        What was omitted or replaced: `stranded` (number of jobs whose types have no GPU now),
+        `deadlines_passed`, `deadlines_missed`; `prices_failed` = 1 if the price method failed and
+        LPs were solved instead; `solver_retried`, the number of LPs that had to be solved by
+        another method; `partition_loss` if the jobs were divided into parts.
 
     Examples
     --------
@@ -89,7 +90,7 @@ class Allocation:
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """All settings of a solve, which exclude the arrays of the jobs; see `solve`."""
+    """All settings of a solve except the arrays of the jobs; see `solve`."""
 
     solver: Literal["auto", "simplex", "ipx", "dual"] = "auto"
     tie_break: Literal["max_sum", "none"] = "max_sum"
@@ -144,7 +145,7 @@ class SolveSettings(TypedDict, total=False):
 
 
 def write(path: str | Path, policy: str, columns: Mapping[str, Any], settings: Any) -> None:
-    """Write the arguments of a solve as JSON, so that it can be repeated."""
+    """Write the arguments of a solve as JSON, so that the solve can be repeated."""
 
     def plain(value: Any) -> Any:
         return value.tolist() if isinstance(value, np.ndarray) else value
@@ -158,12 +159,12 @@ def write(path: str | Path, policy: str, columns: Mapping[str, Any], settings: A
 def keep_failed(
     policy: str, columns: Mapping[str, Any], given: Mapping[str, Any], error: Exception
 ) -> None:
-    """Write the arguments of a failed solve if the user asked for it; the error reports success.
+    """Write the arguments of a failed solve if the user asked for it; the error gets a note.
 
     Parameters
     ----------
     policy : str
-        Name of the policy that asked.
+        Name of the policy that asked for the solve.
     columns : mapping
         The arrays of `solve`.
     given : mapping
@@ -185,7 +186,7 @@ def keep_failed(
 
 
 def load_instance(path: str | Path) -> tuple[str, dict[str, Json]]:
-    """Read a file that `write_failed_to` named: the policy, and the arguments of `solve`.
+    """Read a file written for `write_failed_to`: the policy, and the arguments of `solve`.
 
     Examples
     --------
@@ -203,12 +204,12 @@ def load_instance(path: str | Path) -> tuple[str, dict[str, Json]]:
 
 
 def read(policy: str, arrays: Mapping[str, Any], settings: Settings) -> dict[str, F64]:
-    """Check the arrays of a solve and return those for the core.
+    """Check the arrays of a solve, and return them in the form that the core accepts.
 
     Raises
     ------
     PolicyError
-        If a shape is wrong, or a value is: it names the argument, the job and the value.
+        If a shape or a value is wrong; the message names the argument, the job and the value.
     """
     rates = _array(policy, "rates", arrays["rates"], 2)
     jobs, types = rates.shape
@@ -242,7 +243,7 @@ def read(policy: str, arrays: Mapping[str, Any], settings: Settings) -> dict[str
 
 
 def _per_job(policy: str, settings: Settings, jobs: int, types: int) -> dict[str, F64]:
-    """Check and return the settings that have one number per job."""
+    """Check and return the settings that hold one number for each job."""
     columns = {
         name: _array(policy, name, getattr(settings, name), 1)
         for name in PER_JOB
@@ -285,7 +286,7 @@ _COLUMNS: dict[str, tuple[str, Callable[[F64], Any]]] = {
 
 
 def _check_settings(policy: str, settings: Settings, types: int) -> None:
-    """Check the settings that consist of one number or one name."""
+    """Check the settings that hold a single number or name."""
 
     def is_number(value: object) -> bool:
         return isinstance(value, (int, float)) and not isinstance(value, bool)
@@ -317,7 +318,7 @@ def _check_rates(policy: str, rates: F64, capacity: F64) -> None:
 
 
 def _pair_rates(policy: str, settings: Settings, columns: Mapping[str, F64], types: int) -> F64:
-    """Return the rates of pairs, with one row for the kind of each job."""
+    """Return the pair rates, whose rows are numbered by `kind`."""
     if "kind" not in columns:
         raise _wrong(policy, "kind", None, "the row of pair_rates of each job")
     table: F64 = np.asarray(settings.pair_rates, dtype=np.float64)

@@ -1,4 +1,4 @@
-"""Solves an allocation in parts: jobs and GPUs are divided, and each part is a separate LP."""
+"""Solves an allocation in parts: the jobs and GPUs are divided, and each part is its own LP."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["solve_in_parts"]
 
 OF_PARTS: dict[str, Callable[[list[float]], float]] = {"least": min, "largest": max, "sum": sum}
-"""How the objectives of the parts are combined, as the core declares it."""
+"""How the objectives of the parts are combined, as declared by the core."""
 
 COLUMNS = ("rates", "scale", "weight", "steps_remaining", "age_s", *PER_JOB)
 
@@ -31,14 +31,14 @@ def solve_in_parts(
     partitions: Any,
     of_parts: str | None,
 ) -> Allocation:
-    """Solve an LP in the given number of parts, and also whole, to know the loss.
+    """Solve an LP in parts, and also as a whole, to determine the loss of dividing it.
 
     Parameters
     ----------
     solve : callable
         The function that solves one LP.
     policy : str
-        A policy whose allocation is an LP.
+        Name of a policy whose allocation is an LP.
     given : dict
         Arrays and settings of `gangline.lp.solve`; `seed` also assigns the jobs to the parts.
     partitions : int
@@ -50,14 +50,14 @@ def solve_in_parts(
     -------
     Allocation
         The allocation of all jobs. The objective is that of the worst part, or the sum over the
-        parts; `notes["partition_loss"]` is the loss compared with the objective of the whole LP.
+        parts. `notes["partition_loss"]` is the loss relative to the objective of the whole LP.
 
     Raises
     ------
     PolicyError
         If the policy's allocation is not an LP, or `partitions` is not a whole number >= 1.
     SolverError
-        If a program does not end at an optimum.
+        If an LP does not end at an optimum.
     """
     is_whole = isinstance(partitions, Integral) and int(partitions) >= 1
     if not is_whole or of_parts is None:
@@ -98,7 +98,7 @@ def _part_of(given: dict[str, Any], own: I64, parts: int) -> dict[str, Any]:
 def _together(
     found: list[Allocation], dealt: list[I64], objective: float, loss: float
 ) -> Allocation:
-    """Put the answers of the parts in the order of the jobs."""
+    """Return the results of the parts in the order of the jobs."""
     jobs = sum(len(own) for own in dealt)
     shares = np.zeros((jobs, found[0].shares.shape[1]))
     levels, classes = np.zeros(jobs), np.zeros(jobs, dtype=np.int64)

@@ -1,4 +1,4 @@
-"""The statistics of the solves of a run, for its spec and its summary."""
+"""Reports statistics of a run's solves for its spec and its summary."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ _CORE = {
 
 @dataclass(frozen=True)
 class Report:
-    """The statistics of the solves of a run.
+    """Statistics of a run's solves.
 
     Parameters
     ----------
     solver : dict
-        Name, version, options, tolerance, counts; the same for equal runs.
+        Name, version, options, tolerance and counts of the solver; equal runs have equal values.
     summary : dict
         The keys that are added to the run's summary.
     """
@@ -36,7 +36,7 @@ class Report:
 
 
 def report(told: dict[str, Any]) -> Report:
-    """Return the report that the core's counters give."""
+    """Return the report for the core's counters."""
     methods = {name or "none": count for name, count in told["allocations"].items()}
     solver: dict[str, Any] = {
         "name": "HiGHS",

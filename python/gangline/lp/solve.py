@@ -1,4 +1,4 @@
-"""Solves one allocation: checks the arrays, calls the core and checks the result."""
+"""Solves one allocation: checks the arrays, calls the core, and checks the result."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def solve(
     Parameters
     ----------
     policy : str
-        A name of `gangline.lp.POLICIES`.
+        Name of a policy in `gangline.lp.POLICIES`.
     rates : array, shape (jobs, types)
         Steps per second of the whole gang; 0 means "cannot run there".
     scale : array, shape (jobs,)
@@ -55,7 +55,7 @@ def solve(
     weight : array, shape (jobs,), optional
         Default 1.
     steps_remaining : array, shape (jobs,), optional
-        Steps left, > 0; default 1. Used by ftf, makespan, cost with deadlines, allox.
+        Steps left, > 0; default 1. Used by ftf, makespan, allox, and cost with deadlines.
     age_s : array, shape (jobs,), optional
         Seconds since arrival; default 0. Used by ftf.
     **settings
@@ -72,31 +72,32 @@ def solve(
         drop_all_infeasible : ignore all deadlines if one cannot be met (cost);
         entity, entity_weight, entity_policy : group of each job, its weight, fairness or fifo
         (water filling);
-        packed, kind, pair_rates : pairs on one GPU; kind is a row of pair_rates of shape
-        (kinds, kinds, types), whose entry is the rate of the first kind next to the second;
-        type_names : break ties (fifo-perf); alpha, running_type : see `allox`;
-        service_lost_s : seconds of equal-split service of earlier solves (ftf);
-        partitions : number of LPs into which jobs and GPUs are dealt at random (by `seed`); the
-        whole LP is solved as well, and `notes["partition_loss"]` is the loss of the objective.
+        packed, kind, pair_rates : two jobs may share a GPU; kind is the job's row in pair_rates, an
+        array of shape (kinds, kinds, types) whose entry is the rate of the first kind next to the
+        second; type_names : break ties (fifo-perf); alpha, running_type : see `allox`;
+        service_lost_s : seconds of equal-split service of earlier solves (ftf); partitions : number
+        of LPs into which jobs and GPUs are dealt at random (by `seed`); the whole LP is solved as
+        well, and `notes["partition_loss"]` is the loss in the objective.
 
     Returns
     -------
     Allocation
-        Shares, objective, status, solver, iterations, seconds in the solver.
+        Shares, objective, status, solver, iterations, and time in seconds in the solver.
 
     Raises
     ------
     PolicyError
-        If the policy or an argument is wrong; it names the argument, the job and the value.
+        If the policy or an argument is wrong; the message names the argument, the job and the
+        value.
     InfeasibleJobError
-        If the policy can never run a job.
+        If there is a job that the policy can never run.
     SolverError
         If a solve does not end at an optimum.
 
     Notes
     -----
-    Equal jobs are solved as one. A job whose types all have no GPU at present gets nothing, does
-    not lower the objective of the others, and is counted in `notes["stranded"]`.
+    Identical jobs are solved as one. A job whose types currently have no GPU gets nothing and is
+    counted in `notes["stranded"]`; it does not lower the objective of the other jobs.
 
     Examples
     --------
@@ -174,17 +175,17 @@ _PASSED_ON = (
 
 
 def _parameters(own: Settings) -> dict[str, Any]:
-    """Return the settings that are parameters of policies."""
+    """Return the settings that are also parameters of policies."""
     return {name: getattr(own, name) for name in _PASSED_ON}
 
 
 def _facts(policy: str, own: Settings, columns: dict[str, F64]) -> dict[str, Any]:
-    """Return the data that a run takes from its cluster, checked if the policy uses them.
+    """Return the data that a run reads from its cluster, checked if the policy uses it.
 
     Raises
     ------
     PolicyError
-        If the policy needs a fact that is absent.
+        If data that the policy needs is absent.
     """
     declared = _ENTRIES[policy]
     names = {parameter["name"] for parameter in declared["parameters"]}
@@ -249,7 +250,7 @@ def _reference(policy: str, own: Settings, rates: F64) -> int:
 
 
 def _notes(told: dict[str, Any]) -> dict[str, float]:
-    """Return notes on omissions and fallbacks."""
+    """Return notes on what was omitted or replaced."""
     notes = {}
     if told["stranded"]:
         notes["stranded"] = float(told["stranded"])
