@@ -1,4 +1,4 @@
-"""Creates a paper kit: runs a policy against the rivals of five papers, in one folder.
+"""Creates a paper kit: one folder that compares a policy with the policies of five papers.
 
 Examples
 --------

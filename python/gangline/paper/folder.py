@@ -1,4 +1,4 @@
-"""Writes the folder of a paper kit: tables, figure, methods, and the file that repeats it."""
+"""Writes the folder of a paper kit: tables, a figure, methods, and a file to repeat it with."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ __all__ = ["DRAWN", "REPEAT", "check", "names", "write"]
 
 REPEAT = "repeat.toml"
 DRAWN = ("figure.svg", "figure.pdf")
-"""Files that are drawn by matplotlib if it is installed."""
+"""Files that matplotlib draws if it is installed."""
 _ALWAYS = (
     "table.tex", "table.csv", "table.parquet", "sensitivity.tex", "ratios.csv", "ratios.parquet",
     "runs.csv", "figure.pgf", "figure.tex", "methods.txt", "methods.tex",
@@ -31,13 +31,13 @@ _ALWAYS = (
 
 
 def names(files: list[Path]) -> list[str]:
-    """Return the names of all files of a folder, including those of policies."""
+    """Return the names of all files in a kit's folder, including the policies' source files."""
     drawn = DRAWN if importlib.util.find_spec("matplotlib") else ()
     return [*_ALWAYS, *drawn, *dict.fromkeys(path.name for path in files), REPEAT]
 
 
 def check(folder: Path, files: list[Path]) -> None:
-    """Raise an OSError in advance if the folder could not be written."""
+    """Raise an OSError, before the runs, if the folder could not be written after them."""
     listed_files.check(folder, names(files))
 
 
@@ -94,7 +94,7 @@ def write(made: Paper, out: str | PathLike[str]) -> list[str]:
 
 
 def _repeat(made: Paper, part: Path, known: list[str]) -> str:
-    """Return the file that repeats the kit: the arguments and the results."""
+    """Return the content of `repeat.toml`: the arguments and the results of the kit."""
     data: dict[str, Any] = {
         "kit": "gangline paper",
         "quick": made.is_quick,

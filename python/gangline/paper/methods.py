@@ -1,4 +1,4 @@
-"""Writes the paragraph on methods: policies, worlds and comparisons, with all their numbers."""
+"""Writes the methods paragraph: policies, worlds and comparisons, with all their numbers."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _SHOWN = 16  # digits of a hash in a sentence; repeat.toml contains all digits
 
 @cache
 def versions_of_run() -> dict[str, str]:
-    """Return the dependencies of the bytes of a kit: versions and the hash of the core."""
+    """Return what the bytes of a kit depend on: versions, and the hash of the core."""
     from gangline import _core
     from gangline.runs.spec import versions
 
@@ -41,12 +41,12 @@ def versions_of_run() -> dict[str, str]:
 
 
 def methods_txt(made: Paper) -> str:
-    """Return the paragraph as text."""
+    """Return the methods as plain text."""
     return "\n\n".join(_paragraphs(made)) + "\n"
 
 
 def methods_tex(made: Paper) -> str:
-    """Return the paragraph as LaTeX."""
+    """Return the methods as LaTeX."""
     return "\n\n".join(escaped(one) for one in _paragraphs(made)) + "\n"
 
 

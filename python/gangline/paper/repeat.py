@@ -1,4 +1,4 @@
-"""Recreates the folder of a paper from its `repeat.toml`, and compares every byte."""
+"""Recreates a paper kit from its `repeat.toml`, and compares every byte."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ __all__ = ["Repeated", "repeat"]
 _OF_VERSIONS = {
     "methods.txt", "methods.tex", "table.parquet", "ratios.parquet", *DRAWN,
 }  # fmt: skip
-"""Files whose bytes depend not only on the runs but also on versions."""
+"""Files whose bytes depend on library versions, and not only on the runs."""
 
 
 _RUNS = "runs.csv"
@@ -65,9 +65,9 @@ class Repeated(NamedTuple):
     runs: int
     files: int
     differences: list[str]
-    """Differences that other versions do not explain; empty if the kit repeats."""
+    """Differences that changed versions do not explain; empty if the kit repeats."""
     versions: list[str]
-    """Changed versions, and the files whose bytes differ because of them."""
+    """Changed versions, and the files whose bytes differ as a result."""
 
     def sentences(self) -> list[str]:
         """Say whether the kit repeats."""
@@ -88,23 +88,23 @@ def repeat(
     workers: int | None = None,
     progress: bool | Callable[[int, int, int], None] = False,
 ) -> Repeated:
-    """Run a kit again from its repeat.toml, and compare every file with the recorded one.
+    """Repeat a kit from its repeat.toml, and compare every file with the recorded one.
 
     Parameters
     ----------
     path : path
-        The file repeat.toml, next to the files of its policies.
+        The file `repeat.toml`, in the same folder as the files of the kit's policies.
     out : path, optional
-        Folder for the repetition; by default it is not kept.
+        Folder in which to keep the repeated kit; by default, it is not kept.
     workers, progress
         As for `gangline.paper.run`.
 
     Raises
     ------
     OptionError
-        If the file is not that of a kit.
+        If the file does not come from a paper kit.
     PolicyError
-        If the file of a policy is not the one that was run.
+        If a policy's file has changed since it was run.
 
     Examples
     --------
@@ -172,7 +172,7 @@ def _compared(asked: _File, here: Path, folder: Path, runs: int) -> Repeated:
 
 
 def _difference(name: str, old: Path, new: Path, sha256: str) -> str:
-    """Describe the differences in a file; for runs, only the first."""
+    """Describe how a file differs; for the table of runs, only the first difference."""
     if name == _RUNS and old.is_file() and new.is_file() and digest_of(old) == sha256:
         for before, after in zip(_lines(old), _lines(new), strict=False):
             if before != after:

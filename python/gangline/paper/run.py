@@ -1,4 +1,4 @@
-"""Carries out the runs of a paper kit, and compares the policies for each seed."""
+"""Carries out the runs of a paper kit, and compares the policies on each seed."""
 
 from __future__ import annotations
 
@@ -32,44 +32,44 @@ __all__ = ["SEEDS", "Entrant", "Pair", "Paper", "Row", "carry_out", "entrants"]
 SEEDS = tuple(range(10))
 QUICK_SEEDS = (0, 1)
 WORK = "work"
-"""Folder of the single runs, from which a stopped kit continues."""
+"""Subfolder with the results of each run; an interrupted kit continues from it."""
 
 
 class Entrant(NamedTuple):
-    """A policy that the kit examines."""
+    """A new policy that the kit examines."""
 
     label: str
     reference: PolicyReference
     source: Source | None
-    """The source of a policy in Python; None for a policy of the registry."""
+    """Where the policy's Python code comes from; None for a built-in policy."""
     files: list[Path]
-    """Sources that can be copied to another folder."""
+    """Source files that can be copied to another folder."""
 
 
 class Row(NamedTuple):
-    """A policy in a world, unchanged or with one thing changed."""
+    """A policy in a world that is unchanged or has one changed setting."""
 
     world: PaperWorld
     change: Change
     policy: str
     is_new: bool
-    """Whether the kit examines the policy; otherwise it is a rival."""
+    """Whether this is a new policy that the kit examines; otherwise, it is a rival."""
     values: dict[int, float]
-    """The headline measure by seed."""
+    """The headline metric, keyed by seed."""
     status: str
-    """The status: finished, does not apply or failed."""
+    """One of: finished, does not apply, failed."""
     reason: str
 
     @property
     def mean(self) -> statistics.Estimate | None:
-        """The mean over the seeds, with its interval."""
+        """The mean over the seeds, and its confidence interval."""
         values = list(self.values.values())
         within = statistics.range_of(self.world.measure)
         return statistics.estimate(values, within) if values and not self.reason else None
 
 
 class Pair(NamedTuple):
-    """A rival compared with a new policy: the ratio of their measures."""
+    """A rival compared with a new policy: the ratio of their headline metrics."""
 
     world: PaperWorld
     change: Change
@@ -93,22 +93,23 @@ class Paper:
     Attributes
     ----------
     entrants : list of Entrant
-        The policies that the kit examines.
+        The new policies that the kit examines.
     worlds : list of PaperWorld
-        The worlds in which they ran.
+        The worlds in which the policies ran.
     seeds : list of int
-        Seeds, each of which draws the jobs of a world anew and is the seed of the run.
+        The seeds; each one is the seed of a run and also generates the jobs of its world.
     is_quick : bool
-        Whether the worlds were made small.
+        Whether the workloads were made small.
     rows : list of Row
-        A row per world, change and policy.
+        One row for each world, change and policy.
     runs : list of dict
-        A row per policy and seed: world, change, policy, seed, digest, measure, value, log_hash. A
-        change that does not concern a policy leaves its run, and the digest, the same.
+        One row for each policy and seed: world, change, policy, seed, digest, measure, value,
+        log_hash. A change that does not affect a policy leaves its run, and thus the digest, the
+        same.
     notes : list of str
-        Mechanisms of policies that had nothing to gain in a world, by world.
+        Notes on policies with a mechanism that had nothing to gain in a world.
     traces : dict
-        Mapping from worlds to the SHA-256 of the unchanged traces of all seeds.
+        For each world, the SHA-256 of its unchanged traces for all seeds.
 
     Examples
     --------
@@ -138,16 +139,16 @@ class Paper:
 
     @property
     def runs_count(self) -> int:
-        """Number of different runs that finished."""
+        """Number of distinct runs that finished."""
         return len({run["digest"] for run in self.runs})
 
     @property
     def pairs(self) -> list[Pair]:
-        """Every policy compared with every new policy in its world, in the order of the rows."""
+        """Each policy compared with each new policy in the same world, in the order of the rows."""
         return [pair for row in self.rows for pair in self.pairs_of(row)]
 
     def pairs_of(self, row: Row) -> list[Pair]:
-        """Compare a policy with each new policy, but not with itself."""
+        """Compare a policy with each new policy except itself."""
         same = [one for one in self.rows if one[:2] == row[:2] and one.is_new]
         return [_pair(row, one) for one in same if one.policy != row.policy]
 
@@ -167,21 +168,21 @@ def carry_out(
     workers: int | None = None,
     progress: bool | Callable[[int, int, int], None] = False,
 ) -> Paper:
-    """Run policies against their rivals, in the world of each rival and in a common one.
+    """Run new policies against their rivals: in the world of each rival, and in a common one.
 
     Parameters
     ----------
     policies : iterable
-        Names, `module:Class`, configurations or objects of classes in files.
+        Names, `module:Class` strings, configurations, or objects whose classes are in files.
     worlds : iterable of str, optional
         Any of hadar, dally, sjf-bsbf, gavel, tiresias and common; by default, all.
     quick : bool
-        Whether to run small workloads with two seeds for a first look, without verdicts.
+        Whether to run small workloads with two seeds for a first look, which gives no verdicts.
     seeds : sequence of int, optional
         Seeds; by default, 0 to 9.
     out : path, optional
-        Folder of the kit. Its folder `work` keeps the runs, from which a stopped kit continues. A
-        policy in Python whose file has changed is run again.
+        Folder of the kit. Its subfolder `work` keeps the results of the runs, so an interrupted kit
+        continues from there. A Python policy is run again if its file has changed.
     workers : int, optional
         Maximum number of concurrent runs; by default, one per core.
     progress : bool or callable
@@ -190,14 +191,14 @@ def carry_out(
     Returns
     -------
     Paper
-        The results, which are equal for equal arguments.
+        The results; equal arguments give equal results.
 
     Raises
     ------
     PolicyError
-        If a policy is unknown, a duplicate, or not in a file.
+        If a policy is unknown, is listed twice, or has its class outside a file.
     OptionError
-        If there is no such world, or a seed is a duplicate.
+        If a world is unknown, or a seed is listed twice.
 
     Examples
     --------
@@ -233,7 +234,7 @@ def carry_out(
 
 
 class _Cell(NamedTuple):
-    """A policy in a world, with its runs; empty if the world lacks facts that the policy needs."""
+    """A policy in a world, with its runs; there are none if the world lacks data it needs."""
 
     world: PaperWorld
     change: Change
@@ -248,12 +249,12 @@ class _Cell(NamedTuple):
 
 
 def entrants(policies: Iterable[PolicyLike]) -> list[Entrant]:
-    """Return the policies that a kit examines, each with the files of its class.
+    """Return the new policies, each with the source files of its class.
 
     Raises
     ------
     PolicyError
-        If a policy is unknown, a duplicate, or not in a file.
+        If a policy is unknown, is listed twice, or has its class outside a file.
     """
     from gangline.policies.choice import resolve_policy
 
@@ -278,7 +279,7 @@ def _refuse_repeated(field: str, given: Sequence[Any]) -> None:
 
 
 def _cells(made: Paper, place: PaperWorld, traces: Worlds) -> Iterator[_Cell]:
-    """Yield the policies of a world, unchanged and with each change."""
+    """Yield each policy in a world, first unchanged and then with each change."""
     from gangline.runs.inputs import make_options
     from gangline.runs.premises import lacks, merged
     from gangline.runs.spec import RunSpec, keys_of
@@ -310,9 +311,9 @@ def _cells(made: Paper, place: PaperWorld, traces: Worlds) -> Iterator[_Cell]:
 
 
 def _affected(change: Change, found: Sequence[_Taking]) -> list[_Taking]:
-    """Leave out rivals that a change of parameters does not touch, unless it touches a new policy.
+    """Omit rivals that a parameter change does not affect, unless it affects a new policy.
 
-    If it touches no policy, none runs.
+    If the change affects no policy, no policy runs.
     """
     names = change.params.keys()
     touched = [one for one in found if names <= one[1].params.keys()]
@@ -322,7 +323,7 @@ def _affected(change: Change, found: Sequence[_Taking]) -> list[_Taking]:
 
 
 def _taking_part(made: Paper, place: PaperWorld, change: Change) -> Iterator[_Taking]:
-    """Yield label and policy of those that run: all rivals, or only the heroes at changes."""
+    """Yield the label and the policy of all that run; a change runs only `heroes` as rivals."""
     from gangline.policies.choice import resolve_policy
 
     known = {one.reference.text for one in made.entrants}
@@ -341,7 +342,7 @@ def _taking_part(made: Paper, place: PaperWorld, change: Change) -> Iterator[_Ta
 
 
 def _changed(chosen: ChosenPolicy, change: Change) -> ChosenPolicy:
-    """Return a policy with the parameters of a change that it has."""
+    """Return a policy with those parameters of a change that it has."""
     from gangline.policies.choice import resolve_policy
 
     if not change.params or not change.params.keys() <= chosen.params.keys():
@@ -364,7 +365,7 @@ def _read(
     failed: dict[str, dict[str, Any]],
     folder: Path,
 ) -> None:
-    """Fill the rows from the outcomes of the runs."""
+    """Fill the rows from the results of the runs."""
     from gangline.runs.store import Store
 
     store = Store(folder, "summary")
@@ -396,9 +397,9 @@ def _read(
 
 
 def _told(errors: Sequence[dict[str, Any]], runs: int) -> tuple[str, str]:
-    """Return the status and the reason of a policy with failed runs.
+    """Return the status of a policy with failed runs, and the reason.
 
-    A policy in Python that raises a `PolicyError` says that it does not apply.
+    If a Python policy raises a `PolicyError`, it does not apply to this world.
     """
     first = errors[0]
     message = str(first["message"]).splitlines()[0] if first["message"] else ""
@@ -424,7 +425,7 @@ def _pair(rival: Row, mine: Row) -> Pair:
 
 
 def _verdict(low: float | None, high: float | None, logs: Sequence[float]) -> str:
-    """Return the conclusion from the interval of a ratio: a new policy is better above 1."""
+    """Return the verdict for a ratio's interval: above 1, the new policy is better."""
     if not any(logs):
         return "equal"
     if low is None or high is None:

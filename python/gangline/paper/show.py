@@ -1,4 +1,4 @@
-"""Writes the tables, the figure and the sentences of a paper kit from its rows."""
+"""Writes the tables, the figure and the sentences of a paper kit."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _MARKS = ("*", "square*", "triangle*", "diamond*", "pentagon*")
 
 
 def table(made: Paper) -> pa.Table:
-    """Return a row per world, change and policy: the headline measure with its interval."""
+    """Return a row per world, change and policy: the headline metric with its interval."""
     import pyarrow as pa
 
     rows = [
@@ -45,7 +45,7 @@ def table(made: Paper) -> pa.Table:
 
 
 def ratios_table(made: Paper) -> pa.Table:
-    """Return a row per rival and new policy: the ratio of the measure with its interval."""
+    """Return a row per rival and new policy: the ratio of the metric with its interval."""
     import pyarrow as pa
 
     text, real = pa.string(), pa.float64()
@@ -67,7 +67,7 @@ def _names(one: Row | Pair) -> dict[str, str]:
 
 
 def document(made: Paper) -> dict[str, Any]:
-    """Return the runs, means, ratios and conclusions as plain values."""
+    """Return the runs, means, ratios and verdicts as plain values."""
     return {
         "policies": [one.label for one in made.entrants],
         "worlds": [one.name for one in made.worlds],
@@ -80,7 +80,7 @@ def document(made: Paper) -> dict[str, Any]:
 
 
 def terminal(made: Paper) -> list[tuple[str, list[str], list[list[Any]]]]:
-    """Return title, column titles and cells of a table per world, unchanged."""
+    """Return title, column titles and cells of one table for each unchanged world."""
     found = []
     for place in made.worlds:
         rows = [row for row in made.rows if row.world is place and row.change is UNCHANGED]
@@ -91,7 +91,7 @@ def terminal(made: Paper) -> list[tuple[str, list[str], list[list[Any]]]]:
 
 
 def table_tex(made: Paper) -> str:
-    """Return the table of all policies in the unchanged worlds; new policies are bold."""
+    """Return the table of all policies in the unchanged worlds; new policies are in bold."""
     groups = []
     for place in made.worlds:
         rows = [row for row in made.rows if row.world is place and row.change is UNCHANGED]
@@ -107,7 +107,7 @@ def table_tex(made: Paper) -> str:
 
 
 def sensitivity_tex(made: Paper) -> str:
-    """Return the table of the ratios with one setting changed at a time."""
+    """Return the table of the ratios when one setting at a time is changed."""
     groups = []
     for place in made.worlds:
         rows = [r for r in made.rows
@@ -132,7 +132,7 @@ _VERDICTS = {
 
 
 def legend(made: Paper) -> list[str]:
-    """Return sentences on how to read the tables of the terminal."""
+    """Return sentences that explain the tables on the terminal."""
     lines = [
         f"Ratio to {one.label}: the measure under a rival divided by that under {one.label}; above "
         f"1, {one.label} is better."
@@ -144,7 +144,7 @@ def legend(made: Paper) -> list[str]:
 
 
 def verdicts(made: Paper) -> list[str]:
-    """Say which policies the unchanged new ones beat, lose to, or do not differ from."""
+    """Say which rivals each new policy beats, loses to, or cannot be told from when unchanged."""
     if len(made.seeds) < LEAST_SEEDS:
         return [f"{plural(len(made.seeds), 'seed')}: no verdicts, which need five seeds or more."]
     found = []
@@ -165,7 +165,7 @@ def verdicts(made: Paper) -> list[str]:
 
 
 def reasons(made: Paper) -> list[str]:
-    """Return the reasons why policies do not apply or failed, once per reason."""
+    """Return the reasons why policies do not apply or failed, each reason once."""
     found: dict[tuple[str, str, str, str], list[str]] = {}
     for row in made.rows:
         if row.reason:
@@ -181,7 +181,7 @@ def reasons(made: Paper) -> list[str]:
 
 
 def panels(made: Paper) -> list[Panel]:
-    """Return the figure as data: the ratios of the heroes for each new policy and world.
+    """Return the data of the figure: the ratios to the worlds' own rivals, per new policy.
 
     Examples
     --------
@@ -210,7 +210,7 @@ def panels(made: Paper) -> list[Panel]:
 
 
 def figure_pgf(made: Paper) -> str:
-    """Return the figure as a picture of the package pgfplots."""
+    """Return the figure as pgfplots code."""
     lines = ["% needs \\usepackage{pgfplots} and \\pgfplotsset{compat=1.15}",
              "\\begin{tikzpicture}"]  # fmt: skip
     lines += [rf"\definecolor{{gangline{i}}}{{HTML}}{{{colour[1:]}}}"
@@ -227,7 +227,7 @@ def figure_pgf(made: Paper) -> str:
 
 
 def figure_tex() -> str:
-    """Return a document with only the figure."""
+    """Return a LaTeX document that contains only the figure."""
     return "\n".join(
         [
             "\\documentclass[border=2pt]{standalone}",
@@ -303,12 +303,12 @@ def _value(row: Row) -> str:
 
 
 def _number(value: float) -> str:
-    """Return a value of a table with about four digits."""
+    """Return a table value with about four digits."""
     return f"{value:.2f}" if value < 100.0 else f"{value:,.1f}" if value < 1e3 else f"{value:,.0f}"
 
 
 def _pairs(made: Paper, row: Row) -> list[str]:
-    """Return the ratios of a rival to each new policy, with marks where seeds distinguish them."""
+    """Return a rival's ratio to each new policy, marked where seeds cannot tell which is better."""
     found = {one.policy: _pair(one) for one in made.pairs_of(row)}
     return [found.get(one.label, "–") for one in made.entrants]
 

@@ -1,9 +1,9 @@
-"""Defines the worlds of a paper kit as data: one per rival, as in its paper, and a common one.
+"""Defines the worlds of a paper kit: one for each rival, as in its paper, and a common one.
 
-Worlds of papers are settings of `gangline.reproduce`, which says which parts are published and
-which are our own choice. Gavel and Tiresias have no study there, so their worlds are defined here.
-The common world is one of the suite of `gangline bench`. Each world has changes, which are made one
-at a time.
+The worlds of three papers are settings of `gangline.reproduce`, which says what was published and
+what is our own choice. Gavel and Tiresias have no study in `gangline.reproduce`, so their worlds
+are defined here. The common world comes from the suite of `gangline bench`. Each world lists
+changes to its settings; only one change is made at a time.
 """
 
 from __future__ import annotations
@@ -38,17 +38,17 @@ class Change:
     trace : mapping
         Parameters of the generator.
     base : str
-        Name of another cluster of the world.
+        Name of another cluster of the world, or "" for the usual one.
     scale : float
-        Factor of the number of servers of each kind.
+        Factor by which the number of servers of each kind is multiplied.
     cluster : mapping
-        Tables that replace those of the cluster.
+        Tables that replace those in the cluster file.
     options : mapping
-        Run options of all policies.
+        Run options, the same for all policies.
     params : mapping
-        Parameters of the policies that have them; others run unchanged.
+        Parameters for the policies that have them; the other policies run unchanged.
     load : float
-        The load of the common world; 0 means its usual load.
+        The load on the common world; 0 means its usual load.
 
     Examples
     --------
@@ -83,19 +83,19 @@ class PaperWorld:
     Parameters
     ----------
     name, title : str
-        Name as in `--worlds NAME`, and a short description.
+        Name, as in `--worlds NAME`, and a short description.
     source : str
-        The source, and the parts that are our own choice.
+        The source, with the parts that are our own choice.
     measure, words : str
-        The headline measure: a key of the summary, in which less is better, and its name.
+        The headline metric: a summary key whose lower values are better, and its name in words.
     heroes : tuple of str
-        The rivals to which the world belongs; they run at every change.
+        The rivals from whose paper the world comes; they also run with every change.
     rivals : tuple of Contender
-        All policies with which the new ones are compared.
+        All policies with which the new policies are compared.
     base : str
         Name of the cluster.
     build : callable
-        Function from the name of a cluster to the cluster.
+        Function that builds a cluster from its name.
     workload : str
         Name of the generator.
     trace : mapping
@@ -105,9 +105,9 @@ class PaperWorld:
     options : mapping
         Run options.
     changes : tuple of Change
-        Changes, which are made one at a time.
+        Changes to the settings; only one is made at a time.
     is_common : bool
-        Whether jobs get the models and the load of the suite of the bench.
+        Whether jobs get their models and their load from the suite of `gangline bench`.
 
     Examples
     --------
@@ -134,7 +134,7 @@ class PaperWorld:
     is_common: bool = False
 
     def cluster(self, change: Change = UNCHANGED) -> Cluster:
-        """Return the cluster with the change."""
+        """Return the cluster after the change."""
         from gangline.cluster.description import Cluster
         from gangline.studies.sweep.clusters import derived
 
@@ -144,7 +144,7 @@ class PaperWorld:
         return Cluster.from_dict({**made.to_dict(), **change.cluster}) if change.cluster else made
 
     def changes_of(self, *, quick: bool) -> tuple[Change, ...]:
-        """Return the changes; a small world omits changes of the settings that make it small."""
+        """Return the changes; a small world omits changes to the settings that make it small."""
         fixed = set(self.quick) if quick else set()
         return tuple(one for one in self.changes if not fixed & set(one.trace))
 
@@ -159,7 +159,7 @@ class PaperWorld:
         return f"{self.source}; made small here: {', '.join(small)}"
 
     def address(self, seed: int, change: Change = UNCHANGED, *, quick: bool = False) -> str:
-        """Return the address of the trace for a seed."""
+        """Return the trace address for a seed."""
         given = {**self.trace, **(self.quick if quick else {}), **change.trace}
         shape = given.pop("workload", self.workload)
         words = "&".join(f"{key}={value}" for key, value in given.items())
@@ -195,7 +195,7 @@ def _of_study(
     quick: Mapping[str, Any],
     changes: tuple[Change, ...],
 ) -> PaperWorld:
-    """Return the world of a setting of a study."""
+    """Return the world for one setting of a study."""
     paper = study(name)
     address = paper.workloads[setting.workload]
     shape, _, query = address.removeprefix("synth:").partition("?")
@@ -319,7 +319,7 @@ _SIZES = (1, 2, 4, 8)
 
 
 def _gavel_cluster(name: str) -> Cluster:
-    """Return 108 GPUs of three types, with the rates of hadar-60 by the family of a model."""
+    """Return 108 GPUs of three types, with the hadar-60 rates of each model's family."""
     from gangline.cluster.description import Cluster
 
     known: Any = Cluster.preset("hadar-60").to_dict()["throughput"]["rows"]
@@ -480,7 +480,7 @@ _MADE = {
     "common": _common,
 }
 NAMES = tuple(_MADE)
-"""The worlds by their names, in the order of the tables."""
+"""The worlds, keyed by name, in the order of the tables."""
 
 
 @cache
@@ -490,7 +490,7 @@ def world(name: str) -> PaperWorld:
     Raises
     ------
     OptionError
-        If there is no world with this name.
+        If no world has this name.
 
     Examples
     --------
