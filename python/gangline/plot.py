@@ -1,7 +1,8 @@
 """Draws figures for papers with matplotlib (extra `plot`), and writes tables to files.
 
-The colours are those of reports. Every function takes results or a comparison and returns a
-matplotlib figure, which can be changed further. `save` writes the same bytes for equal figures.
+The colours are the same as in reports. Every plot function accepts results or a comparison and
+returns a matplotlib figure, which you can change further. `save` writes the same bytes for equal
+figures.
 
 Examples
 --------
@@ -74,7 +75,7 @@ __all__ = [
 FORMATS = ("pdf", "png", "pgf", "svg")
 _KIND = "figure"  # the first word of the seal
 _AFTER_END = {"pdf": "%{}\n", "png": "{}", "pgf": "%{}\n", "svg": "<!-- {} -->\n"}
-"""The seal follows the end of a figure, where programs that show the figure stop reading."""
+"""The checksum is appended after the figure's end, where viewers stop reading."""
 _CUT: dict[str, Any] = {"dpi": 200, "bbox_inches": "tight", "pad_inches": 0.01}  # almost no margin
 # The top of the axis as a multiple of the bound; our own choice, so that the crossing is visible.
 _CAPACITY_TOP = 4.0
@@ -86,16 +87,16 @@ _TEX = ("pdflatex", "xelatex", "lualatex")
 
 
 def capacity(found: CapacityPlan | CapacityContest) -> Figure:
-    """Draw the curve of a capacity plan: each target against the sizes that were tried.
+    """Draw the curve of a capacity plan: each target's metric at every size that was tried.
 
     Parameters
     ----------
     found : CapacityPlan or CapacityContest
-        A plan made by `gangline.plan_capacity`. With one target, the axis has its unit and the
-        bound is a line. Several targets are drawn relative to their bounds. Bands are 95 %
-        intervals; a dotted line marks the answer. Hollow dots are overloaded sizes, which are
-        offered more work than they can do. Values above four times the bound are cut off. Each
-        policy has a line.
+        A plan returned by `gangline.plan_capacity`. A plan with one target has an axis in the
+        target's unit, and a line at the bound. With several targets, each metric is drawn relative
+        to its bound. Bands are 95 % confidence intervals; a dotted line marks the answer. Hollow
+        dots mark overloaded sizes, where the jobs ask for more than the GPUs can do. Values above
+        four times the bound are cut off. Each policy has a line.
 
     Returns
     -------
@@ -153,18 +154,19 @@ def capacity(found: CapacityPlan | CapacityContest) -> Figure:
 
 
 def sweep(found: Sweep | Summary, key: SummaryKey = "jct_mean_s") -> Figure:
-    """Draw the curves of a sweep: a mean over the seeds against the key that varies.
+    """Draw the curves of a sweep: the mean over the seeds against the setting that varies.
 
     Parameters
     ----------
     found : Sweep or Summary
-        Result of `gangline.sweep`, or its `summary`, which names the keys. The horizontal axis is
-        the first key with numbers, or otherwise the first key that is not the policy. For trace
-        addresses, it is the number in which they differ. Each combination of the other keys has a
-        line. Bands are 95 % intervals. A hollow dot means that in some draws the jobs ask for more
-        than the GPUs can do. If only the policy varies, each policy has a bar.
+        Result of `gangline.sweep`, or its `summary`, which names the varied keys. The horizontal
+        axis is the first numeric key, or otherwise the first key other than the policy. If trace
+        addresses vary, the axis shows the number in which they differ. Each combination of the
+        other keys is drawn as a line. Bands are 95 % intervals. A hollow dot means that for some
+        seeds the jobs ask for more than the GPUs can do. If only the policy varies, each policy is
+        drawn as a bar.
     key : str
-        A measure in the summaries of the runs: jct_mean_s, makespan_s, gpu_utilization, ...
+        A metric from the summaries of the runs: jct_mean_s, makespan_s, gpu_utilization, ...
 
     Returns
     -------
@@ -173,7 +175,7 @@ def sweep(found: Sweep | Summary, key: SummaryKey = "jct_mean_s") -> Figure:
     Raises
     ------
     OptionError
-        If the runs do not have this measure, or the summary was made without it.
+        If the runs lack this metric, or the summary was made without it.
     ResultError
         If no run finished.
     MissingExtraError
@@ -222,7 +224,7 @@ def sweep(found: Sweep | Summary, key: SummaryKey = "jct_mean_s") -> Figure:
 
 
 def _ends(lines: Sequence[Line], per: float) -> tuple[_Floats, _Floats, _Floats]:
-    """Return the means and the ends of their intervals; NaN where a mean is missing."""
+    """Return the means and the ends of their intervals; NaN where there is no mean."""
     found = [line.mean for line in lines if line.mean is not None]
     low = [np.nan if one.low is None else one.low for one in found]
     high = [np.nan if one.high is None else one.high for one in found]
@@ -233,19 +235,19 @@ def _ends(lines: Sequence[Line], per: float) -> tuple[_Floats, _Floats, _Floats]
 
 
 def _hollow(axes: Axes, number: int, x: _Floats, y: _Floats, over: Sequence[bool]) -> None:
-    """Draw hollow dots at points that offer more work than the GPUs can do."""
+    """Draw hollow dots where the jobs ask for more than the GPUs can do."""
     which = np.asarray(over, np.bool_)
     colour = style_of(number)[0]
     axes.plot(x[which], y[which], "o", markersize=3, color=colour, markerfacecolor="white")
 
 
 def ratios(panels: Sequence[Panel]) -> Figure:
-    """Draw ratios with their intervals, in panels that are next to or below each other.
+    """Draw ratios with their intervals, in panels next to each other or one below another.
 
     Parameters
     ----------
     panels : sequence of Panel
-        Panels that `gangline.paper.panels` makes from a paper kit. A line marks the ratio 1.
+        Panels that `gangline.paper.panels` returns for a paper kit. A line marks the ratio 1.
 
     Returns
     -------
@@ -300,23 +302,24 @@ def ratios(panels: Sequence[Panel]) -> Figure:
 
 
 def save(figure: Figure, path: str | PathLike[str]) -> Path:
-    """Write a figure as PDF, PNG, PGF or SVG by the file's suffix; the file contains no date.
+    """Write a figure as PDF, PNG, PGF or SVG according to the suffix; it contains no date.
 
     Parameters
     ----------
     figure : matplotlib.figure.Figure
         A figure from this module, or any other figure.
     path : path
-        Path of the file. An earlier figure at this path is replaced, unless it was changed; any
-        other file is an error. PGF needs a LaTeX installation, which measures the texts.
+        Path of the file. If the file exists, it is replaced only if it is an unchanged figure
+        written earlier by `save`. PGF needs a LaTeX installation, which determines the size of the
+        text.
 
     Raises
     ------
     OptionError
-        If the suffix is not supported, or if it is .pgf and LaTeX is not installed or lacks
-        characters of a text.
+        If the suffix is not supported. Also if it is .pgf and LaTeX is not installed, or cannot
+        typeset a character of the figure.
     FileExistsError
-        If the path holds a file that `save` did not write.
+        If the path names a file that `save` did not write.
     OSError
         If the file cannot be written.
 
@@ -345,7 +348,7 @@ def save(figure: Figure, path: str | PathLike[str]) -> Path:
 
 
 def _save_pgf(figure: Figure, part: Path, path: Path) -> None:
-    """Write PGF that uses the fonts of the surrounding document, with escaped texts."""
+    """Write PGF that uses the fonts of the surrounding document, with escaped text."""
     import matplotlib as mpl
     from matplotlib.text import Text
     from matplotlib.ticker import FixedFormatter, FuncFormatter
@@ -383,14 +386,14 @@ def _tick_in_tex(form: Any, value: float, place: int) -> str:
 
 
 def _in_tex(shown: str) -> str:
-    """Escape a text for TeX; a text with mathematics between dollar signs is already TeX."""
+    """Escape a string for TeX, except if it has mathematics between dollar signs."""
     from matplotlib.cbook import is_math_text
 
     return shown if is_math_text(shown) else escaped(shown)
 
 
 def _tex() -> str | None:
-    """Return the TeX program in matplotlib's settings, or an installed one if there is none."""
+    """Return the TeX engine from matplotlib's settings, or else one that is installed."""
     import matplotlib as mpl
 
     known = (mpl.rcParams["pgf.texsystem"], *_TEX)
@@ -398,7 +401,7 @@ def _tex() -> str | None:
 
 
 def check(path: Path) -> str:
-    """Return the format that the file name implies; raise the errors of `save` in advance."""
+    """Return the format that the file name implies; raise in advance the errors of `save`."""
     kind = path.suffix.lower().removeprefix(".")
     if kind not in FORMATS:
         message = f"plot: {path}: expected a name that ends in .{', .'.join(FORMATS)}"
@@ -414,13 +417,14 @@ def check(path: Path) -> str:
 
 
 def write_table(table: Comparison | pa.Table, path: str | PathLike[str]) -> Path:
-    r"""Write a table as CSV, Parquet or LaTeX (`.tex`), by the suffix of the file.
+    r"""Write a table as CSV, Parquet or LaTeX (`.tex`), according to the suffix of the file.
 
     Parameters
     ----------
     table : Comparison or Arrow table
-        The table. For a comparison, CSV and Parquet get every key of every run. LaTeX gets the
-        table that is shown: one row per policy, with the best value of each column in bold.
+        The table. For a comparison, CSV and Parquet files contain every summary key of every run.
+        A LaTeX file contains the comparison as it is printed: one row per policy, with the best
+        value of each column in bold.
     path : path
         Path of the file; an existing file is replaced.
 
@@ -433,7 +437,7 @@ def write_table(table: Comparison | pa.Table, path: str | PathLike[str]) -> Path
 
     Notes
     -----
-    The LaTeX is a `tabular` with rules of the package booktabs.
+    The LaTeX is a `tabular` with booktabs rules.
 
     Examples
     --------
@@ -478,7 +482,7 @@ def _latex(table: Comparison | pa.Table) -> str:
 
 
 def _shown(cell: object) -> str:
-    """Return a cell of an Arrow table, without the rounding errors of sums."""
+    """Return a cell of an Arrow table, rounded to hide the rounding errors of sums."""
     if cell is None or cell != cell:
         return ""
     return f"{cell:.10g}" if isinstance(cell, float) else str(cell)
