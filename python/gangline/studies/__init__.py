@@ -1,1 +1,1 @@
-"""Carries out studies of many runs: sweeps, capacity plans, benchmarks, evaluations of papers."""
+"""Carries out studies that need many runs: sweeps, capacity plans, benchmarks, papers."""

@@ -1,4 +1,4 @@
-"""Gives advice from a cluster's log: which scheduler, how many servers, and which users gain.
+"""Advises from a cluster's log which scheduler to use, how many servers, and who gains.
 
 Examples
 --------

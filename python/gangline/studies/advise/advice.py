@@ -1,4 +1,4 @@
-"""Presents the advice as a table, as sentences with commands that check them, and as a page."""
+"""Presents an advice as a table, as sentences with commands that check them, and as a page."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ _HARDLY = "at most a minute or 5 %"
 
 
 class Advice(Facts):
-    """The results of other schedulers and sizes for the jobs of a log, from `gangline.advise`.
+    """What `gangline.advise` found for the jobs of a log under other schedulers and sizes.
 
-    The attributes are those of `Facts`.
+    Its attributes are described in `Facts`.
 
     Examples
     --------
@@ -41,7 +41,7 @@ class Advice(Facts):
     """
 
     def claims(self, folder: str = "advice") -> list[Claim]:
-        """Return the claims of the advice, each with the command that checks it.
+        """Return the statements of the advice, each with the command that checks it.
 
         Parameters
         ----------
@@ -68,7 +68,7 @@ class Advice(Facts):
         return [*said, Claim("needs", self._needs(), "gangline policies")]
 
     def notes(self) -> list[str]:
-        """Return notes on the scope of the numbers and on omissions."""
+        """Return notes on what the numbers cover, and on what was left out."""
         said = [self.parts.about()]
         if not self.calibration.rows:
             said.insert(0, f"Without a calibration, the others are compared with `{self.base}`.")
@@ -100,7 +100,7 @@ class Advice(Facts):
         return [*said, *self.calibration.notes]
 
     def _left_out(self) -> list[str]:
-        """Say which jobs can never run on a size, or under some of the policies on it."""
+        """Say which jobs can never run on a size, or can never run there under some policies."""
         said = []
         for size in self.clusters:
             lost = {one.policy: one.cannot_run for one in self.options if one.servers == size}
@@ -135,22 +135,22 @@ class Advice(Facts):
         }
 
     def save(self, folder: str | PathLike[str], *, command: str = "") -> Path:
-        """Write the page, all numbers, the log and the clusters, as the commands name them.
+        """Write the page, all numbers, the log and the clusters, under the names in the commands.
 
         Parameters
         ----------
         folder : path
-            The folder. Files of an earlier advice in it are replaced; any other file with a
-            required name is an error.
+            The folder. Files of an earlier advice in this folder are replaced; any other file with
+            a required name is an error.
         command : str
-            Command as typed, for the page.
+            The command as typed, shown on the page.
 
         Raises
         ------
         FileExistsError, ResultError
-            If one of the names belongs to a file that gangline did not write.
+            If gangline did not write an existing file with one of the names.
         OSError
-            If something cannot be written.
+            If a file cannot be written.
         """
         from gangline.studies.advise.saved import save
 
@@ -165,7 +165,7 @@ class Advice(Facts):
         Parameters
         ----------
         path : path
-            Path of the file. An earlier page there is replaced; any other file is an error.
+            Path of the file. An earlier page at this path is replaced; any other file is an error.
         folder : str
             Folder of the saved advice, as it appears in the commands on the page.
         command : str
@@ -174,7 +174,7 @@ class Advice(Facts):
         Raises
         ------
         ResultError
-            If the existing file is not a page of gangline.
+            If the existing file is not a page that gangline wrote.
         OSError
             If the file cannot be written.
         """
@@ -195,7 +195,7 @@ class Advice(Facts):
         return next(one for one in self.contenders if one.label == label)
 
     def _scheduler(self) -> str:
-        """Say under which scheduler jobs wait least on the present servers."""
+        """Say under which scheduler jobs wait least on the current servers."""
         base, best = self.here, self.best
         there = f"With the present {plural(self.servers, 'server')},"
         if best.policy == base.policy:
@@ -212,7 +212,7 @@ class Advice(Facts):
         return f"{said} {_how_sure(best.difference)}".rstrip()
 
     def _plain(self, typed: Typed) -> list[Claim]:
-        """Name the needs of the best scheduler, and the best scheduler without these needs."""
+        """Say what the best scheduler needs, and which scheduler is best without that."""
         best = self._contender(self.best.policy)
         plain = {one.label for one in self.contenders if one.is_plain}
         if best.is_plain or not plain:
@@ -228,7 +228,7 @@ class Advice(Facts):
         return [Claim("plain", said, typed.compare(self.servers, sorted(plain)))]
 
     def _users(self, row: Option) -> str:
-        """Say how many users gain and lose, and which ones gain and lose most."""
+        """Say how many users gain and lose, and which users gain and lose most."""
         gain, lose = row.gain, row.lose
         less, longer = ("waits" if len(side) == 1 else "wait" for side in (gain, lose))
         said = (
@@ -239,7 +239,7 @@ class Advice(Facts):
         return said + ("." if is_all else f"; for the others the change is {_HARDLY}.")
 
     def _fewer(self) -> tuple[str, int] | None:
-        """Say how many servers the best scheduler needs to match the base."""
+        """Say with how many servers the best scheduler matches the base."""
         if self.best.policy == self.base:
             return None
         target = self.here.wait.mean
@@ -260,7 +260,7 @@ class Advice(Facts):
         return said + self._saved(row), row.servers
 
     def _more(self) -> tuple[str, int] | None:
-        """Say how many servers the base needs to match the best scheduler."""
+        """Say with how many servers the base matches the best scheduler."""
         if self.best.policy == self.base:
             return None
         target = self.best.wait.mean
@@ -288,7 +288,7 @@ class Advice(Facts):
         return said + self._saved(row), row.servers
 
     def _keeps(self, one: Option, target: float) -> bool:
-        """Return whether jobs wait no longer, not just because the log ends or jobs are omitted."""
+        """Return whether jobs wait no longer, without help from the log's end or omitted jobs."""
         is_sound = one.servers > self.servers or not one.is_over
         return one.wait.mean <= target and is_sound and one.cannot_run <= self.here.cannot_run
 
@@ -300,7 +300,7 @@ class Advice(Facts):
         return f" That costs {abs(row.cost_per_month - now):,.0f} {word} a month."
 
     def _needs(self) -> str:
-        """Say which knowledge schedulers need, and how exact it is in the runs."""
+        """Say which schedulers need to know durations, and how exact durations are in the runs."""
         informed = [f"`{one.label}`" for one in self.contenders if one.needs_run_times]
         if not informed:
             return "No contender needs to know how long jobs run."

@@ -1,4 +1,4 @@
-"""Calibrates: finds which policy resembles the log, and how closely."""
+"""Calibrates: finds the policy that resembles the log most, and how closely it does so."""
 
 from __future__ import annotations
 
@@ -41,16 +41,17 @@ _FEW = 0.02  # our own choice: if a smaller share of jobs waits, the order of st
 
 @dataclass(frozen=True)
 class Likeness:
-    """The resemblance of one policy to a log.
+    """How closely one policy resembles a log.
 
     Attributes
     ----------
     policy : str
         Label of the policy.
     waits : Waits
-        Observed and simulated waits, side by side.
+        Observed and simulated waits, compared.
     is_apart : bool
-        Whether the parts of the log distinguish it from the policy that resembles the log most.
+        Whether the parts of the log show that this policy is clearly farther from the log than the
+        nearest one.
     """
 
     policy: str
@@ -59,14 +60,14 @@ class Likeness:
 
     @property
     def resembles(self) -> bool:
-        """Return whether the waits have about the order and the length of the observed ones."""
+        """Return whether the waits roughly match the observed ones in order and in length."""
         return not self.unlike
 
     @property
     def unlike(self) -> tuple[str, ...]:
-        """The numbers that are too far from those of the log, by their titles in the table.
+        """The metrics that are too far from those of the log, under their titles in the table.
 
-        The numbers are compared as the table shows them, so the table never contradicts the rule.
+        The metrics are rounded as in the table, so the table never contradicts the rule.
         """
         error, rank = self.waits.wait_mean_s.error, self.waits.rank_correlation
         ratio = 0.0 if error is None else 1.0 + round(error, _ERROR_DIGITS)
@@ -87,16 +88,16 @@ class Likeness:
 
 @dataclass(frozen=True)
 class Calibration:
-    """The policies ordered by their resemblance to a log, nearest first.
+    """How closely the policies resemble a log, ordered from the nearest to the farthest.
 
     Attributes
     ----------
     rows : tuple of Likeness
-        The likenesses, ordered by `Waits.distance`.
+        One entry per policy, ordered by `Waits.distance`.
     why : str
-        The reason if there are no likenesses; otherwise "".
+        Why `rows` is empty; "" if it is not.
     notes : tuple of str
-        Sentences on what was left out.
+        Sentences that say what was left out.
     """
 
     rows: tuple[Likeness, ...]
@@ -110,12 +111,12 @@ class Calibration:
 
     @property
     def is_quiet(self) -> bool:
-        """Return whether hardly any job waited in the log."""
+        """Return whether hardly any job in the log had to wait."""
         best = self.best
         return best is not None and best.waits.waiting < _FEW * best.waits.jobs
 
     def sentences(self) -> list[str]:
-        """Say which policy the log resembles, and how certain this is."""
+        """Say which policy the log resembles, and how certain that is."""
         best = self.best
         if best is None:
             return [f"No policy can be calibrated: {self.why}."]
@@ -152,7 +153,7 @@ class Calibration:
         return [said, f"{untold}`{best.policy}`."]
 
     def legend(self) -> str:
-        """Return the rule for the last column of the table; empty without a table."""
+        """Return the rule behind the last column of the table; empty if there is no table."""
         return _RULE if self.rows else ""
 
     def titles(self) -> list[str]:
@@ -199,9 +200,9 @@ def calibrate(
     tolerance_s: float,
     options: dict[str, Any],
 ) -> Calibration:
-    """Simulate each contender and compare its waits with the observed ones.
+    """Simulate each contender, and compare its waits with the observed ones.
 
-    It uses the layer *prediction* of `gangline.validate`, whose runs are those of the advice
+    This is the layer *prediction* of `gangline.validate`, and its runs are those of the advice
     itself.
     """
     import numpy as np
@@ -236,7 +237,7 @@ def calibrate(
 def _held(
     cluster: Cluster, trace: Trace, one: Contender, tolerance_s: float, options: dict[str, Any]
 ) -> PolicyValidation | str:
-    """Compare one policy with the log; return a reason if it cannot be run."""
+    """Compare one policy with the log, or return the reason why it could not be run."""
     from gangline.policies.choice import ChosenPolicy
     from gangline.studies.validate import validate
 
@@ -250,6 +251,6 @@ def _held(
 
 
 def _is_apart(losses: npt.NDArray[np.float64], best: npt.NDArray[np.float64], parts: Parts) -> bool:
-    """Return whether, over the parts, a policy is clearly farther from the log than the best."""
+    """Return whether the parts show a policy to be clearly farther from the log than the best."""
     low = parts.mean(losses - best).low
     return low is not None and low > 0.0

@@ -1,4 +1,4 @@
-"""Writes the commands that check the sentences of an advice."""
+"""Writes the commands that check the statements of an advice."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
 __all__ = ["LOG", "Typed", "cluster_file"]
 
 LOG = "jobs.parquet"
-"""The log in the folder of an advice."""
+"""Name of the log's file in the folder of an advice."""
 
 
 def cluster_file(servers: int | str) -> str:
-    """Return the name of the file of a cluster in the folder of an advice."""
+    """Return the name of a cluster's file in the folder of an advice."""
     return f"servers-{servers}.toml"
 
 
@@ -34,7 +34,7 @@ def _changed(policy: PolicyReference) -> dict[str, Any]:
 
 
 class Typed:
-    """Commands on the files of an advice that was saved in a folder."""
+    """Builds commands that use the files in the folder of an advice."""
 
     def __init__(self, facts: Facts, folder: str) -> None:
         self._facts = facts
@@ -53,7 +53,7 @@ class Typed:
         return self._world("validate", self._facts.servers, [one.policy for one in rows])
 
     def compare(self, servers: int, labels: Sequence[str]) -> str:
-        """Return the command that runs some policies on a number of servers."""
+        """Return the command that runs the given policies on a number of servers."""
         by = self._facts.user_column or "all"
         command = self._world("compare", servers, list(dict.fromkeys(labels)))
         return f"{command} --by {by}"
@@ -71,7 +71,7 @@ class Typed:
         return shlex.join([*words, "--on-infeasible", "drop"])
 
     def _cluster(self, servers: int) -> str:
-        """Return a short form such as 6x8xA100 if it describes the cluster, or else a file."""
+        """Return a short form such as 6x8xA100 if it describes the cluster, or else a file name."""
         found = cluster_argument(self._facts.clusters[servers].to_dict())
         return self._file(cluster_file(servers)) if found == CLUSTER_FILE else found
 

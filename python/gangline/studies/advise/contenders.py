@@ -1,4 +1,4 @@
-"""Chooses the default contenders, and states the knowledge that each of them needs."""
+"""Chooses the default contenders, and states what each contender needs to know."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _NO_CONDITION = "no"
 
 
 class Contender(NamedTuple):
-    """A policy, and the needs that a site must meet."""
+    """A policy, and what it demands of a site."""
 
     policy: ChosenPolicy
     needs_run_times: bool
@@ -37,29 +37,29 @@ class Contender(NamedTuple):
 
     @property
     def is_plain(self) -> bool:
-        """Return whether the policy neither needs run times nor stops jobs."""
+        """Return whether the policy neither needs durations nor stops jobs."""
         return not self.needs_run_times and not self.stops_jobs
 
     def needs(self) -> str:
-        """Return the needs of the policy in words, for a table."""
+        """Return what the policy needs, in words, for a table."""
         said = ["run times"] * self.needs_run_times + ["preemption"] * self.stops_jobs
         return ", ".join(said) or "nothing"
 
 
 def default_contenders(jobs: Trace, named: Iterable[str] = ()) -> list[str]:
-    """Return the names of the policies that are compared on a log by default.
+    """Return the names of the policies that an advice compares by default.
 
-    Without time limits, a backfill pass of `slurm` reserves nothing, and without quotas, `kueue`
-    orders jobs only by priority. A log of `fifo-skip` would then seem to resemble them. Therefore,
-    `slurm` is a candidate if jobs have limits, `kueue` if their priorities differ, and both if
-    their parameters are given.
+    Without time limits, the backfilling of `slurm` reserves nothing, and without quotas, `kueue`
+    merely orders jobs by priority. Both would then seem to resemble a log that `fifo-skip`
+    produced. Therefore, `slurm` is included only if jobs have time limits, and `kueue` only if
+    their priorities differ; parameters given for either of them also include it.
 
     Parameters
     ----------
     jobs : Trace
         The log.
     named : iterable of str
-        Policies for which parameters are given.
+        Names of the policies for which parameters are given.
 
     Examples
     --------
@@ -80,7 +80,7 @@ def default_contenders(jobs: Trace, named: Iterable[str] = ()) -> list[str]:
 
 
 def contender(policy: ChosenPolicy) -> Contender:
-    """Return the needs of a policy, which a policy in Python declares itself."""
+    """Return what a policy needs; a Python policy declares it itself."""
     if policy.own is not None:
         return Contender(policy, policy.reads_durations, stops_jobs=True)
     entry = declarations().get(str(policy.policy), {})
@@ -93,7 +93,7 @@ def contender(policy: ChosenPolicy) -> Contender:
 
 
 def _stops_no_job(policy: ChosenPolicy) -> bool:
-    """Return whether the parameters of a policy that can stop jobs prevent this."""
+    """Return whether a policy that can stop jobs never does so with its parameters."""
     params: Mapping[str, Any] = policy.params
     match policy.policy:
         case "slurm":

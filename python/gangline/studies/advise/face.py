@@ -1,4 +1,4 @@
-"""Defines `advise`, which reads a log, calibrates, and compares schedulers and sizes."""
+"""Defines `advise`, which calibrates on a log and compares schedulers and cluster sizes."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _PAIRS_MAX = 2  # our own choice: clusters of two sizes in memory at once
 
 
 class AdviseOptions(TypedDict, total=False):
-    """The keyword options of the runs of `gangline.advise`."""
+    """The keyword options for the runs of `gangline.advise`."""
 
     restart_s: float | None
     first_start_s: float | None
@@ -46,33 +46,35 @@ def advise(
     progress: bool = False,
     **options: Unpack[AdviseOptions],
 ) -> Advice:
-    """Compare schedulers and numbers of servers for the jobs of a log.
+    """Compare schedulers and numbers of servers on the jobs of a log.
 
     The calibration comes first: each policy is simulated, and its waits are compared with the
-    observed ones. The policy that resembles the log most is the base. Every row compares the waits
-    with those of the base on the present servers, and names the users who gain.
+    observed ones. The policy that resembles the log most is the base. Every row compares its waits
+    with those of the base on the current servers, and names the users who gain.
 
     Parameters
     ----------
     cluster, trace : as for `gangline.simulate`
-        The present servers, and the log.
+        The current servers, and the log.
     policies : iterable of policies, optional
         Names, configurations or gangline.Policy objects, without duplicates. The default is `easy`,
-        `fifo`, `fifo-skip`, `sjf`, `las` and `srtf`; `slurm` if the log has time limits, `kueue` if
-        its jobs differ in priority, and both if `params` contains parameters for them.
+        `fifo`, `fifo-skip`, `sjf`, `las` and `srtf`. `slurm` is added if the log has time limits,
+        and `kueue` if its jobs differ in priority; each of them is also added if `params` contains
+        parameters for it.
     servers : iterable of int, optional
-        Numbers of servers to compare with the present number; the blocks of the cluster grow and
-        shrink in proportion. The default is 75, 90, 125 and 150 % of the present number.
+        Numbers of servers to compare with the current one; the server blocks grow and shrink in
+        proportion. The default is 75, 90, 125 and 150 % of the current number.
     price : float or mapping of str to float, optional
-        Price of a GPU-hour, for all types or by GPU type; by default, the prices of the cluster.
+        Price of a GPU-hour, for all GPU types or for each type; by default, the prices in the
+        cluster file.
     base : str, optional
-        Label of the policy with which the others are compared; by default, the one nearest to the
-        log, or `easy` if the log has no observed starts.
+        Label of the policy with which the others are compared; by default, the policy nearest to
+        the log, or `easy` if the log has no observed starts.
     params : mapping, optional
-        Parameters by policy name, for policies given by name.
+        Parameters for policies that are given by name, keyed by that name.
     tolerance_s : float
-        Tolerance as for `gangline.validate`: waits up to five times this value count as short in
-        the calibration.
+        Tolerance, as for `gangline.validate`: in the calibration, waits of up to five times this
+        value count as short.
     workers : int, optional
         Maximum number of concurrent runs; by default, one per core.
     progress : bool
@@ -83,19 +85,19 @@ def advise(
     Returns
     -------
     Advice
-        Calibration, rows, sentences with the commands that check them, and a page.
+        The calibration, the rows, statements with commands that check them, and a page.
 
     Raises
     ------
     OptionError, PolicyError
         If an option or a policy is wrong.
     GanglineError, OSError
-        As for `gangline.simulate`, if no policy at all can be run.
+        The error of `gangline.simulate`, if none of the policies can be run.
 
     Notes
     -----
-    There is one run per policy and number of servers, and two per policy for the calibration. A job
-    for which a cluster is too small is left out on this cluster and counted.
+    Each policy is run once on each number of servers, and twice for the calibration. A job that is
+    too large for a cluster is left out of the runs on that cluster, and counted.
 
     Examples
     --------
@@ -192,7 +194,7 @@ def _carry_out(
     *,
     progress: bool,
 ) -> tuple[dict[tuple[str, int], Outcome], dict[str, str]]:
-    """Run every policy on every size; a policy that fails on one is left out with the reason."""
+    """Run every policy on every size; omit one that fails on any size, and give the reason."""
     from gangline.runs.execution import Worlds, carry_out
     from gangline.studies.advise.options import outcome
     from gangline.studies.sweep.progress import showing
@@ -227,7 +229,7 @@ def _carry_out(
 
 
 def _base(asked: str | None, nearest: str | None, labels: Sequence[str]) -> str:
-    """Return the base of the rows: the requested one, the nearest to the log, or the default."""
+    """Return the base: the requested policy, else the nearest to the log, else the default."""
     from gangline.studies.advise.contenders import USUAL
 
     if asked is not None and asked not in labels:

@@ -1,4 +1,4 @@
-"""Holds the numbers of an advice: its rows, the best of them, and its tables."""
+"""Holds the numbers of an advice: its rows, the best row, and its tables."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ class Claim:
     Attributes
     ----------
     kind : str
-        Subject: load, calibration, scheduler, plain, users, fewer, more or needs.
+        Subject of the statement: load, calibration, scheduler, plain, users, fewer, more or needs.
     text : str
         The sentences.
     command : str
-        A `gangline` command, to be run in the parent folder of the advice.
+        A `gangline` command, to be run in the parent folder of the saved advice.
     """
 
     kind: str
@@ -50,7 +50,7 @@ class Claim:
 
 @dataclass(frozen=True)
 class Facts:
-    """The numbers of an advice, which `Advice` puts into words.
+    """The numbers that `Advice` puts into words.
 
     Attributes
     ----------
@@ -59,27 +59,27 @@ class Facts:
     trace : Trace
         The log.
     contenders : tuple of Contender
-        The policies that could be run, and the needs of each.
+        The policies that could be run, and what each of them needs.
     calibration : Calibration
-        Policies that resemble the log.
+        How closely each policy resembles the log.
     base : str
-        The policy on the present servers with which all rows are compared.
+        The policy that all rows are compared with, on the current servers.
     options : tuple of Option
-        A row per policy and number of servers.
+        One row for each policy and number of servers.
     parts : Parts
-        The parts of the log on which intervals are based.
+        The parts of the log, from which the intervals are computed.
     user_column : str
-        The column of the log that names users; "" if none does.
+        The column of the log that names users; "" if there is none.
     prices : dict of str to float
-        Price of a GPU-hour by GPU type.
+        Price of a GPU-hour, keyed by GPU type.
     load : OfferedLoad or None
-        Load that the jobs offer to the servers.
+        Load that the jobs offer to the current servers.
     failed : dict of str to str
-        Policies that could not be run, with the reason.
+        Policies that could not be run, each with the reason.
     run_options : dict
         Options of the runs.
     clusters : dict of int to Cluster
-        Clusters by number of servers.
+        Clusters, keyed by number of servers.
     """
 
     cluster: Cluster
@@ -97,7 +97,7 @@ class Facts:
     clusters: Mapping[int, Cluster]
 
     def __getitem__(self, key: tuple[str, int]) -> Option:
-        """Return the row of a policy, by its label, on a number of servers."""
+        """Return the row for a policy label and a number of servers."""
         for one in self.options:
             if (one.policy, one.servers) == key:
                 return one
@@ -113,24 +113,24 @@ class Facts:
 
     @property
     def servers(self) -> int:
-        """The present number of servers."""
+        """The current number of servers."""
         return self.cluster.servers_total
 
     @property
     def here(self) -> Option:
-        """The row of the base on the present servers."""
+        """The row for the base on the current servers."""
         return self[self.base, self.servers]
 
     @cached_property
     def best(self) -> Option:
-        """The row with the shortest mean wait on the present servers; see `least` for ties."""
+        """The row with the shortest mean wait on the current servers; see `least` for ties."""
         return self.least({one.label for one in self.contenders})
 
     def least(self, labels: set[str]) -> Option:
-        """Return the row with the shortest mean wait of these policies on the present servers.
+        """Return the row with the shortest mean wait on the current servers, for these policies.
 
-        Policies that leave out more jobs than the base are ignored. The result is the row of the
-        base if it is among them and waits at most a minute, or 1 %, longer.
+        Policies that leave out more jobs than the base does are ignored. If the base is among the
+        policies and its mean wait is longer by at most a minute or 1 %, its row is returned.
         """
         rows = [one for one in self.options if one.servers == self.servers]
         rows = [one for one in rows if one.policy in labels]
@@ -149,7 +149,7 @@ class Facts:
         return [*found, *([f"{self.word}s who gain", "lose"] if self.user_column else [])]
 
     def cells(self) -> list[list[str]]:
-        """Return a row per policy and size; `change` is the mean wait relative to the base."""
+        """Return a row per policy and size; `change` is the mean wait minus that of the base."""
         rows = []
         for one in self.options:
             row = [one.policy, str(one.servers), f"{one.gpus:,}"]
@@ -174,7 +174,7 @@ class Facts:
         return f"Mean wait of the {of_all} whose waits change most under {self.best.policy}"
 
     def user_cells(self) -> list[list[str]]:
-        """Return the users who are affected most by the best scheduler on the present servers."""
+        """Return the users whom the best scheduler affects most on the current servers."""
         affected = sorted(self.best.users, key=lambda one: -abs(one.change_s * one.jobs))
         return [
             [
@@ -193,7 +193,7 @@ class Facts:
 
     @property
     def word(self) -> str:
-        """The word for a value in the column of users."""
+        """The noun for a value in the user column, such as "user"."""
         return _WORDS.get(self.user_column, "user")
 
     def _is_here(self, one: Option) -> bool:
@@ -205,7 +205,7 @@ def _ends(one: Estimate) -> str:
 
 
 def signed(seconds: float) -> str:
-    """Return a change of a time with its sign.
+    """Return a change in time with its sign.
 
     Examples
     --------
@@ -216,6 +216,6 @@ def signed(seconds: float) -> str:
 
 
 def _change(one: Estimate) -> str:
-    """Return a change, with `?` if its sign is uncertain over the parts of the log."""
+    """Return a change; a `?` means that the parts of the log leave its sign uncertain."""
     clear = one.low is not None and one.high is not None and (one.low > 0.0 or one.high < 0.0)
     return signed(one.mean) + " ?" * (not clear)

@@ -1,4 +1,4 @@
-"""Builds the rows of the advice: each scheduler on each number of servers."""
+"""Builds the rows of an advice: each scheduler on each number of servers."""
 
 from __future__ import annotations
 
@@ -30,16 +30,17 @@ _LEAST_S, _LEAST_SHARE = 60.0, 0.05
 
 @dataclass(frozen=True)
 class Affected:
-    """A user, with the waits of the user's jobs under an option and under the base.
+    """A user, and the mean waits of the user's jobs under an option and under the base.
 
     Attributes
     ----------
     name : str
         Name of the user.
     jobs : int
-        Jobs that finished in both runs.
+        Number of the user's jobs that finished in both runs.
     base_s, wait_s : float
-        Mean waits of these jobs under the base on the present servers, and under this option.
+        Mean waits of these jobs in seconds: under the base on the current servers, and under this
+        option.
     """
 
     name: str
@@ -49,7 +50,7 @@ class Affected:
 
     @property
     def change_s(self) -> float:
-        """Change of the mean wait; a negative change is a gain."""
+        """Change in the mean wait in seconds; negative if the user gains."""
         return self.wait_s - self.base_s
 
     @property
@@ -65,7 +66,7 @@ class Affected:
 
 @dataclass(frozen=True)
 class Option:
-    """One scheduler on one number of servers.
+    """One scheduler on a given number of servers.
 
     Attributes
     ----------
@@ -80,19 +81,19 @@ class Option:
     is_over : bool
         Whether the jobs ask for more than the GPUs can do.
     jobs, cannot_run : int
-        Number of jobs that finished, and number of jobs for which the cluster is too small.
+        Number of jobs that finished, and number of jobs that are too large for the cluster.
     wait : Estimate
-        Mean wait, which is all time without GPUs, with its interval over the parts of the log.
+        Mean wait (all time without GPUs), with its confidence interval across the parts of the log.
     wait_p50_s, wait_p99_s, jct_mean_s : float
-        Quantiles of the waits, and the mean JCT.
+        Median and 99th percentile of the waits, and the mean JCT.
     preemptions : int
-        Number of times a running job was stopped.
+        Number of times that running jobs were stopped.
     difference : Estimate
-        Mean wait minus that under the base on the present servers, over the jobs that finished in
-        both runs.
+        Mean wait minus the mean wait under the base on the current servers, over the jobs that
+        finished in both runs.
     users : tuple of Affected
-        All users, ordered by the change of the total wait of their jobs from the base; those who
-        gain most come first. Empty if the log has no users.
+        All users, ordered by how much the total wait of their jobs changes from the base; those who
+        gain most come first. Empty if the log names no users.
     """
 
     policy: str
@@ -113,12 +114,12 @@ class Option:
 
     @property
     def gain(self) -> list[Affected]:
-        """Users who wait less, ordered by decreasing savings."""
+        """Users who wait less; those who gain most come first."""
         return [one for one in self.users if one.is_seen and one.change_s < 0.0]
 
     @property
     def lose(self) -> list[Affected]:
-        """Users who wait longer, ordered by decreasing losses."""
+        """Users who wait longer; those who lose most come first."""
         return [one for one in reversed(self.users) if one.is_seen and one.change_s > 0.0]
 
     def to_dict(self) -> dict[str, Json]:
@@ -132,7 +133,7 @@ class Option:
 
 
 class Outcome(NamedTuple):
-    """The record of a run: a few numbers, and the wait of each job, NaN if unfinished."""
+    """The numbers kept from a run, and the wait of each job (NaN if it did not finish)."""
 
     policy: str
     servers: int
@@ -142,7 +143,7 @@ class Outcome(NamedTuple):
 
 
 class Reference(NamedTuple):
-    """The run with which all others are compared."""
+    """The run with which all other runs are compared."""
 
     base: Outcome
     parts: Parts
@@ -150,7 +151,7 @@ class Reference(NamedTuple):
 
 
 def outcome(result: Result, servers: int) -> Outcome:
-    """Return the numbers of a run that the rows need."""
+    """Return those numbers of a run that the rows need."""
     wait = result.jobs["wait_s"].to_numpy().astype("float64")
     keys = ("wait_mean_s", "jct_mean_s", "preemptions", "finished", "dropped")
     every = dict[str, Any](result.summary)
@@ -159,7 +160,7 @@ def outcome(result: Result, servers: int) -> Outcome:
 
 
 def option(of: Outcome, against: Reference, gpus: int, cost_per_month: float | None) -> Option:
-    """Return the row of a run."""
+    """Return the row that belongs to a run."""
     import numpy as np
 
     base, parts, _ = against

@@ -70,7 +70,7 @@ def _words(row: list[str], words: tuple[int, ...] = ()) -> list[Cell]:
 
 
 def _options(advice: Facts) -> list[list[Cell]]:
-    """Return the rows with the sort keys of the columns; the shortest mean wait is marked."""
+    """Return the rows with a sort key for each column; the shortest mean wait is marked as best."""
     from dataclasses import replace
 
     titles = advice.titles()

@@ -1,8 +1,8 @@
-"""Computes intervals of a mean over the jobs of one log, from parts of the log.
+"""Computes a confidence interval for a mean over a log's jobs, from parts of that log.
 
-A log is a single sample, but it could have covered other weeks. Therefore, its arrivals are divided
-into parts of equal length, from which the bootstrap draws. The waits of jobs close in time depend
-on each other; waits in different weeks hardly do.
+A log is a single sample: it might as well have covered other weeks. Therefore, its time span is
+divided into parts of equal length, from which the bootstrap resamples. The waits of jobs that
+arrive close together depend on each other; waits in different weeks hardly do.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Parts:
     length_s : float
         Length of each part.
     codes : int64 array
-        The part in which each job arrives.
+        The index of the part in which each job arrives.
     """
 
     count: int
@@ -49,7 +49,7 @@ class Parts:
 
     @classmethod
     def of(cls, arrival_s: Floats) -> Parts:
-        """Divide a log into weeks if it has five, or else days if it has five, or else tenths."""
+        """Divide a log into weeks if it spans five, or days if it spans five, or else tenths."""
         import numpy as np
 
         begin, end = (float(one) for one in (arrival_s.min(), arrival_s.max()))
@@ -65,17 +65,17 @@ class Parts:
 
     @property
     def has_intervals(self) -> bool:
-        """Return whether jobs arrive in enough of the parts."""
+        """Return whether enough of the parts contain arrivals."""
         import numpy as np
 
         return len(np.unique(self.codes)) >= LEAST_SEEDS
 
     def mean(self, values: Floats, within: Range = ANY) -> Estimate:
-        """Return the mean of the known values, and its interval over the parts.
+        """Return the mean of the known values, and its confidence interval across the parts.
 
-        The value of a part is the mean plus the total deviation of its jobs from the mean, relative
-        to the number of jobs of an average part. The mean of these values is the mean over all
-        jobs, and parts with many jobs count more.
+        Each part has a value: the overall mean, plus the sum of its jobs' deviations from that
+        mean, divided by the average number of jobs per part. The mean of these values equals the
+        mean over all jobs, so parts with many jobs count for more.
         """
         import numpy as np
 
@@ -91,7 +91,7 @@ class Parts:
         return Estimate(mean, found.low, found.high, self.count)
 
     def about(self) -> str:
-        """Say what the intervals cover."""
+        """Say what the intervals account for."""
         if not self.has_intervals:
             return "There are no intervals: the log is too short to be divided into parts."
         return (

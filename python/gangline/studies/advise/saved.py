@@ -1,4 +1,4 @@
-"""Saves an advice in a folder: the page, all numbers, and the files that its commands name."""
+"""Saves an advice in a folder: the page, the numbers, and the files that its commands use."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ _CLUSTER = "cluster"  # as `gangline cluster convert` seals it
 
 
 def check(folder: str | PathLike[str]) -> None:
-    """Raise an error in advance if the advice could not be saved after the runs.
+    """Raise an error, before the runs, if the advice could not be saved after them.
 
     Raises
     ------
     FileExistsError, ResultError
-        If a file of another origin is in the way.
+        If gangline did not write an existing file with one of the names.
     """
     from gangline.analysis.report import check_target
 
@@ -47,7 +47,7 @@ def save(
     folder: str | PathLike[str],
     command: str,
 ) -> Path:
-    """Write all files; the page comes last."""
+    """Write all files; the page is written last."""
     from gangline.trace.write import write_trace
 
     folder = Path(folder)

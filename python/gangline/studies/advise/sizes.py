@@ -1,4 +1,4 @@
-"""Provides clusters of other sizes, their names and their costs."""
+"""Resizes clusters, and provides the names and costs of the resized clusters."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _MOST = 50  # our own choice: a longer table would not be readable
 
 
 def default_sizes(servers: int) -> list[int]:
-    """Return the default numbers of servers: 75 to 150 % of the present one.
+    """Return the default numbers of servers: 75 to 150 % of the current number.
 
     Examples
     --------
@@ -32,7 +32,7 @@ def default_sizes(servers: int) -> list[int]:
 
 
 def sizes_of(servers: Iterable[int] | None, here: int) -> list[int]:
-    """Return the numbers of servers in order; the present number is always among them."""
+    """Return the numbers of servers in ascending order; they always include the current one."""
     if servers is None:
         return default_sizes(here)
     asked = list(servers)
@@ -48,7 +48,7 @@ def sizes_of(servers: Iterable[int] | None, here: int) -> list[int]:
 
 
 def resized(cluster: Cluster, servers: int) -> Cluster:
-    """Return the cluster with another number of servers, in the same proportions of blocks.
+    """Return the cluster with another number of servers, and its blocks in the same proportions.
 
     Examples
     --------
@@ -70,7 +70,7 @@ def resized(cluster: Cluster, servers: int) -> Cluster:
 
 
 def _name(cluster: Cluster, blocks: Sequence[Mapping[str, object]], servers: int) -> str:
-    """Return `6x8xA100` if that describes the whole cluster, or else a longer name."""
+    """Return a short form such as `6x8xA100` if it is complete, or else a longer name."""
     from gangline.cluster.short_form import keys_of_text
 
     short = ",".join(f"{one['count']}x{one['gpus']}x{one['gpu']}" for one in blocks)
@@ -79,12 +79,12 @@ def _name(cluster: Cluster, blocks: Sequence[Mapping[str, object]], servers: int
 
 
 def prices_of(cluster: Cluster, given: Mapping[str, float] | float | None) -> dict[str, float]:
-    """Return the price of a GPU-hour by GPU type: the given one, or else that of the cluster.
+    """Return the price of a GPU-hour for each GPU type: the given one, or else the cluster's.
 
     Raises
     ------
     OptionError
-        If a price is negative, or of a type that the cluster lacks.
+        If a price is negative, or belongs to a type that the cluster lacks.
     """
     types = [kind.name for kind in cluster.gpu_types]
     known = {kind.name: kind.price_per_hour for kind in cluster.gpu_types if kind.price_per_hour}

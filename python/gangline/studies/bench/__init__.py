@@ -1,6 +1,6 @@
-"""Ranks policies on a frozen suite of worlds, among those with the same knowledge.
+"""Ranks policies on a frozen suite of worlds; only policies with the same knowledge compete.
 
-The folder `benches` of the project is unrelated: it measures the speed of gangline.
+The project's folder `benches` is unrelated: it measures the speed of gangline itself.
 
 Examples
 --------

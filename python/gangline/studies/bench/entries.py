@@ -1,4 +1,4 @@
-"""Chooses the policies that take part, with their declared knowledge."""
+"""Chooses the policies that take part, and states the knowledge that each declares."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ CLASSES = {
     "durations": "how long each job runs",
     "copies": "how long each job runs, and may run it as several copies",
 }
-"""Classes of knowledge of a policy; ranks are within each class."""
+"""Classes of policies by their knowledge; policies are ranked within their class."""
 _DECLARED = {"no": "nothing", "their distribution": "distribution", "yes": "durations"}
 _ERROR = "estimate_error"
 
@@ -36,9 +36,9 @@ class Entry(NamedTuple):
 
 
 def default_policies(*, solving: bool = False) -> list[str]:
-    """Return the policies that solve no linear programs; with `solving`, all that can take part.
+    """Return all policies that solve no LPs; with `solving`, also those that solve LPs.
 
-    Elastic policies are included only if the suite has the models that they need.
+    Elastic policies are never included, because the suite lacks the models that they need.
     """
     found = declarations()
     return [
@@ -51,7 +51,7 @@ def default_policies(*, solving: bool = False) -> list[str]:
 
 
 def entries(policies: Iterable[PolicyLike], estimate_error: float) -> list[Entry]:
-    """Return an entry for each policy, and one with estimates if the policy accepts them."""
+    """Return an entry per policy; a policy that accepts estimates gets a second entry with them."""
     found = []
     for policy in policies:
         found.append(_entry(policy, {}))

@@ -1,7 +1,7 @@
-"""Reads and writes the results of this release: mean JCTs of every run, and a row per policy.
+"""Reads and writes this release's results: the mean JCT of every run, and a row per policy.
 
-Each row contains the digests of the suite and of its mean JCTs, so that neither file can change
-without the other.
+Each row contains the digest of the suite and the digest of its mean JCTs, so that neither file can
+change alone.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _KEYS = ("workload", "cluster", "load", "restart_s", "seed")
 
 
 def read_jct(version: int) -> dict[str, dict[tuple[World, int], float]]:
-    """Return the mean JCT in s by label, world and seed; empty if nothing was published."""
+    """Return mean JCTs in s, keyed by label, world and seed; empty if nothing was published."""
     path = _place(JCT, version)
     if not path.exists():
         return {}
@@ -41,7 +41,7 @@ def read_jct(version: int) -> dict[str, dict[tuple[World, int], float]]:
 
 
 def read_rows(version: int) -> dict[str, dict[str, str]]:
-    """Return the published rows by label."""
+    """Return the published rows, keyed by label."""
     path = _place(ROWS, version)
     if not path.exists():
         return {}
@@ -50,7 +50,7 @@ def read_rows(version: int) -> dict[str, dict[str, str]]:
 
 
 def digest_of(scores: Mapping[tuple[World, int], float]) -> str:
-    """Return the digest of the mean JCTs of one policy, to the millisecond."""
+    """Return the digest of one policy's mean JCTs, which are rounded to milliseconds."""
     lines = [
         f"{world.workload},{world.cluster},{world.load:g},{world.restart_s:g},{seed},{jct_s:.3f}"
         for (world, seed), jct_s in scores.items()
@@ -63,7 +63,7 @@ def write_jct(
     scores: Mapping[str, Mapping[tuple[World, int], float]],
     cells: Sequence[tuple[World, int]],
 ) -> None:
-    """Write the mean JCTs: a line per world and seed, a column per policy, to the millisecond."""
+    """Write mean JCTs to the millisecond: a row per world and seed, a column per policy."""
     labels = sorted(scores)
     with path.open("w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")

@@ -1,4 +1,4 @@
-"""Carries out a suite for policies, and ranks them together with the published ones."""
+"""Runs policies on a suite, and ranks them together with the published ones."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 __all__ = ["KIND", "Bench", "bench"]
 
 KIND = "bench"
-"""The kind of file in the seal of bench.json."""
+"""The file kind recorded in the header of bench.json."""
 
 
 class Bench:
@@ -40,26 +40,26 @@ class Bench:
     suite : Suite
         The suite that was run.
     worlds, real_worlds : list of World
-        The worlds of the suite, from shipped workloads and from real traces.
+        The worlds of the suite that use shipped workloads, and those that use real traces.
     is_quick : bool
         Whether only a small part of the suite was run.
     rows : list of dict
-        A row per policy on the workloads that ship, by class of knowledge and mean rank: see
-        `gangline.bench.standings`; also `run` (whether it was run now or is published), runs,
-        preemptions_per_job and failed; for policies that were run now, run_s (mean wall time of one
-        run).
+        One row per policy on the shipped workloads, ordered by class of knowledge and by mean rank.
+        The keys are those of `gangline.bench.standings`, and also: `run` (True if the policy was
+        run now, False if the row is published), `runs`, `preemptions_per_job` and `failed`; for
+        policies that were run now, `run_s` (mean wall-clock time of a run in seconds).
     real_rows : list of dict
-        The same on real traces, for the policies that were run now.
+        The same for real traces; only policies that were run now.
     failed : list of dict
         Runs that failed, with `error` and `message`; their policies have no rank.
     scores : dict
-        Mapping from labels to mean JCTs in s, by world and seed.
+        For each label, the mean JCT in seconds, keyed by world and seed.
     log_hashes : dict
-        Mapping from labels to the hashes of the events, by world and seed, for policies that were
-        run now.
+        For each label of a policy that was run now, the hash of the events, keyed by world and
+        seed.
     offered_loads : list of dict
-        For each workload, cluster and load of the suite: the mean of `offered_load` over the seeds,
-        as defined by `gangline.offered_load`.
+        For each workload, cluster and load of the suite: the offered load as defined by
+        `gangline.offered_load`, averaged over the seeds.
 
     Examples
     --------
@@ -84,7 +84,7 @@ class Bench:
 
     @property
     def table(self) -> pa.Table:
-        """A table of the rows and those of real traces; the column `workloads` tells them apart."""
+        """A table of all rows; its column `workloads` tells shipped workloads from real traces."""
         import pyarrow as pa
 
         given = [("synthetic", row) for row in self.rows]
@@ -132,41 +132,41 @@ def bench(
     workers: int | None = None,
     progress: bool = False,
 ) -> Bench:
-    """Run policies on a frozen suite and rank them among those with the same knowledge.
+    """Run policies on a frozen suite, and rank each among those with the same knowledge.
 
     Parameters
     ----------
     policies : iterable, optional
-        Names, configurations or objects; by default, all policies that solve no linear programs. A
-        name whose policy has the parameter `estimate_error` takes part both with exact durations
-        and with estimates.
+        Names, configurations or objects; by default, all policies that solve no LPs. A policy given
+        by name that has the parameter `estimate_error` takes part twice: with exact durations and
+        with estimates.
     suite : int, optional
         Version of the suite; by default, the newest.
     quick : bool
         Whether to run only a small part of the suite.
     traces : path, optional
-        A folder with the suite's real traces; files are recognised by their SHA-256.
+        A folder with the suite's real traces; its files are recognised by their SHA-256.
     out : path, optional
-        A store like that of `gangline.sweep`: an interrupted bench continues where it stopped.
+        A store, as for `gangline.sweep`, so that an interrupted bench continues where it stopped.
     workers : int, optional
         Maximum number of concurrent runs; by default, one per core.
     progress : bool
-        Whether to show the progress.
+        Whether to show progress.
 
     Returns
     -------
     Bench
-        The standings. Policies that are not run keep their published results, if the suite has
-        them.
+        The standings. Policies that are not run keep their published results if the suite has
+        published results.
 
     Raises
     ------
     PolicyError
-        If a policy is unknown or wrong.
+        If a policy is unknown, or its parameters are wrong.
     OptionError
-        If there is no such suite.
+        If no suite has this version.
     TraceError
-        If the folder contains no trace of the suite.
+        If the folder contains none of the suite's real traces.
 
     Examples
     --------
@@ -202,7 +202,7 @@ def bench(
 
 
 def _baseline(suite: Suite, have: Sequence[Entry]) -> list[Entry]:
-    """Return the baseline if it does not take part yet."""
+    """Return the baseline policy unless it already takes part."""
     known = {entry.label for entry in have}
     return [entry for entry in entries([suite.baseline], 0.0) if entry.label not in known][:1]
 
@@ -226,7 +226,7 @@ def _carry_out(
     *,
     progress: bool,
 ) -> list[dict[str, Any]]:
-    """Carry out the runs that the store lacks; return the keys, summary and status of each."""
+    """Carry out the runs missing from the store; return keys, summary and status of each run."""
     from gangline.runs.store import Store
     from gangline.studies.sweep.plan import Listed
     from gangline.studies.sweep.run import carry_out_all
@@ -258,7 +258,7 @@ def _carry_out(
 
 
 def _offered_loads(runs: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return the loads of the worlds of runs; worlds that differ only in restarts count once."""
+    """Return the offered loads of the worlds; worlds that differ only in `restart_s` count once."""
     names = ("workload", "cluster", "load")
     by_world: dict[tuple[Any, ...], dict[int, float]] = {}
     for run in runs:
@@ -298,7 +298,7 @@ def _world(row: dict[str, Any]) -> World:
 
 
 def _scores(made: Bench, rows: Sequence[dict[str, Any]]) -> Scores:
-    """Return the mean JCTs of finished runs, rounded to milliseconds like the published ones."""
+    """Return the mean JCTs of finished runs, rounded to milliseconds like published ones."""
     found: Scores = {}
     for row in rows:
         if row["status"] == "finished":
@@ -312,7 +312,7 @@ def _scores(made: Bench, rows: Sequence[dict[str, Any]]) -> Scores:
 def _rows(
     made: Bench, given: Sequence[Entry], runs: Sequence[dict[str, Any]]
 ) -> list[dict[str, Any]]:
-    """Return the rows of policies that were run, and the published rows of the others."""
+    """Return new rows for the policies that were run, and published rows for the others."""
     knowledge = {entry.label: entry.knowledge for entry in given}
     rows_then = published.read_rows(made.suite.version)
     then = {
@@ -346,7 +346,7 @@ def _ranked(
 
 
 def _measured(runs: Sequence[dict[str, Any]]) -> dict[str, dict[str, Any]]:
-    """Return additional facts from the runs of each policy."""
+    """Return additional numbers for each policy, computed from its runs."""
     by_policy: dict[str, list[dict[str, Any]]] = {}
     for row in runs:
         by_policy.setdefault(row["policy"], []).append(row)

@@ -23,12 +23,12 @@ _LONG_S = 0.1  # above this, a tenth of a millisecond does not matter
 
 
 def tables(done: Bench) -> list[tuple[str, list[str], list[list[str | float | None]]]]:
-    """Return tables with titles, one per class of knowledge; those of real traces come last."""
+    """Return titled tables, one per class of knowledge; tables of real traces come last."""
     return [(title, list(TITLES), [cells(row) for row in mine]) for title, mine in _groups(done)]
 
 
 def standings(done: Bench) -> list[tuple[str, list[str], list[list[str | float | None]]]]:
-    """Return narrower tables for lines of 80 characters, without the column of results."""
+    """Return narrower tables that fit lines of 80 characters, without the column `result`."""
     titles = list(TITLES[:-1])
     return [(title, titles, [_short(row) for row in mine]) for title, mine in _groups(done)]
 
@@ -44,7 +44,7 @@ def _short(row: Row) -> list[str | float | None]:
 
 
 def loads(done: Bench) -> list[tuple[str, list[str], list[list[str | float | None]]]]:
-    """Return a table of the offered loads, by workload and cluster; none if no run finished."""
+    """Return a table of the offered loads by workload and cluster; none if no run finished."""
     known = sorted({one["load"] for one in done.offered_loads})
     found: dict[tuple[str, str], dict[float, float]] = {}
     for one in done.offered_loads:
@@ -58,7 +58,7 @@ def loads(done: Bench) -> list[tuple[str, list[str], list[list[str | float | Non
 
 
 def _groups(done: Bench) -> list[tuple[str, list[Row]]]:
-    """Return the rows of each class of knowledge with a title; real traces come last."""
+    """Return the rows of each class of knowledge under a title; real traces come last."""
     found: list[tuple[str, list[Row]]] = []
     for rows, where in ((done.rows, ""), (done.real_rows, ", real traces")):
         for name, words in CLASSES.items():
@@ -100,7 +100,7 @@ def answers(done: Bench) -> list[str]:
 
 
 def sentences(done: Bench) -> list[str]:
-    """Return sentences on the runs and on how to read the tables."""
+    """Return sentences that describe the runs and explain the tables."""
     suite = done.suite
     part = "A small part of suite" if done.is_quick else "Suite"
     worlds, seeds = plural(len(done.worlds), "world"), plural(len(suite.seeds), "seed")
@@ -135,7 +135,7 @@ def write_page(done: Bench, path: Path, command: str = "") -> None:
     Raises
     ------
     ResultError
-        If another file has this name.
+        If the path names a file that is not such a page.
     OSError
         If the file cannot be written.
     """
@@ -159,7 +159,7 @@ def write_page(done: Bench, path: Path, command: str = "") -> None:
 
 
 def _by_name(done: Bench) -> list[tuple[str, Sequence[str], Sequence[Sequence[Any]]]]:
-    """Return the tables with the policy as the first column, by which a page labels rows."""
+    """Return the tables with the policy as the first column, which labels the rows of a page."""
     order = [1, 0, *range(2, len(TITLES))]
     return [
         (title, [heads[i] for i in order], [[row[i] for i in order] for row in rows])
@@ -175,7 +175,7 @@ def _mark(row: Row) -> Any:
 
 
 def _between(row: Row, key: str, form: str, whole: str = "{} ({} to {})") -> str:
-    """Show a mean and its interval."""
+    """Return a mean and its interval as text."""
     value, low, high = (row.get(name) for name in (key, f"{key}_low", f"{key}_high"))
     if value is None:
         return "–"

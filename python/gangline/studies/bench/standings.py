@@ -1,4 +1,4 @@
-"""Ranks policies by mean JCTs within each class of knowledge, with intervals over seeds."""
+"""Ranks policies by mean JCT within each class of knowledge, with intervals over seeds."""
 
 from __future__ import annotations
 
@@ -25,27 +25,27 @@ def standings(
     seeds: Sequence[int],
     baseline: str,
 ) -> list[dict[str, Any]]:
-    """Return a row per policy that has all runs, ordered by class and mean rank.
+    """Return a row for each policy with a complete set of runs, ordered by class and mean rank.
 
     Parameters
     ----------
     scores : mapping
-        Mapping from labels to mean JCTs in s, by world and seed; labels that lack a run are left
-        out.
+        For each label, the mean JCT in seconds, keyed by world and seed; policies that lack a run
+        are omitted.
     knowledge : mapping
-        Mapping from labels to classes of knowledge.
+        For each label, its class of knowledge.
     worlds, seeds : sequence
-        The worlds and the seeds that count.
+        The worlds and the seeds that are ranked.
     baseline : str
-        Label of the policy to which speedups are relative.
+        Label of the policy that speedups are relative to.
 
     Returns
     -------
     list of dict
-        policy, knowledge; place (1 is the best; policies whose ranks the seeds do not distinguish
-        from that of the best share its place); rank, rank_low, rank_high: the mean over worlds,
-        averaged over seeds, with its 95 % interval; speedup, speedup_low, speedup_high: the
-        geometric mean over worlds of the baseline's mean JCT divided by the policy's.
+        policy, knowledge; place (1 is the best, shared by all policies whose ranks the seeds cannot
+        distinguish from it); rank, rank_low, rank_high: the rank averaged over worlds and seeds,
+        and its 95 % interval; speedup, speedup_low, speedup_high: the baseline's mean JCT divided
+        by the policy's, as a geometric mean over worlds, and its 95 % interval.
     """
     cells = [(world, seed) for world in worlds for seed in seeds]
     whole = {label: of for label, of in scores.items() if all(cell in of for cell in cells)}

@@ -1,7 +1,7 @@
-"""Writes and checks submitted rows: a policy, its numbers and the hashes of its events.
+"""Writes and checks a submitted row: a policy, its numbers, and the hashes of its events.
 
-A row is a folder with `row.toml`, `runs.csv`, and the file of the policy or the name of the package
-that pip installs. `verify` runs it again.
+A row is a folder with `row.toml` and `runs.csv`. It also contains the policy's file, or names the
+package that pip installs. `verify` runs it again.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class _Row(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
 
 
 class Verified(NamedTuple):
-    """The outcome of running a row again.
+    """The outcome of verifying a row.
 
     Examples
     --------
@@ -75,9 +75,9 @@ class Verified(NamedTuple):
 
     name: str
     runs: int
-    """Number of runs of the row that were repeated."""
+    """Number of the row's runs that were repeated."""
     of: int
-    """Number of all runs of the row."""
+    """Total number of the row's runs."""
     differences: list[str]
 
     def sentences(self) -> list[str]:
@@ -88,26 +88,26 @@ class Verified(NamedTuple):
 
 
 def check_row(policy: PolicyLike, folder: Path) -> None:
-    """Raise an error in advance if the row of a policy could not be written after its runs.
+    """Raise an error, before the runs, if the policy's row could not be written after them.
 
     Raises
     ------
     PolicyError
-        If the policy is not a policy in Python, or its class is not in a file.
+        If this is not a Python policy, or its class is not defined in a file.
     FileExistsError
-        If a required path holds another file.
+        If a required path names a file that is not part of a row.
     """
     _, files = _code(policy)
     listed_files.check(folder, [ROW, RUNS, *(path.name for path in files)])
 
 
 def write_row(done: Bench, policy: PolicyLike, folder: str | PathLike[str]) -> None:
-    """Write the row of a policy in Python that was run on the whole suite.
+    """Write the row of a Python policy that was run on the whole suite.
 
     Raises
     ------
     OptionError
-        If only a part of the suite was run, or runs failed.
+        If only a part of the suite was run, or if a run failed.
 
     Examples
     --------
@@ -154,16 +154,16 @@ def write_row(done: Bench, policy: PolicyLike, folder: str | PathLike[str]) -> N
 def verify(
     path: str | PathLike[str], *, quick: bool = False, workers: int | None = None
 ) -> list[Verified]:
-    """Run rows again, and compare files, runs and numbers.
+    """Repeat the runs of rows, and compare their files, runs and numbers.
 
     Parameters
     ----------
     path : path
-        Folder of a row, or a folder of rows.
+        Folder of a row, or a folder that contains rows.
     quick : bool
         Whether to repeat only the runs of the quick part of the suite.
     workers : int, optional
-        Runs at once; default: one per core.
+        Maximum number of concurrent runs; by default, one per core.
 
     Raises
     ------
@@ -232,7 +232,7 @@ def _verified(folder: Path, *, quick: bool, workers: int | None) -> Verified:
 def _numbers_that_differ(
     row: _Row, suite: Suite, knowledge: str, label: str, runs: Mapping[Cell, tuple[float, str]]
 ) -> list[str]:
-    """Return the differences between the numbers of a row and those of its runs."""
+    """Return how the numbers in a row differ from those of its runs."""
     cells = [(world, seed) for world in suite.worlds() for seed in suite.seeds]
     if set(runs) != set(cells) or row.runs != len(cells):
         return [f"{RUNS}: expected the {len(cells)} runs of suite {row.suite}, got {len(runs)}"]

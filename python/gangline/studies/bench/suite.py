@@ -1,4 +1,4 @@
-"""Reads suites: worlds as data in one file per version, which never changes."""
+"""Reads suites: worlds as data, in one file per version that never changes."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _DIGITS = 6  # our own choice: digits of the factor that sets the load of a trac
 
 
 class World(NamedTuple):
-    """A world on which all policies are run with every seed."""
+    """A world in which every policy is run with every seed."""
 
     workload: str
     cluster: str
@@ -35,14 +35,14 @@ class World(NamedTuple):
 
 
 class Workload(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The address of a generator, in which `{seed}` is replaced."""
+    """A generator's `synth:` address, in which `{seed}` is replaced."""
 
     name: str
     trace: str
 
 
 class RealTrace(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A public file with its SHA-256; each seed is a window of it."""
+    """A public file and its SHA-256; each seed uses another time window of the file."""
 
     name: str
     file: str
@@ -53,7 +53,7 @@ class RealTrace(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class BenchCluster(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A cluster, and its equivalent number of GPUs of the reference type."""
+    """A cluster, and the number of reference GPUs to which it is equivalent."""
 
     name: str
     reference_gpus: float
@@ -61,20 +61,20 @@ class BenchCluster(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Suite(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """A frozen suite; `digest` identifies its content.
+    """A frozen suite of worlds; `digest` identifies its content.
 
     Attributes
     ----------
     version : int
         Version of the suite.
     loads, restarts_s, seeds : tuple
-        Loads, restart times and seeds of the worlds and runs.
+        Loads and restart times of the worlds, and seeds of the runs.
     workloads, clusters, traces : tuple
-        The components of worlds; traces are real traces, which are not shipped.
+        The components of worlds; `traces` are real traces, which are not shipped.
     estimate_error : float
-        Sigma of the log-normal error of durations in the class that has estimates.
+        Sigma of the log-normal error in durations, for the class `estimates`.
     baseline : str
-        The policy to which speedups are relative.
+        The policy that speedups are relative to.
 
     Examples
     --------
@@ -100,15 +100,15 @@ class Suite(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
 
     @property
     def digest(self) -> str:
-        """SHA-256 of the file, which also contains that of the rates."""
+        """SHA-256 of the suite's file, which also contains the SHA-256 of the rates."""
         return hashlib.sha256(_file(self.version).read_bytes()).hexdigest()
 
     def worlds(self, *, quick: bool = False) -> list[World]:
-        """Return the worlds of the shipped workloads; with `quick`, only a small part of them."""
+        """Return the worlds with shipped workloads; with `quick`, only a small part of them."""
         return self._worlds([one.name for one in self.workloads], quick=quick)
 
     def real_worlds(self, names: Iterator[str]) -> list[World]:
-        """Return the worlds of real traces."""
+        """Return the worlds with real traces."""
         return self._worlds(list(names), quick=False)
 
     def _worlds(self, workloads: list[str], *, quick: bool) -> list[World]:
@@ -122,7 +122,7 @@ class Suite(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
         ]
 
     def cluster(self, name: str) -> Cluster:
-        """Return a cluster with the rates of the suite."""
+        """Return a cluster with the suite's rates."""
         from gangline.cluster.description import Cluster
 
         found = self._cluster(name)
@@ -130,12 +130,12 @@ class Suite(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
         return Cluster.from_dict({**found.cluster, "throughput": rates})
 
     def find_traces(self, folder: Path) -> dict[str, Path]:
-        """Return the real traces of the suite in a folder, which are found by their SHA-256.
+        """Return the suite's real traces in a folder, recognised by their SHA-256.
 
         Raises
         ------
         TraceError
-            If the folder contains no such trace.
+            If the folder contains none of them.
         """
         if not folder.is_dir():
             got = "a file" if folder.exists() else "nothing with this name"
@@ -158,7 +158,7 @@ class Suite(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
     def traces_at_load(
         self, workload: str, seed: int, files: dict[str, Path]
     ) -> dict[tuple[str, float], TraceReference]:
-        """Return the trace of a seed for each cluster and load."""
+        """Return the trace for a seed on each cluster and at each load."""
         from gangline.trace.read import read_trace, refer
 
         source, options = self._source(workload, seed, files)
@@ -171,7 +171,7 @@ class Suite(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
         return found
 
     def options_of_models(self, seed: int) -> dict[str, Json]:
-        """Return the options of the reader that give models to the jobs of a seed."""
+        """Return the reader options that give models to the jobs of a seed."""
         return {
             "models": self._rates(),
             "models_seed": seed,
@@ -202,7 +202,7 @@ class Suite(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
 
 
 def stretch(jobs: Trace, reference_gpus: float, load: float) -> float:
-    """Return the factor on arrivals at which the jobs offer this load to the reference GPUs."""
+    """Return the factor by which to stretch arrivals so that reference GPUs get this load."""
     gpus, durations = jobs.column("gpus").to_pylist(), jobs.column("duration_s").to_pylist()
     work = math.fsum(g * d for g, d in zip(gpus, durations, strict=True))
     factor = work / (reference_gpus * load * jobs.span_s)

@@ -1,4 +1,4 @@
-"""Defines the axes of a plan: the servers of one GPU type, or the load."""
+"""Defines what a plan varies: the number of servers of one GPU type, or the load."""
 
 from __future__ import annotations
 
@@ -26,20 +26,20 @@ _LOAD_MOST = 20.0  # our own choice: arrivals compressed to a twentieth are near
 
 
 class Servers:
-    """Sizes are numbers of servers of one GPU type; more servers should meet more targets.
+    """A size is a number of servers of one GPU type; more servers should meet more targets.
 
     Parameters
     ----------
     cluster : Cluster
-        The cluster. Its blocks of this type grow and shrink together, one server at a time, so that
-        each size has all servers of the smaller ones.
+        The cluster. The blocks of this GPU type grow and shrink together, one server at a time, so
+        that each size contains all servers of the smaller sizes.
     gpu : str, optional
-        GPU type; optional if there is only one.
+        GPU type; optional if the cluster has only one.
     jobs : Trace
-        The jobs of the plan, which limit the sizes: by default, no size is tried on which every job
-        has separate servers.
+        The jobs of the plan. They limit the sizes: by default, the largest size is the one at which
+        every job could have servers of its own.
     most : int, optional
-        The largest size to try, in place of this limit.
+        The largest size to try, instead of this limit.
     """
 
     name = "servers"
@@ -65,15 +65,15 @@ class Servers:
         return size
 
     def world(self, size: int, trace: TraceReference) -> tuple[Cluster, TraceReference]:
-        """Return the cluster of a size, and the given trace."""
+        """Return the cluster at a size, and the unchanged trace."""
         return resized(self._cluster, self.gpu, size), trace
 
     def window(self, size: int, window: Window) -> Window:  # noqa: ARG002 - the same at every size
-        """Return the arrivals to count."""
+        """Return the window of arrivals to count, which is the same at every size."""
         return window
 
     def given(self, size: int, window: Window) -> Window:  # noqa: ARG002 - the same at every size
-        """Return the option that counts the arrivals of a window at a size."""
+        """Return the option that makes a run of this size count the arrivals in a window."""
         return window
 
     def gpus(self, size: int) -> int:
@@ -93,14 +93,14 @@ class Servers:
 
 
 class Load:
-    """Sizes are negated multiples of the trace's load, since a higher load is harder to sustain.
+    """A size is a load with a minus sign: a multiple of the trace's load, where more is harder.
 
     Parameters
     ----------
     cluster : Cluster
-        The cluster, which does not change.
+        The cluster, which is the same at every size.
     step : float
-        Difference between two loads that are tried, from 1e-6 to 1.
+        Difference between neighbouring loads, from 1e-6 to 1.
     most : float, optional
         The largest load; default 20.
     """
@@ -126,7 +126,7 @@ class Load:
         return round(-size * self._step, 9)
 
     def world(self, size: int, trace: TraceReference) -> tuple[Cluster, TraceReference]:
-        """Return the given cluster, and the trace with compressed or stretched arrivals."""
+        """Return the unchanged cluster, and the trace with compressed or stretched arrivals."""
         given: Mapping[str, Any] = trace.options
         rescale = given.get("rescale", 1.0) / self.shown(size)
         options = {key: value for key, value in trace.options.items() if key != "rescale"}
@@ -135,11 +135,11 @@ class Load:
         return self._cluster, msgspec.structs.replace(trace, options=options)
 
     def window(self, size: int, window: Window) -> Window:
-        """Return the arrivals to count, compressed or stretched like the trace."""
+        """Return the window of arrivals to count, compressed or stretched like the trace."""
         return window[0] / self.shown(size), window[1] / self.shown(size)
 
     def given(self, size: int, window: Window) -> Window:
-        """Return the option, on the clock of load 1, that counts a window's arrivals at a size."""
+        """Return the option that counts a window at a size, converted to the clock of load 1."""
         begin, end = (round(second * self.shown(size), 9) for second in window)
         return begin, end
 
@@ -148,5 +148,5 @@ class Load:
         return self._cluster.gpus_total
 
     def price_per_hour(self, size: int) -> float | None:  # noqa: ARG002
-        """Return None, because the load does not change the cost of the cluster."""
+        """Return None, because the load does not change what the cluster costs."""
         return None

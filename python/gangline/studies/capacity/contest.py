@@ -1,4 +1,4 @@
-"""Compares the answers of one plan for several policies."""
+"""Compares the answers that one plan gives for several policies."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ __all__ = ["CapacityContest"]
 
 @dataclass(frozen=True)
 class CapacityContest:
-    """The sizes that several policies need for the same targets, from `gangline.plan_capacity`.
+    """The sizes that several policies need for the same targets; from `gangline.plan_capacity`.
 
     Attributes
     ----------
     plans : tuple of CapacityPlan
-        One per policy, in the order in which the policies were given.
+        One plan per policy, in the order in which the policies were given.
 
     Examples
     --------
@@ -43,7 +43,7 @@ class CapacityContest:
 
     @property
     def best(self) -> list[str]:
-        """Labels of the policies with the fewest servers or the largest load; empty if none."""
+        """Labels of the policies that need the fewest servers or sustain the largest load."""
         answers = [plan.answer for plan in self.plans if plan.answer is not None]
         if not answers:
             return []
@@ -51,7 +51,7 @@ class CapacityContest:
         return [plan.policy for plan in self.plans if plan.answer == top]
 
     def __getitem__(self, policy: str) -> CapacityPlan:
-        """Return the plan of a policy, by its label."""
+        """Return the plan of the policy with this label."""
         for plan in self.plans:
             if plan.policy == policy:
                 return plan
@@ -66,7 +66,7 @@ class CapacityContest:
         return len(self.plans)
 
     def sentences(self) -> list[str]:
-        """Say which policy needs least, how certain this is, and the limits of the numbers."""
+        """Say which policy needs least, how certain that is, and what limits the numbers."""
         first, best = self._first, self.best
         if not best:
             said = [f"{plan.policy}: {plan.sentences()[0]}" for plan in self.plans]
@@ -94,7 +94,7 @@ class CapacityContest:
         return [*titles, "per month"] if self._has_costs else titles
 
     def cells(self) -> list[list[str | float]]:
-        """Return a row per policy, at its answer."""
+        """Return a row for each policy, with the numbers at its answer."""
         rows: list[list[str | float]] = []
         for plan in self.plans:
             point = plan.point
@@ -113,7 +113,7 @@ class CapacityContest:
         return rows
 
     def marks(self) -> list[list[bool]]:
-        """Return, for each cell, whether it is the best of its column: the answers of `best`."""
+        """Return for each cell whether it is the best in its column: the cells of `best`."""
         return [
             [column == 1 and plan.policy in self.best for column in range(len(self.titles()))]
             for plan in self.plans
@@ -128,7 +128,7 @@ class CapacityContest:
         }
 
     def save(self, folder: Path) -> None:
-        """Write plan.json; an earlier plan there is replaced, any other file is an error."""
+        """Write plan.json; an earlier plan is replaced, but any other file there is an error."""
         from gangline.files.json_files import write_sealed
 
         write_sealed(folder / PLAN, KIND, self.to_dict())
@@ -159,7 +159,7 @@ class CapacityContest:
         return any(plan.interval is not None for plan in self.plans)
 
     def _unkept(self) -> list[str]:
-        """Say which policies meet the targets at none of the tried sizes."""
+        """Say which policies meet the targets at none of the sizes that were tried."""
         none = [plan.policy for plan in self.plans if plan.answer is None]
         if not none:
             return []
@@ -167,7 +167,7 @@ class CapacityContest:
         return [f"No size that was tried keeps {self._first.kept} under {under}."]
 
     def _bound_by_load(self) -> list[str]:
-        """Say where the load alone decides the answer, and which sizes are not accepted."""
+        """Say where only the load decides the answer, and which overloaded sizes do not count."""
         bound = [plan.policy for plan in self.plans if plan.is_bound_by_load]
         over = [plan.policy for plan in self.plans if plan.point and plan.point.is_overloaded]
         if over:
@@ -182,7 +182,7 @@ class CapacityContest:
         return [f"{size} {work}: the load alone decides the answer of {formatting.listed(bound)}."]
 
     def _near_the_limit(self) -> list[str]:
-        """Suggest arrivals to count for the first policy whose answer has a load close to 1."""
+        """Suggest which arrivals to count if an answer's load is close to 1; first such policy."""
         return [
             f"{plan.policy}: the offered load at its answer is {load_text(plan.point.load)}."
             f"{suggestion(plan.steady_window)}"
@@ -191,7 +191,7 @@ class CapacityContest:
         ][:1]
 
     def _undecided(self) -> list[str]:
-        """Say which policies the intervals do not distinguish from the best."""
+        """Say which policies the confidence intervals do not distinguish from the best policy."""
         known = [self[label].interval for label in self.best]
         ends = next((one for one in known if one is not None), None)
         if ends is None:

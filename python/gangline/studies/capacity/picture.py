@@ -1,4 +1,4 @@
-"""Draws the curves of plans as static pictures."""
+"""Draws the curves of plans as static images."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ SHOWN = 4.0  # our own choice: the top as a multiple of the bound, so that the c
 
 
 def curve(plans: Sequence[CapacityPlan], target: Target) -> str:
-    """Draw the means of one target over the sizes as a line per plan, with intervals as bands.
+    """Draw a target's mean at each size as one line per plan, with intervals as bands.
 
-    The horizontal line is the bound, and the dotted lines are the answers. Values above four times
-    the bound are cut off. A hollow dot is an overloaded size, which is offered more work than it
-    can do.
+    The horizontal line is the bound; dotted lines mark the answers. Values above four times the
+    bound are cut off. A hollow dot marks an overloaded size, where the jobs ask for more than the
+    GPUs can do.
     """
     first, key = plans[0], target.key
     known = [point for plan in plans for point in plan.points if key in point.values]

@@ -1,4 +1,4 @@
-"""Finds the smallest cluster, or the largest load, that meets the targets."""
+"""Finds the smallest cluster, or the largest load, that meets given targets."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from gangline.trace.reference import TraceReference
 
     class PlanKeywords(PlanOptions, total=False):
-        """The options of `plan_capacity` after its first four arguments."""
+        """The keyword options of `plan_capacity`."""
 
         gpu: str | None
         vary: Literal["servers", "load"]
@@ -120,58 +120,60 @@ def plan_capacity(
     cluster, trace, params, sharing, runtime
         As for `gangline.simulate`; the trace must be a file or a generator.
     policy : str, policy or sequence of them
-        The policy. Several policies get one plan each; `params` then contains parameters by policy
-        name.
+        The policy. If several policies are given, each of them gets a plan, and `params` is keyed
+        by policy name.
     keep : str or sequence of str
-        Targets such as `"p95_wait < 1h"`, all of which must be met: a key of the summary, or a
-        quantile `jct_pNN`, `queue_pNN`, `wait_pNN`, `slowdown_pNN`, `ftf_pNN`. Times are in seconds
-        or have a unit. The mean over the seeds counts.
+        Targets such as `"p95_wait < 1h"`, all of which must be met. Their keys are summary keys, or
+        quantiles `jct_pNN`, `queue_pNN`, `wait_pNN`, `slowdown_pNN`, `ftf_pNN`. A time without a
+        unit is in seconds. A target is met if the mean over the seeds is within its bound.
     gpu : str, optional
-        GPU type whose servers are varied; optional if there is only one.
+        GPU type whose number of servers is varied; optional if the cluster has only one.
     vary : str
-        "servers", or "load", which asks how far arrivals can be compressed on the given cluster.
+        "servers", or "load" to find out how far arrivals can be compressed on the given cluster.
     step : float
-        Difference between two loads that are tried; default 0.05.
+        Difference between neighbouring loads; default 0.05.
     most : int or float, optional
-        The largest number of servers or load; by default, separate servers for every job, or a load
-        of 20.
+        The largest number of servers, or the largest load, to try. By default, enough servers for
+        every job to have its own, or a load of 20.
     exhaustive : bool
-        Whether to try every size up to the largest one that the search tried.
+        Whether to try every size up to the largest one that the search reached.
     allow_overload : bool
-        Whether to accept an overloaded answer, at which the jobs offer more work than the GPUs can
-        do. By default, such a size is shown but is never the answer, because it only meets targets
-        because the trace ends.
+        Whether an overloaded size, at which the jobs offer more work than the GPUs can do, may be
+        the answer. By default, such a size is shown but is never the answer, because it meets the
+        targets only because the trace ends.
     seeds : iterable of int
         Seeds of the runs.
     trace_seeds : iterable of int
-        Seeds with which a `synth:` trace is drawn anew; with five or more, numbers have intervals.
+        Seeds with which a `synth:` trace is drawn anew; five or more seeds give confidence
+        intervals.
     price_per_hour : float, optional
-        Price of one GPU of the type; by default, that of the cluster.
+        Price of one GPU-hour of this type; by default, the price in the cluster file.
     out : path, optional
-        A store like that of `gangline.sweep`: an interrupted plan continues where it stopped.
+        A store, as for `gangline.sweep`, so that an interrupted plan continues where it stopped.
     workers : int, optional
-        Runs at once; default: one per core.
+        Maximum number of concurrent runs; by default, one per core.
     progress : bool
-        Whether to show one bar over all runs. Its total grows as the search needs more sizes.
+        Whether to show one progress bar for all runs. Its total grows while the search needs more
+        sizes.
     **options
-        restart_s, first_start_s, count_arrivals and others of `gangline.simulate`. If the load is
-        varied, the window of arrivals to count is compressed and stretched with the trace.
+        restart_s, first_start_s, count_arrivals and other options of `gangline.simulate`. If the
+        load is varied, the window of arrivals to count is compressed or stretched like the trace.
 
     Returns
     -------
     CapacityPlan
-        The answer, all sizes that were tried, and whether they contradict each other. The answer
-        meets the targets, and the next smaller size misses them or is overloaded. Without
-        `exhaustive`, a still smaller size might meet them if the curve is not monotone. For a
-        sequence of policies, the result is a `CapacityContest`, which has a plan for each.
+        The answer, every size that was tried, and whether these sizes contradict each other. The
+        answer meets the targets, and the next smaller size misses them or is overloaded. Without
+        `exhaustive`, an even smaller size might meet them if the curve is not monotone. A sequence
+        of policies returns a `CapacityContest`, which has a plan for each policy.
 
     Raises
     ------
     OptionError
         If a target or an option is wrong.
     GanglineError, OSError
-        As for `gangline.simulate`. A size on which a job can never run misses every target; this is
-        not an error.
+        As for `gangline.simulate`. If a job can never run on a size, this size misses every target;
+        it is not an error.
 
     Examples
     --------
@@ -215,7 +217,7 @@ def plan_capacity(
 def _chosen(
     policy: PolicyLike | Sequence[PolicyLike], params: Mapping[str, Any] | None
 ) -> tuple[list[ChosenPolicy], bool]:
-    """Return the policies, and whether a single one was given."""
+    """Return the policies, and whether a single policy was given."""
     from gangline.files.decode import repeated
     from gangline.policies.choice import resolve_policy
 
@@ -318,10 +320,10 @@ def _folder(out: str | PathLike[str] | None) -> Any:
 
 
 def _ends(runs: _Evaluations, answer: int | None, *, is_any: bool) -> tuple[float, float] | None:
-    """Return the smallest sizes at which the seeds exclude no target, and confirm all targets.
+    """Return the answers at the favourable and at the unfavourable ends of the intervals.
 
-    None without an answer or with too few seeds. If four times the servers, or a quarter of the
-    load, is still not clearly enough, this end is inf or 0.
+    None if there is no answer, or if there are too few seeds. If even four times as many servers,
+    or a quarter of the load, do not certainly meet the targets, that end is inf or 0.
     """
     axis, targets = runs.question.axis, runs.question.targets
     if answer is None or runs.question.replicates < LEAST_SEEDS or not runs.seeds_matter:
@@ -348,14 +350,14 @@ def _ends(runs: _Evaluations, answer: int | None, *, is_any: bool) -> tuple[floa
 
 
 def _end(target: Target, values: Mapping[str, Estimate], *, best: bool) -> float:
-    """Return the end of the interval that is most, or least, favourable for the target."""
+    """Return the end of the interval that is most, or least, favourable to the target."""
     found = values[target.key]
     end = found.low if target.is_most is best else found.high
     return found.mean if end is None else end
 
 
 class _Question:
-    """The worlds of a plan, which all its policies share, and the store of their runs."""
+    """The inputs of a plan, which all its policies share, and the store of their runs."""
 
     axis: Servers | Load
     targets: Sequence[Target]
@@ -401,7 +403,7 @@ class _Question:
         save: str,
         series: Series,
     ) -> None:
-        """Store the settings of runs and results other than the size."""
+        """Store the settings that are the same at every size."""
         self.store, self.axis, self.targets = store, axis, targets
         self._workers, self._save, self._series = workers, save, series
 
@@ -420,20 +422,20 @@ class _Question:
         return self._loads[size]
 
     def steady_window(self, size: int) -> Window | None:
-        """Suggest arrivals to count that come closer to a steady state, on the clock of load 1."""
+        """Suggest arrivals to count for a state closer to steady, on the clock of load 1."""
         from gangline.runs.offered_load import steady_window
 
         window = steady_window(self.loads(size))
         return None if window is None else self.axis.given(size, window)
 
     def window(self, size: int) -> Window | None:
-        """Return the window of arrivals that runs of a size count; None if they count all."""
+        """Return the window of arrivals that runs at a size count; None if all arrivals count."""
         given = self.options[0].count_arrivals
         return None if given is None else self.axis.window(size, given)
 
     @property
     def counted(self) -> int:
-        """The number of measured jobs of the trace."""
+        """The number of measured jobs in one trace."""
         from gangline.runs.arrival_window import counted
 
         window = self.options[0].count_arrivals
@@ -441,18 +443,18 @@ class _Question:
 
     @property
     def are_restarts_free(self) -> bool:
-        """Return whether a preempted job can continue at once."""
+        """Return whether a preempted job can continue without delay."""
         return not any(one.restart_s or one.restart_by_model for one in self.options)
 
     @property
     def largest_share(self) -> float:
-        """The mean share of the work that the ten largest jobs of a trace hold."""
+        """The share of the work in a trace's ten largest jobs, averaged over the traces."""
         return math.fsum(self._largest) / len(self._largest) if self._largest else 0.0
 
     def carry_out(
         self, name: str, pairs: list[tuple[dict[str, Any], RunSpec]], *, is_shown: bool
     ) -> Sweep:
-        """Carry out the runs that the store lacks, and write a table of all these runs to it."""
+        """Carry out the runs missing from the store, and write a table of all these runs to it."""
         from gangline.studies.sweep.plan import Listed
         from gangline.studies.sweep.run import carry_out_all
 
@@ -466,7 +468,7 @@ class _Question:
 
 
 class _Evaluations:
-    """The runs of one policy at each requested size, and their results."""
+    """The runs of one policy at each size the search asks for, and their results."""
 
     def __init__(self, question: _Question, chosen: ChosenPolicy, *, is_named: bool) -> None:
         self.question = question
@@ -478,29 +480,29 @@ class _Evaluations:
         self.preempts = False
 
     def at(self, size: int) -> Point:
-        """Return the results of the runs of a size."""
+        """Return the results of the runs at a size."""
         if size not in self._known:
             self._known[size] = self._evaluate(size)
         return self._known[size]
 
     def points(self) -> tuple[Point, ...]:
-        """Return all sizes that were tried, in order."""
+        """Return all sizes that were tried, in ascending order."""
         return tuple(sorted(self._known.values(), key=lambda point: point.size))
 
     @property
     def seeds_matter(self) -> bool:
-        """Return whether the traces or some number differ between seeds."""
+        """Return whether seeds draw different traces, or any number differs between seeds."""
         if self.question.by_trace:
             return True
         each = [values for row in self._raw.values() for values in row.values()]
         return any(len(set(values)) > 1 for values in each)
 
     def pairs(self) -> list[tuple[dict[str, Any], RunSpec]]:
-        """Return the keys and the spec of each run of all sizes."""
+        """Return the keys and the spec of each run at every size tried."""
         return [pair for size in sorted(self._known) for pair in self._pairs(size)]
 
     def all_waiting(self, size: int) -> dict[str, Estimate]:
-        """Return the total wait at a size, for targets on the first start if jobs are preempted."""
+        """Return the total wait at a size, for targets on the first wait if jobs are preempted."""
         keys = [one.key for one in self.question.targets if one.key.startswith("queue_")]
         if not self.preempts or not self._runs.get(size):
             return {}
@@ -512,7 +514,7 @@ class _Evaluations:
         return found
 
     def _pairs(self, size: int) -> list[tuple[dict[str, Any], RunSpec]]:
-        """Return the keys and the spec of each run of a size."""
+        """Return the keys and the spec of each run at a size."""
         from gangline.runs.spec import RunSpec, keys_of
 
         asked = self.question
@@ -585,7 +587,7 @@ class _Evaluations:
         return math.nan if value is None else float(value)
 
     def _replicates(self, rows: Sequence[tuple[Mapping[str, Any], float]]) -> list[float]:
-        """Return one value per trace seed, or else per seed; the seeds of a trace are averaged."""
+        """Return one value per trace seed (averaged over run seeds), or else one per run seed."""
         groups: dict[Any, list[float]] = {}
         for run, value in rows:
             groups.setdefault(run[self.question.group], []).append(value)

@@ -33,7 +33,7 @@ __all__ = [
 
 PLAN = "plan.json"
 KIND = "plan"
-"""The kind of file in the seal of plan.json."""
+"""The file kind recorded in the header of plan.json."""
 _BAR = 16  # characters of a bar; the bound is in the middle
 _SIZES_TOLD = 8
 _NEAR = 0.9  # our own choice: from this load on, waits depend strongly on the draw
@@ -45,28 +45,28 @@ _LARGE, _MANY = 0.25, 30.0  # our own choice: a large share of ten jobs, thrice 
 
 @dataclass(frozen=True)
 class Point:
-    """The outcome of the runs of one size.
+    """The outcome of the runs at one size.
 
     Attributes
     ----------
     size : int or float
         Number of servers, or the load as a multiple of the trace's load.
     gpus : int
-        GPUs of the whole cluster.
+        Number of GPUs of the whole cluster.
     values : dict of str to Estimate
-        For each key of the targets, the mean over the seeds and its 95 % interval. Empty if the
+        For each target key, the mean over the seeds and its 95 % confidence interval. Empty if the
         cluster is too small for a job.
     keeps : bool
-        Whether every mean is within its bound.
+        Whether every mean meets its target.
     kept_in : int
-        Number of seeds for which every value is within its bound.
+        Number of seeds for which every value meets its target.
     cost_per_month : float or None
         Cost of the whole cluster, in the currency of the prices.
     why : str
-        The reason why there are no values.
+        Why there are no values; "" if there are values.
     load, load_max : float or None
-        Offered load (see `gangline.offered_load`): the mean and the maximum over the traces. None
-        if it is undefined, as when all jobs arrive at once.
+        Offered load (see `gangline.offered_load`): its mean and its maximum over the traces. None
+        if it is undefined, for example because all jobs arrive at once.
     """
 
     size: float
@@ -81,7 +81,7 @@ class Point:
 
     @property
     def is_overloaded(self) -> bool:
-        """Return whether the mean load over the traces is more than the GPUs can do."""
+        """Return whether the jobs offer more work than the GPUs can do, averaged over traces."""
         return self.load is not None and self.load > 1.0
 
     def to_dict(self) -> dict[str, Json]:
@@ -92,51 +92,51 @@ class Point:
 
 @dataclass(frozen=True)
 class CapacityPlan:
-    """The fewest servers, or the largest load, that keep targets; from `gangline.plan_capacity`.
+    """The fewest servers, or the highest load, with which the targets are met.
 
     Attributes
     ----------
     policy : str
         Label of the policy.
     vary, gpu : str
-        "servers" of a GPU type, or "load".
+        "servers" and their GPU type, or "load" and "".
     targets : tuple of Target
-        Targets, all of which the answer meets.
+        The targets; the answer meets all of them.
     points : tuple of Point
         Every size that was tried.
     answer : int, float or None
         The answer; None if no tried size meets the targets.
     interval : tuple of float, or None
-        The answers for the most and the least favourable ends of the 95 % intervals, which show the
-        uncertainty due to the seeds. None with fewer than five seeds.
+        The answers at the most and the least favourable ends of the 95 % intervals, which show how
+        uncertain the answer is because of the seeds. None if there are fewer than five seeds.
     broken_beyond : tuple of float
-        Sizes that should be easier than the answer but miss the targets.
+        Sizes that miss the targets although they should be easier than the answer.
     is_exhaustive : bool
         Whether every size was tried.
     seeds : int
-        Number of values in each mean.
+        Number of values that each mean covers.
     seeds_matter : bool
-        Whether seeds draw different traces, or any number differs between seeds.
+        Whether the seeds draw different traces, or any number differs between seeds.
     limit, hardest : int or float
-        The limits of the search, towards easier and towards harder sizes.
+        The easiest and the hardest size that the search may try.
     preempts : bool
-        Whether a job was preempted in some run.
+        Whether any run preempted a job.
     all_waiting : dict of str to Estimate
         If jobs are preempted: for each target on a `queue` key, the same statistic of the total
-        wait at the answer.
+        wait, at the answer.
     allow_overload : bool
         Whether an overloaded size may be the answer.
     traces, jobs : int
-        Number of drawn traces, and number of measured jobs in one trace.
+        Number of drawn traces, and number of measured jobs in each trace.
     largest_share : float
-        Share of the ten largest jobs of a trace in its work, as a mean over the traces.
+        Share of a trace's work in its ten largest jobs, averaged over the traces.
     are_restarts_free : bool
-        Whether a preempted job resumes at once.
+        Whether preempted jobs resume without delay.
     count_arrivals : pair of float or None
-        Only jobs that arrive in this window are measured.
+        The window of arrivals: only jobs that arrive in it are measured.
     steady_window : pair of float or None
-        A window for `count_arrivals` that comes closer to a steady state at the answer, if the load
-        there is from 0.9 to below 1 (see `OfferedLoad.steady_window`).
+        A window for `count_arrivals` that comes closer to a steady state at the answer. It is given
+        only if the load there is at least 0.9 and below 1 (see `OfferedLoad.steady_window`).
     """
 
     policy: str
@@ -164,9 +164,9 @@ class CapacityPlan:
 
     @property
     def rises(self) -> list[tuple[str, float, float]]:
-        """Sizes at which a number is over 1 % worse although the target should be easier to meet.
+        """Sizes where a metric is over 1 % worse although the target should be easier to meet.
 
-        Each entry is the key, the size, and the next easier size that was tried.
+        Each entry contains the key, a size, and the next easier size that was tried.
         """
         found = []
         known = [point for point in self._easier if point.values and self._may_be(point)]
@@ -180,21 +180,21 @@ class CapacityPlan:
 
     @property
     def is_monotone(self) -> bool:
-        """Return whether every easier size that was tried does better."""
+        """Return whether every easier size does at least as well, among those that were tried."""
         return not self.broken_beyond and not self.rises
 
     @property
     def _easier(self) -> list[Point]:
-        """The points from hard to easy."""
+        """The points, ordered from the hardest size to the easiest."""
         return list(self.points if self.vary == "servers" else reversed(self.points))
 
     @property
     def point(self) -> Point | None:
-        """The point of the answer."""
+        """The point whose size is the answer."""
         return next((one for one in self.points if one.size == self.answer), None)
 
     def sentences(self) -> list[str]:
-        """Return sentences on the answer, its certainty and its limits."""
+        """Return sentences about the answer: how certain it is, and what limits it."""
         kept = self.kept
         if self.point is None:
             said = [f"No {self._what} {self._allowed} keeps {kept}."]
@@ -214,7 +214,7 @@ class CapacityPlan:
         return said + self._certainty() + self._too_small() + self.shape()
 
     def counted(self) -> list[str]:
-        """Say which jobs are measured, if not all."""
+        """Say which jobs are measured, unless all jobs are."""
         if self.count_arrivals is None:
             return []
         when = arrival_window.said(self.count_arrivals)
@@ -223,7 +223,7 @@ class CapacityPlan:
 
     @property
     def what_ends(self) -> str:
-        """The event whose end lets a target be met at a load above 1."""
+        """What ends, so that targets can be met despite a load above 1."""
         return "the trace ends" if self.count_arrivals is None else "the overload ends"
 
     def titles(self) -> list[str]:
@@ -236,7 +236,7 @@ class CapacityPlan:
         return [*titles, "kept", f"| = {in_words(self.targets[0])}"]
 
     def cells(self) -> list[list[str | float]]:
-        """Return a row per point; the last cell is the curve of the first target as a bar."""
+        """Return a row for each point; the last cell shows the first target's value as a bar."""
         rows: list[list[str | float]] = []
         for point in self.points:
             is_load = self.vary == "load"
@@ -283,7 +283,7 @@ class CapacityPlan:
         }
 
     def save(self, folder: Path) -> None:
-        """Write plan.json; an earlier plan there is replaced, any other file is an error."""
+        """Write plan.json; an earlier plan is replaced, but any other file there is an error."""
         from gangline.files.json_files import write_sealed
 
         write_sealed(folder / PLAN, KIND, self.to_dict())
@@ -304,12 +304,12 @@ class CapacityPlan:
         return formatting.listed([in_words(target) for target in self.targets])
 
     def _may_be(self, point: Point) -> bool:
-        """Return whether the load allows a size to be the answer."""
+        """Return whether the load at a size allows it to be the answer."""
         return self.allow_overload or not point.is_overloaded
 
     @property
     def _only_overloaded(self) -> list[Point]:
-        """Sizes that meet the targets, but only because the trace ends."""
+        """Sizes that meet the targets only because the trace ends."""
         return [one for one in self.points if one.keeps and not self._may_be(one)]
 
     @property
@@ -359,7 +359,7 @@ class CapacityPlan:
         return [f"By the 95 % intervals the answer may be {self.interval_text()}. {in_seeds}"]
 
     def interval_text(self) -> str:
-        """Return the interval of the answer."""
+        """Return the interval of the answer as text."""
         low, high = self.interval or (math.nan, math.nan)
         if low == high:
             return f"{low:g}"
@@ -368,7 +368,7 @@ class CapacityPlan:
         return f"{high:g} or less" if low == 0.0 and self.vary == "load" else f"{low:g} to {high:g}"
 
     def hidden(self) -> list[str]:
-        """Say what targets on the first start leave out if jobs are preempted."""
+        """Say which waits a target on the first start ignores if jobs are preempted."""
         said = []
         if self.all_waiting:
             keys = formatting.listed([one.replace("wait", "queue", 1) for one in self.all_waiting])
@@ -386,11 +386,11 @@ class CapacityPlan:
 
     @property
     def has_free_restarts(self) -> bool:
-        """Return whether jobs were preempted and resumed without a cost."""
+        """Return whether jobs were preempted and resumed at no cost."""
         return self.preempts and self.are_restarts_free
 
     def _loaded(self) -> list[str]:
-        """State the offered load at the answer."""
+        """Say what the offered load is at the answer."""
         point = self.point
         assert point is not None, "the caller asked"
         if point.load is None:
@@ -416,7 +416,7 @@ class CapacityPlan:
         return [said.lstrip()] if said else []
 
     def only_by_the_end(self) -> list[str]:
-        """Say why overloaded sizes are not accepted, if such a size was tried."""
+        """Say why overloaded sizes cannot be the answer, if such a size was tried."""
         if not self._only_overloaded:
             return []
         said = (
@@ -427,7 +427,7 @@ class CapacityPlan:
         return [said + accept * (self.point is None)]
 
     def _plateau(self) -> list[str]:
-        """Say from which size on nothing changes any longer."""
+        """Say from which size on the results stay the same."""
         known = [point for point in reversed(self._easier) if point.values]
         same = [*itertools.takewhile(lambda point: point.values == known[0].values, known)]
         if len(same) < 2:
@@ -448,7 +448,7 @@ class CapacityPlan:
         return [f"At {_sizes(small)} the cluster is too small: {why}{hint}."]
 
     def shape(self) -> list[str]:
-        """Say how certain it is that no better answer exists."""
+        """Say how certain it is that there is no better answer."""
         count = plural(len(self.points), "size")
         if self.answer is not None and self.is_exhaustive:
             every = [f"Every size was tried, {count} in total: the answer is exact."]
@@ -475,7 +475,7 @@ class CapacityPlan:
 
     @property
     def is_bound_by_load(self) -> bool:
-        """Return whether the load rules out every size that is harder than the answer."""
+        """Return whether all sizes harder than the answer are ruled out by their load."""
         if self.point is None:
             return False
         harder = self._easier[: self._easier.index(self.point)]
@@ -510,7 +510,7 @@ def in_words(target: Target) -> str:
 
 
 def load_text(value: float | None) -> str:
-    """Return an offered load as text; a load above 1 is never shown as 1."""
+    """Return an offered load as text; a load above 1 is never rounded to 1."""
     if value is not None and 1.0 < value < _ROUNDED:
         return f"{value:.4f}" if value >= 1.0001 else "just over 1"
     return formatting.times(value)
@@ -523,7 +523,7 @@ def _ends(key: str, value: Estimate | None) -> str:
 
 
 def _bar(target: Target, point: Point) -> str:
-    """Return a bar with the bound in its middle; a bar that is too long ends with `>`."""
+    """Return a text bar whose middle is the bound; a bar that is cut off ends with `>`."""
     value = point.values.get(target.key)
     if value is None or not math.isfinite(value.mean) or target.bound <= 0.0:
         return ""

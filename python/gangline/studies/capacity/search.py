@@ -21,9 +21,9 @@ class Found:
     Attributes
     ----------
     size : int or None
-        The smallest tried size that meets the target; None if there is none.
+        The smallest size tried that meets the target; None if no such size was found.
     seen : dict of int to bool
-        Every tried size, ascending, and whether it meets the target.
+        Every size tried, in ascending order, and whether it meets the target.
     """
 
     size: int | None
@@ -31,7 +31,7 @@ class Found:
 
     @property
     def broken_above(self) -> list[int]:
-        """Sizes above the answer that were found to miss the target."""
+        """Sizes above the answer that miss the target."""
         if self.size is None:
             return []
         return [size for size, keeps in self.seen.items() if size > self.size and not keeps]
@@ -49,20 +49,20 @@ def smallest(
     """Return the smallest size from `low` to `high` that meets the target.
 
     The answer meets the target, and the next smaller size misses it or is below `low`. If the curve
-    is monotone, no smaller size meets it. Bisection alone never finds evidence against
-    monotonicity, so two sizes on either side of the answer and some additional ones are tried as
-    well. If a smaller size meets the target, the search continues below it.
+    is monotone, no smaller size meets the target. Bisection alone never reveals that a curve is not
+    monotone, so the search also tries two sizes on either side of the answer and a few farther
+    away. If a smaller size meets the target, the search continues below it.
 
     Parameters
     ----------
     keeps : callable
-        Function that says whether a size meets the target; it is called once for each size.
+        Function that says whether a size meets the target; it is called once per size.
     low, high, start : int
-        Bounds of the sizes, and the first size that is tried.
+        Smallest and largest size, and the size that is tried first.
     probe : bool
-        Whether to try sizes that bisection does not need.
+        Whether to try sizes that bisection does not need, to detect curves that are not monotone.
     exhaustive : bool
-        Whether to try every size from `low` to the largest one that the search tried; then no
+        Whether to try every size from `low` to the largest one that the search reached; then no
         smaller size meets the target, for any curve.
 
     Examples
@@ -103,7 +103,7 @@ def smallest(
 
 
 def _bracket(look: Callable[[int], bool], low: int, high: int, start: int) -> None:
-    """Search in growing steps down if `start` meets the target, or else up, until this changes."""
+    """From `start`, step down while sizes meet the target, or else up until one does."""
     size, step = start, max(1, abs(start) // 2)
     is_kept = look(start)
     while size > low if is_kept else size < high:
@@ -114,7 +114,7 @@ def _bracket(look: Callable[[int], bool], low: int, high: int, start: int) -> No
 
 
 def _bisect(look: Callable[[int], bool], seen: dict[int, bool], low: int) -> int | None:
-    """Bisect until there is no gap below the smallest size that was found to meet the target."""
+    """Bisect until every size between the smallest that meets the target and the next is tried."""
     kept = min((size for size, is_kept in seen.items() if is_kept), default=None)
     if kept is None:
         return None

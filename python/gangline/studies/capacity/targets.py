@@ -1,4 +1,4 @@
-"""Reads the targets of a plan, such as `p95_wait < 1h`: a summary key or a quantile over jobs."""
+"""Reads targets of a plan, such as `p95_wait < 1h`: a bound on a summary key or a quantile."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _QUOTE = "; quote it, because the shell interprets < and >"
 
 
 class Target(NamedTuple):
-    """A bound on a number of a run."""
+    """A bound on a metric of a run."""
 
     key: str
     is_most: bool
@@ -45,7 +45,7 @@ class Target(NamedTuple):
     is_strict: bool = False
 
     def keeps(self, value: float) -> bool:
-        """Return whether a value is within the bound; NaN is not."""
+        """Return whether a value is within the bound; NaN never is."""
         if value == self.bound:
             return not self.is_strict
         return value < self.bound if self.is_most else value > self.bound
@@ -61,8 +61,8 @@ def parse(text: str) -> Target:
     Raises
     ------
     OptionError
-        If the text has another form, its key is unknown or depends on wall-clock time, or the bound
-        is not a number in a unit of the key.
+        If the string does not have this form, if its key is unknown or depends on wall-clock time,
+        or if the bound is not a number in a unit of the key.
 
     Examples
     --------
@@ -89,7 +89,7 @@ def parse(text: str) -> Target:
 
 
 def quantile_of(key: str) -> tuple[str, float] | None:
-    """Return the jobs column and the share of a quantile's key; None for other keys.
+    """Return the jobs column and the level of a quantile key; None for other keys.
 
     Examples
     --------
@@ -106,10 +106,10 @@ def quantile_of(key: str) -> tuple[str, float] | None:
 
 
 def value_of(jobs: pa.Table, key: str, window: tuple[float, float] | None = None) -> float:
-    """Return a quantile over jobs with a value, by linear interpolation; NaN if there are none.
+    """Return a quantile over the jobs that have a value, by linear interpolation; NaN if none has.
 
-    The definition is that of the quantiles in the summary (docs/concepts/metrics.md). If the run
-    counts the arrivals in a window, the quantile covers these jobs.
+    It is defined like the quantiles in the summary (docs/concepts/metrics.md). If the run counts
+    only the arrivals in a window, the quantile covers only these jobs.
     """
     import numpy as np
 
@@ -124,9 +124,9 @@ def value_of(jobs: pa.Table, key: str, window: tuple[float, float] | None = None
 
 
 def _key(typed: str) -> str:
-    """Return the key that users mean: `p95_wait`, `mean jct` and `wait` are variants of keys.
+    """Return the key that a user means: `p95_wait`, `mean jct` and `wait` are variants of keys.
 
-    A measure without a statistic means its 95th percentile.
+    A metric without a statistic means its 95th percentile.
     """
     words = [_WORDS.get(word, word) for word in re.split(r"[_ .-]+", typed.lower()) if word]
     seconds = words[-1:] == ["s"] and len(words) > 1
@@ -167,7 +167,7 @@ def _bound(text: str, key: str, typed: str) -> float:
 
 @cache
 def _known_keys() -> Sequence[str]:
-    """Return the keys of all or some summaries, without those that depend on wall-clock time."""
+    """Return all keys of summaries (always or sometimes present) except wall-clock keys."""
     from gangline.cluster.description import Cluster
     from gangline.runs.simulate import simulate
 

@@ -1,4 +1,4 @@
-"""Forecasts the start times of the jobs that wait in a queue."""
+"""Forecasts when the jobs that wait in a queue will start."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Estimates the run time of each job, and draws run times from a stated source.
+"""Estimates each job's run time, and draws run times from a chosen source.
 
-The source is the run times of finished jobs (`history`), a given error (`error`), or none. Draws
-for different jobs are independent.
+The source is either the run times of finished jobs (`history`), a given error (`error`), or none.
+The draws for different jobs are independent.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ if TYPE_CHECKING:
 __all__ = ["Arrivals", "Coming", "Estimates", "History", "Jobs", "Log", "history_of"]
 
 LEAST = 20
-"""Minimum number of finished jobs of a group; our own choice."""
+"""Minimum number of finished jobs in a group; our own choice."""
 LATEST = 200
-"""Number of the last finished jobs of a group that count, since habits change; our own choice."""
+"""Only this many of a group's last finished jobs count, as habits change; our own choice."""
 _LEAST_LEFT = 5  # our own choice: of a group, jobs that took longer than a running job has so far
 _LEAST_S = 1e-3  # our own choice: what is left of a running job, at least
 _GROUPS: tuple[tuple[str, ...], ...] = (
@@ -41,23 +41,23 @@ _GROUPS: tuple[tuple[str, ...], ...] = (
     ("gpus",),
     (),
 )
-"""Groups of a job; the first with enough finished jobs is used."""
+"""How jobs are grouped; the first grouping in which enough jobs have finished is used."""
 
 LATER_MOST = 2_000
-"""Maximum number of later jobs in one run; our own choice."""
+"""Maximum number of jobs that arrive later in one run; our own choice."""
 
 Pools: TypeAlias = dict[tuple[Any, ...], "Floats"]
 
 
 class Jobs(NamedTuple):
-    """The columns on which an estimate depends, with a row per job.
+    """The columns that determine an estimate, with one row per job.
 
     Attributes
     ----------
     labels : dict of str to list
-        `user`, `model` and `gpus`, if they are known.
+        `user`, `model` and `gpus`, as far as they are known.
     limit_s : float64 array
-        The time limit or the estimate of the user; NaN if there is none.
+        The time limit or the user's estimate; NaN if there is neither.
     elapsed_s : float64 array
         Run time so far.
     """
@@ -68,7 +68,7 @@ class Jobs(NamedTuple):
 
     @classmethod
     def of(cls, trace: Trace, rows: Ints, elapsed_s: Floats) -> Jobs:
-        """Build the columns from jobs of a trace."""
+        """Build the columns from the jobs of a trace."""
         labels: dict[str, list[Any]] = {"gpus": trace.numbers("gpus")[rows].tolist()}
         for name in ("user", "model"):
             if name in trace.columns:
@@ -80,14 +80,14 @@ class Jobs(NamedTuple):
 
 
 class History(NamedTuple):
-    """The finished jobs, in the order in which they ended."""
+    """Finished jobs, in the order in which they ended."""
 
     jobs: Jobs
     run_s: Floats
 
 
 class Coming(NamedTuple):
-    """The later jobs: rows of a trace, arrivals relative to now, and run times."""
+    """Jobs that arrive later: rows of a trace, arrivals relative to now, and run times."""
 
     trace: Trace
     rows: Ints
@@ -96,14 +96,14 @@ class Coming(NamedTuple):
 
 
 class Log(NamedTuple):
-    """The rows of finished jobs of a trace, in the order in which they ended."""
+    """Rows of the finished jobs in a trace, in the order in which they ended."""
 
     trace: Trace
     rows: Ints
 
     @classmethod
     def of(cls, trace: Trace) -> Log:
-        """Take all jobs of a trace that have a run time."""
+        """Use all jobs of a trace whose run time is known."""
         if "duration_s" not in trace.columns:
             message = "history: expected a log with run times, got one with iterations"
             raise OptionError(message, field="history")
@@ -113,18 +113,18 @@ class Log(NamedTuple):
 
     @property
     def run_s(self) -> Floats:
-        """The run times of these jobs."""
+        """The run times of the finished jobs, in seconds."""
         times: Floats = self.trace.numbers("duration_s")[self.rows].astype(np.float64)
         return times
 
 
 class Arrivals:
-    """The later jobs, drawn as consecutive blocks of a log.
+    """Later jobs that are drawn from a log in consecutive blocks.
 
     Each run first resamples a log of the same length, block by block with replacement (a
-    moving-block bootstrap), and then draws the jobs from this log. A log of few jobs determines the
-    load only roughly, and resampling shows how uncertain it is. The number of jobs in a block
-    equals the number of blocks, so bursts within a block are kept.
+    moving-block bootstrap), and then draws the later jobs from this resampled log. A log with few
+    jobs determines the load only roughly, and resampling shows how uncertain the load is. A block
+    has about as many jobs as there are blocks, so bursts within a block are preserved.
 
     Parameters
     ----------
@@ -132,9 +132,9 @@ class Arrivals:
     rows : int64 array
         Jobs of the trace.
     run_s : float64 array
-        Run times; NaN if each run draws one.
+        Run times; NaN for a job whose run time is drawn in each run.
     horizon_s : float
-        Length of the interval in which jobs arrive.
+        Length of the interval in which jobs arrive, in seconds.
     seed : int
         Seed of the blocks.
     """
@@ -153,7 +153,7 @@ class Arrivals:
         self._random = np.random.Generator(np.random.Philox(np.random.SeedSequence([seed, 1])))
 
     def draw(self, drawn_s: Floats) -> Coming:
-        """Return the later jobs of one run; `drawn_s` are the unknown run times."""
+        """Return the jobs that arrive later in one run; `drawn_s` has the unknown run times."""
         count = len(self._rows)
         # if all jobs arrived at once, the arrival rate is unknown
         wanted = LATER_MOST if self._gap_s.any() else count
@@ -176,7 +176,7 @@ class Arrivals:
 
 
 def history_of(*logs: Log) -> History:
-    """Return the jobs of logs, one log after the other."""
+    """Return the jobs of several logs, one log after another."""
     parts = [Jobs.of(log.trace, log.rows, np.zeros(len(log.rows))) for log in logs]
     names = set.intersection(*(set(jobs.labels) for jobs in parts))
     labels = {name: [value for jobs in parts for value in jobs.labels[name]] for name in names}
@@ -186,25 +186,26 @@ def history_of(*logs: Log) -> History:
 
 
 class Estimates:
-    """The run times of jobs: their medians, and draws.
+    """The run times of jobs: their medians, and random draws.
 
     Parameters
     ----------
     jobs : Jobs
     history : History, optional
-        Source of the draws. Jobs with a limit draw the ratio of run time to limit of finished jobs
-        of the same user. Other jobs draw the run times of finished jobs of the same user, model and
-        size. If there are fewer than 20 of them, the next wider group is used.
+        Source of the draws. For a job with a limit, the ratio of run time to limit is drawn from
+        the finished jobs of the same user. For any other job, the run time is drawn from the
+        finished jobs of the same user, model and size. If there are fewer than 20 of them, the next
+        larger group is used.
     error : float, optional
-        Instead of a history: the standard deviation of the logarithm of run time over limit. The
-        median ratio is 1.
+        Used instead of a history: the standard deviation of the logarithm of run time over limit.
+        The median ratio is 1.
     names : sequence of str, optional
-        The ids of the jobs, for the message of an error.
+        The ids of the jobs, for error messages.
 
     Raises
     ------
     OptionError
-        If a job has no estimate: no limit, and no history.
+        If a job has no estimate because it has no limit and there is no history.
     """
 
     def __init__(
@@ -219,7 +220,7 @@ class Estimates:
         self.source = "none" if history is None and error is None else "history"
         self._pools: list[Floats] = []
         self.outlived = 0
-        """Jobs that have run longer than all jobs with which they are compared."""
+        """Jobs that have already run longer than all finished jobs with which they are compared."""
         if history is not None:
             self._pools = self._choose(history)
             return
@@ -240,7 +241,7 @@ class Estimates:
         return self._at(np.full(len(self._jobs.limit_s), 0.5))
 
     def draws(self, count: int, seed: int) -> Iterator[Floats]:
-        """Yield run times of all jobs, independent from draw to draw and from job to job."""
+        """Yield run times for all jobs; draws are independent of each other and between jobs."""
         random = np.random.Generator(np.random.Philox(seed))
         for _ in range(count):
             yield self._at(random.random(len(self._jobs.limit_s)))
@@ -282,7 +283,7 @@ class Estimates:
         return chosen
 
     def _longer(self, pools: list[Floats], elapsed: float, limit: float) -> Floats:
-        """Return the run times of the first group in which enough jobs took longer than this."""
+        """Return the run times of the first group where enough jobs took longer than this."""
         if not pools:
             if np.isnan(limit):
                 message = "no finished job can estimate the run times of jobs without a limit"
@@ -299,7 +300,7 @@ class Estimates:
 
 
 def _pools(history: History, values: Floats, group: tuple[str, ...]) -> Pools:
-    """Return the last values of each group of finished jobs, sorted."""
+    """Return the most recent values in each group of finished jobs, sorted."""
     labels = [history.jobs.labels[name] for name in group]
     keys = zip(*labels, strict=True) if group else iter([()] * len(values))
     found: dict[tuple[Any, ...], list[float]] = {}
@@ -312,14 +313,14 @@ def _pools(history: History, values: Floats, group: tuple[str, ...]) -> Pools:
 def _times(
     groups: list[tuple[tuple[str, ...], Pools]], labels: dict[str, Any], scale: float
 ) -> list[Floats]:
-    """Return the run times in the groups of a job that are large enough, narrowest first."""
+    """Return the run times in each sufficiently large group of a job, narrowest group first."""
     pools = [found.get(tuple(labels[name] for name in group)) for group, found in groups]
     known = [pool * scale for pool in pools if pool is not None]
     return [pool for pool in known if len(pool) >= LEAST] or known[-1:]
 
 
 def _log_normal(median: Floats, sigma: float, least: Floats, level: Floats) -> Floats:
-    """Return a quantile of log-normal values above `least`."""
+    """Return a quantile of a log-normal distribution, given that the value exceeds `least`."""
     normal = NormalDist()
     if sigma == 0.0:
         return np.where(least < median, median, 2.0 * least)

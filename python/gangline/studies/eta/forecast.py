@@ -1,4 +1,4 @@
-"""Forecasts start times by many runs of the present queue, each with other run times."""
+"""Forecasts start times from many runs of the current queue, each with other run times."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _KEPT = (
     "time_limit_s", "account", "partition", "qos", "priority", "nice", "servers", "cpus",
     "host_memory_gb", "gpu_fraction", "min_gpus", "max_gpus",
 )  # fmt: skip
-"""Columns of the trace that the runs keep; iterations would contradict the drawn run times."""
+"""Columns of the trace that runs use; iterations would contradict the drawn run times."""
 
 
 def eta(
@@ -75,31 +75,31 @@ def eta(
     cluster : Cluster, mapping, or str
         As for `gangline.simulate`.
     queue : Trace, Arrow table, or str
-        An export in which jobs wait or run, such as that of `sacct`, `squeue` or `kubectl get`; or
-        the log of finished jobs with their starts, in which `at` selects a moment.
+        An export of waiting and running jobs, such as that of `sacct`, `squeue` or `kubectl get`.
+        It can also be a log of finished jobs with their starts, in which `at` selects an instant.
     policy : policy configuration, Policy, or str
-        Scheduler of the queue; a name takes its parameters from `params`.
+        Scheduler of the queue; if it is a name, its parameters are in `params`.
     at : float or str, optional
-        The moment: seconds on the clock of the queue, a duration such as "2d", or a date YYYY-MM-DD
-        HH:MM:SS. By default, the last instant in the queue.
+        The instant to forecast from: in seconds on the clock of the queue, as a duration such as
+        "2d", or as a date YYYY-MM-DD HH:MM:SS. By default, the last instant in the queue.
     history : Trace, Arrow table, or str, optional
-        A log of finished jobs, in addition to those of the queue.
+        A log of finished jobs, used in addition to those of the queue.
     estimate_error : float, optional
-        Instead of a history: the standard deviation of the logarithm of run time over time limit,
-        >= 0. The median run time is the limit.
+        Used instead of a history: the standard deviation of the logarithm of run time over time
+        limit, >= 0. The median run time is then the limit.
     arrivals : bool
-        Whether jobs also arrive later. Each run draws them in blocks from the history, or else from
-        all jobs that have arrived in the queue. At most 2,000 jobs arrive, within twice the time
-        that the last job waits if every job takes its median run time.
+        Whether more jobs arrive later. Each run draws them in blocks from the history, or else from
+        all jobs that have arrived in the queue. At most 2,000 jobs arrive, and only within twice
+        the time that the last job would wait if every job took its median run time.
     draws : int
         Number of runs, from 2 to 10,000.
     level : float
-        Probability with which an interval contains the start if the run times are drawn from the
-        right distribution, between 0 and 1.
+        Probability with which an interval should contain the start, between 0 and 1. It holds if
+        the run times are drawn from the right distribution.
     seed : int
         Seed of the draws.
     params : mapping, optional
-        Parameters of a policy given by name.
+        Parameters of a policy that is given by name.
     restart_s, first_start_s, checkpoint_interval_s : float, optional
         As for `gangline.simulate`.
     sharing, runtime : mapping, optional
@@ -107,11 +107,11 @@ def eta(
     workers : int, optional
         Maximum number of concurrent runs; by default, one per core.
     progress : bool or callable
-        As for `gangline.simulate`; with several workers, none is shown.
+        As for `gangline.simulate`; several workers show no progress.
     format : str, optional
         Format of the queue, as for `gangline.read_trace`.
     **reading
-        Other options of the reader, as for `gangline.read_trace`: columns, zone, ...
+        More options for reading the queue, as for `gangline.read_trace`: columns, zone, ...
 
     Returns
     -------
@@ -121,19 +121,20 @@ def eta(
     Raises
     ------
     TraceError
-        As for `gangline.read_trace`; also if `at` is not a valid moment, or if no job waits then.
+        As for `gangline.read_trace`; also if `at` is not a valid instant, or if no job waits at
+        that instant.
     OptionError
-        If an option is out of range, or a job has neither a time limit nor a history.
+        If an option is out of range, or if a job has no time limit and there is no history.
     ClusterError, PolicyError
-        If an input is wrong.
+        If the cluster or the policy is wrong.
 
     Notes
     -----
-    In each run, the clock begins when the oldest running job started. The running jobs arrive at
-    their start times and get GPUs in that order. The waiting jobs arrive at the moment itself, in
-    the order of their submission. The GPUs that a running job really holds are ignored. A policy
-    that reads durations gets the time limit of a job, or the drawn run time of a job without a
-    limit, unless its parameter `estimate_error` is set.
+    In each run, the clock starts when the oldest running job started. The running jobs arrive when
+    they really started, and get GPUs in that order. The waiting jobs arrive at the instant of the
+    forecast, in the order in which they were submitted. The GPUs that a running job actually holds
+    are ignored. A policy that reads durations sees a job's time limit, or its drawn run time if it
+    has no limit. Its parameter `estimate_error` overrides this.
 
     Examples
     --------
@@ -191,7 +192,7 @@ def eta(
         return worlds.take(lab, jobs, policy, params=params, **options, **more)
 
     def first_starts(run: Outcome) -> Floats:
-        """Return the first starts of the present jobs, relative to the moment."""
+        """Return the first starts of the current jobs, relative to the instant of the forecast."""
         first = run.get().jobs["first_start_s"].to_numpy()[: len(rows)]
         return np.asarray(first - world.now_s)
 
@@ -238,7 +239,7 @@ def eta(
 
 
 def _unknown_types(trace: Trace, cluster: Cluster) -> list[str]:
-    """Return the GPU types that jobs name but the cluster lacks."""
+    """Return the GPU types that jobs request but the cluster lacks."""
     if "gpu_types" not in trace.columns:
         return []
     named = set(trace.column("gpu_types").flatten().unique().to_pylist())
@@ -246,7 +247,7 @@ def _unknown_types(trace: Trace, cluster: Cluster) -> list[str]:
 
 
 def _check(error: float | None, history: object, draws: int, level: float) -> None:
-    """Raise an OptionError for a value out of range."""
+    """Raise an OptionError if a value is out of range."""
     if error is not None and not 0.0 <= error < math.inf:
         raise _wrong("estimate_error", error, "a number >= 0")
     if error is not None and history is not None:
@@ -267,7 +268,7 @@ def _wrong(field: str, value: object, expected: str) -> OptionError:
 def _seen(
     logs: list[Log], rows: npt.NDArray[np.int64]
 ) -> tuple[Trace, npt.NDArray[np.int64], Floats]:
-    """Return the jobs that arrived in a log, and their run times; NaN for unfinished ones."""
+    """Return the jobs that arrive in a log, and their run times (NaN if unfinished)."""
     first = logs[0]
     if len(logs) > 1:
         return first.trace, first.rows, first.run_s
@@ -281,7 +282,7 @@ def _arrivals(
     middle_s: Floats,
     last_start_s: Callable[[Coming | None], float],
 ) -> Arrivals:
-    """Return the later jobs, for twice as long as the last job waits with such arrivals."""
+    """Return the later jobs; they arrive for twice as long as the last job then waits."""
     horizon_s = _HORIZON * last_start_s(None)
     while True:
         coming = Arrivals(*seen, horizon_s, seed)
@@ -293,13 +294,13 @@ def _arrivals(
 
 
 def _round_s(policy: Any, params: Mapping[str, Any]) -> float | None:
-    """Return the length of a policy's rounds; None if it has none."""
+    """Return the length of a policy's rounds; None if it has no rounds."""
     given = params.get("round_s", getattr(policy, "round_s", None))
     return float(given) if given else None
 
 
 def _passes_s(chosen: ChosenPolicy) -> float:
-    """Return the interval between instants at which all passes of `slurm` are due; 0 for others."""
+    """Return the interval at which all passes of `slurm` are due together; 0 for others."""
     from gangline.policies import Slurm
 
     if chosen.policy != "slurm":
@@ -317,7 +318,7 @@ def _kept(trace: Trace, rows: npt.NDArray[np.int64]) -> pa.Table:
 def _with_times(
     table: pa.Table, arrival_s: Floats, duration_s: Floats, limit_s: Floats
 ) -> pa.Table:
-    """Add the arrivals of jobs, their run times, and the run times that the policy assumes."""
+    """Add to a trace the arrivals, the run times, and the run times that the policy assumes."""
     estimate_s = np.where(np.isnan(limit_s), duration_s, limit_s)
     times = {"arrival_s": arrival_s, "duration_s": duration_s, "estimate_s": estimate_s}
     for name, values in times.items():
@@ -326,21 +327,22 @@ def _with_times(
 
 
 class _World:
-    """The jobs of a queue as the trace of a run.
+    """The jobs of a queue, as a trace for a run.
 
     Parameters
     ----------
     now : Snapshot
     rows : int64 array
-        Running jobs by their start, then waiting jobs by their arrival.
+        The running jobs by start time, then the waiting jobs by arrival.
     elapsed_s : float64 array
-        Run time of each job so far.
+        Time in seconds for which each job has run so far.
     round_s : float, optional
-        Length of the rounds of a policy that decides only at round boundaries. The moment is then
-        such a boundary, and running jobs arrive at the last boundary before their start.
+        Length of the rounds, for a policy that decides only at round boundaries. The instant of the
+        forecast is then a round boundary, and each running job arrives at the last boundary before
+        its start.
     passes_s : float
-        Period of the passes. The moment is a multiple of it, so that no job waits only for a pass;
-        0 allows any moment.
+        Period of the passes. The instant of the forecast is a multiple of this, so that no job
+        waits only for a pass of `slurm`; 0 allows any instant.
     """
 
     def __init__(
@@ -365,7 +367,7 @@ class _World:
         self._limit_s = Jobs.of(now.trace, rows, elapsed_s).limit_s
 
     def with_run_times(self, run_s: Floats, later: Coming | None = None) -> Trace:
-        """Return the jobs with these run times, and the later jobs."""
+        """Return the current jobs with these run times, followed by the later jobs."""
         from gangline.trace.jobs.table import Trace
 
         times = [one - self._elapsed_s + self._age_s for one in (run_s, self._limit_s)]
@@ -396,7 +398,7 @@ class _World:
         ]
 
     def _never(self, row: int, cluster: Cluster) -> Cause:
-        """Say why a job can never run: all types that it names are unknown, or another reason."""
+        """Say why a job can never run: all its GPU types are unknown, or for another reason."""
         known = {gpu.name for gpu in cluster.gpu_types}
         named: list[str] = []
         if "gpu_types" in self._columns.column_names:
@@ -418,7 +420,7 @@ class _World:
 
 
 def _forecasts(now: Snapshot, starts: Floats, level: float, causes: list[Cause]) -> list[Forecast]:
-    """Return the forecast of each job from its starts in all runs."""
+    """Return each job's forecast from its start times in all runs."""
     trace, count = now.trace, len(starts)
     ordered = np.sort(np.where(np.isnan(starts), np.inf, starts), axis=0)
     edge = max(edge_of(count, level), 1)

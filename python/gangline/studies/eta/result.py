@@ -1,4 +1,4 @@
-"""Presents forecasts of start times as values, a table, sentences and HTML."""
+"""Presents forecasts of start times as values, as a table, in sentences and as HTML."""
 
 from __future__ import annotations
 
@@ -33,18 +33,18 @@ _MEANINGS = {
 
 
 class Cause(NamedTuple):
-    """The reason why a job does not start now, in the words of `gangline explain`.
+    """Why a job does not start now, in the words of `gangline explain`.
 
     Attributes
     ----------
     name : str
-        A reason of the policy such as "behind"; empty if the job starts now.
+        Name of the policy's reason, such as "behind"; empty if the job starts now.
     job_id : str, optional
-        The other job that the reason names.
+        The other job that the reason refers to.
     until_in_s : float
-        Seconds from now to the instant that the reason names; NaN if it names none.
+        Time in seconds until the instant that the reason refers to; NaN if there is none.
     words : str, optional
-        The reason of a policy in Python, or the name with the unknown types.
+        The reason as a sentence from a Python policy, or the unknown GPU types.
     """
 
     name: str
@@ -65,7 +65,7 @@ class Cause(NamedTuple):
 
 @dataclass(frozen=True)
 class Forecast:
-    """The forecast of the start of a job.
+    """The forecast of when a job starts.
 
     Attributes
     ----------
@@ -75,11 +75,11 @@ class Forecast:
     waited_s : float
         Waiting time so far.
     start_in_s : float
-        Seconds from now to the start: the median of the runs; infinite if the job never starts.
+        Time in seconds until the start: the median over the runs; infinite if the job never starts.
     from_in_s, to_in_s : float
         The ends of the interval, in seconds from now.
     cause : Cause
-        Reason why the job does not start now, if every job takes its median run time.
+        Why the job does not start now, if every job takes its median run time.
     """
 
     job_id: str
@@ -93,13 +93,13 @@ class Forecast:
 
 
 class Spread(NamedTuple):
-    """The source of the intervals.
+    """What the intervals are based on.
 
     Attributes
     ----------
     level : float
-        Probability with which an interval contains the start if the run times are drawn from the
-        right distribution.
+        Probability with which an interval should contain the start. It holds if the run times are
+        drawn from the right distribution.
     source : str
         "history", "error" or "none".
     draws : int
@@ -109,7 +109,7 @@ class Spread(NamedTuple):
     error : float, optional
         The standard deviation of the logarithm of run time over limit.
     arrivals : bool
-        Whether jobs also arrive later in the runs.
+        Whether more jobs arrive later in the runs.
     """
 
     level: float
@@ -122,34 +122,36 @@ class Spread(NamedTuple):
 
 @dataclass(frozen=True)
 class Eta:
-    """The forecasts for the jobs of a queue, from `gangline.eta`.
+    """The forecasts for the jobs in a queue, from `gangline.eta`.
 
     Attributes
     ----------
     policy : str
         Label of the policy.
     at_s : float
-        The moment, on the clock of the queue.
+        The instant of the forecast, on the clock of the queue.
     epoch : str
-        Date of time 0 of this clock; empty if it is unknown.
+        Date at which this clock is 0; empty if unknown.
     spread : Spread
         Source of the intervals.
     forecasts : list of Forecast
-        Forecasts in the order of arrival.
+        One forecast per job, in the order of arrival.
     running : int
-        Number of jobs that run at the moment.
+        Number of jobs that are running at that instant.
     unplaced : int
-        Maximum number of running jobs that, in a run, found no GPUs before the waiting jobs.
+        Maximum over the runs of the number of running jobs that found no GPUs before the waiting
+        jobs.
     outlived : int
-        Number of jobs that have run longer than all jobs with which they are compared.
+        Number of jobs that have already run longer than all finished jobs with which they are
+        compared.
     later : int
-        Number of jobs that arrive after the moment, which are left out.
+        Number of jobs that arrive after the instant of the forecast, and are omitted.
     unknown_types : list of str
         GPU types that jobs request but the cluster lacks.
     unknown_names : list of str
         Sentences on names in the tables of `slurm` that no job has.
     notes : dict of str to int
-        Notes on rows and values that were left out of the queue, as for a trace.
+        Notes on rows and values of the queue that were left out, as for a trace.
 
     Examples
     --------
@@ -184,7 +186,7 @@ class Eta:
         return iter(self.forecasts)
 
     def __getitem__(self, job_id: str) -> Forecast:
-        """Return the forecast of a job; raise a KeyError if it does not wait."""
+        """Return the forecast of a job; raise a KeyError if the job is not waiting."""
         for one in self.forecasts:
             if one.job_id == job_id:
                 return one
@@ -196,7 +198,7 @@ class Eta:
         return ["job", "user", "GPUs", "waited", "starts in", *ends, "why not now"]
 
     def cells(self) -> list[list[str]]:
-        """Return the cells of the table, with a row per job."""
+        """Return the cells of the table, one row per job."""
         lines = []
         for one in self.forecasts:
             ends = [] if self.spread.draws == 1 else [one.from_in_s, one.to_in_s]
@@ -215,7 +217,7 @@ class Eta:
         )
 
     def sentences(self) -> list[str]:
-        """Return sentences on the source of the times, the assumptions and the reasons."""
+        """Return sentences about where the times come from, the assumptions and the reasons."""
         spread = self.spread
         facts = {
             "jobs": plural(spread.jobs, "finished job"),
@@ -256,7 +258,7 @@ class Eta:
         return found
 
     def to_dict(self) -> dict[str, Json]:
-        """Return plain values; None for never and for unknown values."""
+        """Return plain values, with None for an infinite time and for unknown values."""
         data: dict[str, Any] = {**vars(self), "text": self.sentences()}
         data["spread"] = self.spread._asdict()
         data["forecasts"] = [
@@ -296,18 +298,18 @@ _ARRIVALS = {
 
 
 def _ordinal(number: int) -> str:
-    """Return 2nd, 3rd, 4th, 11th, ..."""
+    """Return an ordinal: 2nd, 3rd, 4th, 11th, ..."""
     ends = {1: "st", 2: "nd", 3: "rd"}
     end = "th" if number % 100 in (11, 12, 13) else ends.get(number % 10, "th")
     return f"{number:,}{end}"
 
 
 def edge_of(draws: int, level: float) -> int:
-    """Return the rank of the draw at which an interval begins, and from the end, at which it ends.
+    """Return the rank, from either end, of the draws at which an interval begins and ends.
 
-    All orders of the draws and the truth are equally likely. So with k = (draws + 1) (1 - level) /
-    2, the truth is before the k-th draw or after the k-th draw from the end with probability 1 -
-    level.
+    All orders of the draws and the true value are equally likely. So with k = (draws + 1) (1 -
+    level) / 2, the true value lies before the k-th draw, or after the k-th draw from the end, with
+    probability 1 - level.
 
     Examples
     --------
@@ -324,7 +326,7 @@ def _in(time_s: float) -> str:
 
 
 def meanings() -> dict[str, str]:
-    """Return the meanings of reasons by name: those of the policies and of the tables."""
+    """Return what each reason means, by its name: reasons of policies and of the tables."""
     from gangline import _core
 
     declared = (reason for policy in _core.registry() for reason in policy["reasons"])

@@ -1,4 +1,4 @@
-"""Measures rates of models alone, with smaller batches and in pairs, and the costs of starts."""
+"""Measures the rates of models alone, in smaller batches and in pairs, and what starts cost."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ __all__ = ["look", "measure"]
 
 
 def look(timeout_s: float = 300.0) -> dict[str, Json]:
-    """Return the device for training, the name and memory of the GPU, and the PyTorch version.
+    """Return the training device, the GPU's name and memory, and the PyTorch version.
 
     Examples
     --------
@@ -60,54 +60,54 @@ def measure(
 ) -> Profile:
     """Measure how fast models train on this machine's GPU, alone and in pairs.
 
-    Each model trains in a separate process. A measurement is a window of time in which all its
-    processes train. The first steps of a process do not count, nor does the time until its
-    co-runner trains as well. The processes of other models stay loaded but idle during this time.
+    Each model trains in a separate process. A measurement is a time window in which all its
+    processes train. The first steps of a process do not count, nor does the time before its
+    co-runner also trains. Processes of other models stay loaded meanwhile, but they are idle.
 
     Parameters
     ----------
     models : iterable of str or Model, optional
-        `[NAME=]SOURCE[@BATCH]`: a model that ships with gangline, or a `module:function` that is
-        called with batch, passes and device and returns a step function or a `Trainer`. The default
-        is the ten networks in PyTorch on a GPU, and otherwise three loops in numpy.
+        `[NAME=]SOURCE[@BATCH]`. SOURCE is a model that ships with gangline, or a `module:function`;
+        the function is called with batch, passes and device, and returns a step function or a
+        `Trainer`. By default, the ten PyTorch networks on a GPU, or the three numpy loops on a CPU.
     device : str
         `cuda`, `cpu`, or `auto`: a GPU if PyTorch finds one.
     passes : sequence of int
-        Numbers of passes of gradient accumulation to measure at full batch. The batch of one such
-        pass is also measured as a full batch.
+        Numbers of gradient-accumulation passes to measure at full batch. The batch of one such pass
+        is also measured as a batch of its own.
     seconds : float
-        Length of a window in seconds.
+        Length of a time window in seconds.
     repeats : int
-        Number of windows of each measurement.
+        Number of time windows for each measurement.
     starts : int
-        Number of starts of each model, each with a checkpoint and a restart; 0 = none.
+        Number of starts to measure per model, each with a checkpoint and a restart; 0 = none.
     pairs : bool
         Whether to measure pairs.
     processes : int, optional
-        Maximum number of processes that are loaded at once, at least 2. The default is two of each
-        model, which is fastest but needs enough memory for all of them.
+        Maximum number of processes that are loaded at the same time, at least 2. By default, two
+        per model, which is fastest but needs enough memory for all of them.
     gpu : str, optional
-        Name of the GPU type in the tables; by default, the name that the driver reports.
+        Name of the GPU type in the tables; by default, the name reported by the driver.
     timeout_s : float
-        Longest wait for a process, in seconds.
+        Maximum time to wait for a process, in seconds.
     progress : callable, optional
-        Called with a line for each step.
+        Called with a line of text for each step.
     save : callable, optional
-        Called with the measurements so far, after the models alone and after each pair.
+        Called with the measurements so far: after the models alone, and after each pair.
 
     Returns
     -------
     Profile
-        The measurements. A pair of which a process ended, for example for lack of memory, has no
-        rates but a reason.
+        The measurements. If a process of a pair ends, for example because it runs out of memory,
+        the pair has a reason instead of rates.
 
     Raises
     ------
     OptionError
-        If a model is unknown or duplicate, or a number is out of range.
+        If a model is unknown or listed twice, or if a number is out of range.
     PeerError
-        If a process ends or hangs while its model trains alone; the message has the last line of
-        its error output.
+        If a process ends or hangs while its model trains alone; the message contains the last line
+        of the process's error output.
 
     Examples
     --------
@@ -174,7 +174,7 @@ def _models(given: Iterable[str | Model]) -> list[Model]:
 
 
 class _Course:
-    """The sequence of steps of a measurement."""
+    """Carries out the steps of a measurement."""
 
     def __init__(
         self, workers: Workers, models: list[Model], seconds: float, repeats: int, say: Say
@@ -183,7 +183,7 @@ class _Course:
         self._seconds, self._repeats = seconds, repeats
 
     def starts(self, model: Model, count: int, device: str, timeout_s: float) -> Iterator[Start]:
-        """Start a process, stop it and start it again; the last one stays."""
+        """Start a process, stop it and start it again; the last process is kept."""
         for _ in range(count):
             self._say(f"{model.name}: start, checkpoint, restart")
             with tempfile.TemporaryDirectory() as folder:
@@ -204,7 +204,7 @@ class _Course:
                 yield Start(model.name, first_start_s, _start(again, path), stop_s, checkpoint_s)
 
     def alone(self, model: Model, passes: Sequence[int]) -> Iterator[Rate]:
-        """Measure a model at full batch, with smaller batches, and with several passes."""
+        """Measure a model alone: at full batch, with smaller batches, and with several passes."""
         yield self.rate(model, model.batch, 1)
         smaller = {-(-model.batch // count) for count in passes} - {model.batch}
         for batch in sorted(smaller, reverse=True):
@@ -244,7 +244,7 @@ class _Course:
 
 
 def _start(worker: Worker, path: str | None) -> float:
-    """Return the seconds from the start of a process to the end of its first step."""
+    """Return the time in seconds from starting a process to the end of its first step."""
     assert worker.model is not None
     worker.load(worker.model.batch, 1, path=path)
     facts = worker.ready()

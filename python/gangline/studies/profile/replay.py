@@ -1,8 +1,9 @@
-"""Runs jobs of a trace on a real GPU, in the order and the pairs in which a policy starts them.
+"""Runs jobs of a trace on a real GPU, in the order and the pairs that a policy would choose.
 
-The simulator predicts the run. In the prediction, a job starts when it has arrived and certain
-other jobs have finished. On the GPU, it starts when these jobs have really finished. Therefore, two
-jobs share the GPU only if they did so in the prediction, and all times are measured on the GPU.
+First, the simulator predicts the run. In the prediction, each job starts when it has arrived and
+certain other jobs have finished. On the GPU, it starts when these same jobs have actually finished.
+Therefore, two jobs share the GPU only if they also shared it in the prediction, and all times are
+measured on the GPU.
 """
 
 from __future__ import annotations
@@ -48,15 +49,15 @@ class Start(NamedTuple):
     job : str
         Id of the job.
     model : Model
-        The model that it trains.
+        The model that the job trains.
     batch, steps : int
-        Samples of an iteration, and iterations.
+        Samples per iteration, and number of iterations.
     arrival_s, start_s, finish_s : float
-        Predicted times; the arrival is that of the trace.
+        Arrival according to the trace, and predicted start and finish, in seconds.
     earliest_s : float
-        The earliest instant at which it may start.
+        The earliest instant at which the job may start.
     after : frozenset of str
-        The jobs that must have finished first.
+        Ids of the jobs that must finish before this job starts.
     """
 
     job: str
@@ -71,7 +72,7 @@ class Start(NamedTuple):
 
 
 class Replay(NamedTuple):
-    """The predicted and the real run of one policy.
+    """A policy's run as predicted, and as it really happened.
 
     Attributes
     ----------
@@ -80,12 +81,12 @@ class Replay(NamedTuple):
     predicted : Result
         The simulated run, with its segments.
     observed : pyarrow.Table
-        The real times, one row per job: job_id, model, arrival_s, first_start_s, finish_s and
+        The measured times, one row per job: job_id, model, arrival_s, first_start_s, finish_s and
         run_s, on the clock of the trace. `gangline validate` reads it.
 
     Examples
     --------
-    `gangline.profile.replay` makes it:
+    `gangline.profile.replay` creates it:
 
     >>> import gangline as gl
     >>> gl.profile.Replay._fields
@@ -97,7 +98,7 @@ class Replay(NamedTuple):
     observed: pa.Table
 
     def write(self, path: str | Path) -> None:
-        """Write the observed times as CSV."""
+        """Write the measured times as CSV."""
         import pyarrow.csv
 
         pyarrow.csv.write_csv(self.observed, str(path))
@@ -112,7 +113,7 @@ def draw(
     longest_s: float = 4.0,
     seed: int = 0,
 ) -> Trace:
-    """Draw jobs of the measured models: models in turn, lengths and gaps at random.
+    """Draw jobs that train the measured models: models in turn, random lengths and gaps.
 
     Parameters
     ----------
@@ -121,17 +122,18 @@ def draw(
     count : int
         Number of jobs.
     gap_s : float
-        Mean of the exponential gaps between arrivals, in seconds.
+        Mean gap between arrivals in seconds; the gaps are exponentially distributed.
     shortest_s, longest_s : float
-        Run time alone, in seconds: log-uniform between the two.
+        Shortest and longest run time of a job alone, in seconds; run times are log-uniform between
+        them.
     seed : int
         The same seed gives the same jobs.
 
     Returns
     -------
     Trace
-        The jobs, with the columns model, batch_size and iterations, so that the rates are those of
-        the cluster.
+        The jobs, with the columns model, batch_size and iterations; the cluster determines their
+        rates.
 
     Examples
     --------
@@ -171,26 +173,26 @@ def replay(
     progress: Callable[[str], None] | None = None,
     **options: Unpack[RunOptions],
 ) -> list[Replay]:
-    """Predict the run of a trace's jobs on one GPU, and then carry it out on the GPU.
+    """Predict the run of a trace's jobs on one GPU, and then run the jobs on the real GPU.
 
     Parameters
     ----------
     profile : Profile
-        The models, and the device on which they train.
+        The measured models, and the device on which they train.
     trace : Trace, Arrow table, or str
-        Jobs of one GPU whose models are those of the profile.
+        Single-GPU jobs that train models of the profile.
     policies : policy or iterable of policies
-        The policies, which are carried out one after the other, once each.
+        The policies, which are run one after another, once each.
     cluster : Cluster, path or preset, optional
-        A cluster of one server with one GPU; by default, that of the profile.
+        A cluster with one server and one GPU; by default, the profile's cluster.
     cold : bool
-        Whether the process of a job starts with the job, as on a cluster, so that the job waits for
-        it. By default, the processes are loaded in advance, and the cluster needs no costs of
-        starts.
+        Whether a job's process is started only when the job starts, as on a real cluster, so that
+        the job waits for its process. By default, the processes are loaded in advance, and the
+        cluster needs no start costs.
     timeout_s : float
-        Longest wait for a process, in seconds, in addition to a multiple of the predicted times.
+        Maximum time to wait for a process, in seconds; a multiple of the predicted time is added.
     progress : callable, optional
-        Called with a line for each policy.
+        Called with a line of text for each policy.
     **options
         As for `gangline.simulate`.
 
@@ -202,7 +204,7 @@ def replay(
     Raises
     ------
     ClusterError, TraceError
-        If the cluster does not have exactly one GPU, or the model of a job is unknown.
+        If the cluster does not have exactly one GPU, or if a job's model is not in the profile.
     PolicyError
         If the policy stops or moves a job, or runs it with a smaller batch per pass.
     PeerError
@@ -254,14 +256,14 @@ def replay(
 
 
 def plan_of(profile: Profile, trace: Trace, predicted: Result, label: str) -> list[Start]:
-    """Return the starts of a predicted run, in order, with the jobs for which each start waits.
+    """Return the starts in a predicted run, in order, each with the jobs that it waits for.
 
     Raises
     ------
     TraceError
-        If the model of a job was not measured.
+        If a job's model was not measured.
     PolicyError
-        If a job did not run without a break from its start to its finish at full batch.
+        If a job was interrupted between its start and its finish, or did not run at full batch.
     """
     models = {one.name: one for one in profile.models}
     works = _works(trace)
@@ -299,7 +301,7 @@ def plan_of(profile: Profile, trace: Trace, predicted: Result, label: str) -> li
 
 
 def _works(trace: Trace) -> dict[str, tuple[float | None, float, int | None]]:
-    """Return iterations, duration and batch of each job; None or 0 where it has none."""
+    """Return iterations, duration and batch of each job; None or 0 if a value is missing."""
     blank = [None] * len(trace)
     found = (
         trace.column(name).to_pylist() if name in trace.columns else blank
@@ -312,7 +314,7 @@ def _works(trace: Trace) -> dict[str, tuple[float | None, float, int | None]]:
 
 
 def _refuse_stops(predicted: Result, label: str, batches: Mapping[str, int | None]) -> None:
-    """Refuse a run in which a job stops, moves or changes its batch per pass."""
+    """Raise an error if a job in the run stops, moves, or changes its batch per pass."""
     for row in predicted.segments.to_pylist():
         if row["end_reason"] not in ("finished", "retimed"):
             message = f"{label}: job {row['job_id']} was {row['end_reason']}; a replay takes only "
@@ -324,7 +326,7 @@ def _refuse_stops(predicted: Result, label: str, batches: Mapping[str, int | Non
 
 
 def _needed(plan: Sequence[Start]) -> Counter[Model]:
-    """Return how many processes of each model ran at once in the prediction."""
+    """Return the peak number of concurrent processes of each model in the prediction."""
     most: Counter[Model] = Counter()
     for one in plan:
         at_once = sum(
@@ -342,7 +344,7 @@ def _carry_out(
     device: str,
     timeout_s: float,
 ) -> dict[str, tuple[float, float]]:
-    """Run the jobs and return their starts and finishes; without `needed`, one process per job."""
+    """Run the jobs; return starts and finishes. Without `needed`, each job gets a new process."""
     inbox: Inbox = queue.SimpleQueue()
     free: dict[Model, list[Worker]] = {}
     for model, count in (needed or {}).items():

@@ -1,4 +1,4 @@
-"""Holds the measurements on a GPU (rates, pairs and starts), and writes them for a cluster."""
+"""Holds the measurements of a GPU (rates, pairs and starts), and writes them for a cluster."""
 
 from __future__ import annotations
 
@@ -29,18 +29,18 @@ _COSTS = ("first_start_s", "restart_s", "stop_s", "checkpoint_s")
 
 
 class Start(msgspec.Struct, frozen=True):
-    """The costs of one start of a model, in seconds; None means that it has no checkpoint.
+    """What one start of a model costs, in seconds; None if the model has no checkpoint.
 
     Attributes
     ----------
     model : str
         Label of the model.
     first_start_s : float
-        From the start of the process to the end of its first step.
+        Time from starting the process to the end of its first step.
     restart_s : float or None
-        The same for a start that reads a checkpoint.
+        The same time if the process reads a checkpoint first.
     stop_s : float or None
-        From the order to stop to the end of the process, including a checkpoint.
+        Time from the command to stop until the process has ended, including a checkpoint.
     checkpoint_s : float or None
         Time to write a checkpoint.
 
@@ -58,7 +58,7 @@ class Start(msgspec.Struct, frozen=True):
 
 
 class Rate(msgspec.Struct, frozen=True):
-    """The speed of a model that trains alone.
+    """The speed of a model that trains alone on the GPU.
 
     Attributes
     ----------
@@ -69,9 +69,9 @@ class Rate(msgspec.Struct, frozen=True):
     passes : int
         Passes of an iteration: 1, or more with gradient accumulation.
     per_s : list of float
-        Iterations per second, one per repeat.
+        Iterations per second, one value per repeat.
     memory_bytes : int
-        Maximum device memory that the process had reserved; 0 = unknown.
+        Maximum device memory that the process reserved; 0 if unknown.
 
     Examples
     --------
@@ -87,16 +87,16 @@ class Rate(msgspec.Struct, frozen=True):
 
 
 class Pair(msgspec.Struct, frozen=True):
-    """The speeds of two models that train on one GPU.
+    """The speeds of two models that train on one GPU at the same time.
 
     Attributes
     ----------
     models : (str, str)
         Labels of the models.
     per_s : list of (float, float)
-        Iterations per second of each model, one pair per repeat; empty if the two did not fit.
+        Iterations per second of the two models, one pair per repeat; empty if the pair failed.
     failed : str
-        The reason if there are no rates.
+        Why there are no rates; empty if there are rates.
 
     Examples
     --------
@@ -110,21 +110,22 @@ class Pair(msgspec.Struct, frozen=True):
 
 
 class Profile(msgspec.Struct, frozen=True, kw_only=True):
-    """The measurements on one GPU, from `gangline.profile.measure`.
+    """The measurements of one GPU, from `gangline.profile.measure`.
 
     Attributes
     ----------
     facts : dict
-        `gpu_type`, `gpu`, `memory_gb`, `device`, `date`, `seconds`, `repeats` and the versions.
+        `gpu_type`, `gpu`, `memory_gb`, `device`, `date`, `seconds`, `repeats`, and the library
+        versions.
     models : list of Model
         The models: label, source and full batch.
     starts : list of Start
-        The starts, one entry per model and start.
+        What starts cost: one entry for each measured start of a model.
     alone : list of Rate
-        One per model, batch and number of passes. Those at full batch are measured a second time
+        One entry per model, batch and number of passes. The rates at full batch are measured again
         after the pairs.
     pairs : list of Pair
-        The pairs: each pair of models once, and each model with itself.
+        One entry for each pair of models, and for each model with itself.
 
     Examples
     --------
@@ -146,14 +147,14 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
     pairs: list[Pair]
 
     def samples(self, model: str, batch: int | None = None, passes: int = 1) -> list[float]:
-        """Return the measured rates of a model alone, including those after the pairs.
+        """Return the measured rates of a model alone, including those measured after the pairs.
 
         Parameters
         ----------
         model : str
             Label of the model.
         batch : int, optional
-            Samples of an iteration; by default, the full batch.
+            Samples per iteration; by default, the full batch.
         passes : int
             Passes of an iteration.
         """
@@ -167,11 +168,11 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
         return next(one.batch for one in self.models if one.name == model)
 
     def rate(self, model: str, batch: int | None = None, passes: int = 1) -> float:
-        """Return the median rate of a model alone, in iterations per second; see `samples`."""
+        """Return a model's median rate alone, in iterations per second; see `samples`."""
         return median(self.samples(model, batch, passes))
 
     def together(self, model: str, other: str) -> list[float]:
-        """Return the measured rates of a model while it shared the GPU with another one."""
+        """Return the measured rates of a model while it shared the GPU with another model."""
         return [
             rate
             for pair in self.pairs
@@ -181,20 +182,20 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
         ]
 
     def slowdown(self, model: str, other: str) -> float | None:
-        """Return the slowdown factor of a model with another one; None if it was not measured."""
+        """Return the slowdown factor that another model causes; None if it was not measured."""
         rates = self.together(model, other)
         return self.rate(model) / median(rates) if rates and median(rates) > 0.0 else None
 
     @property
     def drift(self) -> float:
-        """The largest factor between two measurements of a model alone, before and after pairs."""
+        """The largest ratio between measurements of a model alone, before and after the pairs."""
         medians: dict[tuple[str, int, int], list[float]] = {}
         for one in self.alone:
             medians.setdefault((one.model, one.batch, one.passes), []).append(median(one.per_s))
         return max((max(found) / min(found) for found in medians.values()), default=1.0)
 
     def throughput(self) -> list[dict[str, Json]]:
-        """Return the rows of a `[throughput]` table; rows without a batch size apply to any."""
+        """Return rows for a `[throughput]` table; one without a batch size applies to any."""
         rows: list[dict[str, Json]] = []
         for model in self.models:
             batches = dict.fromkeys(
@@ -207,7 +208,7 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
         return rows
 
     def sharing(self) -> list[dict[str, Json]]:
-        """Return the rows of a `[sharing]` table, in both directions; `xi` None = cannot share."""
+        """Return rows for a `[sharing]` table, in both directions; no `xi` means "cannot share"."""
         known = dict.fromkeys(pair for one in self.pairs for pair in (one.models, one.models[::-1]))
         return [
             {"model": model, "co_model": other, "gpu_type": self._gpu_type, "gpus": 1,
@@ -216,7 +217,7 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
         ]  # fmt: skip
 
     def runtime(self) -> list[dict[str, Json]]:
-        """Return the costs of starts, stops and checkpoints by model, as medians in seconds."""
+        """Return each model's costs of starts, stops and checkpoints, as medians in seconds."""
         rows = []
         for model in dict.fromkeys(one.model for one in self.starts):
             row: dict[str, Json] = {"model": model, "gpus": 1, "gpu_type": self._gpu_type}
@@ -227,9 +228,9 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
         return rows
 
     def iter_time(self) -> list[dict[str, Json]]:
-        """Return `[[iter_time]]` blocks with the cost of a pass, fitted to the measurements.
+        """Return `[[iter_time]]` blocks with the time of a pass, fitted to the measurements.
 
-        An iteration of s passes takes s (a_c + b_c x samples of a pass) seconds. The fit minimises
+        An iteration with s passes takes s (a_c + b_c x samples per pass) seconds. The fit minimises
         the squared relative errors over a_c >= 0 and b_c >= 0.
         """
         blocks: list[dict[str, Json]] = []
@@ -247,7 +248,7 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
         return blocks
 
     def cluster(self) -> Cluster:
-        """Return a cluster of one server with one such GPU, with its tables."""
+        """Return a cluster with one server, one GPU of this type, and the tables."""
         from gangline.cluster.description import Cluster
 
         data = self._cluster()
@@ -258,12 +259,13 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
         return Cluster.from_dict(data)
 
     def write(self, folder: str | Path) -> None:
-        """Write `cluster.toml`, the tables that it names, `runtime.csv` and `profile.json`.
+        """Write `cluster.toml`, the tables that it refers to, `runtime.csv` and `profile.json`.
 
         Raises
         ------
         FileExistsError
-            If one of these files exists and was changed since gangline wrote it.
+            If one of these files exists and gangline did not write it, or it was changed since
+            then.
         """
         with listed_files.replacing(Path(folder), FILES) as part:
             (part / "cluster.toml").write_text(toml.dumps(self._cluster()), encoding="utf-8")
@@ -277,7 +279,7 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def read(cls, folder: str | Path) -> Profile:
-        """Read a folder that `write` has written.
+        """Read a folder that `write` created.
 
         Raises
         ------
@@ -301,7 +303,7 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
         return [_filled(row) for row in self.sharing() if row["xi"] is not None]
 
     def _cluster(self) -> dict[str, Any]:
-        """Return the content of `cluster.toml`, which names the other files."""
+        """Return the content of `cluster.toml`, which refers to the other files."""
         gpu = {"name": self._gpu_type, "memory_gb": self.facts.get("memory_gb")}
         data: dict[str, Any] = {
             "name": "profile",
@@ -321,7 +323,7 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
 def median_interval(
     values: Sequence[float], below: Sequence[float] = ()
 ) -> tuple[float, float] | None:
-    """Return the 95 % bootstrap interval of a median, or of the ratio of two medians.
+    """Return the 95 % bootstrap interval of a median, or of the ratio between two medians.
 
     Parameters
     ----------
@@ -333,7 +335,7 @@ def median_interval(
     Returns
     -------
     (low, high) or None
-        The interval; None if there are fewer than five repeats. The draws are the same every time.
+        The interval; None if there are fewer than five repeats. The random seed is fixed.
 
     Examples
     --------
@@ -370,7 +372,7 @@ def _line(points: Iterable[tuple[int, float]]) -> tuple[float, float]:
 
 
 def _short(value: float | None) -> float | None:
-    """Return a measurement with six digits."""
+    """Return a measurement rounded to six significant digits."""
     return None if value is None else float(f"{value:.6g}")
 
 
@@ -379,7 +381,7 @@ def _filled(row: Mapping[str, Json]) -> dict[str, Json]:
 
 
 def _write(path: Path, rows: Iterable[Mapping[str, Json]], columns: Sequence[str]) -> None:
-    """Write a CSV file; None is blank."""
+    """Write a CSV file in which None is blank."""
     with path.open("w", newline="", encoding="utf-8") as file:
         writer = csv.DictWriter(file, columns, lineterminator="\n")
         writer.writeheader()

@@ -1,7 +1,7 @@
-"""Provides training loops: ten networks in PyTorch, three in numpy for a CPU, and user models.
+"""Provides training loops: ten PyTorch networks, three numpy loops for a CPU, and user models.
 
-Weights are random and each batch is drawn once and stays on the device, so that neither a download
-nor an input pipeline is measured. Precision is PyTorch's default (32 bits).
+Weights are random, and a batch is generated once and stays on the device, so that neither a
+download nor an input pipeline is measured. PyTorch's default precision (32 bits) is used.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Shipped(NamedTuple):
     batch : int
         Samples in a full batch.
     needs : str
-        The libraries that must be installed.
+        The library that must be installed.
     """
 
     batch: int
@@ -69,7 +69,7 @@ class Model(msgspec.Struct, frozen=True):
     name : str
         Label of the model in traces and tables.
     source : str
-        A name in `MODELS`, or `module:function` of the user.
+        A name in `MODELS`, or the `module:function` of a user.
     batch : int
         Samples in a full batch.
 
@@ -118,7 +118,7 @@ class Model(msgspec.Struct, frozen=True):
 
 
 class Trainer(Protocol):
-    """A network in training, which a function of the user may return.
+    """A network that is being trained; a user's function may return one.
 
     Examples
     --------
@@ -133,10 +133,10 @@ class Trainer(Protocol):
     """
 
     def step(self) -> None:
-        """Run the passes of one iteration and update the weights."""
+        """Run all passes of one iteration, and then update the weights."""
 
     def wait(self) -> None:
-        """Wait until the device has done all steps."""
+        """Wait until the device has completed all steps."""
 
     def save(self, path: str) -> None:
         """Write a checkpoint."""
@@ -145,11 +145,11 @@ class Trainer(Protocol):
         """Read a checkpoint."""
 
     def memory_bytes(self) -> int:
-        """Return the peak device memory; 0 if it is unknown."""
+        """Return the peak device memory in bytes; 0 if unknown."""
 
 
 def make(source: str, batch: int, passes: int, device: str) -> Trainer:
-    """Return a training with `passes` passes per iteration and `batch` samples in all of them."""
+    """Return a trainer whose iterations have `passes` passes and `batch` samples in total."""
     if ":" in source:
         module, _, name = source.partition(":")
         made = getattr(importlib.import_module(module), name)(batch, passes, device)
@@ -161,7 +161,7 @@ def make(source: str, batch: int, passes: int, device: str) -> Trainer:
 
 
 class _Function:
-    """A step function of the user, without checkpoints."""
+    """A user's step function, which has no checkpoints."""
 
     def __init__(self, step: Callable[[], object], device: str) -> None:
         self.step, self._device = step, device
@@ -175,7 +175,7 @@ class _Function:
 
 
 class _Numpy:
-    """A network in numpy: weights, their gradients over the passes, and the update."""
+    """A network in numpy: it sums the gradients of the passes and updates its weights."""
 
     def __init__(self, shapes: list[tuple[int, int]], passes: int) -> None:
         import numpy as np
@@ -218,7 +218,7 @@ class _Numpy:
 
 
 class _Mlp(_Numpy):
-    """A multi-layer perceptron, dominated by arithmetic."""
+    """A multi-layer perceptron, whose time is dominated by arithmetic."""
 
     def __init__(self, widths: tuple[int, ...], rows: int, passes: int) -> None:
         import numpy as np
@@ -241,7 +241,7 @@ class _Mlp(_Numpy):
 
 
 class _Conv(_Numpy):
-    """A convolution of images by 3 x 3 kernels, dominated by copies in memory."""
+    """A convolution of images with 3 x 3 kernels, whose time is dominated by memory copies."""
 
     def __init__(self, rows: int, passes: int) -> None:
         import numpy as np
@@ -262,7 +262,7 @@ def _reserved() -> int:
 
 
 class _Torch:
-    """A network with its optimiser, and a batch on the device."""
+    """A network with its optimiser, and a batch that is already on the device."""
 
     def __init__(self, model: str, batch: int, passes: int, device: str) -> None:
         import torch
@@ -300,7 +300,7 @@ class _Torch:
 
 
 def _network(model: str, batch: int, device: str) -> tuple[list[Any], Callable[[], Any]]:
-    """Return the modules, and the function that computes the loss of one pass."""
+    """Return the network's modules, and a function that computes the loss of one pass."""
     import torch
     from torch import nn
     from torch.nn import functional

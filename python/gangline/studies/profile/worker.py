@@ -1,14 +1,14 @@
-"""Trains in a separate process, which reads orders and writes answers as lines of JSON.
+"""Trains in a separate process that reads commands and writes replies as lines of JSON.
 
-    {"do": "look"}                                 what is there to train on
+    {"do": "look"}                                 reports what there is to train on
     {"do": "load", "source": "bert", "batch": 16, "passes": 1, "device": "cuda", "warm_up": true}
-    {"do": "run"}                                  steps until "halt", after a first answer
-    {"do": "work", "steps": 500}                   that many steps
-    {"do": "save", "path": "checkpoint"}           a checkpoint
-    {"do": "stop", "path": "checkpoint"}           a checkpoint, and the end of the process
+    {"do": "run"}                                  runs steps until "halt", after a first reply
+    {"do": "work", "steps": 500}                   runs that many steps
+    {"do": "save", "path": "checkpoint"}           writes a checkpoint
+    {"do": "stop", "path": "checkpoint"}           writes a checkpoint, then ends the process
 
-Times are those of `time.monotonic`, which all processes of a machine share. The process ends with
-its standard input, so it cannot outlive the process that started it.
+Times come from `time.monotonic`, which is the same clock for all processes on a machine. The
+process ends when its standard input is closed, so it cannot outlive its parent.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ Order = dict[str, Any]
 
 
 class _Orders:
-    """The lines of standard input, read in a separate thread so that "halt" is seen at once."""
+    """Reads standard input in a separate thread, so that "halt" is noticed at once."""
 
     def __init__(self) -> None:
         self.halted = threading.Event()
@@ -60,7 +60,7 @@ class _Orders:
 
 
 class _Training:
-    """A trainer, and its number of steps between two looks at the clock."""
+    """A trainer, and the number of steps between two checks of the time."""
 
     def __init__(self, order: Order) -> None:
         began = time.monotonic()
@@ -79,7 +79,7 @@ class _Training:
         }
 
     def _chunk(self) -> int:
-        """Run warm-up steps and return the number of steps that take `CHUNK_S`."""
+        """Run warm-up steps, and return how many steps take about `CHUNK_S`."""
         self._steps(_WARM_UP)
         now, steps = time.monotonic(), 0
         while time.monotonic() - now < 2.0 * CHUNK_S:
@@ -93,7 +93,7 @@ class _Training:
         self.trainer.wait()
 
     def run(self, halted: threading.Event, say: Callable[[Order], None]) -> Order:
-        """Run chunks of steps until halted, and record when each chunk ended."""
+        """Run chunks of steps until halted, and record the time at the end of each chunk."""
         ends, done = [time.monotonic()], [0]
         while not halted.is_set():
             self._steps(self.chunk)
@@ -162,7 +162,7 @@ def _follow(orders: _Orders, say: Callable[[Order], None]) -> None:
 
 
 def main() -> None:
-    """Answer orders until standard input ends."""
+    """Reply to commands until standard input is closed."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the process that gives orders
     # A training may print: its output goes to standard error, apart from the answers.
     voice = os.fdopen(os.dup(1), "w", encoding="utf-8")

@@ -28,16 +28,16 @@ Answer = dict[str, Any]
 
 
 class Worker:
-    """A process that trains one model.
+    """A process that trains a model.
 
     Parameters
     ----------
     model : Model, optional
-        None for a process that only looks for devices to train on.
+        The model, or None for a process that only looks for training devices.
     device : str
         `cuda` or `cpu`.
     timeout_s : float
-        Longest wait for an answer, in seconds.
+        Maximum time to wait for a reply, in seconds.
     """
 
     def __init__(self, model: Model | None, device: str, timeout_s: float) -> None:
@@ -71,7 +71,7 @@ class Worker:
         return "a worker" if self.model is None else self.model.name
 
     def send(self, **order: Any) -> None:
-        """Give an order without waiting for its end."""
+        """Send a command without waiting until it is carried out."""
         assert self._process.stdin is not None
         with contextlib.suppress(OSError):  # `answer` reports that a worker has ended
             self._process.stdin.write(json.dumps(order) + "\n")
@@ -83,7 +83,7 @@ class Worker:
         Raises
         ------
         PeerError
-            If the process ends or does not answer in time.
+            If the process ends or does not reply in time.
         """
         try:
             _, found = self.inbox.get(timeout=self._timeout_s)
@@ -95,7 +95,7 @@ class Worker:
         return found
 
     def left(self) -> PeerError:
-        """Return the error of a process that has ended, with the last line of its output."""
+        """Return the error for a process that has ended, with the last line of its output."""
         code = self._process.wait(_END_S)
         self._errors.seek(0)
         lines = self._errors.read().decode("utf-8", "replace").split("\n")
@@ -105,16 +105,16 @@ class Worker:
     def load(
         self, batch: int, passes: int, *, path: str | None = None, warm_up: bool = True
     ) -> None:
-        """Order the worker to build a training, unless it already exists.
+        """Tell the worker to build a trainer, unless it already has this one.
 
         Parameters
         ----------
         batch, passes : int
-            Samples and passes of an iteration.
+            Number of samples and number of passes in an iteration.
         path : str, optional
-            The checkpoint from which to start.
+            The checkpoint to start from.
         warm_up : bool
-            Whether to run steps that do not count.
+            Whether to run warm-up steps, which do not count.
         """
         if self._trains == (batch, passes):
             return
@@ -131,13 +131,13 @@ class Worker:
         )
 
     def ready(self) -> Answer:
-        """Wait until the training is built and return its facts."""
+        """Wait until the trainer is built, and return the facts about it."""
         if self._is_loading:
             self.built(self.answer())
         return self.facts
 
     def built(self, facts: Answer) -> None:
-        """Read the answer to an order to load."""
+        """Record the reply to a `load` command."""
         self.facts, self._is_loading = facts, False
 
     def stop(self) -> None:
@@ -150,7 +150,7 @@ class Worker:
                 stream.close()  # type: ignore[union-attr]
 
     def has_ended(self) -> None:
-        """Wait for a process that was ordered to stop.
+        """Wait for a process that was told to stop.
 
         Raises
         ------
@@ -178,14 +178,14 @@ class Worker:
 
 
 class Workers:
-    """The processes of a measurement, by model and number; they end with the context.
+    """The processes of a measurement, keyed by model and number; the context ends them.
 
     Parameters
     ----------
     device, timeout_s : str, float
         As for `Worker`.
     most : int, optional
-        Maximum number of processes at once, at least 2; None = no limit.
+        Maximum number of concurrent processes, at least 2; None = no limit.
     """
 
     def __init__(self, device: str, timeout_s: float, most: int | None = None) -> None:
@@ -193,9 +193,10 @@ class Workers:
         self._kept: dict[tuple[Model, int], Worker] = {}
 
     def get(self, *keys: tuple[Model, int], trains: tuple[int, int] | None = None) -> list[Worker]:
-        """Return the processes of these keys; the missing ones start together.
+        """Return the processes with these keys; missing processes are started at the same time.
 
-        They train with `trains`, a batch and a number of passes; by default, the full batch.
+        They train with `trains` (a batch, and a number of passes) or, by default, with the full
+        batch.
         """
         keys = keys[: self._most]
         for key in keys:
@@ -237,16 +238,16 @@ class Workers:
 
 
 class Window(NamedTuple):
-    """A stretch of time in which all workers ran.
+    """A time window in which all workers ran.
 
     Attributes
     ----------
     begin_s, end_s : float
-        Begin and end on the clock of the machine.
+        Begin and end of the window, on the machine's monotonic clock.
     per_s : list of float
-        Iterations per second of each worker in this stretch.
+        Iterations per second of each worker in the window.
     spans : list of (float, float)
-        First and last instant of each run.
+        First and last instant of each worker's run.
     """
 
     begin_s: float
@@ -256,15 +257,15 @@ class Window(NamedTuple):
 
 
 def together(workers: Sequence[Worker], seconds: float) -> Window:
-    """Run workers at once and count the steps of each while all of them run.
+    """Run workers concurrently, and count each one's steps while all of them run.
 
-    Each worker reports when its first steps are done. The window begins shortly after the last
-    report, and all workers run until it is over.
+    Each worker reports when it has done its first steps. The window begins shortly after the last
+    of these reports, and all workers run until it ends.
 
     Raises
     ------
     PeerError
-        If a process ends or does not answer in time.
+        If a process ends or does not reply in time.
     """
     for worker in workers:
         worker.send(do="run")
@@ -279,7 +280,7 @@ def together(workers: Sequence[Worker], seconds: float) -> Window:
 
 
 def _steps_at(run: Answer, at_s: float) -> float:
-    """Return how many steps a run had done at an instant, interpolated between chunks."""
+    """Return how many steps a run had completed at an instant, interpolated between chunks."""
     ends, steps = run["ends_s"], run["steps"]
     for place in range(1, len(ends)):
         if at_s <= ends[place]:

@@ -1,4 +1,4 @@
-"""Repeats evaluations of papers: their set-ups, their baselines, and a verdict on each claim.
+"""Repeats the evaluations of papers: their set-ups, their baselines, a verdict on each claim.
 
 Examples
 --------
@@ -52,16 +52,16 @@ __all__ = [
 ]
 
 STUDIES = ("dally", "hadar", "hadare", "hadar-search", "sjf-bsbf")
-"""The names of the studies; each is a module in this package with a `STUDY`."""
+"""The names of the studies; each study is a module of this package that defines `STUDY`."""
 
 
 def study(name: str) -> Study:
-    """Return the study of a paper.
+    """Return the study that repeats the evaluation of a paper.
 
     Raises
     ------
     GanglineError
-        If there is no study with this name.
+        If no study has this name.
 
     Examples
     --------
@@ -91,28 +91,28 @@ def run(
     Parameters
     ----------
     name : str
-        Name of a study in `STUDIES`.
+        Name of a study, from `STUDIES`.
     quick : bool
-        Whether to run only a small part, in less than a minute.
+        Whether to run only a small part, which takes less than a minute.
     seeds : sequence of int
         Seeds that draw the workloads; by default, those of the study.
     out : path, optional
-        Folder for reproduction.json and, for each world and seed, a folder as written by `compare
-        --out`. An interrupted study continues where it stopped.
+        Folder for `reproduction.json`, and for one folder per world and seed in the format of
+        `compare --out`. An interrupted study continues where it stopped.
     progress : bool or callable
-        As for `gangline.simulate`; it counts the jobs of all runs.
+        As for `gangline.simulate`; the bar counts the jobs of all runs.
     restart_s : float, optional
-        Seconds without progress after a restart or move; by default, those of the study.
+        Time in seconds without progress after a restart or move; by default, that of the study.
     workers : int
-        Maximum number of concurrent runs; it does not change the numbers.
+        Maximum number of concurrent runs; it does not affect the numbers.
     **axes
-        `clusters`, `networks`, `workloads` and `policies`: names of what to run; by default, those
+        `clusters`, `networks`, `workloads` and `policies`: names of those to run; by default, those
         of the study.
 
     Returns
     -------
     Reproduction
-        Rows, savings and claims, which are always the same for the same arguments.
+        Rows, savings and claims; the same arguments always give the same values.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""Builds the tables of claims: published gain, measured gain, share of the gain, and verdict."""
+"""Builds the tables of claims: published gain, measured gain, share reached, and verdict."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ __all__ = ["Table", "claim_tables", "legend", "mix", "reach"]
 _MOST = 10.0  # a larger share means nothing more
 
 Table = tuple[str, list[str], list[list[str | float | None]]]
-"""Title, titles of columns, rows."""
+"""Title, column titles and rows of a table."""
 
 
 def legend(rows: Sequence[dict[str, Any]]) -> list[str]:
-    """Return sentences on how to read the tables of claims."""
+    """Return sentences that explain the tables of claims."""
     lines = []
     if any("times_better" in row for row in rows):
         has_ends = any(row.get("low") is not None for row in rows)
@@ -52,7 +52,7 @@ def legend(rows: Sequence[dict[str, Any]]) -> list[str]:
 
 
 def claim_tables(rows: Sequence[dict[str, Any]]) -> list[Table]:
-    """Return one table per claim, from rows of `Reproduction.claims`."""
+    """Return one table per claim, built from the rows in `Reproduction.claims`."""
     found = []
     for _, group in groupby(rows, key=lambda row: (row["published"], row["hero"], row["measure"])):
         mine = list(group)
@@ -61,7 +61,7 @@ def claim_tables(rows: Sequence[dict[str, Any]]) -> list[Table]:
 
 
 def _averages(mine: Sequence[dict[str, Any]]) -> Table:
-    """Return the table of a claim about an average, with the ratio to each rival."""
+    """Return the table for a claim about an average: the ratio to each rival."""
     is_claimed = mine[0]["claimed"] is not None
     head = ["against", "times better"]
     if is_claimed:
@@ -81,7 +81,7 @@ def _averages(mine: Sequence[dict[str, Any]]) -> Table:
 
 
 def _savings(mine: Sequence[dict[str, Any]]) -> Table:
-    """Return the table of a claim about the largest saving."""
+    """Return the table for a claim about the largest saving."""
     cells = [
         [
             row["against"],
@@ -98,16 +98,16 @@ def _savings(mine: Sequence[dict[str, Any]]) -> Table:
 
 
 def reach(share: float) -> str:
-    """Return the share of the claimed gain that is reached; a loss reaches none of it."""
+    """Return which share of the claimed gain is reached, as text; a loss reaches none of it."""
     if share >= _MOST:
         return f">{percent(_MOST)}"
     return percent(share) if share > 0.0 else "none"
 
 
 def mix(rows: Sequence[dict[str, Any]]) -> list[str]:
-    """Return sentences on claims that are reached in some worlds and not in others.
+    """Return sentences about claims that are reached in some worlds but not in others.
 
-    A mean over such worlds depends on the choice of worlds.
+    For such a claim, the mean depends on which worlds are chosen.
     """
     lines = []
     for _, group in groupby(rows, key=lambda row: (row["published"], row["hero"], row["measure"])):

@@ -1,7 +1,7 @@
-"""Defines the evaluation of Dally (arXiv 2401.16492): delay scheduling on racks of servers.
+"""Defines Dally's evaluation (arXiv 2401.16492): delay scheduling on servers in racks.
 
-The published facts are: servers of 8 GPUs in racks, a hierarchical network, a batch of 500 jobs,
-Poisson arrivals with three mean gaps, a mix of 411 gangs over one to two weeks, six models. The
+The paper publishes: servers with 8 GPUs in racks, a hierarchical network, a batch of 500 jobs,
+Poisson arrivals with three mean gaps, a mix of 411 gangs over one to two weeks, and six models. The
 numbers of racks and servers, the seeds and the restart overhead are our own choice.
 """
 
@@ -21,7 +21,7 @@ _PRESETS = ("dally-2024", "dally-2024-small")
 
 
 def _cluster(size: str, network: str) -> Cluster:
-    """Return a cluster such as `4x4` (racks x servers); a preset if one is equal."""
+    """Return a cluster such as `4x4` (racks x servers per rack), or the preset that equals it."""
     match = _SIZE.fullmatch(size)
     if match is None:
         message = f"--clusters: expected RACKSxSERVERS such as 4x4, got {size!r}"

@@ -1,4 +1,4 @@
-"""Draws the figures of a study: ratios with their intervals, by world and by variation."""
+"""Draws the figures of a study: ratios and their intervals, by world and by variation."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ class Figure:
     Parameters
     ----------
     name : str
-        Name of the file of the picture.
+        Name of the figure's file.
     title, about : str
-        Heading, and a note on how to read the picture.
+        Heading, and a note on how to read the figure.
     svg : str
-        The picture, as an element of HTML.
+        The figure as an HTML element.
     """
 
     name: str
@@ -39,7 +39,7 @@ class Figure:
 
 
 def figures(found: Sequence[Ratio], varied: Sequence[tuple[Place, Ratio]]) -> list[Figure]:
-    """Return one figure per claim over the worlds, and one per claim over the variations."""
+    """Return two figures for each claim: one over the worlds, and one over the variations."""
     drawn = []
     for number, same in enumerate(distinct(found)):
         factor = same[0]

@@ -1,6 +1,6 @@
-"""Defines the evaluation of Hadar (arXiv 2503.10918): joint choice of gangs, types and servers.
+"""Defines Hadar's evaluation (arXiv 2503.10918): gangs, GPU types and servers chosen jointly.
 
-We had access to the abstracts but not to the evaluation. The cluster and the classes of jobs follow
+We could read the abstracts, but not the evaluation. The cluster and the job classes follow
 secondary descriptions that we could not check. Shares, loads, seeds and overheads are our own
 choice.
 """

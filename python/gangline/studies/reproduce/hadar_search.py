@@ -1,7 +1,7 @@
-"""Measures the gain of Hadar from its search: exact, beam and greedy search on few jobs.
+"""Measures what Hadar gains by searching: exact, beam and greedy search on few jobs.
 
-This study tests no claim of a paper; it compares the tiers and their costs. All settings are our
-own choice.
+This study tests no claim from a paper; it compares the methods and what they cost. All settings are
+our own choice.
 """
 
 from __future__ import annotations

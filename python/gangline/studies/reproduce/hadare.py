@@ -1,7 +1,7 @@
-"""Defines the evaluation of HadarE (arXiv 2503.10918): a job trains as copies on several nodes.
+"""Defines HadarE's evaluation (arXiv 2503.10918): a job trains as copies on several nodes.
 
-We had access to the abstract but not to the evaluation. Nodes, jobs, seeds and overheads are our
-own choice.
+We could read the abstract, but not the evaluation. Nodes, jobs, seeds and overheads are our own
+choice.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Computes ratios of contenders, with intervals from the seeds.
+"""Computes the ratios between contenders, and their intervals over the seeds.
 
-For each seed, a ratio compares two runs on the same jobs. Means are geometric. The interval is a
-bootstrap over the seeds, whose draws are the same every time.
+Each seed gives one ratio, between two runs on the same jobs. Means are geometric. The interval is a
+bootstrap over the seeds with a fixed random seed.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ Runs = dict[tuple[Setting, str, int], dict[str, Any]]
 
 @dataclass(frozen=True)
 class Ratio:
-    """The ratio of a rival to the hero of a claim; below 1, the hero is worse.
+    """How many times better the hero of a claim is than a rival; below 1, the hero is worse.
 
     Parameters
     ----------
@@ -47,9 +47,9 @@ class Ratio:
     against : str
         The rival.
     logs : tuple of float
-        Natural logarithm of the ratio, one per seed.
+        Natural logarithms of the ratio, one per seed.
     setting : Setting, optional
-        The world; None means the mean over all worlds with equal weights.
+        The world; None means the mean over all worlds, equally weighted.
     """
 
     factor: Factor
@@ -66,7 +66,7 @@ class Ratio:
 
     @property
     def interval(self) -> tuple[float, float] | None:
-        """The 95 % interval of the mean; None with too few seeds."""
+        """The 95 % interval of the mean; None if there are too few seeds."""
         return interval(self.logs)
 
     def to_dict(self) -> dict[str, Json]:
@@ -86,7 +86,7 @@ class Ratio:
 
 
 def interval(logs: Sequence[float]) -> tuple[float, float] | None:
-    """Return the bootstrap interval of the geometric mean; its draws are the same every time.
+    """Return the bootstrap interval of the geometric mean; the random seed is fixed.
 
     Examples
     --------
@@ -102,9 +102,10 @@ def interval(logs: Sequence[float]) -> tuple[float, float] | None:
 
 
 def ratios(study: Study, runs: Sequence[dict[str, Any]]) -> list[Ratio]:
-    """Return the ratios of every claim, world and rival that was run.
+    """Return a ratio for each claim, each world, and each rival that was run there.
 
-    A world where one of the two values is 0 in some seed (no job waited) has no ratio.
+    A world has no ratio if one of the two values is 0 for some seed, for example because no job
+    waited.
     """
     known: Runs = {(_setting(run), run["policy"], run["seed"]): run for run in runs}
     worlds = list(dict.fromkeys(setting for setting, _, _ in known))
@@ -119,7 +120,7 @@ def ratios(study: Study, runs: Sequence[dict[str, Any]]) -> list[Ratio]:
 
 
 def paired(factor: Factor, hero: dict[str, Any], other: dict[str, Any]) -> float | None:
-    """Return the logarithm of the ratio by which the hero's run is better; None without a ratio."""
+    """Return the logarithm of how many times better the hero's run is; None without a ratio."""
     from gangline import _core
 
     mine, theirs = hero[factor.measure], other[factor.measure]
@@ -142,15 +143,15 @@ def _logs(known: Runs, factor: Factor, against: str, world: Setting) -> tuple[fl
 
 
 def is_judged(ratio: Ratio) -> bool:
-    """Return whether a claim applies to this world."""
+    """Return whether a claim applies to a world."""
     there = ratio.factor.clusters
     return ratio.setting is None or not there or ratio.setting.cluster in there
 
 
 def pooled(found: Sequence[Ratio]) -> list[Ratio]:
-    """Return one ratio per claim and rival over the worlds of the claim, with equal weights.
+    """Return one ratio per claim and rival: the equally weighted mean over the claim's worlds.
 
-    Worlds share their seeds, so the mean over worlds is taken for each seed first.
+    All worlds use the same seeds, so the mean over worlds is computed first, for each seed.
     """
     groups: dict[tuple[Factor, str], list[Ratio]] = {}
     for ratio in filter(is_judged, found):
@@ -169,7 +170,7 @@ def pooled(found: Sequence[Ratio]) -> list[Ratio]:
 
 
 def with_totals(found: Sequence[Ratio]) -> list[tuple[str, Ratio]]:
-    """Return the ratios by the names of their worlds, and the means over several worlds."""
+    """Return the ratios keyed by world name, and the means over several worlds."""
     named = [(one.setting.title, one) for one in found if one.setting is not None]
     judged = {label for label, one in named if is_judged(one)}
     if len(judged) < 2:
@@ -186,7 +187,7 @@ def with_totals(found: Sequence[Ratio]) -> list[tuple[str, Ratio]]:
 
 
 def distinct(found: Sequence[Ratio]) -> list[tuple[Factor, ...]]:
-    """Return the claims grouped by equal ratios, since each group needs only one table."""
+    """Return the claims grouped by identical ratios, because each group needs only one table."""
     groups: dict[tuple[Any, ...], dict[Factor, None]] = {}
     for ratio in found:
         groups.setdefault(ratio.factor.numbers, {})[ratio.factor] = None
@@ -196,11 +197,11 @@ def distinct(found: Sequence[Ratio]) -> list[tuple[Factor, ...]]:
 def judge_factor(ratio: Ratio, doubt: str = "") -> str:
     """Return the verdict that the whole interval supports.
 
-    The verdict depends on the interval. It is "holds" if the whole interval reaches the claimed
-    gain, "holds in part" if the whole interval reaches half of it, and "the reverse holds" if the
-    whole interval is a loss. It is "undecided" if the interval extends from below half to the full
-    gain, and otherwise "does not hold". If nothing is claimed, it is "better", "worse" or "no
-    difference". A doubt, or too few seeds for an interval, replaces the verdict.
+    The verdict is "holds" if the whole interval reaches the claimed gain, "holds in part" if the
+    whole interval reaches half of it, and "the reverse holds" if the whole interval is a loss. It
+    is "undecided" if the interval extends from below half to the full gain, and otherwise "does not
+    hold". If nothing is claimed, the verdict is "better", "worse" or "no difference". A doubt about
+    the run, or too few seeds for an interval, is returned in place of a verdict.
     """
     if doubt or ratio.interval is None:
         return doubt or "no interval: not conclusive"
@@ -214,7 +215,7 @@ def judge_factor(ratio: Ratio, doubt: str = "") -> str:
 
 
 def shown(ratio: Ratio) -> str:
-    """Return a ratio in the form of tables, such as `1.21 (1.15 to 1.27)`."""
+    """Return a ratio as tables show it, such as `1.21 (1.15 to 1.27)`."""
     ends = ratio.interval
     between = "" if ends is None else f" ({ends[0]:.2f} to {ends[1]:.2f})"
     return f"{ratio.mean:.2f}{between}"
@@ -259,7 +260,7 @@ def _title(ratio: Ratio) -> str:
 
 
 def _reached_in(factor: Factor, mine: Sequence[Ratio]) -> int | None:
-    """Return in how many worlds the mean reaches the claim."""
+    """Return the number of worlds in which the mean reaches the claim."""
     if factor.times is None:
         return None
     return sum(reached(factor.share(one.mean) or 0.0) == "holds" for one in mine)

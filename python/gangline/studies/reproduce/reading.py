@@ -1,6 +1,6 @@
-"""Computes the verdicts on the claims of a study, from savings and counts.
+"""Computes the verdicts on a study's claims from savings and counts.
 
-No text is fixed in advance: every figure and every verdict is computed from the rows.
+No sentence is fixed in advance: every number and every verdict is computed from the rows.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ HALF = 0.5  # our own choice: from this share of the claimed gain on, a claim ho
 
 @dataclass(frozen=True)
 class Saving:
-    """The savings of the hero against one contender on one network, over all its worlds.
+    """What the hero saves compared with one contender on one network, in each of its worlds.
 
     Parameters
     ----------
     network, against, measure : str
         The comparison.
     shares : tuple of float
-        1 - hero / contender, one per world; negative if the hero needs more.
+        The saved share in each world, 1 - hero / contender; negative if the hero needs more.
     """
 
     network: str
@@ -46,9 +46,9 @@ class Saving:
 
     @property
     def mean(self) -> float:
-        """The mean over the worlds, geometric in hero / contender.
+        """The mean over the worlds: 1 minus the geometric mean of hero / contender.
 
-        The mean is geometric, so a time doubled in one world and halved in another cancel out.
+        The geometric mean lets a time that doubles in one world and halves in another cancel out.
         """
         from gangline import _core
 
@@ -77,10 +77,10 @@ class Saving:
 
 
 def savings(study: Study, rows: Sequence[dict[str, Any]]) -> list[Saving]:
-    """Return the savings of the proposed policy against each contender, by network and measure.
+    """Return what the hero saves against each contender, by network and metric.
 
-    A world in which the contender's value is 0 has no share and is left out. For example, no time
-    is lost on a network without distance.
+    A world in which the contender's value is 0 has no saved share, and is left out. For example,
+    the time lost to communication is 0 on a network without distances.
     """
     found = []
     networks = list(dict.fromkeys(row["network"] for row in rows))
@@ -103,11 +103,11 @@ def savings(study: Study, rows: Sequence[dict[str, Any]]) -> list[Saving]:
 
 
 def judge(claim: Claim, fair: Saving, doubt: str = "") -> str:
-    """Return "holds", "holds in part" or "does not hold", against the fair contender.
+    """Return "holds", "holds in part" or "does not hold", compared with the fair contender.
 
     The claim holds if the largest saving reaches the published number and the mean saving is at
-    least 1 %. It holds in part if the largest saving reaches half of the number. A doubt replaces
-    the verdict.
+    least 1 %. It holds in part if the largest saving reaches half of the published number and the
+    mean condition also holds. A doubt replaces the verdict.
     """
     if doubt:
         return doubt
@@ -117,7 +117,7 @@ def judge(claim: Claim, fair: Saving, doubt: str = "") -> str:
 
 
 def reached(share: float) -> str:
-    """Return "holds" or "holds in part" by the share of the claimed gain; "" below half."""
+    """Return "holds" or "holds in part" for the reached share of a gain; "" if it is below half."""
     if share >= 1.0 - ROUNDING:
         return "holds"
     return "holds in part" if share >= HALF - ROUNDING else ""
@@ -126,9 +126,8 @@ def reached(share: float) -> str:
 def readings(study: Study, found: Sequence[Saving], doubt: str = "") -> list[dict[str, Any]]:
     """Return one row per claim and rival: the published number, the measured one, the verdict.
 
-    The rivals are contenders like those of the paper, which get no verdict, and then the fair
-    contender. The result is empty if the fair contender or the hero was not run on the network of
-    the paper.
+    The rows cover the rivals from the paper, which get no verdict, and then the fair contender.
+    There are no rows if the fair contender or the hero was not run on the paper's network.
     """
     home = {(s.against, s.measure): s for s in found if s.network == study.home}
     rows = []
@@ -159,7 +158,7 @@ def published(claim: Claim) -> str:
 
 
 def sentences(study: Study, found: Sequence[Saving]) -> list[str]:
-    """Return sentences that compare the numbers with the claims."""
+    """Return sentences that compare the measured numbers with the claims."""
     lines = []
     if study.claims and not readings(study, found):
         lines.append(

@@ -1,4 +1,4 @@
-"""Carries out a study: every world, contender and seed, with one row of means each."""
+"""Carries out a study: one run, and one row of metrics, for every world, contender and seed."""
 
 from __future__ import annotations
 
@@ -78,15 +78,16 @@ class Reproduction:
     Attributes
     ----------
     study : Study
-        The study that was run.
+        The study that was carried out.
     choice : Choice
-        The part of it that was run.
+        The part of the study that was carried out.
     options : dict
-        Run options of all runs.
+        Run options, which all runs share.
     runs : list of dict
-        One row per run: cluster, network, workload, policy, seed, and the measures in seconds.
+        One row per run: cluster, network, workload, policy, seed, and the metrics (times in
+        seconds).
     varied : list of dict
-        The same for runs with one changed setting, which `variation` names.
+        The same for the runs with one changed setting, which `variation` names.
 
     Examples
     --------
@@ -108,7 +109,7 @@ class Reproduction:
 
     @property
     def rows(self) -> list[dict[str, Json]]:
-        """The means over the seeds, one row per world and contender."""
+        """Means over the seeds, one row per world and contender."""
         groups: dict[tuple[Setting, str], list[dict[str, Any]]] = {}
         for run in self.runs:
             groups.setdefault((_setting(run), run["policy"]), []).append(run)
@@ -122,35 +123,35 @@ class Reproduction:
 
     @property
     def ratios(self) -> list[Ratio]:
-        """Ratios of rivals to heroes, by claim, rival and world."""
+        """The ratio between rival and hero for each claim, rival and world."""
         return ratios(self.study, self.runs)
 
     @property
     def varied_ratios(self) -> list[tuple[Place, Ratio]]:
-        """Ratios of rivals to heroes, by changed setting."""
+        """The ratio between rival and hero for each changed setting."""
         found = places(self.study, self.choice)
         return varied_ratios(self.study, found, self.varied)
 
     @property
     def columns(self) -> dict[str, str]:
-        """Keys and titles of the columns of each world's table."""
+        """Key and title of each column in the tables of the worlds."""
         shown_keys = self.study.measures or _USUAL
         classes = {_of_class(name): f"JCT {name} h" for name in self.study.classes}
         return {**{key: MEASURES[key] for key in shown_keys}, **classes}
 
     @property
     def missing(self) -> list[str]:
-        """Contenders of the study whose policies do not exist in this version."""
+        """Contenders in the study whose policies do not exist in this version."""
         return self.study.available()[1]
 
     @property
     def doubt(self) -> str:
-        """The reason why there is no verdict; empty if there is one."""
+        """Why there is no verdict; empty if there is a verdict."""
         return self.study.doubt(self.choice)
 
     @property
     def claims(self) -> list[dict[str, Json]]:
-        """One row per claim and rival: published gain, measured gain, share and verdict."""
+        """One row per claim and rival: published gain, measured gain, share reached, verdict."""
         saved = savings(self.study, self.rows)
         return [
             *readings(self.study, saved, self.doubt),
@@ -158,13 +159,13 @@ class Reproduction:
         ]
 
     def claim_tables(self) -> list[Table]:
-        """Return one table per claim; in a study without claims, one per measure."""
+        """Return one table per claim or, in a study without claims, one per metric."""
         claims = self.claims
         judged = [row for row in claims if row["claimed"] is not None]
         return claim_tables(judged or claims)
 
     def tables(self) -> list[Table]:
-        """Return titles, column titles and cells of claims, worlds, ratios and savings."""
+        """Return tables of claims, worlds, ratios and savings: title, column titles and cells."""
         rows: list[dict[str, Any]] = self.rows
         columns = self.columns
         found = self.claim_tables()
@@ -179,7 +180,7 @@ class Reproduction:
         return found
 
     def _factors(self) -> list[Table]:
-        """Return a table per claim by world and rival, and a table by variation."""
+        """Return for each claim a table by world and rival, and one by variation and rival."""
         by_world = self.ratios
         found = []
         for factor, *_ in distinct(by_world):
@@ -194,7 +195,7 @@ class Reproduction:
     def _ratio_table(
         self, factor: Factor, first: str, mine: Sequence[tuple[str, Ratio]]
     ) -> list[Table]:
-        """Return a row per world or variation with a column per rival; nothing if empty."""
+        """Return a row per world or variation, and a column per rival; no empty table."""
         against = [name for name in factor.against if any(r.against == name for _, r in mine)]
         cells: list[list[Any]] = []
         for label in dict.fromkeys(label for label, _ in mine):
@@ -211,12 +212,12 @@ class Reproduction:
         return [(title, [first, *against], cells)] if cells else []
 
     def figures(self) -> list[Figure]:
-        """Return the pictures of the page; empty without claims of averages."""
+        """Return the figures of the page; there are none without claims about averages."""
         by_world = self.ratios
         return figures(by_world, self.varied_ratios)
 
     def _savings(self, saved: Sequence[Saving]) -> Table:
-        """Return a row per network and rival: best and mean saving per measure, and its count."""
+        """Return a row per network and rival: best and mean saving per metric, and a count."""
         by_rival: dict[tuple[str, str], dict[str, Saving]] = {}
         for saving in saved:
             by_rival.setdefault((saving.network, saving.against), {})[saving.measure] = saving
@@ -238,7 +239,7 @@ class Reproduction:
         return f"What {self.study.hero} saves, in per cent of what the other needs", titles, cells
 
     def head(self) -> list[str]:
-        """Describe the extent of the runs, and say whether it suffices for verdicts."""
+        """Say how much was run, and whether it suffices for verdicts."""
         worlds = len(self.study.settings(self.choice))
         seeds = len(self.choice.seeds)
         counts = f"{_count(worlds, 'world')}, {_count(seeds, 'seed')}"
@@ -251,7 +252,7 @@ class Reproduction:
         return lines
 
     def sentences(self) -> list[str]:
-        """Return notes on the numbers."""
+        """Return notes that explain the numbers."""
         claims = self.claims
         lines = [*legend(claims), *sentences(self.study, savings(self.study, self.rows))]
         found = {ratio.factor for ratio in self.ratios}
@@ -274,7 +275,7 @@ class Reproduction:
         return [*lines, *self.study.remarks]
 
     def to_dict(self) -> dict[str, Json]:
-        """Return everything as plain values; nothing in it depends on the clock."""
+        """Return everything as plain values, none of which depends on wall-clock time."""
         from gangline import _core
 
         rows = self.rows
@@ -311,12 +312,12 @@ class Reproduction:
         return data
 
     def save(self, path: str | PathLike[str]) -> Path:
-        """Write `to_dict` as JSON; the file appears complete or not at all.
+        """Write `to_dict` as JSON; the file is either written completely or not at all.
 
         Raises
         ------
         FileExistsError
-            If the file exists and is not an earlier reproduction.
+            If the file exists and does not contain a reproduction.
         OSError
             If the file cannot be written.
         """
@@ -344,19 +345,19 @@ def carry_out(
     report: Progress | None = None,
     workers: int = 1,
 ) -> Reproduction:
-    """Run the worlds of a choice, one after the other, then the variations of the study.
+    """Run the worlds of a choice one after another, then the study's variations.
 
     Parameters
     ----------
     study, choice : Study, Choice
-        The choice of runs, complete and checked.
+        What to run; its names are complete and have been checked.
     options : mapping
-        Run options of all runs.
+        Run options, which all runs share.
     folder : Path, optional
-        Folder in which each run is saved as soon as it is done, by world and seed, or by digest for
-        variations. A saved run is not repeated.
+        Folder in which each run is saved as soon as it ends. Runs are saved by world and seed, and
+        variations by digest. A run that was already saved is not repeated.
     report : callable, optional
-        Function that gets (simulated seconds, jobs done, jobs of all runs).
+        Function called with simulated seconds, number of jobs done, and number of jobs in all runs.
     workers : int
         Maximum number of concurrent runs.
     """
@@ -402,7 +403,7 @@ def carry_out(
 
 
 class _World(NamedTuple):
-    """A setting with a random workload, and its policies."""
+    """A setting with a generated workload, and the policies that run in it."""
 
     setting: Setting
     cluster: Cluster
@@ -427,7 +428,7 @@ class _Keys(NamedTuple):
 
 
 class _Folders(Store):
-    """The runs of a study: those of its worlds as `compare --out` saves them, others by digest."""
+    """A study's runs: those of its worlds are saved like `compare --out`, others by digest."""
 
     def __init__(self, folder: Path, plain: Sequence[Run]) -> None:
         super().__init__(folder)
@@ -435,7 +436,7 @@ class _Folders(Store):
         self._places = {run.spec.digest: folder / _place(run) for run in reversed(plain)}
 
     def place(self, digest: str) -> Path:
-        """Return the folder of a result."""
+        """Return the folder for a result."""
         return self._places.get(digest) or super().place(digest)
 
     def load(self, digest: str) -> Result:
@@ -443,22 +444,22 @@ class _Folders(Store):
         return load_result(self.place(digest))
 
     def add(self, digest: str, result: Result) -> None:
-        """Save a result in place of an earlier one."""
+        """Save a result, replacing an earlier one."""
         result.save(self.place(digest))
 
     def _remove(self, folder: Path) -> None:
-        """Keep existing files, which might not be ours."""
+        """Do not touch existing files, which gangline might not have written."""
 
 
 def _worlds(study: Study, choice: Choice, options: Mapping[str, Any]) -> Iterator[_World]:
-    """Yield every world with every seed."""
+    """Yield each world with each seed."""
     for setting in study.settings(choice):
         contenders = [study.contender(name) for name in study.contenders_in(setting, choice)]
         yield from _drawn(study, choice, setting, contenders, options, "")
 
 
 def _varied(study: Study, choice: Choice, options: Mapping[str, Any]) -> Iterator[_World]:
-    """Yield the world of every variation with every seed."""
+    """Yield the world of each variation with each seed."""
     for place in places(study, choice):
         contenders = variations.contenders(study, choice, place.variation)
         given = {**options, **place.variation.options}
@@ -493,7 +494,7 @@ def _drawn(
 
 
 def _runs(worlds: Iterable[_World]) -> list[Run]:
-    """Return the runs of all contenders of worlds."""
+    """Return the runs of all contenders in the given worlds."""
     from gangline.policies.choice import resolve_policy
     from gangline.runs.spec import RunSpec
 
@@ -511,7 +512,7 @@ def _keys(run: Run) -> _Keys:
 
 
 def _check_room(runs: Iterable[Run], here: Worlds) -> None:
-    """Refuse a cluster that is smaller than a gang of its workload."""
+    """Raise an error if a cluster is smaller than a gang of its workload."""
     for world, _ in groupby(runs, key=lambda run: _keys(run).world):
         most = int(here.trace(world.trace).numbers("gpus").max())
         room = max(world.cluster.gpus_by_type().values())
@@ -524,7 +525,7 @@ def _check_room(runs: Iterable[Run], here: Worlds) -> None:
 
 
 def _check_start(run: Run, here: Worlds) -> None:
-    """Refuse a contender that would not start in its world."""
+    """Raise an error if a contender would not start in its world."""
     try:
         here.check(run)
     except GanglineError as error:
@@ -534,13 +535,13 @@ def _check_start(run: Run, here: Worlds) -> None:
 
 
 def _check_out(folder: Path, runs: Iterable[Run]) -> None:
-    """Refuse a folder in which the runs could not be saved later."""
+    """Raise an error, in advance, if the runs could not be saved in the folder."""
     for world, group in groupby(runs, key=lambda run: _keys(run).world):
         check_out(folder / world.folder, [_place(run).name for run in group])
 
 
 def _place(run: Run) -> Path:
-    """Return the folder of a run of a world."""
+    """Return the folder of a run in one of the study's worlds."""
     world, _, label = _keys(run)
     return Path(world.folder, run_name(label, world.options.seed))
 
@@ -571,18 +572,18 @@ def _row(study: Study, run: Run, result: Result) -> dict[str, Any]:
 
 
 def _of_class(name: str) -> str:
-    """Return the key of the mean JCT of a class."""
+    """Return the key for the mean JCT of a job class."""
     return f"jct_{name}_s"
 
 
 def _mean(values: Sequence[float | None]) -> float | None:
-    """Return the mean of the existing values: a class may have no job in some seed."""
+    """Return the mean of the known values; for some seeds, a class might have no job."""
     there = [value for value in values if value is not None]
     return sum(there) / len(there) if there else None
 
 
 class _Total:
-    """One count of jobs over all runs, from the counts of the single runs."""
+    """Counts the finished jobs of all runs, given the counts of single runs."""
 
     def __init__(self, report: Progress | None, jobs: int) -> None:
         self._report = report
@@ -590,18 +591,18 @@ class _Total:
         self._before = 0
 
     def tell(self, now_s: float, done: int, _: int) -> None:
-        """Count the jobs of the current run."""
+        """Add the finished jobs of the current run."""
         if self._report is not None:
             self._report(now_s, self._before + done, self._jobs)
 
     def end_run(self, jobs: int) -> None:
-        """Count the jobs of a run that is over."""
+        """Add the jobs of a run that has ended."""
         self._before += jobs
         self.tell(0.0, 0, 0)
 
 
 def _is_told(policy: str) -> bool:
-    """Return whether a policy knows how much work is left."""
+    """Return whether a policy knows how much work jobs have left."""
     from gangline.policies.choice import resolve_policy
 
     return resolve_policy(policy).knowledge == "remaining"

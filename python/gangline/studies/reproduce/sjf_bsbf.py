@@ -1,7 +1,7 @@
-"""Defines the evaluation of SJF-BSBF (arXiv 2407.13088): sharing GPUs in place of preemption.
+"""Defines the evaluation of SJF-BSBF (arXiv 2407.13088): GPU sharing instead of preemption.
 
-We had access to the abstract, but not to the evaluation or its tables of slowdowns and iteration
-times. The cluster is that of the paper's simulation. Jobs, loads and seeds are our own choice.
+We could read the abstract, but not the evaluation or its tables of slowdowns and iteration times.
+The cluster is the one that the paper simulates. Jobs, loads and seeds are our own choice.
 """
 
 from __future__ import annotations
@@ -47,9 +47,9 @@ _MIXED = {"V100": (10, 1.0, 1.47), "P100": (3, 0.81, 1.70), "K80": (3, 0.25, 1.8
 
 
 def _cluster(name: str, network: str) -> Cluster:
-    """Return 16 servers of 4 GPUs: `xi-1.5` has one slowdown factor, and a file has its pairs.
+    """Return 16 four-GPU servers: `xi-1.5` has one slowdown factor, a file has one per pair.
 
-    `mixed` has three GPU types; `apart-1.5` has 8 servers of 8, and gangs on several are slower.
+    `mixed` has three GPU types; on `apart-1.5`, 8 servers of 8 GPUs, multi-server gangs are slower.
     """
     assert network == "", "this paper has no network"
     data = Cluster.homogeneous(servers=_SERVERS, gpus=_GPUS).to_dict()
@@ -66,7 +66,7 @@ def _cluster(name: str, network: str) -> Cluster:
 
 
 def _mixed() -> dict[str, object]:
-    """Return three GPU types: medians of the public table of Gavel over models on one GPU."""
+    """Return three GPU types with rates from Gavel's public table: medians over 1-GPU models."""
     rows = [
         {"model": one, "co_model": other, "gpu_type": kind, "xi": xi}
         for kind, (_, _, xi) in _MIXED.items()
@@ -86,7 +86,7 @@ def _mixed() -> dict[str, object]:
 
 
 def _fits(data: ClusterDict) -> list[dict[str, Json]]:
-    """Return iteration times of the six applications, fitted to the measurements of Pollux."""
+    """Return iteration times of the six applications, fitted to Pollux's measurements."""
     elastic = Cluster.from_dict({**data, "elastic": {"preset": "pollux-fits"}}).elastic
     assert elastic is not None, "the caller checked it"
     keys = ("a_c", "b_c", "a_n", "b_n", "a_r", "b_r", "gamma")
@@ -115,7 +115,7 @@ def _factor(name: str) -> float:
 
 
 def _measured(file: Path) -> dict[str, object]:
-    """Return the slowdowns of the six applications on V100, from those of their counterparts."""
+    """Return the six applications' slowdowns on V100, taken from their counterparts."""
     from gangline.cluster.tables import interference_of, read_throughput
 
     try:

@@ -1,7 +1,8 @@
 """Defines the parts of a paper's evaluation: set-ups, contenders and claims.
 
-A study is data. `gangline.reproduce.runs` carries it out, and `gangline.reproduce.reading` compares
-its numbers with its claims. A new paper is a new module with a `STUDY`, listed in `STUDIES`.
+A study is data. `gangline.reproduce.runs` carries out an evaluation, and
+`gangline.reproduce.reading` compares its numbers with the paper's claims. To add a paper, add a
+module that defines `STUDY`, and list it in `STUDIES`.
 """
 
 from __future__ import annotations
@@ -23,22 +24,22 @@ __all__ = ["Choice", "Claim", "Contender", "Factor", "Setting", "Study", "Variat
 
 @dataclass(frozen=True)
 class Contender:
-    """A policy with its name in tables.
+    """A policy, and its name in tables.
 
     Parameters
     ----------
     name : str
         Name in tables and in `--policies`.
     policy : str
-        Name of a policy in the registry, or of a preset.
+        Name of a built-in policy or of a preset.
     params : mapping
-        Parameters that differ from the policy's defaults.
+        Parameters whose values differ from the policy's defaults.
     only : tuple of str
-        Workloads on which the contender runs unless it is requested by name; empty = all. For
-        contenders that take too long on other workloads.
+        Workloads on which the contender runs; empty = all. It runs on every workload if it is
+        requested by name. This is meant for contenders that take too long on other workloads.
     cluster : mapping
-        Tables that the cluster of every world gets for this contender in addition to the usual
-        ones, such as the models of elastic jobs.
+        Tables that are added to the cluster of every world for this contender, such as the models
+        of elastic jobs.
 
     Examples
     --------
@@ -57,14 +58,14 @@ class Contender:
 
 @dataclass(frozen=True)
 class Claim:
-    """The saving that a paper claims for its policy, relative to the needs of others.
+    """The saving that a paper claims for its policy, as a share of what other policies need.
 
     Parameters
     ----------
     measure : str
-        Key of the rows; less is better.
+        Key of the metric in the rows; lower is better.
     words : str
-        Name of the measure, such as "makespan".
+        Name of the metric, such as "makespan".
     share : float
         The published number, such as 0.69 for "up to 69 % lower".
 
@@ -83,29 +84,30 @@ class Claim:
 
 @dataclass(frozen=True)
 class Factor:
-    """The mean factor by which a paper claims its policy to be better.
+    """How many times better, on average, a paper claims its policy to be.
 
     Parameters
     ----------
     measure : str
         Key of the rows.
     words : str
-        Name of the measure, such as "makespan".
+        Name of the metric, such as "makespan".
     times : float, optional
-        The published number as a factor above 1: 1.2 for "1.2 times shorter", 2 for "50 % lower".
-        None means that nothing is claimed, but the ratios are of interest.
+        The published gain as a factor above 1: 1.2 for "1.2 times shorter", 2 for "50 % lower".
+        None means that nothing is claimed but that the ratios are of interest.
     published : str
-        The claim in words, with its baseline if the paper names one.
+        The claim in words, including its baseline if the paper names it.
     hero : str
         The contender for which the claim is made.
     against : tuple of str
-        Contenders with which it is compared, starting with the one that the paper names.
+        Contenders with which it is compared; the one that the paper names comes first.
     more : bool
-        Whether a larger value is better, as for utilisation.
+        Whether a larger value is better, as it is for utilisation.
     clusters : tuple of str
-        The clusters on which the claim is judged; empty = all. Ratios are shown for all worlds.
+        The clusters that count for the verdict; empty = all. Ratios are shown for all worlds in any
+        case.
     is_saving : bool
-        Whether the paper states the gain as a saved share, as in "50 % shorter".
+        Whether the paper states its gain as a saved share, as in "50 % shorter".
 
     Examples
     --------
@@ -126,9 +128,10 @@ class Factor:
     is_saving: bool = False
 
     def share(self, times_better: float) -> float | None:
-        """Return the share of the claimed gain that a ratio reaches; None if nothing is claimed.
+        """Return which share of the claimed gain a ratio reaches; None if nothing is claimed.
 
-        A gain is the ratio minus 1, or the saved share 1 - 1 / ratio if the paper states that.
+        A gain is the ratio minus 1, or the saved share 1 - 1 / ratio if the paper states a saved
+        share.
 
         Examples
         --------
@@ -144,24 +147,24 @@ class Factor:
 
     @property
     def numbers(self) -> tuple[Json, ...]:
-        """Return the key of the ratios; claims with the same key differ only in the factor."""
+        """Return the key of the ratios; claims with the same key differ only in what is claimed."""
         return self.measure, self.hero, self.against, self.more, self.clusters
 
 
 @dataclass(frozen=True)
 class Variation:
-    """A single changed setting, to see whether a result depends on it.
+    """A single changed setting, which shows whether a result depends on it.
 
     Parameters
     ----------
     group, label : str
         The changed setting and its value, as in "round length" and "90 s".
     params : mapping
-        Parameters of the heroes, and of any rival that has them all.
+        Parameters for the heroes, and for every rival that has all of them.
     options : mapping
-        Run options of all contenders.
+        Run options, which all contenders share.
     cluster, workload : str
-        Replaces the usual value; empty = the usual value.
+        The cluster or workload to use; empty = the usual one.
 
     Examples
     --------
@@ -196,7 +199,7 @@ class Setting:
 
     @property
     def folder(self) -> str:
-        """Name of the world's folder on disk, without a seed."""
+        """Name of the world's folder on disk, without the seed."""
         # a cluster may be a file
         return "-".join(self._parts()).replace("/", "_")
 
@@ -212,18 +215,18 @@ class Setting:
 
 @dataclass(frozen=True)
 class Choice:
-    """The part of a study that is run; an empty axis means all of it.
+    """The part of a study that is run; an empty axis means everything on that axis.
 
     Parameters
     ----------
     clusters, networks, workloads, policies : sequence of str
-        Names of the study's axes; networks are empty for a paper without networks.
+        Names from the study's axes; a paper without networks has no network names.
     seeds : sequence of int
-        Seeds of the workloads; tables show means.
+        Seeds that draw the workloads; tables show means over them.
     named : bool
-        Whether the policies were requested by name; each is then run in every world.
+        Whether the policies were requested by name; if so, each policy is run in every world.
     quick : bool
-        Whether this is the quick part of a study.
+        Whether this is the quick part of the study.
 
     Examples
     --------
@@ -242,7 +245,7 @@ class Choice:
     quick: bool = False
 
     def settings(self) -> list[Setting]:
-        """Return every world, workloads innermost."""
+        """Return every world; the workload varies fastest."""
         return [
             Setting(cluster, network, workload)
             for network in self.networks or ("",)
@@ -260,49 +263,50 @@ class Study:
     name, title, source : str
         Name as in `gangline reproduce NAME`, a short description, and the paper.
     hero : str
-        The contender that the paper proposes.
+        The contender proposed by the paper.
     contenders : tuple of Contender
-        Contenders in the order of the tables.
+        Contenders, in the order of the tables.
     claims : tuple of Claim
-        The claims of the paper for the hero.
+        The savings that the paper claims for the hero.
     rivals : tuple of str
-        Contenders like those with which the paper compares.
+        Contenders that resemble those in the paper's comparison.
     fair : str
-        The contender against which a claim has to hold: a rival without a handicap of the paper's
+        The contender against which a claim must hold: a rival without the handicap of the paper's
         rivals.
     ablation : str
-        The hero without its main idea; empty if there is none.
+        The hero without its main idea; empty if there is no such contender.
     home : str
-        The network of the paper, on which claims are judged.
+        The paper's network, on which claims are judged.
     networks : tuple of str
         Networks to choose from.
     workloads : mapping of str to str
-        Addresses of generators, with `{seed}` in place of the seed.
+        Addresses of generators, in which `{seed}` stands for the seed.
     cluster : callable
-        Function from the names of a cluster and a network to the cluster; raises ClusterError.
+        Function that builds a cluster from the names of a cluster and a network; it raises
+        ClusterError.
     quick, full : Choice
-        The parts of the study with `--quick` and without it.
+        What to run with `--quick`, and without it.
     options : mapping
         Run options that all contenders share.
     variants : tuple of str
-        Contenders that are the hero with other parameters, and therefore not its rivals.
+        Contenders that are the hero with other parameters, and therefore not rivals.
     remarks : tuple of str
-        Remarks that readers of the numbers need.
+        Remarks that readers need to understand the numbers.
     factors : tuple of Factor
-        The claims of the paper on averages, each against several rivals; intervals come from the
-        seeds.
+        The paper's claims about averages, each compared with several rivals; intervals come from
+        the seeds.
     measures : tuple of str
         Columns of the tables, as keys of `gangline.reproduce.runs.MEASURES`; empty = the default.
     classes : mapping of str to tuple of str
-        Classes of jobs by their models, for columns with the mean JCT of each.
+        Classes of jobs, each defined by its models; each class gets a column with its mean JCT.
     meant_for : mapping of str to tuple of str
-        Clusters of a workload; a workload that is not named is run on all clusters.
+        Clusters on which a workload runs; a workload that is not listed here runs on all clusters.
     variations : tuple of Variation
-        Variations, one at a time, in the world that `varied` names.
+        Variations of the world in `varied`; only one setting is varied at a time.
     varied : tuple of Setting
-        Worlds for variations, of which the first chosen one is used.
+        Possible worlds for the variations; the first one in the choice is used.
     elsewhere : tuple of (str, str)
-        Claims that a simulation cannot judge, and where they are examined.
+        Claims that a simulation cannot judge, each with the place where it is examined.
 
     Examples
     --------
@@ -339,9 +343,9 @@ class Study:
     elsewhere: tuple[tuple[str, str], ...] = ()
 
     def doubt(self, choice: Choice) -> str:
-        """Return the reason why a choice gives no verdicts; empty if it does.
+        """Return the reason why a choice gives no verdicts; empty if it gives verdicts.
 
-        A quick run never gives a verdict. Other runs need five seeds, or all seeds of a study that
+        A quick run never gives a verdict. Any other run needs five seeds, or all seeds if the study
         has fewer.
         """
         seeds = len(choice.seeds)
@@ -350,7 +354,7 @@ class Study:
         return "quick run: not conclusive" if choice.quick else ""
 
     def settings(self, choice: Choice) -> list[Setting]:
-        """Return the worlds of a choice: each workload on the clusters for which it is meant."""
+        """Return the worlds of a choice: each workload on the clusters that it is meant for."""
         return [
             one
             for one in choice.settings()
@@ -358,7 +362,7 @@ class Study:
         ]
 
     def contenders_in(self, setting: Setting, choice: Choice) -> list[str]:
-        """Return the names of the contenders that are run in a world."""
+        """Return the names of the contenders that run in a world."""
         return [
             name
             for name in choice.policies
@@ -367,19 +371,19 @@ class Study:
         ]
 
     def available(self) -> tuple[list[Contender], list[str]]:
-        """Return the contenders whose policies are registered, and the names of the others."""
+        """Return the contenders whose policies exist, and the names of the other contenders."""
         from gangline.policies.registry import presets, registry
 
         there = [c for c in self.contenders if c.policy in registry or c.policy in presets]
         return there, [c.name for c in self.contenders if c not in there]
 
     def contender(self, name: str) -> Contender:
-        """Return a contender, or any policy of the registry by its name.
+        """Return a contender by its name, or any built-in policy by its name.
 
         Raises
         ------
         PolicyError
-            If there is no such contender or policy.
+            If no contender or policy has this name.
         """
         from gangline.policies.registry import find, registry
 
@@ -395,12 +399,12 @@ class Study:
         return Contender(name, name)
 
     def choose(self, given: Choice, *, quick: bool) -> Choice:
-        """Complete a choice from the quick or the full set, and check the names.
+        """Fill the gaps of a choice from the quick or the full set, and check its names.
 
         Raises
         ------
         GanglineError
-            If an axis has no such member; the error names the axis and its members.
+            If an axis has no member with this name; the error names the axis and its members.
         """
         base = self.quick if quick else self.full
         there, _ = self.available()

@@ -1,4 +1,4 @@
-"""Computes how the ratios of a study change if a single setting is changed."""
+"""Computes how a study's ratios change if a single setting is changed."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ UNCHANGED = Variation("as in the study", "")
 
 @dataclass(frozen=True)
 class Place:
-    """A variation, and the world in which it is run."""
+    """A variation, and the world that it varies."""
 
     variation: Variation
     setting: Setting
@@ -32,7 +32,7 @@ class Place:
 
 
 def places(study: Study, choice: Choice) -> list[Place]:
-    """Return all variations, unchanged first; empty if their world or a hero is not chosen."""
+    """Return all variations, unchanged first; none if their world or a hero is not chosen."""
     chosen = study.settings(choice)
     home = next((setting for setting in study.varied if setting in chosen), None)
     if home is None or not study.variations or not contenders(study, choice, UNCHANGED):
@@ -49,10 +49,10 @@ def places(study: Study, choice: Choice) -> list[Place]:
 
 
 def contenders(study: Study, choice: Choice, variation: Variation) -> list[Contender]:
-    """Return the heroes and rivals of all claims with the changes of this variation.
+    """Return the heroes and rivals of all claims, changed as this variation says.
 
-    Parameters are changed for the heroes, and for rivals that have all of them and have not set one
-    of them on purpose.
+    Parameters are changed for the heroes. They are also changed for a rival that has all of them,
+    unless the study sets one of them for this rival.
     """
     heroes = {factor.hero for factor in study.factors}
     wanted = [*heroes, *(name for factor in study.factors for name in factor.against)]
@@ -70,7 +70,7 @@ def contenders(study: Study, choice: Choice, variation: Variation) -> list[Conte
 
 
 def _left_alone(one: Contender) -> set[str]:
-    """Return the parameters that neither a contender nor its preset sets."""
+    """Return the parameters that keep their default in a contender and in its preset."""
     from gangline.policies.registry import find, make
 
     default = find(one.policy)().params()
@@ -81,7 +81,7 @@ def _left_alone(one: Contender) -> set[str]:
 def varied_ratios(
     study: Study, found: Sequence[Place], runs: Iterable[dict[str, Any]]
 ) -> list[tuple[Place, Ratio]]:
-    """Return the ratios of every claim by variation, from runs with the key `variation`."""
+    """Return each claim's ratios for each variation, from runs with the key `variation`."""
     known: dict[tuple[str, str], dict[int, dict[str, Any]]] = {}
     for run in runs:
         known.setdefault((run["variation"], run["policy"]), {})[run["seed"]] = run

@@ -1,4 +1,4 @@
-"""Carries out sweeps: many runs from one description, in a folder that later sweeps can use.
+"""Carries out sweeps: many runs from one description, saved in a folder for later sweeps.
 
 Examples
 --------

@@ -1,4 +1,4 @@
-"""Derives clusters from others: fewer servers, other GPU types, failures."""
+"""Derives clusters from others: with fewer servers, other GPU types or failures."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ _KEYS = ("from", "name", "scale", "swap", "failures")
 
 
 def derived(value: Mapping[str, Any]) -> Cluster:
-    """Return the cluster that a table with the key `from` describes.
+    """Return the cluster described by a table with the key `from`.
 
     Parameters
     ----------
     value : mapping
-        The keys are from (a preset or file), scale (a factor of the number of servers, or one per
-        GPU type), swap (a mapping from GPU types to GPU types of the same cluster), failures (as in
-        a cluster file) and name.
+        The keys are: from (a preset or a file), scale (a factor for the number of servers, or one
+        factor per GPU type), swap (a mapping from GPU types to other types of the cluster),
+        failures (as in a cluster file) and name.
 
     Raises
     ------
     ClusterError
-        If a key is unknown or a value out of range.
+        If a key is unknown or a value is out of range.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Builds short labels for the values of a key: the parts that differ, without folders."""
+"""Builds short labels for the values of a key: only the parts that differ, without folders."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ _ASSIGNED = re.compile(r"(.+)=([-+0-9.e]+)")
 
 
 def labels(values: Iterable[Any]) -> dict[Any, str]:
-    """Return a label for each distinct value of a key in the table of a sweep.
+    """Return a label for each distinct value of a key in a sweep's table.
 
-    Labels show only the parts in which addresses differ. Values whose labels would be equal keep
-    their full text.
+    Labels show only the parts in which addresses differ. Values whose labels would be identical
+    keep their full form.
 
     Examples
     --------
@@ -57,7 +57,7 @@ def _parts(text: str) -> list[str]:
 
 
 def full(value: Any) -> str:
-    """Return a value of a key in full.
+    """Return a value in full, as text.
 
     Examples
     --------
@@ -82,14 +82,15 @@ def full(value: Any) -> str:
 
 
 def numbers(of: Sequence[Any], short: Sequence[str]) -> tuple[str, list[float]] | None:
-    """Return the values of a key as numbers, with their name; None if some are not numbers.
+    """Return a key's values as numbers, and the name of the numbers; None if not all are numbers.
 
     Parameters
     ----------
     of : sequence
         Distinct values of the key.
     short : sequence of str
-        Labels of these values; labels of the form NAME=NUMBER with a single name are numbers too.
+        Labels of these values; labels such as NAME=NUMBER also count as numbers if they share one
+        name.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Finds the facts that the worlds of a sweep lack for its policies, before the first run."""
+"""Finds, before the first run, what the worlds of a sweep lack for its policies."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ _SEED = re.compile(r"(?<=[?&])seed=\d+")
 
 
 def lacks_of(specs: Iterable[RunSpec], worlds: Worlds) -> list[Lack]:
-    """Return the missing premises of runs, once per mechanism, with the clusters if several differ.
+    """Return what runs lack, once per mechanism; names the clusters if they differ in this.
 
-    Each policy is checked once on each cluster, with the first draw of each trace. A trace is read
-    only for policies that declare premises.
+    Each policy is checked once on each cluster, with the first seed of each trace. A trace is only
+    read if a policy declares what it needs.
     """
     found: dict[tuple[str, int, str], tuple[str, list[Lack]]] = {}
     clusters: dict[int, tuple[str, object]] = {}  # kept, so that no identity is used twice

@@ -1,4 +1,4 @@
-"""Stores the digest and the state of each run of a sweep in 17 bytes."""
+"""Stores the digest and the state of each run in a sweep, in 17 bytes per run."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class State(IntEnum):
     """The state of a run."""
 
     REPEATED = 0
-    """The run repeats another one and is left out."""
+    """The run is identical to an earlier one and is left out."""
     FINISHED = 1
     NEW = 2
     """The run is not in the store."""
@@ -34,7 +34,7 @@ class State(IntEnum):
 
 
 class Ledger:
-    """Digests and states by index, and the errors of the runs that failed.
+    """Digest and state of each run by its index, and the errors of failed runs.
 
     Parameters
     ----------
@@ -49,7 +49,7 @@ class Ledger:
         self._count = self.new = 0
 
     def take(self, runs: Runs, store: Store) -> Iterator[RunSpec]:
-        """Record the runs, and which are in the store; yield each spec without keeping it."""
+        """Record all runs, and whether the store has them; yield each spec without keeping it."""
         seen: set[bytes] = set()
         for index in runs.order():
             spec = runs.spec(index)
@@ -64,11 +64,11 @@ class Ledger:
             yield spec
 
     def __len__(self) -> int:
-        """Return the number of different runs."""
+        """Return the number of distinct runs."""
         return self._count
 
     def __iter__(self) -> Iterator[int]:
-        """Yield the index of each run, without those that are repeated."""
+        """Yield the index of each distinct run."""
         return (index for index, state in enumerate(self._states) if state != State.REPEATED)
 
     def digest(self, index: int) -> str:
@@ -76,11 +76,11 @@ class Ledger:
         return self._digests[_WIDTH * index : _WIDTH * (index + 1)].hex()
 
     def state(self, index: int) -> State:
-        """Return the record of a run."""
+        """Return the record of a run in the sweep's table."""
         return State(self._states[index])
 
     def enter(self, outcome: Outcome) -> None:
-        """Record the outcome of a run, given by its index."""
+        """Record the outcome of the run with this index."""
         index, error = outcome.run.keys, outcome.error
         assert isinstance(index, int), "runs of a sweep are known by their index"
         self._states[index] = State.FAILED if error else State.FINISHED

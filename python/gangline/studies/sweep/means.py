@@ -1,7 +1,7 @@
-"""Computes the means of a sweep by the values of some keys, with intervals and differences.
+"""Computes a sweep's means by the values of some keys, with intervals and differences.
 
-Runs are distinguished by their seeds, which are the replicates. Everything else that varies and is
-not a key is averaged within each seed.
+The seeds are the replicates. All other keys that vary but are not keys of the summary are averaged
+within each seed.
 """
 
 from __future__ import annotations
@@ -31,22 +31,22 @@ SEEDS = ("trace_seed", "seed")
 
 @dataclass(frozen=True)
 class Group:
-    """The runs of a sweep that share the values of the keys of a summary.
+    """The runs of a sweep with the same values for the keys of a summary.
 
     Attributes
     ----------
     keys : dict
-        Mapping from key to value, as in the table of the sweep.
+        For each key, its value as in the table of the sweep.
     labels : dict of str to str
-        Mapping from keys to short texts of their values.
+        For each key, a short label of its value.
     runs, failed : int
         Number of runs, and number of failed runs.
     seeds : int
-        Number of seeds; a seed with a failed run counts in no mean.
+        Number of seeds; a seed with a failed run does not count in any mean.
     loads : tuple of OfferedLoad
-        One load per trace and cluster.
+        Offered load of each pair of trace and cluster.
     values : dict
-        Mapping from measures to the values by seed.
+        For each metric, its values keyed by seed.
     """
 
     keys: dict[str, Json]
@@ -59,44 +59,44 @@ class Group:
 
     @property
     def world(self) -> tuple[Json, ...]:
-        """Values of the keys other than the policy and its settings."""
+        """Values of all keys except the policy and its settings."""
         return tuple(v for key, v in self.keys.items() if key != POLICY and not is_setting(key))
 
     @property
     def is_over(self) -> bool:
-        """Return whether some of the traces ask for more than the GPUs can do."""
+        """Return whether the jobs of some trace ask for more than the GPUs can do."""
         return any(load.is_over for load in self.loads)
 
     @property
     def offered_load(self) -> float | None:
-        """Mean of the existing loads."""
+        """Mean of those loads that are known."""
         known = [one.load for one in self.loads if one.load is not None]
         return sum(known) / len(known) if known else None
 
 
 class Line(NamedTuple):
-    """A row of a summary: the mean of a measure in a group."""
+    """A row of a summary: the mean of a metric in a group of runs."""
 
     group: Group
     mean: Estimate | None
     """None if no seed has a value."""
     difference: Difference | None
-    """Difference from the baseline at the same keys; None for the baseline, or without one."""
+    """Difference from the baseline in the same world; None for the baseline, or without one."""
     is_best: bool
-    """Whether the seeds show no better policy at the same keys."""
+    """Whether the seeds show no other policy to be better in the same world."""
 
 
 class Curves(NamedTuple):
-    """The means of a measure over a key."""
+    """The means of a metric, as lines over a key."""
 
     x_title: str
     names: list[str]
-    """Names of the positions 0, 1, ... on the axis; empty if they are numbers."""
+    """Names of the positions 0, 1, ... on the axis; empty if the axis is numeric."""
     lines: dict[str, list[tuple[float, Line]]]
 
 
 class Means:
-    """The means over the seeds of a sweep by the values of keys, which a `Summary` shows."""
+    """The means over a sweep's seeds, grouped by keys, which a `Summary` shows."""
 
     def __init__(
         self,
@@ -119,14 +119,14 @@ class Means:
         self._lines: dict[str, list[Line]] = {}
 
     def lines(self, measure: str) -> list[Line]:
-        """Return a row per group for a measure."""
+        """Return a row for each group, with the means of a metric."""
         if measure not in self._lines:
             self._lines[measure] = self._made(measure)
         return self._lines[measure]
 
     @cached_property
     def worlds(self) -> list[tuple[str, list[Group]]]:
-        """Groups that differ only in the policy and its settings, and their common keys."""
+        """Groups that differ only in policy and settings, with the keys that they share."""
         found: dict[tuple[Any, ...], list[Group]] = {}
         for group in self.groups:
             found.setdefault(group.world, []).append(group)
@@ -136,11 +136,11 @@ class Means:
         ]
 
     def curves(self, measure: str) -> Curves | None:
-        """Return the means of a measure over a key, with a line per combination of the other keys.
+        """Return the means of a metric over one key, as a line per combination of the other keys.
 
-        The key is the first varying key with numbers, or else the first varying key that is not a
-        policy, or None. Runs without a value of this key, such as a parameter of another policy,
-        appear unchanged at all positions.
+        The key is the first varying key with numbers, or else the first varying key other than the
+        policy. The result is None if there is no such key. Runs without a value for this key (such
+        as a parameter of another policy) appear unchanged at every position.
         """
         held: dict[str, dict[Any, str]] = {}
         for key in self.by:
@@ -188,7 +188,7 @@ class Means:
         return found
 
     def _base(self, group: Group) -> Group | None:
-        """Return the group of the baseline at the same keys; among several settings, the first."""
+        """Return the baseline's group in the same world; if it has several settings, the first."""
         if self.baseline is None:
             return None
         return next(
@@ -202,7 +202,7 @@ class Means:
 
 
 def measure_of(key: str) -> Measure:
-    """Return the format of a summary key; keys that are not in tables have no direction.
+    """Return the format of a summary key; for a key outside the tables, neither way is better.
 
     Examples
     --------
@@ -216,7 +216,7 @@ def measure_of(key: str) -> Measure:
 
 
 def _best(groups: Sequence[Group], measure: Measure) -> list[Group]:
-    """Return the best groups of a world, by the seeds that all have; empty if all tie."""
+    """Return the best groups of a world, on the seeds that all have; empty if all groups tie."""
     have = [group for group in groups if group.values.get(measure.key)]
     if len(have) < 2 or measure.direction == 0:
         return []

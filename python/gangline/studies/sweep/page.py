@@ -1,4 +1,4 @@
-"""Writes a sweep as a self-contained page, and its runs as a table."""
+"""Writes a sweep as a self-contained page, with its runs as a table."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def write_page(done: Sweep, summary: Means, path: Path, command: str = "") -> No
     Raises
     ------
     ResultError
-        If another file has this name.
+        If the path names a file that is not such a page.
     OSError
         If the file cannot be written.
     """
@@ -66,7 +66,7 @@ def write_page(done: Sweep, summary: Means, path: Path, command: str = "") -> No
 
 
 def run_cells(done: Sweep) -> tuple[list[str], list[list[str]], int]:
-    """Return the titles and rows of the table of runs, and the number of key columns."""
+    """Return titles and rows for the table of runs, and how many columns are keys."""
     table = done.table
     varied = [key for key in done.keys if len(table[key].unique()) > 1]
     keys = [*(k for k in varied if k not in SEEDS), *(k for k in varied if k in SEEDS)]
@@ -87,7 +87,7 @@ def run_cells(done: Sweep) -> tuple[list[str], list[list[str]], int]:
 def _titled(
     name: str, summary: Means, measure: str, found: Sequence[Column]
 ) -> tuple[str, list[str], list[list[Cell]]]:
-    """Return a table of a page, with the best values of its first measure marked."""
+    """Return a table for a page, in which the best values of the first metric are marked."""
     from gangline.analysis.report.tables import Cell, text
 
     best = name_of(measure_of(measure))
@@ -104,7 +104,7 @@ def _titled(
 
 
 def _means(summary: Means) -> list[Column]:
-    """Return the columns of the table of all means."""
+    """Return the columns for the table of all means."""
     loads = [group.offered_load for group in summary.groups]
     found = [key_column(key, summary.groups) for key in summary.by]
     found.append(Column("load", [times(load) for load in loads], loads))
@@ -117,7 +117,7 @@ def _means(summary: Means) -> list[Column]:
 
 
 def _described(done: Sweep) -> list[list[Any]]:
-    """Return the keys of a sweep with their values, and the outcomes of its runs."""
+    """Return the keys of a sweep with their values, and how its runs ended."""
     table, counts = done.table, done.counts
     rows: list[list[Any]] = [["runs", f"{counts['runs']:,}, of which {counts['failed']:,} failed"]]
     for key in done.keys:

@@ -1,4 +1,4 @@
-"""Turns the description of a sweep into its runs."""
+"""Turns a sweep's description into its runs."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ Axes = dict[str, Sequence[Json]]  # of a sweep
 
 
 class _Policy(NamedTuple):
-    """A policy, and the hash that identifies the code of a policy in Python."""
+    """A policy, and the hash that identifies the code of a Python policy."""
 
     reference: PolicyReference
     code: dict[str, str]
@@ -65,7 +65,7 @@ class _Policy(NamedTuple):
 
 
 class Listed:
-    """Runs that are listed one by one, with the same keys; otherwise like a `Plan`."""
+    """Runs that are listed one by one and have the same keys; otherwise like `Plan`."""
 
     def __init__(
         self, name: str, pairs: Iterable[tuple[Keys, RunSpec]], save: str = "jobs"
@@ -80,7 +80,7 @@ class Listed:
         return len(self._pairs)
 
     def keys(self, index: int) -> Keys:
-        """Return the values of the keys of a run."""
+        """Return the value of each key in a run."""
         return self._pairs[index][0]
 
     def spec(self, index: int) -> RunSpec:
@@ -88,28 +88,28 @@ class Listed:
         return self._pairs[index][1]
 
     def order(self) -> Iterable[int]:
-        """Return the indices in their listed order."""
+        """Return the indices in the order in which the runs are listed."""
         return range(len(self._pairs))
 
 
 class Plan:
-    """The runs of a sweep; their indices are in the order of the description.
+    """The runs of a sweep, indexed in the order of the description.
 
     Parameters
     ----------
     name : str
         Name of the sweep.
     grid : mapping
-        Mapping from keys to lists, of which every combination is run.
+        For each key, the list of its values; every combination is run.
     zips : sequence of mapping
-        Mappings from keys to lists of equal length, whose rows are combined with the grid and other
-        zips.
+        Mappings from keys to lists of equal length; their rows are combined with the grid and with
+        other zips.
     options : mapping
-        Options of the reader and of the run that all runs share.
+        Options of the reader and of the runs, which all runs share.
     where : str
-        The name of the description in errors, such as its file.
+        Name of the description in error messages, such as its file name.
     save : str
-        The tables that are saved of each run.
+        The tables of each run that are saved.
     """
 
     def __init__(
@@ -148,11 +148,11 @@ class Plan:
 
     @property
     def window(self) -> Window | None:
-        """The window of arrivals that the runs count; None if they count all jobs."""
+        """The window of arrivals that is counted; None if all jobs are counted."""
         return make_options(self._run_options).count_arrivals
 
     def keys(self, index: int) -> Keys:
-        """Return the values of the keys of a run, without those that do not concern its policy."""
+        """Return the value of each key in a run, except keys that do not concern its policy."""
         places = self._places(index)
         keys = _applied(self._at(places))
         if "estimates" in keys and not self._policy(places).reads_durations:
@@ -191,7 +191,7 @@ class Plan:
             yield sum(place * strides[i] for i, place in zip(inwards, places, strict=True))
 
     def _places(self, index: int) -> tuple[int, ...]:
-        """Return the place on each axis; the last axis varies fastest."""
+        """Return a run's position on each axis; the last axis varies fastest."""
         places = []
         for axis in reversed(self.axes):
             index, place = divmod(index, len(axis))
@@ -205,7 +205,7 @@ class Plan:
     def _remembered(
         self, make: Callable[[Keys], T], names: Collection[str]
     ) -> Callable[[tuple[int, ...]], T]:
-        """Return `make` as a function of places, with a memory by the axes of the named parts."""
+        """Return `make` as a function of positions; its results are cached by the axes it needs."""
         mine = [any(_part(key) in names for key in axis[0]) for axis in self.axes]
 
         @lru_cache(_REMEMBERED)
@@ -217,7 +217,7 @@ class Plan:
         )
 
     def _make_world(self, keys: Keys) -> RunSpec:
-        """Return the values that are the same for all runs on the cluster of these keys."""
+        """Return a spec with the values that all runs on the cluster of these keys share."""
         value: Any = keys["cluster"]
         is_derived = isinstance(value, Mapping) and "from" in value
         with self._naming("cluster"):
@@ -271,7 +271,7 @@ class Plan:
 
     @contextmanager
     def _naming(self, part: str) -> Iterator[None]:
-        """Add the file and the key to an error, or else the key of the part."""
+        """Add to an error the file and the key, or else the key that sets this part."""
         try:
             yield
         except GanglineError as error:
@@ -285,11 +285,11 @@ class Plan:
 
 
 Runs: TypeAlias = Plan | Listed
-"""The runs of a sweep by index, built anew on each access."""
+"""The runs of a sweep, by index; each access builds the run anew."""
 
 
 def drawn_trace(keys: Keys) -> str:
-    """Return the trace of a run, with `trace_seed` filled in."""
+    """Return the trace of a run; `{trace_seed}` is filled in."""
     path = str(keys["trace"])
     return path.replace(_SEED, str(keys["trace_seed"])) if "trace_seed" in keys else path
 
@@ -300,19 +300,19 @@ def is_setting(key: str) -> bool:
 
 
 def _part(key: str) -> str:
-    """Return the key, or the part that it sets."""
+    """Return the key itself, or the part of a run that it sets."""
     owner, dot, _ = key.rpartition(".")
     return key if not dot else owner if owner in TABLES else _SETTINGS
 
 
 def _rank(row: Keys) -> int:
-    """Return 0 for an axis that changes the trace, 1 for the cluster, and 2 for the rest."""
+    """Return 0 if an axis changes the trace, 1 if it changes the cluster, and 2 otherwise."""
     parts = {_part(key) for key in row}
     return 0 if parts & set(_OF_TRACE) else 1 if parts & {"cluster", *TABLES} else 2
 
 
 def _applied(keys: Keys) -> Keys:
-    """Return the keys without the settings of other policies."""
+    """Return the keys without settings that belong to other policies."""
     return {
         key: value
         for key, value in keys.items()
@@ -321,7 +321,7 @@ def _applied(keys: Keys) -> Keys:
 
 
 def _check_made_anew(reference: PolicyReference) -> None:
-    """Refuse a policy in Python that another process could not make from its reference."""
+    """Raise an error if another process could not recreate a Python policy from its reference."""
     module, _, name = reference.python.partition(":")
     why = ""
     main = getattr(sys.modules["__main__"], "__file__", None) or ""
@@ -346,12 +346,12 @@ def _check_made_anew(reference: PolicyReference) -> None:
 def read_plan(
     source: str | PathLike[str] | Mapping[str, object], *, save: str | None = None
 ) -> Plan:
-    """Read the description of a sweep and check its keys; `save` replaces the one in it.
+    """Read a sweep's description and check its keys; `save` overrides the description's value.
 
     Raises
     ------
     OptionError
-        If the description is not TOML, or a key is unknown, missing or not a list.
+        If the description is not TOML, or if a key is unknown, missing, or not a list.
     OSError
         If the file cannot be read.
     """
@@ -412,7 +412,7 @@ def read_plan(
 
 
 def _axes(where: str, table: str, given: Mapping[str, Any]) -> Axes:
-    """Return the lists of a table; settings are separate keys, such as `las.limits`."""
+    """Return the lists in a table; settings become separate keys, such as `las.limits`."""
     settings = given.get("set", {})
     if not isinstance(settings, Mapping):
         raise _wrong(where, f"{table}.set", "keys like `las.limits`", settings)
@@ -450,7 +450,7 @@ def _options(where: str, given: Any) -> dict[str, Any]:
 
 
 def _saved(where: str, given: Any, options: dict[str, Any]) -> str:
-    """Return the tables to save for each run; turn segments on if they are among them."""
+    """Return the tables to save for each run; enable segments if they are to be saved."""
     if given not in SAVED:
         raise _wrong(where, "save", f"one of {', '.join(SAVED)}", given)
     if given == "summary" and options.get("segments"):

@@ -23,7 +23,7 @@ _EVERY_S = 10.0  # seconds between two lines of a log
 def showing(
     progress: bool | Callable[[int, int, int], None], name: str, runs: int, done: int
 ) -> Iterator[Callable[[bool], None]]:
-    """Yield a callback for the end of each run; its argument says whether the run failed.
+    """Yield a function to call when a run ends; its argument says whether the run failed.
 
     Parameters
     ----------
@@ -32,7 +32,7 @@ def showing(
     name : str
         Name of the sweep.
     runs, done : int
-        Number of runs, and number of runs that were done before.
+        Number of runs, and number of runs that were already done.
     """
     count = _Count(name, runs, done)
     if callable(progress):
@@ -53,14 +53,14 @@ def showing(
 
 
 class Series:
-    """One bar for consecutive sweeps; its total grows with each of them.
+    """One progress bar for consecutive sweeps; its total grows with each sweep.
 
     Parameters
     ----------
     progress : bool
-        Whether to show the bar.
+        Whether to show the progress bar.
     name : str
-        Prefix of the names of the sweeps.
+        Prefix for the names of the sweeps.
     """
 
     def __init__(self, progress: bool, name: str) -> None:
@@ -78,7 +78,7 @@ class Series:
 
     @contextmanager
     def showing(self, name: str, runs: int, done: int) -> Iterator[Callable[[bool], None]]:
-        """Add the runs of a sweep to the total, and show progress like the function `showing`."""
+        """Add the runs of another sweep to the total, and show progress as `showing` does."""
         self._count.begin(f"{self._name}, {name}", runs, done)
         self._draw()
 
@@ -91,7 +91,7 @@ class Series:
 
 @contextmanager
 def _drawing(progress: bool, count: _Count) -> Iterator[Callable[[], None]]:
-    """Yield a function that draws a count: a bar on a terminal, a line in a notebook, or a log."""
+    """Yield a function that shows a count: as a bar, as a line in a notebook, or in a log."""
     if not progress:
         yield lambda: None
     elif is_notebook():
@@ -130,14 +130,14 @@ class _Count:
         self.failed += has_failed
 
     def begin(self, name: str, runs: int, done: int) -> None:
-        """Add the runs of another sweep."""
+        """Add the runs of another sweep to the count."""
         self.name = name
         self.runs += runs
         self.done += done
         self._before += done
 
     def is_due(self) -> bool:
-        """Return whether a line of a log is due: every ten seconds, and at a known end."""
+        """Return whether to write a line to the log: every ten seconds, and at a known end."""
         now = time.monotonic()
         is_last = not self.grows and self.done >= self.runs
         if now - self._last < _EVERY_S and not is_last:
@@ -146,7 +146,7 @@ class _Count:
         return True
 
     def words(self) -> str:
-        """Say how many of the runs are done, and the time left if the total is known.
+        """Say how many runs are done, and how much time is left if the total is known.
 
         Examples
         --------
@@ -168,7 +168,7 @@ class _Count:
 
 
 def _bar(*, has_end: bool) -> Any:
-    """Return a bar; without a known end it shows no time left, and it is removed when done."""
+    """Return a bar that is removed when done; without a known end, it shows no time left."""
     from rich.console import Console
     from rich.progress import (
         BarColumn,

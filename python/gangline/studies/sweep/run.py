@@ -1,4 +1,4 @@
-"""Carries out a sweep: runs that its store lacks are run, and a table of all is written."""
+"""Carries out a sweep: runs what the store lacks, and writes a table of all runs."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _WORLDS_MAX = 4  # our own choice: the number of traces in memory
 
 
 class Sweep:
-    """The runs of a sweep and their outcomes; results stay on disk.
+    """A sweep's runs and their outcomes; the results themselves stay on disk.
 
     Attributes
     ----------
@@ -37,11 +37,11 @@ class Sweep:
     folder : Path
         The store.
     keys : list of str
-        Keys that vary; the first columns of the table.
+        Keys that vary, which are the first columns of the table.
     options : dict
         Options that all runs share.
     failed : list of dict
-        The entries of `runs` that failed.
+        Those entries of `runs` that failed.
 
     Examples
     --------
@@ -64,7 +64,7 @@ class Sweep:
 
     @property
     def counts(self) -> dict[str, int]:
-        """Numbers of runs: all, done this time, finished, and failed."""
+        """Number of runs: in total, done this time, finished, and failed."""
         runs, failed = len(self._ledger), len(self.failed)
         new = self._ledger.new
         return {"runs": runs, "new": new, "finished": runs - failed, "failed": failed}
@@ -73,15 +73,15 @@ class Sweep:
     def runs(self) -> list[dict[str, Json]]:
         """Return the varying keys, the digest and the status of each run.
 
-        The status is finished or failed; a failed run also has `error` and `message`, and
-        `traceback` if the error is not one of gangline. The list is created on access, because a
+        The status is "finished" or "failed". A failed run also has `error` and `message`, and
+        `traceback` if gangline did not raise the error. The list is built on each access, because a
         sweep may have many runs.
         """
         return [self._entry(index) for index in self._ledger]
 
     @property
     def table(self) -> pa.Table:
-        """A table with one row per run: the varying keys, every summary key, digest and status."""
+        """A table with a row for each run: varying keys, every summary key, digest and status."""
         from gangline.studies.sweep.table import read
 
         return read(self.folder)
@@ -93,31 +93,33 @@ class Sweep:
         measures: Iterable[str] | None = None,
         baseline: str | None = None,
     ) -> Summary:
-        """Return means over the seeds by the values of keys, with intervals and differences.
+        """Return means over the seeds, grouped by keys, with intervals and differences.
 
         Parameters
         ----------
         by : iterable of str, optional
-            Keys of the sweep; by default, `policy` and every varying key except the seeds.
+            Keys to group by; by default, `policy` and every varying key except the seeds.
         measures : iterable of str, optional
-            Measures in the summaries of runs, such as `jct_p99_s`; by default, those of the tables.
+            Metrics from the summaries of the runs, such as `jct_p99_s`; by default, those in the
+            tables.
         baseline : str, optional
-            The policy with which others are compared for each seed, at the same values of all other
-            keys; by default, the first. If it has several settings, the first one is used.
+            The policy with which the others are compared, for each seed and at the same values of
+            all other keys; by default, the first policy. If this policy has several settings, the
+            first one is used.
 
         Returns
         -------
         Summary
             The summary, with its numbers in `rows` and `table`. The replicates are the values of
-            `trace_seed` if the sweep has several, or else those of `seed`; all other runs of a
-            group are averaged within each replicate. With five or more, there are bootstrap 95 %
-            intervals of the means and of the paired differences. A seed with a failed run counts in
-            no mean.
+            `trace_seed` if the sweep has several, or else those of `seed`; runs in a group with the
+            same replicate are averaged. Five or more replicates give bootstrap 95 % intervals for
+            the means and for the paired differences. A seed with a failed run does not count in any
+            mean.
 
         Raises
         ------
         OptionError
-            If the sweep has no such key, or its runs have no such measure.
+            If the sweep lacks a key, or its runs lack a metric.
         PolicyError
             If the baseline is not among the policies.
         ResultError
@@ -150,7 +152,7 @@ class Sweep:
         )
 
     def results(self) -> Iterator[Result]:
-        """Yield the existing results one by one; each is read when it is requested."""
+        """Yield the existing results one by one; each result is read only when it is requested."""
         from gangline.runs.load import load_result
 
         for index in self._ledger:
@@ -179,47 +181,48 @@ def sweep(
     address: str | None = None,
     progress: bool | Callable[[int, int, int], None] = False,
 ) -> Sweep:
-    """Carry out every run of a sweep that is not in its store yet.
+    """Carry out every run of a sweep that the store does not contain yet.
 
     Parameters
     ----------
     spec : path or mapping
-        A TOML file, or its keys: name, save, grid, zip, options.
+        A TOML file, or a mapping with its keys: name, save, grid, zip, options.
     out : path, optional
-        The store: `runs/<digest>/` for each result, `table.parquet`, `table.csv`, `failed.json`.
-        Several sweeps may share a store. The default is a folder with the name of the sweep.
+        The store, a folder with `runs/<digest>/` for each run, `table.parquet`, `table.csv`,
+        `failed.json`. Several sweeps may share a store. By default, a folder with the name of the
+        sweep.
     save : str, optional
-        The tables of each run that are saved: "summary" (only the spec and the summary), "jobs"
-        (also the jobs table and the timeline), or "segments" (every table). The default is that of
-        the description, or else "jobs".
+        Which tables of each run are saved: "summary" (only the spec and the summary), "jobs" (also
+        the jobs table and the timeline), or "segments" (every table). By default, the value in the
+        description, or else "jobs".
     executor : str
-        "local": threads for the policies of the registry, processes for those in Python. "dask":
-        processes of a Dask cluster (the extra `dask`).
+        "local" uses threads for built-in policies, and processes for Python policies. "dask" uses
+        processes of a Dask cluster (extra `dask`).
     workers : int, optional
         Maximum number of concurrent runs; by default, one per core.
     address : str, optional
-        Scheduler of a running Dask cluster; by default, a cluster is started.
+        Address of the scheduler of a running Dask cluster; by default, a Dask cluster is started.
     progress : bool or callable
-        True shows the numbers of finished and failed runs and the time left, as a bar on a
-        terminal, a line in a notebook, or lines on stderr. A callable gets (done, failed, runs).
+        True shows how many runs finished and failed, and the time left: as a bar on a terminal, a
+        line in a notebook, or lines on stderr. A callable is called with (done, failed, runs).
 
     Returns
     -------
     Sweep
-        The sweep. Its attribute `failed` lists the failed runs, which the next sweep tries again.
+        The sweep. Its attribute `failed` lists the failed runs; the next sweep tries them again.
 
     Raises
     ------
     OptionError
         If the description is wrong.
     TraceError, ClusterError, PolicyError, OSError
-        If an input cannot be read, or a world lacks facts that a policy needs. The error is raised
-        before the first run.
+        If an input cannot be read, or if a world lacks data that a policy needs. The error is
+        raised before the first run.
     FileExistsError
-        If a table of the store would replace a file that gangline did not write. The error is
+        If a table would replace a file in the store that gangline did not write. The error is
         raised before the first run.
     ConnectionError
-        If the scheduler of a Dask cluster is lost; finished runs are kept.
+        If the connection to the Dask scheduler is lost; finished runs are kept.
 
     Examples
     --------
@@ -254,10 +257,10 @@ def carry_out_all(
     worlds: Worlds | None = None,
     series: Series | None = None,
 ) -> Sweep:
-    """Carry out the runs that are not in the store at `folder` yet; parameters as for `sweep`.
+    """Carry out the runs that the store at `folder` lacks; the parameters are those of `sweep`.
 
-    `worlds` contains traces in memory, for runs in threads. `series` shows the progress of
-    consecutive sweeps, in place of `progress`.
+    `worlds` holds traces in memory for runs that use threads. `series` shows the progress of
+    several consecutive sweeps, and replaces `progress`.
     """
     from gangline.runs.premises import require
     from gangline.studies.sweep.lacks import lacks_of

@@ -1,4 +1,4 @@
-"""Shows the means of a sweep as tables and in words."""
+"""Shows a sweep's means as tables and in words."""
 
 from __future__ import annotations
 
@@ -48,18 +48,18 @@ _VALUES_TOLD = 8  # the values of a key that are listed before they are counted
 
 
 def _in_seeds(differences: Sequence[Difference | None]) -> bool:
-    """Return whether a difference is taken over several seeds, which are counted."""
+    """Return whether a difference covers several seeds, so that they can be counted."""
     return any(one.seeds > 1 for one in differences if one)
 
 
 def title(means: Means, measure: str) -> str:
-    """Return the title of a table of a measure."""
+    """Return the title of the table for a metric."""
     over = over_seeds(means)
     return f"{name_of(measure_of(measure))} by {listed(means.by)}{over and ','}{over}"
 
 
 class Column(NamedTuple):
-    """A column of a table: its cells as text, and their sort keys."""
+    """A column of a table: its cells as text, and the keys that sort them."""
 
     title: str
     cells: list[str]
@@ -67,9 +67,10 @@ class Column(NamedTuple):
 
 
 def columns(means: Means, measure: str) -> list[Column]:
-    """Return the columns of a table of a measure: keys, then numbers.
+    """Return the columns of the table for a metric: first the keys, then the numbers.
 
-    The offered load is left out if it is the same in every row. Empty columns are left out too.
+    The column of offered loads is omitted if all rows have the same load. Empty columns are also
+    omitted.
     """
     how, lines = measure_of(measure), means.lines(measure)
     form = brief_form(how)
@@ -94,7 +95,7 @@ def columns(means: Means, measure: str) -> list[Column]:
 
 
 def cells(means: Means, measure: str) -> tuple[list[str], list[list[str]]]:
-    """Return titles and rows of a table for a terminal, in which `*` marks the best."""
+    """Return titles and rows of a table for a terminal; `*` marks the best means."""
     lines, found = means.lines(measure), columns(means, measure)
     if any(line.is_best for line in lines):
         at = next(i for i, one in enumerate(found) if one.title == name_of(measure_of(measure)))
@@ -105,7 +106,7 @@ def cells(means: Means, measure: str) -> tuple[list[str], list[list[str]]]:
 
 
 def legend(means: Means, measure: str, *, mark: str = "*") -> list[str]:
-    """Return the meanings of the signs in a table."""
+    """Return sentences that explain the marks in a table."""
     lines = means.lines(measure)
     said = []
     if any(line.is_best for line in lines):
@@ -123,7 +124,7 @@ def legend(means: Means, measure: str, *, mark: str = "*") -> list[str]:
 
 
 def sentences(means: Means) -> list[str]:
-    """Return conclusions from the numbers, and notes on them."""
+    """Return conclusions from the numbers, and notes that explain them."""
     first = means.measures[0]
     said = [*_best(means, first), *_loads(means)]
     failed = sum(group.failed for group in means.groups)
@@ -145,17 +146,17 @@ def sentences(means: Means) -> list[str]:
 
 
 def brief_form(measure: Measure) -> Form:
-    """Return the format of a measure in narrow tables."""
+    """Return the format of a metric in narrow tables."""
     return brief if measure.form is duration else measure.form
 
 
 def name_of(measure: Measure) -> str:
-    """Return the name of a measure outside of narrow tables."""
+    """Return the name of a metric outside narrow tables."""
     return _NAMES.get(measure.short, measure.short)
 
 
 def over_seeds(means: Means) -> str:
-    """Return the number of seeds in words, if there are several."""
+    """Return the number of seeds in words; empty if there is only one."""
     most = max((group.seeds for group in means.groups), default=0)
     return f" over {most} {_seed_word(means, most)}" if most > 1 else ""
 
@@ -171,12 +172,12 @@ def _seeds(line: Line) -> str:
 
 
 def has_intervals(lines: Sequence[Line]) -> bool:
-    """Return whether some of the means have intervals."""
+    """Return whether any of the means has an interval."""
     return any(line.mean is not None and line.mean.low is not None for line in lines)
 
 
 def key_column(key: str, groups: Sequence[Group]) -> Column:
-    """Return the column of a key; text is sorted by its labels."""
+    """Return the column for a key; values that are not numbers are sorted by their labels."""
     values = [group.keys[key] for group in groups]
     numbers = [value for value in values if isinstance(value, int | float)]
     texts = [group.labels[key] for group in groups]
@@ -184,7 +185,7 @@ def key_column(key: str, groups: Sequence[Group]) -> Column:
 
 
 def _of_estimates(name: str, of: Sequence[Estimate | None], form: Form) -> Column:
-    """Return means with their intervals."""
+    """Return a column of means and their intervals."""
     texts = []
     for one in of:
         ends = "" if one is None or one.low is None else f" ({form(one.low)}, {form(one.high)})"
@@ -193,7 +194,7 @@ def _of_estimates(name: str, of: Sequence[Estimate | None], form: Form) -> Colum
 
 
 def _signed(form: Form) -> Form:
-    """Return a formatted difference: with its sign, and for shares in percentage points."""
+    """Return a format for differences: with a sign, and in percentage points for shares."""
 
     def show(value: float | None) -> str:
         if value is None:
@@ -206,7 +207,7 @@ def _signed(form: Form) -> Form:
 
 
 def _best(means: Means, measure: str) -> list[str]:
-    """Say which policies are the best, and at which keys."""
+    """Say which policies are best, and for which values of the other keys."""
     how = measure_of(measure)
     best = {id(line.group) for line in means.lines(measure) if line.is_best}
     where: dict[tuple[str, ...], list[str]] = {}
@@ -226,7 +227,7 @@ def _best(means: Means, measure: str) -> list[str]:
 
 
 def _places(at: Sequence[str]) -> str:
-    """Return names of places in a sentence; too many are counted."""
+    """Return the names of worlds for a sentence, or their number if there are too many."""
     if len(at) > _VALUES_TOLD:
         return f"{len(at)} combinations of the other keys"
     key = at[0].partition(" ")[0]
@@ -235,7 +236,7 @@ def _places(at: Sequence[str]) -> str:
 
 
 def _policy(means: Means, group: Group) -> str:
-    """Return the policy of a group with its settings in parentheses."""
+    """Return the policy of a group, followed by its settings in parentheses."""
     if POLICY not in group.labels:
         return " ".join(group.labels.values())
     policy = group.labels[POLICY]
@@ -248,7 +249,7 @@ def _policy(means: Means, group: Group) -> str:
 
 
 def _loads(means: Means) -> list[str]:
-    """Say what the offered loads mean, in full for the largest if some are above 1."""
+    """Explain offered loads above 1, if there are any: in full for the largest one."""
     loads = {name: next((g.loads for g in of if g.loads), ()) for name, of in means.worlds}
     over = [name for name, of in loads.items() if any(load.is_over for load in of)]
     if not over:
@@ -265,7 +266,7 @@ def _loads(means: Means) -> list[str]:
 
 
 def _load(means: Means, loads: Sequence[OfferedLoad]) -> str:
-    """Describe the offered loads over which the means of a group are taken."""
+    """Describe the offered loads of the worlds that a group averages over."""
     if all(key == POLICY or is_setting(key) for key in means.averaged):
         return in_words(loads)
     count = len(loads)
@@ -278,7 +279,7 @@ def _load(means: Means, loads: Sequence[OfferedLoad]) -> str:
 
 
 def _same(means: Means) -> list[str]:
-    """Return a note if there are several seeds and they change nothing."""
+    """Return a note if there are several seeds but all give the same numbers."""
     several = [group for group in means.groups if group.seeds > 1]
     kept = [list(values.values()) for group in several for values in group.values.values()]
     if not kept or any(len(set(values)) > 1 for values in kept):

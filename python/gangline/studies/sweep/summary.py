@@ -1,4 +1,4 @@
-"""Defines the summary of a sweep: its means as rows, as a table and in words."""
+"""Defines the summary of a sweep: its means as rows, as a table, and in words."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ __all__ = ["Summary", "check_baseline", "keys_of_summary", "summarise"]
 
 
 class Summary(Means):
-    """The means over the seeds of a sweep by the values of keys, from `Sweep.summary`.
+    """The means over a sweep's seeds, grouped by keys; from `Sweep.summary`.
 
     Attributes
     ----------
@@ -38,23 +38,24 @@ class Summary(Means):
     seed : str or None
         The key whose values are the replicates.
     averaged : list of str
-        Keys that vary but are not keys of the summary; runs are averaged over them within a seed.
+        Keys that vary but are not keys of the summary; within a seed, runs that differ in them are
+        averaged.
     measures : list of str
-        Keys of the summaries of runs.
+        The metrics: keys from the summaries of runs.
     baseline : str or None
-        The policy with which others are compared; None if `policy` is not among the keys.
+        The policy with which the others are compared; None if `policy` is not a key of the summary.
     groups : list of Group
-        Groups in the order of the keys, with values in the order of the sweep.
+        Groups, ordered by their keys; values are ordered as in the sweep.
     """
 
     @property
     def rows(self) -> list[dict[str, Json]]:
-        """One row per measure and group, as plain values.
+        """One row per metric and group, as plain values.
 
-        A row contains the keys; measure; mean, low and high (the 95 % interval, None with fewer
-        than five seeds), and seeds (that count); runs, failed and offered_load; baseline,
-        difference, difference_low, difference_high, less_in and equal_in (numbers of the seeds that
-        both have).
+        A row contains the keys; measure; mean, low and high (the 95 % interval; None with fewer
+        than five seeds); seeds (the number of seeds in the mean); runs, failed and offered_load;
+        baseline, difference, difference_low and difference_high; less_in and equal_in (numbers of
+        seeds, out of those that both policies have).
         """
         return [_plain(self, key, line) for key in self.measures for line in self.lines(key)]
 
@@ -78,7 +79,7 @@ class Summary(Means):
         }
 
     def sentences(self) -> list[str]:
-        """Return conclusions from the numbers, and notes on them."""
+        """Return conclusions from the numbers, and notes that explain them."""
         return sentences(self)
 
     def __repr__(self) -> str:
@@ -107,7 +108,7 @@ def summarise(
     measures: Iterable[str] | None,
     baseline: str | None,
 ) -> Summary:
-    """Return the summary of the table of a sweep; `Sweep.summary` describes the parameters."""
+    """Return the summary of a sweep's table; for the parameters, see `Sweep.summary`."""
     varied = [key for key in keys if _varies(table, key)]
     chosen = keys_of_summary(keys, by, varied)
     known = _measures(table, keys, measures)
@@ -153,12 +154,12 @@ def summarise(
 def keys_of_summary(
     keys: Sequence[str], by: Iterable[str] | None, varied: Sequence[str] = ()
 ) -> list[str]:
-    """Return the keys of a summary; by default, the policy and the varying keys except the seeds.
+    """Return the keys of a summary; by default, the policy and the varying keys except seeds.
 
     Raises
     ------
     OptionError
-        If the sweep lacks one of the keys, or no key is given.
+        If the sweep lacks one of the keys, or if no key is given.
     """
     if by is None:
         first = [POLICY] if POLICY in keys else []
@@ -176,7 +177,7 @@ def keys_of_summary(
 
 
 def check_baseline(baseline: str | None, policies: Sequence[Any]) -> None:
-    """Refuse a baseline that is not among the policies of a summary."""
+    """Raise an error if the baseline is not among a summary's policies."""
     if baseline is not None and baseline not in policies:
         known = ", ".join(map(str, policies)) or "none, as `policy` is not in `by`"
         message = f"baseline: `{baseline}` is not among the policies: {known}"
@@ -184,7 +185,7 @@ def check_baseline(baseline: str | None, policies: Sequence[Any]) -> None:
 
 
 class _Loads:
-    """The offered loads of groups, read from one spec for each trace and cluster."""
+    """The offered loads of groups, computed from one spec per trace and cluster."""
 
     def __init__(self, store: Store, keys: Sequence[str]) -> None:
         self._store = store
@@ -205,7 +206,7 @@ class _Loads:
 
 
 def _varies(table: pa.Table, key: str) -> bool:
-    """Return whether a key has several values; settings of other policies do not count."""
+    """Return whether a key has several values, not counting settings of other policies."""
     return len(table[key].drop_null().unique()) > 1
 
 

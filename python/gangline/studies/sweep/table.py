@@ -1,6 +1,6 @@
-"""Writes the tables of a sweep in batches, from two passes over its store.
+"""Writes the tables of a sweep in batches, in two passes over its store.
 
-The first pass finds the columns and their types, which differ from run to run. A sweep that fits
+The first pass determines the columns and their types, which differ between runs. A sweep that fits
 into one batch is read only once.
 """
 
@@ -60,12 +60,12 @@ def write(store: Store, runs: Runs, ledger: Ledger) -> None:
 
 
 def check(folder: Path) -> None:
-    """Raise an OSError in advance if the tables could not be written to a folder."""
+    """Raise an OSError, in advance, if the tables could not be written to a folder."""
     listed_files.check(folder, _NAMES)
 
 
 def read(folder: Path) -> pa.Table:
-    """Read table.parquet; raise a ResultError if it was changed after it was written."""
+    """Read table.parquet; raise a ResultError if it was changed since it was written."""
     import pyarrow.parquet as pq
 
     path = listed_files.check_unchanged(folder, _TABLE)
@@ -73,7 +73,7 @@ def read(folder: Path) -> pa.Table:
 
 
 def _rows(store: Store, runs: Runs, ledger: Ledger, start: int = 0) -> Iterator[dict[str, Any]]:
-    """Yield the rows of the runs from an index on: keys, offered load, summary, digest, status."""
+    """Yield a row for each run from an index on: keys, offered load, summary, digest, status."""
     for index in islice(ledger, start, None):
         digest, is_finished = ledger.digest(index), ledger.state(index) == State.FINISHED
         keys = runs.keys(index)
@@ -85,7 +85,7 @@ def _rows(store: Store, runs: Runs, ledger: Ledger, start: int = 0) -> Iterator[
 
 
 def _cell(value: Any) -> Any:
-    """Return a key as a cell: tables and lists as JSON, objects by their names."""
+    """Return a key as a cell: tables and lists as JSON, and objects by their names."""
     if isinstance(value, (str, int, float, bool, type(None))):
         return value
     if isinstance(value, (list, tuple, dict)):
@@ -95,7 +95,7 @@ def _cell(value: Any) -> Any:
 
 
 def _schema(rows: Iterator[dict[str, Any]]) -> pa.Schema:
-    """Return a schema that fits all rows."""
+    """Return a schema that all rows match."""
     import pyarrow as pa
 
     kinds: dict[str, set[str]] = {}
@@ -113,7 +113,7 @@ def _kind(value: Any) -> str:
 
 
 def _type(kinds: set[str]) -> pa.DataType:
-    """Return the type of a column; a column of mixed types is text."""
+    """Return the type of a column; a column with mixed types contains text."""
     import pyarrow as pa
 
     if len(kinds) <= 1:
@@ -124,7 +124,7 @@ def _type(kinds: set[str]) -> pa.DataType:
 
 
 def _batch(rows: Iterator[dict[str, Any]], schema: pa.Schema) -> pa.Table:
-    """Return the next rows as a table, which is empty at the end."""
+    """Return the next rows as a table; after the last row, the table is empty."""
     import pyarrow as pa
 
     batch = list(islice(rows, _ROWS_AT_ONCE))

@@ -1,4 +1,4 @@
-"""Measures the errors of simulated runs against observed times, job by job."""
+"""Measures, job by job, how far simulated runs are from observed times."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Measures the agreement of simulated times with observed ones from any source.
+"""Measures how well simulated times agree with observed ones from any source.
 
-Errors are relative: simulated / observed - 1. A mean hides errors that cancel out, so errors of
-single jobs, the rank correlation and the bias by group are computed too.
+Errors are relative: simulated / observed - 1. Errors cancel out in a mean, so the errors of single
+jobs, the rank correlation, and the bias of each group are computed as well.
 """
 
 from __future__ import annotations
@@ -43,14 +43,14 @@ MEASURES: Mapping[str, str] = {
     "makespan_s": "makespan",
     "gpu_seconds": "GPU time held",
 }
-"""The measures over all jobs, with their names."""
+"""The metrics over all jobs, with their names."""
 
 _QUANTILES = {"p10": 0.1, "p25": 0.25, "p50": 0.5, "p75": 0.75, "p90": 0.9, "p99": 0.99}
 
 
 @dataclass(frozen=True)
 class Group:
-    """The bias of a group of jobs.
+    """The bias in a group of jobs.
 
     Attributes
     ----------
@@ -63,7 +63,7 @@ class Group:
     error : float or None
         Relative error of the mean JCT.
     median_error : float or None
-        Median of the signed relative errors of the group's jobs.
+        Median of the signed relative errors over the jobs in the group.
     """
 
     name: str
@@ -83,14 +83,14 @@ class Departure:
     job_id : str
         Id of the job.
     arrival_s, observed_start_s, simulated_start_s : float
-        Instants on the clock of the trace.
+        Instants in seconds on the clock of the trace.
     gpus : int
         Size of the gang.
     differing, known : int
-        Number of jobs whose starts differ by more than the tolerance, and number of jobs with an
-        observed start.
+        Number of jobs whose two starts differ by more than the tolerance, and number of jobs whose
+        start was observed.
     median_s : float
-        Median distance of the two starts over all jobs whose start was observed.
+        Median difference between the two starts, over all jobs whose start was observed.
     """
 
     job_id: str
@@ -105,25 +105,27 @@ class Departure:
 
 @dataclass(frozen=True)
 class Agreement:
-    """The agreement of simulated times of jobs with observed ones.
+    """How well the simulated times of jobs agree with the observed ones.
 
     Attributes
     ----------
     measures : dict of str to Pair
-        Measures by the keys of `MEASURES`; `gpu_seconds` exists only if run times were observed.
+        Metrics, keyed as in `MEASURES`; `gpu_seconds` exists only if run times were observed.
     errors : dict of str to float
-        Relative errors of single jobs: `abs_p50`, the median of their absolute values, `abs_p90`
-        and `abs_p99`; quantiles with signs from `p10` to `p99`. Empty if no job took any time.
+        Relative errors of single jobs: `abs_p50`, `abs_p90` and `abs_p99` are quantiles of their
+        absolute values, and `p10` to `p99` are quantiles of the signed errors. Empty if every job
+        took no time.
     rank_correlation : float or None
-        Spearman's rank correlation of the JCTs; None if all are equal.
+        Spearman's rank correlation of the JCTs; None if all JCTs are equal.
     groups : dict of str to list of Group
-        Bias by `size`, `length` and `model`, where these are known.
+        Bias of the groups by `size`, `length` and `model`, as far as these are known.
     departure : Departure or None
-        None if no start differs by more than the tolerance, or no start was observed.
+        The first start that differs; None if no start differs by more than the tolerance, or if no
+        start was observed.
     starts_known : int
         Number of jobs whose start was observed.
     waits : Waits or None
-        Agreement of the waits; None if none was observed.
+        Agreement of the waits; None if no wait was observed.
     """
 
     measures: dict[str, Pair]
@@ -165,15 +167,15 @@ def agreement(
     Parameters
     ----------
     arrival_s, observed_s, simulated_s : float64 arrays
-        Times of the jobs, one row per job, all known.
+        Times of the jobs in seconds, one row per job; none may be unknown.
     gpu_seconds : pair of float64 arrays, optional
-        GPU time that jobs held, observed and simulated; NaN if unknown.
+        GPU-seconds held by each job, observed and simulated; NaN if unknown.
     groups : mapping of str to (int64 array, names), optional
-        By kind of group: the number of each job's group, and the names of the groups.
+        For each kind of group, the index of each job's group, and the names of the groups.
     first : Departure, optional
-        The first start that differs.
+        The first start that differs, if any.
     starts_known : int
-        Jobs whose start was observed.
+        Number of jobs whose start was observed.
     waits : Waits, optional
         Agreement of the waits.
 
@@ -218,10 +220,10 @@ def departure(
     simulated_start_s: Floats,
     tolerance_s: float,
 ) -> Departure | None:
-    """Return the first job in time whose starts differ by more than the tolerance.
+    """Return the first job in time whose two starts differ by more than the tolerance.
 
-    For each job, the earlier of its observed and simulated start counts. The first job by this time
-    is returned; ties are broken by the order of the trace. An unknown observed start is NaN.
+    Jobs are ordered by the earlier of their observed and their simulated start. Ties are broken by
+    the order in the trace. An unknown observed start is NaN.
     """
     known = ~np.isnan(observed_start_s)
     apart = np.abs(simulated_start_s - observed_start_s)
@@ -243,7 +245,7 @@ def departure(
 
 
 def pairs_alike(observed: Sequence[float], simulated: Sequence[float]) -> tuple[int, int]:
-    """Return how many pairs have the same order in both lists, and how many pairs there are.
+    """Return the number of pairs with the same order in both lists, and the number of all pairs.
 
     Examples
     --------
@@ -260,7 +262,7 @@ def pairs_alike(observed: Sequence[float], simulated: Sequence[float]) -> tuple[
 
 
 def _errors(observed: Floats, simulated: Floats) -> Floats:
-    """Return relative errors; NaN where nothing was observed."""
+    """Return relative errors; NaN where the observed time is 0 or unknown."""
     base = np.where(observed > 0.0, observed, np.nan)
     return simulated / base - 1.0
 

@@ -34,12 +34,12 @@ __all__ = ["Case"]
 
 @dataclass(frozen=True)
 class Case:
-    """A cluster, a trace and the options of the runs.
+    """A cluster, a trace, and the options of the runs.
 
     Attributes
     ----------
     cluster : Cluster
-        The cluster that is simulated in the layer prediction.
+        The cluster that the layer `prediction` simulates.
     trace : Trace
         The jobs.
     tolerance_s : float
@@ -58,14 +58,14 @@ class Case:
 
     @staticmethod
     def runs(policy: ChosenPolicy, outcomes: Outcomes) -> int:
-        """Return the number of runs of a policy: one per layer that is simulated."""
+        """Return how many times a policy is run: once per simulated layer."""
         run_s = layers.observed_runs(outcomes, policy)
         return 1 if layers.obstacle(policy, run_s) else 2
 
     def of(
         self, policy: ChosenPolicy, outcomes: Outcomes, peer: Outcomes | None
     ) -> PolicyValidation:
-        """Simulate both layers of a policy; compare them, and the peer, with the observed times."""
+        """Simulate a policy in both layers; compare them, and the peer, with the observed times."""
         run_s = layers.observed_runs(outcomes, policy)
         found, missing = {}, {}
         reason = layers.obstacle(policy, run_s)
@@ -149,12 +149,12 @@ class Case:
     def _losses(
         self, outcomes: Outcomes, times: dict[str, Floats], both: npt.NDArray[np.bool_]
     ) -> Floats:
-        """Return the part of the distance of each job of the trace; NaN if it is not compared."""
+        """Return how much each job contributes to the distance; NaN if it is not compared."""
         found = losses(self.trace.numbers("arrival_s"), outcomes.times, _times(times))
         return np.where(both, found, np.nan)
 
     def _counted(self) -> npt.NDArray[np.bool_]:
-        """Return the jobs that arrive in the window of the options; all jobs without a window."""
+        """Return the jobs that arrive in the options' window; without a window, all jobs."""
         arrival = self.trace.numbers("arrival_s")
         window = make_options(self.options).count_arrivals
         if window is None:
@@ -203,7 +203,7 @@ def _times(times: dict[str, Floats]) -> Times:
 
 
 def _kinds(trace: Trace, both: npt.NDArray[np.bool_]) -> dict[str, tuple[Ints, list[str]]]:
-    """Return the groups by size, length and model, if the trace contains these."""
+    """Return the groups of jobs by size, length and model, if the trace contains these columns."""
     found = {"size": size_codes(trace.numbers("gpus")[both])}
     if "duration_s" in trace.columns:
         durations = trace.numbers("duration_s")[both]

@@ -35,11 +35,11 @@ def validate(
     progress: bool | Progress = False,
     **options: Unpack[RunOptions],
 ) -> Validation:
-    """Measure how far simulated runs are from what really happened, job by job.
+    """Measure, job by job, how far simulated runs are from what really happened.
 
     Each policy is simulated twice. The layer *prediction* uses only the trace. The layer
-    *scheduling* uses the observed run time of each job, on a cluster that slows no job down. In
-    this layer, only the schedule can still be wrong, that is, which job runs when.
+    *scheduling* uses the observed run time of each job, on a cluster that does not slow any job
+    down. Therefore, only the schedule can be wrong in this layer, that is, which job runs when.
 
     Parameters
     ----------
@@ -48,26 +48,26 @@ def validate(
     policies : policy or iterable of policies
         The policies, without duplicates.
     observed : table, path, or mapping of policy to table
-        The observed times: a jobs table with job_id, one of finish_s and jct_s, and if known
-        arrival_s, first_start_s or queue_s, and run_s (seconds holding GPUs), all in seconds. This
-        is one table for all policies, or one for each by its name or label. The default is the
-        columns observed_start_s and observed_finish_s of the trace, whose durations are then the
-        run times.
+        The observed times: a jobs table with job_id, and with finish_s or jct_s. It may also have
+        arrival_s, first_start_s or queue_s, and run_s (time holding GPUs). All times are in
+        seconds. Either one table for all policies, or one table for each policy, keyed by its name
+        or label. By default, the trace's columns observed_start_s and observed_finish_s are used,
+        and the durations in the trace are the run times.
     columns : mapping, optional
         Mapping from native names to names in the table, for example ``{"finish_s": "end_time"}``.
     peer : table, path, or mapping of policy to table, optional
-        Results of another simulator for the same jobs.
+        Results of another simulator on the same jobs.
     peer_columns : mapping, optional
-        Like `columns`, for `peer`; by default, `columns`.
+        Like `columns`, but for `peer`; by default, the same as `columns`.
     params : mapping, optional
-        Parameters by policy name, for policies given by name.
+        Parameters for policies that are given by name, keyed by that name.
     tolerance_s : float
-        Two starts of a job that differ by at most this many seconds count as the same.
+        Two starts of a job count as the same if they differ by at most this many seconds.
     progress : bool or callable
         As for `gangline.simulate`.
     **options
-        As for `gangline.simulate`. The layer scheduling ignores the costs of starts and restarts,
-        because observed run times include them.
+        As for `gangline.simulate`. The layer scheduling ignores what starts and restarts cost,
+        because observed run times already include it.
 
     Returns
     -------
@@ -76,17 +76,17 @@ def validate(
     Raises
     ------
     TraceError
-        If a table cannot be read, names a job twice, has a time that is negative or out of order,
-        or shares no finished job with the simulation.
+        If a table cannot be read, has two rows for a job, has a time that is negative or out of
+        order, or has no job that also finished in the simulation.
     OptionError, PolicyError
-        If the tolerance is wrong, a policy has no table, or a table has no policy.
+        If the tolerance is wrong, a policy has no table, or a table belongs to no policy.
     GanglineError
-        As for `gangline.simulate`, in the layer prediction. After an error in the layer scheduling,
-        this layer is missing, with the error as the reason.
+        As for `gangline.simulate`, in the layer prediction. If the layer scheduling fails, it is
+        listed as missing, and the error is the reason.
 
     Notes
     -----
-    There are two runs per policy; the statistics take milliseconds.
+    Each policy is run twice; computing the statistics takes milliseconds.
 
     Examples
     --------
@@ -138,7 +138,7 @@ def validate(
 def _by_policy(
     field: str, tables: TableLike | Mapping[str, TableLike] | None, chosen: list[ChosenPolicy]
 ) -> list[Any]:
-    """Return the table of each policy; they are named by their names or labels."""
+    """Return the table of each policy, given tables keyed by policy name or label."""
     labels = [policy.label for policy in chosen]
     repeated = next((label for label in labels if labels.count(label) > 1), None)
     if repeated is not None:

@@ -1,9 +1,9 @@
-"""Defines the two layers of a simulation that are compared with the observed times.
+"""Defines the two simulated layers that are compared with the observed times.
 
-*Prediction* uses only the trace: run times are those of the trace, on the cluster as described.
-*Scheduling* uses the observed run time of each job. These times include everything that made jobs
-slower or faster, including starts and restarts, so the cluster must not slow jobs down again. Only
-the schedule can still be wrong, that is, which job runs when and where.
+*Prediction* uses only the trace: its run times, on the cluster as described. *Scheduling* uses the
+observed run time of each job. These times already include everything that slowed jobs down or sped
+them up, including starts and restarts, so the cluster must not slow jobs down again. Then only the
+schedule can be wrong, that is, which job runs when and where.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ LAYERS: Mapping[str, str] = {
     PREDICTION: "trace alone",
     PEER: "peer",
 }
-"""The layers in their order, with their inputs."""
+"""The layers in their order, and what each one is based on."""
 
 _SLOWS = ("network", "throughput", "iter_time", "elastic", "runtime")
 _OVERHEADS = ("restart_s", "first_start_s", "restart_by_model", "checkpoint_interval_s")
@@ -54,7 +54,7 @@ _LEAST_S = (
 
 
 def observed_runs(outcomes: Outcomes, policy: ChosenPolicy) -> Floats:
-    """Return the run time of each job: as observed, or from start to finish without preemption."""
+    """Return each job's run time: as observed, or start to finish if nothing is preempted."""
     entry = _entry(policy)
     if entry is None or entry["stops"] != "no":
         return outcomes.run_s
@@ -63,7 +63,7 @@ def observed_runs(outcomes: Outcomes, policy: ChosenPolicy) -> Floats:
 
 
 def obstacle(policy: ChosenPolicy, run_s: Floats) -> str:
-    """Return the reason why the run times cannot be used in a simulation; "" if they can."""
+    """Return the reason why the run times cannot be simulated; "" if they can."""
     if np.isnan(run_s).all():
         return (
             "the table has no run times; name their column as run_s (a policy that never stops "
@@ -76,14 +76,14 @@ def obstacle(policy: ChosenPolicy, run_s: Floats) -> str:
 
 
 def shares(result: Result) -> str:
-    """Return the reason why a run cannot be used for this layer; "" if it can."""
+    """Return the reason why this layer cannot use a run; "" if it can."""
     if "share_gpu_fraction" in result.summary:
         return "the policy lets jobs share GPUs, so a run time depends on the co-runners"
     return ""
 
 
 def with_runs(trace: Trace, run_s: Floats) -> Trace:
-    """Return the jobs with the observed run times as their durations; others keep theirs."""
+    """Return the jobs with observed run times as durations; jobs without one keep theirs."""
     is_there = "duration_s" in trace.columns
     durations = trace.numbers("duration_s") if is_there else np.full(len(trace), np.nan)
     given = np.where(np.isnan(run_s), durations, np.maximum(run_s, _LEAST_S))
@@ -94,7 +94,7 @@ def with_runs(trace: Trace, run_s: Floats) -> Trace:
 
 
 def bare(cluster: Cluster) -> Cluster:
-    """Return the cluster with the same GPUs and racks, on which all jobs run at one speed."""
+    """Return a cluster with the same GPUs and racks, on which every job runs at one speed."""
     data = cluster.to_dict()
     keys = {name: value for name, value in data.items() if name not in _SLOWS}
     keys["gpu_types"] = [
@@ -104,12 +104,12 @@ def bare(cluster: Cluster) -> Cluster:
 
 
 def bare_options(options: dict[str, Any]) -> dict[str, Any]:
-    """Return the options of a run without those that cost jobs time."""
+    """Return the options of a run, except those that cost jobs time."""
     return {name: value for name, value in options.items() if name not in _OVERHEADS}
 
 
 def held(result: Result, trace: Trace) -> dict[str, Floats]:
-    """Return `jct_s`, `queue_s` and `run_s` of each job of a trace; NaN if it did not finish."""
+    """Return `jct_s`, `queue_s` and `run_s` of each job in a trace; NaN if it did not finish."""
     jobs = result.jobs
     places = pc.index_in(trace.column("job_id"), value_set=jobs["job_id"].combine_chunks())
     return {
@@ -119,7 +119,7 @@ def held(result: Result, trace: Trace) -> dict[str, Floats]:
 
 
 def _entry(policy: ChosenPolicy) -> dict[str, Any] | None:
-    """Return the registry entry of a policy; None for a policy in Python."""
+    """Return the registry entry of a policy; None for a Python policy."""
     from gangline import _core
 
     return next((one for one in _core.registry() if one["name"] == policy.policy), None)

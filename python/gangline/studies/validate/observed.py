@@ -1,8 +1,8 @@
-"""Reads the observed times of each job of a trace, from a table of any origin.
+"""Reads the observed times of each job in a trace, from a table of any origin.
 
-The table has the columns of gangline's own jobs table, all of them optional except `job_id` and
-one of `finish_s` and `jct_s`. Instants may be on any clock if the table has `arrival_s`, because
-only their distances to the arrival are used.
+The table has the same columns as gangline's own jobs table. Only `job_id`, and either `finish_s` or
+`jct_s`, are required. If the table has `arrival_s`, its instants may be on any clock, because only
+the time since arrival is used.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ DEFECTS: Mapping[str, str] = {
         "without a stop"
     ),
 }
-"""The counted defects with their meanings; other defects are errors."""
+"""The defects that are counted, with their meanings; any other defect is an error."""
 
 _ROUNDING_S = (
     1e-3  # our own choice: logs in milliseconds may round a start and an arrival differently
@@ -65,20 +65,20 @@ _NAMED = 3  # the number of jobs that are named for each count
 
 @dataclass(frozen=True)
 class Outcomes:
-    """The outcomes of the jobs of a trace, in its order; NaN is unknown.
+    """What happened to the jobs of a trace, in the order of the trace; NaN means unknown.
 
     Attributes
     ----------
     path : str
         The file from which the outcomes were read.
     jct_s, queue_s, run_s : float64 arrays
-        From the arrival to the finish, from the arrival to the first start, and on GPUs.
+        Time in seconds from arrival to finish, from arrival to the first start, and holding GPUs.
     starts : float64 array
         Number of starts.
     defects : dict of str to int
-        Counts by the keys of `DEFECTS`.
+        Number of times that each defect occurs, keyed as in `DEFECTS`.
     named : dict of str to list of str
-        The first job ids of each count.
+        For each defect, the ids of the first jobs that have it.
     """
 
     path: str
@@ -91,7 +91,7 @@ class Outcomes:
 
     @property
     def times(self) -> Times:
-        """The waits; a job with an unknown run time is assumed to run without a stop."""
+        """The waits; a job whose run time is unknown is assumed to run without interruption."""
         stopped = np.maximum(self.jct_s - self.run_s, 0.0)
         return Times(self.queue_s, np.where(np.isnan(self.run_s), self.queue_s, stopped))
 
@@ -107,13 +107,13 @@ class Outcomes:
 def read_outcomes(
     table: TableLike, trace: Trace, mapping: Mapping[str, str] | None = None
 ) -> Outcomes:
-    """Read the observed outcomes of the jobs of a trace.
+    """Read what happened to the jobs of a trace.
 
     Raises
     ------
     TraceError
-        If the table cannot be read, names a job twice, has a time that is negative or infinite or
-        out of order, or has no job of the trace.
+        If the table cannot be read, has two rows for a job, has a time that is negative, infinite
+        or out of order, or shares no job with the trace.
     """
     for native in mapping or {}:
         if native not in COLUMNS:
@@ -164,9 +164,9 @@ def read_outcomes(
 
 
 def outcomes_of(trace: Trace) -> Outcomes:
-    """Return the observed outcomes in the trace itself, such as `observed_start_s`.
+    """Return what the trace itself says about its jobs, such as `observed_start_s`.
 
-    Durations count as the times for which the jobs really ran, as in every export of a scheduler.
+    Its durations count as the times for which the jobs really ran, as in every scheduler's export.
 
     Raises
     ------
@@ -205,7 +205,7 @@ def outcomes_of(trace: Trace) -> Outcomes:
 
 
 def _refuse_repeated(found: Columns, identifiers: Any) -> None:
-    """Raise an error for a job with two rows, and for a row without a job."""
+    """Raise an error if a job has two rows, or if a row has no job."""
     if identifiers.null_count:
         row = pc.index(identifiers.is_null(), value=True).as_py()
         raise found.source.wrong("job_id", row, "", "the id of a job")
@@ -219,7 +219,7 @@ def _refuse_repeated(found: Columns, identifiers: Any) -> None:
 
 
 def _checked(found: Columns, arrival: Floats, is_known: Any) -> dict[str, Floats]:
-    """Return all columns that exist or follow from others, by row."""
+    """Return, by row, all columns that exist or can be derived from others."""
     unknown = np.full(len(found), np.nan)
     for name in (*_TIMES, *_COUNTS):
         if found.has(name):
@@ -241,7 +241,7 @@ def _checked(found: Columns, arrival: Floats, is_known: Any) -> dict[str, Floats
 
 
 def _refuse_disorder(found: Columns, columns: Mapping[str, Floats]) -> None:
-    """Raise an error for a job that finished before it started."""
+    """Raise an error if a job finished before it started."""
     bad = columns["jct_s"] < columns["queue_s"] - _ROUNDING_S
     name = "finish_s" if found.has("finish_s") else "jct_s"
     _refuse(found, name, bad, "a finish after the first start")
@@ -254,7 +254,7 @@ def _refuse(found: Columns, name: str, bad: Any, expected: str) -> None:
 
 
 def _moved(found: Columns, arrival: Floats, is_known: Any) -> Any:
-    """Return the rows whose arrival differs from the trace, once both clocks have the same zero."""
+    """Return the rows whose arrival differs from the trace after the clocks are aligned."""
     if not found.has("arrival_s") or not is_known.any():
         return np.zeros(len(arrival), dtype=bool)
     apart = found["arrival_s"] - arrival

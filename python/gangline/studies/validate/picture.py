@@ -1,4 +1,4 @@
-"""Draws simulated against observed JCTs as static pictures: dots and cumulative curves."""
+"""Draws static figures of simulated against observed JCTs: dots and cumulative curves."""
 
 from __future__ import annotations
 
@@ -28,16 +28,16 @@ _STEPS = 600  # our own choice: points of a curve
 def pictures(
     policy: str, number: int, observed_s: Floats, layers: Mapping[str, Floats]
 ) -> list[tuple[str, str]]:
-    """Return pictures of one policy as (how to read it, SVG element).
+    """Return the figures for one policy, each as (how to read it, SVG element).
 
     Parameters
     ----------
     policy, number : str, int
-        Label of the policy, and its number on the page.
+        Label of the policy, and its index on the page.
     observed_s : float64 array
         Observed JCTs.
     layers : mapping of str to float64 array
-        JCTs of the same jobs by layer.
+        JCTs of the same jobs, keyed by layer.
     """
     step = math.ceil(len(observed_s) / _DOTS)
     fewer = f" One job in {step} is drawn." if step > 1 else ""
@@ -68,7 +68,7 @@ def _curves(columns: Mapping[str, Floats], policy: str, key: str) -> Chart:
 
 
 def _scatter(observed: Floats, simulated: Floats, name: str) -> str:
-    """Return a dot per job on two logarithmic axes of the same scale."""
+    """Return a scatter plot with a dot per job, on two logarithmic axes with the same scale."""
     both = np.maximum(np.concatenate([observed, simulated]), _LEAST_S)
     low, high = float(both.min()), float(both.max())
     high = max(high, 2.0 * low)

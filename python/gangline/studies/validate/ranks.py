@@ -1,4 +1,4 @@
-"""Compares observed and simulated numbers, and the ranks of two columns."""
+"""Compares an observed with a simulated number, and the ranks of two columns."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ __all__ = ["Pair", "error_of", "spearman"]
 
 @dataclass(frozen=True)
 class Pair:
-    """A number as observed and as simulated."""
+    """A number, as observed and as simulated."""
 
     observed: float
     simulated: float
 
     @property
     def error(self) -> float | None:
-        """The relative error; None if nothing was observed."""
+        """The relative error; None if the observed value is 0."""
         return error_of(self.simulated, self.observed)
 
 
 def spearman(a: Floats, b: Floats) -> float | None:
-    """Return the rank correlation of two columns; equal values share their mean rank.
+    """Return the rank correlation of two columns; equal values get the mean of their ranks.
 
     Examples
     --------
@@ -45,7 +45,7 @@ def spearman(a: Floats, b: Floats) -> float | None:
 
 
 def error_of(simulated: float, observed: float) -> float | None:
-    """Return the relative error; None if nothing was observed."""
+    """Return the relative error; None if the observed value is 0."""
     return simulated / observed - 1.0 if observed > 0.0 else None
 
 

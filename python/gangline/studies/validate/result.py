@@ -1,4 +1,4 @@
-"""Presents the findings of a validation: plain values, tables, sentences and a page."""
+"""Presents a validation's findings: as plain values, tables, sentences and a page."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ Table = tuple[str, list[str], list[list[str | float | None]]]
 
 
 class Order(TypedDict):
-    """The order of the policies in a layer: their labels by increasing mean JCT."""
+    """How a layer orders the policies: their labels, ordered by increasing mean JCT."""
 
     observed: list[str]
     simulated: list[str]
@@ -49,29 +49,30 @@ class Order(TypedDict):
 
 
 class PolicyValidation:
-    """The errors of the layers of one policy against the observed times.
+    """The errors of each layer of one policy, compared with the observed times.
 
     Attributes
     ----------
     policy : str
         Label of the policy.
     layers : dict of str to Agreement
-        The available layers among `scheduling`, `prediction` and `peer`.
+        The layers that are available, among `scheduling`, `prediction` and `peer`.
     missing : dict of str to str
-        Missing layers, with the reason.
+        The layers that are missing, each with the reason.
     defects : dict of str to int
-        Counts of irregularities in the table of observed times.
+        Number of times that each defect occurs in the table of observed times.
     notes : list of str
-        Sentences on what was left out.
+        Sentences that say what was left out.
     job_ids : list of str
-        The jobs that are compared.
+        Ids of the jobs that are compared.
     observed_jct_s : float64 array
         Observed JCTs of these jobs.
     jct_s : dict of str to float64 array
-        JCTs of these jobs by layer.
+        JCTs of these jobs, keyed by layer.
     losses : dict of str to float64 array
-        By layer, the part of each job of the trace in the logarithm of `Waits.distance`, which is
-        the mean of these parts; NaN if no wait is compared.
+        For each layer, how much each job of the trace contributes to the logarithm of
+        `Waits.distance`, which is the mean of the contributions; NaN for a job whose waits are not
+        compared.
     """
 
     def __init__(
@@ -109,7 +110,7 @@ class PolicyValidation:
         }
 
     def table(self) -> Table:
-        """Return all measures: the observed value, and the value and the error of each layer."""
+        """Return a row for each metric: the observed value, and each layer's value and error."""
         titles = ["", "observed"]
         for layer in self.layers:
             titles += [LAYERS[layer], "error"]
@@ -135,7 +136,7 @@ class PolicyValidation:
         return f"{self.policy}: {plural(len(self.job_ids), 'job')}", titles, rows
 
     def _waits(self) -> list[list[Any]]:
-        """Return the rows on waits, if any wait was observed."""
+        """Return the rows about waits; there are none if no wait was observed."""
         found = [one.waits for one in self.layers.values()]
         known = next((one for one in found if one is not None), None)
         if known is None:
@@ -157,7 +158,7 @@ class PolicyValidation:
         return rows
 
     def bias_tables(self) -> list[Table]:
-        """Return the bias by size, length and model: errors of the mean JCT of each group."""
+        """Return the bias by size, length and model: the error of each group's mean JCT."""
         tables = []
         first = next(iter(self.layers.values()))
         for kind, groups in first.groups.items():
@@ -177,7 +178,7 @@ class PolicyValidation:
         return tables
 
     def sentences(self, tolerance_s: float) -> list[str]:
-        """Return sentences on the numbers."""
+        """Return sentences that explain the numbers."""
         said = []
         for layer, one in self.layers.items():
             mean, last = one.measures["jct_mean_s"], one.measures["jct_p99_s"]
@@ -207,20 +208,20 @@ class PolicyValidation:
 
 
 class Validation:
-    """The errors of simulated runs against the observed times.
+    """How far simulated runs are from the observed times.
 
-    It can be indexed with the label of a policy, and iterates over the policies.
+    The object can be indexed with a policy's label, and it iterates over the policies.
 
     Attributes
     ----------
     policies : list of PolicyValidation
-        In the order in which they were given.
+        The result for each policy, in the order in which the policies were given.
     trace : Trace
         The jobs.
     cluster : Cluster
         The cluster on which the jobs ran.
     tolerance_s : float
-        Starts that differ by at most this many seconds count as the same.
+        Two starts of a job count as the same if they differ by at most this many seconds.
 
     Examples
     --------
@@ -260,14 +261,14 @@ class Validation:
         return len(self.policies)
 
     def order(self) -> dict[str, Order]:
-        """Compare the ranks of the policies by mean JCT in each layer with the observed ranks.
+        """Compare, for each layer, the policies' order by mean JCT with the observed order.
 
         Returns
         -------
         dict of str to dict
-            For each layer that all policies have: `observed` and `simulated`, the labels by
-            increasing mean JCT; `alike` of `pairs` pairs have the same order. Empty with one
-            policy, or with one table for all policies.
+            For each layer that all policies have: `observed` and `simulated` are the labels,
+            ordered by increasing mean JCT. Of `pairs` pairs, `alike` have the same order in both.
+            Empty if there is only one policy, or one table for all policies.
         """
         found: dict[str, Order] = {}
         for layer in LAYERS if len(self.policies) > 1 else ():
@@ -303,12 +304,12 @@ class Validation:
         return data
 
     def tables(self) -> list[Table]:
-        """Return titles, column titles and cells, starting with the measures of each policy."""
+        """Return title, column titles and cells of each table; each policy's metrics come first."""
         bias = [table for one in self.policies for table in one.bias_tables()]
         return [*(one.table() for one in self.policies), *bias]
 
     def sentences(self) -> list[str]:
-        """Return sentences on the numbers."""
+        """Return sentences that explain the numbers."""
         said = [line for one in self.policies for line in one.sentences(self.tolerance_s)]
         for layer, found in self.order().items():
             said.append(
@@ -319,12 +320,12 @@ class Validation:
         return said
 
     def write(self, path: str | PathLike[str], *, command: str = "") -> Path:
-        """Write one self-contained HTML page with all tables and pictures.
+        """Write one self-contained HTML page with all tables and figures.
 
         Raises
         ------
         ResultError
-            If the existing file is not a report.
+            If the existing file is not a page that gangline wrote.
         OSError
             If the file cannot be written.
         """
@@ -360,7 +361,7 @@ class Validation:
 
 
 def signed(error: float | None) -> str:
-    """Return a relative error as a percentage with its sign.
+    """Return a relative error as a signed percentage.
 
     Examples
     --------

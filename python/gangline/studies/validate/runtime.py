@@ -1,16 +1,16 @@
-"""Fits observed run times by rate factors, a cost per start, and noise.
+"""Fits observed run times with rate factors, a cost per start, and noise.
 
-The model of a job that held its gang for `run` seconds is
+A job that held its gang for `run` seconds is modelled as
 
     run = factor of its model and size x duration in the trace + start_s + restart_s x restarts
 
-with log-normal noise of median 1 on the first term. The costs may differ by model. Far from the
-solution this is Huber's regression ("Robust estimation of a location parameter", 1964) of both
-sides over the duration, because a few short jobs took several times as long as their durations;
-then the same in the logarithm of the first term, step by step (Gauss and Newton). Intervals allow
-for errors of unequal size and for jobs with high leverage, such as short ones (HC3 of MacKinnon and
-White, "Some heteroskedasticity-consistent covariance matrix estimators with improved finite sample
-properties", 1985).
+with log-normal noise of median 1 in the first term. The costs may differ between models. The fit
+begins with Huber's regression ("Robust estimation of a location parameter", 1964), in which both
+sides are divided by the duration, because a few short jobs took several times as long as their
+durations. It then fits the logarithm of the first term in the same way, step by step
+(Gauss-Newton). The intervals allow for errors of unequal size, and for jobs with high leverage,
+such as short ones (HC3 of MacKinnon and White, "Some heteroskedasticity-consistent covariance
+matrix estimators with improved finite sample properties", 1985).
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 __all__ = ["ALL", "Estimate", "RuntimeFit", "fit_runtime"]
 
 ALL = "all models"
-"""The name of the factor of jobs without a model, and of kinds with few jobs."""
+"""Name of the factor for jobs without a model, and for kinds with few jobs."""
 
 _HUBER = 1.345  # Huber's: 95 % of the efficiency of least squares if errors are normal
 _MAD = 1.4826022185056018  # normal distribution: standard deviation over median distance
@@ -61,7 +61,7 @@ _ALIKE = 0.9  # our own choice: estimates with a higher correlation are not dist
 
 @dataclass(frozen=True)
 class Estimate:
-    """A fitted number and its 95 % interval."""
+    """A fitted number with its 95 % confidence interval."""
 
     value: float
     low: float
@@ -70,28 +70,29 @@ class Estimate:
 
 @dataclass(frozen=True)
 class RuntimeFit:
-    """A fit of run times to durations.
+    """A fit of observed run times to the durations in a trace.
 
     Attributes
     ----------
     factors : dict of str to Estimate
-        Run time divided by the duration in the trace, by model and gang size such as `bert, 8
-        GPUs`. Kinds with few jobs are grouped by model, or under `all models`.
+        Run time divided by the duration in the trace, for each model and gang size, such as `bert,
+        8 GPUs`. Kinds with few jobs are grouped by model, or as `all models`.
     start_s, restart_s : Estimate or None
-        Seconds that the first start, and each later one, costs; None if it cannot be estimated.
+        Time in seconds that the first start costs, and that each later start costs; None if it
+        cannot be estimated.
     start_by_model, restart_by_model : dict of str to Estimate
-        The same by model, if the costs were fitted by model; `start_s` and `restart_s` are then
-        those of models with few jobs.
+        The same costs for each model, if they were fitted by model; `start_s` and `restart_s` then
+        belong to the models with few jobs.
     noise : Estimate
-        Sigma of the log-normal noise of run times without the costs of starts, from the median
-        distance. Its interval is valid only if the noise is log-normal.
+        Sigma of the log-normal noise in run times without the costs of starts, estimated from the
+        median absolute deviation. Its interval is valid only if the noise is log-normal.
     jobs : int
-        Number of jobs in the fit.
+        Number of jobs that were fitted.
     alike : list of (str, str)
-        Pairs of numbers that the jobs cannot separate: raising one and lowering the other fits
+        Pairs of numbers that the jobs cannot tell apart: raising one and lowering the other fits
         equally well.
     notes : list of str
-        Sentences about jobs that were left out and numbers that could not be fitted.
+        Sentences about jobs that were left out, and about numbers that could not be fitted.
 
     Examples
     --------
@@ -117,7 +118,7 @@ class RuntimeFit:
     def apply(self, trace: TraceLike) -> Trace:
         """Return the jobs with their durations multiplied by their factors.
 
-        Costs of starts are options of a run: `first_start_s` and `restart_s`.
+        The costs of starts are options of a run: `first_start_s` and `restart_s`.
         """
         jobs = as_trace(trace)
         factor = np.array(
@@ -131,15 +132,15 @@ class RuntimeFit:
         return Trace.from_arrow(jobs.table.set_column(place, "duration_s", durations))
 
     def options(self) -> dict[str, float]:
-        """Return the costs of starts as options of `gangline.simulate`, at least 0.
+        """Return what starts cost, at least 0, as options of `gangline.simulate`.
 
-        They do not include costs by model, except those of models with few jobs.
+        They do not include the costs of single models, only those for models with few jobs.
         """
         costs = {"first_start_s": self.start_s, "restart_s": self.restart_s}
         return {name: max(one.value, 0.0) for name, one in costs.items() if one is not None}
 
     def runtime(self) -> dict[str, Json]:
-        """Return costs of starts (by model if so fitted) and the noise as a `[runtime]` table."""
+        """Return the start costs (by model if so fitted) and the noise as a `[runtime]` table."""
         costs = {
             "first_start_s": {ALL: self.start_s, **self.start_by_model},
             "restart_s": {ALL: self.restart_s, **self.restart_by_model},
@@ -158,7 +159,7 @@ class RuntimeFit:
         return {**asdict(self), "options": self.options()}
 
     def rows(self) -> list[list[str]]:
-        """Return name, value and interval of each number."""
+        """Return the name, the value and the interval of each fitted number."""
         found = [
             [f"factor: {name}", f"{one.value:.3f}", f"{one.low:.3f} to {one.high:.3f}"]
             for name, one in self.factors.items()
@@ -186,19 +187,19 @@ def fit_runtime(
     columns: Mapping[str, str] | None = None,
     costs_by_model: bool = False,
 ) -> RuntimeFit:
-    """Fit run times to durations: rate factors by model and gang size, and costs of starts.
+    """Fit run times to durations: rate factors by model and gang size, and what starts cost.
 
     Parameters
     ----------
     trace : as for `gangline.simulate`
         The jobs, with durations.
     observed : table or path
-        The observed times: as for `gangline.validate`, with run_s, and starts or preemptions if
-        known.
+        The observed times, as for `gangline.validate`; run_s is required, and starts or preemptions
+        are used if known.
     columns : mapping, optional
         Mapping from native names to names in the table.
     costs_by_model : bool
-        Whether to fit the costs of starts by model, for models with five or more jobs.
+        Whether to fit the cost of starts separately for each model with five or more jobs.
 
     Returns
     -------
@@ -207,8 +208,8 @@ def fit_runtime(
     Raises
     ------
     TraceError
-        If a table is wrong, or if there are fewer jobs with a run time and a duration than numbers
-        to fit.
+        If a table is wrong, or if too few jobs have a run time and a duration: there must be more
+        of them than numbers to fit.
 
     Examples
     --------
@@ -264,7 +265,7 @@ def _fitted(
     models: list[str],
     notes: list[str],
 ) -> RuntimeFit:
-    """Fit all columns except those that depend on earlier ones."""
+    """Fit all columns except those that depend linearly on earlier columns."""
     names: list[str] = []
     for name in design:
         matrix = np.column_stack([design[one] for one in [*names, name]])
@@ -324,12 +325,12 @@ def _fitted(
 
 
 def _cost(words: str, model: str) -> str:
-    """Return the name of the cost of a start of a model."""
+    """Return the name of a model's start or restart cost."""
     return words if model == ALL else f"{words}: {model}"
 
 
 def _sigma(scale: float, jobs: int, numbers: int) -> Estimate:
-    """Return the deviation of the noise from the residuals, given the count of fitted numbers."""
+    """Return the noise's sigma from the scale of the residuals and the count of fitted numbers."""
     value = scale * (jobs / (jobs - numbers)) ** 0.5
     spread = float(np.exp(_NORMAL * _MAD_ERROR / jobs**0.5))
     return Estimate(value, value / spread, value * spread)
@@ -338,10 +339,10 @@ def _sigma(scale: float, jobs: int, numbers: int) -> Estimate:
 def _log_normal(
     matrix: Matrix, is_factor: npt.NDArray[np.bool_], ratio: Floats
 ) -> tuple[Floats, float, Matrix, Floats]:
-    """Fit with noise in the logarithm of the time with progress.
+    """Fit run times whose noise is in the logarithm of the time with progress.
 
-    Return the coefficients, the scale, and the linear problem at this point: its matrix and the
-    residuals.
+    Return the coefficients, the scale of the residuals, and the linear problem at the solution: its
+    matrix and the residuals.
     """
 
     def straight(values: Floats) -> tuple[Matrix, Floats]:
@@ -363,7 +364,7 @@ def _huber(
 ) -> tuple[Floats, float]:
     """Return the coefficients of Huber's regression, and the scale of the residuals.
 
-    The linear problem at given coefficients consists of its matrix and the residuals.
+    `linear` returns the linear problem at given coefficients: its matrix and the residuals.
     """
     scale = 0.0
     for _ in range(_STEPS):
@@ -381,7 +382,7 @@ def _huber(
 
 
 def _alike(names: list[str], inverse: npt.NDArray[np.float64]) -> list[tuple[str, str]]:
-    """Return the pairs of numbers whose estimates have a high correlation, given the jobs."""
+    """Return the pairs of numbers whose estimates are highly correlated for these jobs."""
     spread = np.sqrt(np.diag(inverse))
     correlation = inverse / np.outer(spread, spread)
     return [
@@ -393,7 +394,7 @@ def _alike(names: list[str], inverse: npt.NDArray[np.float64]) -> list[tuple[str
 
 
 def _kinds(jobs: Trace) -> list[tuple[str, ...]]:
-    """Return descriptions of each job, from the narrowest to the widest."""
+    """Return each job's descriptions, from the most specific to the most general."""
     if "model" not in jobs.columns:
         return [(ALL,)] * len(jobs)
     pairs = zip(jobs.column("model").to_pylist(), jobs.column("gpus").to_pylist(), strict=True)
@@ -401,7 +402,7 @@ def _kinds(jobs: Trace) -> list[tuple[str, ...]]:
 
 
 def _labels(kinds: list[tuple[str, ...]]) -> list[str]:
-    """Return the closest description of each job that enough jobs share."""
+    """Return each job's most specific description that enough jobs share."""
     labels = [""] * len(kinds)
     for level in range(3):
         counts = Counter(of[level] for of, name in zip(kinds, labels, strict=True)

@@ -1,9 +1,9 @@
-"""Measures the agreement of simulated and observed waits by numbers that distinguish policies.
+"""Measures how well simulated waits match observed ones, in numbers that distinguish policies.
 
 JCTs hardly differ between policies, because a long job takes long under every policy. Waits and the
-order in which jobs start do differ. Simulated and real schedules drift apart with time even under
-the same policy. Therefore, all three numbers are geometric means of the factors by which single
-jobs are off.
+order in which jobs start do differ. Simulated and real schedules drift apart over time, even under
+the same policy. Therefore, all three numbers are geometric means over jobs of the factor by which
+the simulation is off.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _GRAIN_S = 60.0  # our own choice: added to waits, so that a minute hardly count
 
 
 class Times(NamedTuple):
-    """Two times of the same jobs: from arrival to first start, and all time without GPUs."""
+    """Two waits of each job: the time from arrival to first start, and all time without GPUs."""
 
     queue_s: Floats
     wait_s: Floats
@@ -41,27 +41,27 @@ class Times(NamedTuple):
 
 @dataclass(frozen=True)
 class Waits:
-    """The agreement of simulated waits with observed ones.
+    """How well simulated waits agree with observed ones.
 
     Attributes
     ----------
     jobs : int
         Number of jobs whose waits were observed.
     short_s : float
-        Longest wait that counts as short, which is five times the tolerance.
+        Longest wait in seconds that counts as short: five times the tolerance.
     waiting : int
-        Number of jobs with a longer observed wait.
+        Number of jobs whose observed wait is longer than this.
     queue_mean_s, wait_mean_s : Pair
-        Mean time from the arrival to the first start, and mean time without GPUs.
+        Mean time in seconds from arrival to first start, and mean time without GPUs.
     rank_correlation : float or None
-        Spearman's rank correlation of the times without GPUs; short waits count as equal. None if
-        all are equal.
+        Spearman's rank correlation of the times without GPUs; all short waits count as equal. None
+        if all are equal.
     queue_factor, wait_factor : float
-        Geometric mean of the factors by which the two times of a job are off, after a minute was
-        added to each. 1 if all are equal.
+        Geometric means, over jobs, of the factor by which each of the two times is off; a minute is
+        added to each time first. 1 if all are equal.
     order_factor : float
-        The same mean for the number of jobs that arrived later and started earlier, after 1 was
-        added.
+        The same mean for the number of jobs that arrived later but started earlier; 1 is added to
+        each number first.
     """
 
     jobs: int
@@ -76,7 +76,7 @@ class Waits:
 
     @property
     def distance(self) -> float:
-        """The geometric mean of the three factors: 1 if the simulation equals the observation."""
+        """The geometric mean of the three factors: 1 if the simulation matches the observation."""
         return math.cbrt(self.queue_factor * self.wait_factor * self.order_factor)
 
     def to_dict(self) -> dict[str, Json]:
@@ -92,16 +92,16 @@ class Waits:
 
 
 def waits(arrival_s: Floats, observed: Times, simulated: Times, tolerance_s: float) -> Waits | None:
-    """Compare simulated waits with observed ones; None if no job has both.
+    """Compare simulated waits with observed ones; None if both are not known for any job.
 
     Parameters
     ----------
     arrival_s : float64 array
         Arrival of each job.
     observed, simulated : Times
-        Observed and simulated times; NaN if unknown.
+        Observed and simulated waits; NaN if unknown.
     tolerance_s : float
-        Starts that differ by at most this number of seconds count as the same.
+        Two starts count as the same if they differ by at most this many seconds.
     """
     known = _known(observed, simulated)
     if not known.any():
@@ -124,10 +124,10 @@ def waits(arrival_s: Floats, observed: Times, simulated: Times, tolerance_s: flo
 
 
 def losses(arrival_s: Floats, observed: Times, simulated: Times) -> Floats:
-    """Return each job's part of the logarithm of the distance, which is the mean of the parts.
+    """Return each job's contribution to the logarithm of the distance, which is their mean.
 
-    The value is NaN unless both times of the job are known in both the observed and the simulated
-    run.
+    The value is NaN unless both waits of the job are known, in the observation and in the
+    simulation.
     """
     known = _known(observed, simulated)
     found = np.full(len(arrival_s), np.nan)
@@ -138,11 +138,11 @@ def losses(arrival_s: Floats, observed: Times, simulated: Times) -> Floats:
 
 
 def passed(arrival_s: Floats, start_s: Floats) -> Ints:
-    """Return, for each job, how many jobs arrived after it and started before it.
+    """Return, for each job, the number of jobs that arrived after it but started before it.
 
     Notes
     -----
-    The cost is O(n log n): the ranks of the starts are compared bit by bit, for all jobs at once.
+    It takes O(n log n): the ranks of the starts are compared bit by bit, for all jobs at once.
 
     Examples
     --------
@@ -177,7 +177,7 @@ def _of(times: Times, known: npt.NDArray[np.bool_]) -> Times:
 
 
 def _parts(arrival: Floats, real: Times, model: Times) -> tuple[Floats, Floats, Floats]:
-    """Return the absolute logarithms of the three factors by job."""
+    """Return the absolute logarithms of the three factors for each job."""
     before = [np.log1p(passed(arrival, arrival + of.queue_s)) for of in (real, model)]
     order = before[1] - before[0]
     queue, wait = (
