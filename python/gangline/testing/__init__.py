@@ -1,8 +1,8 @@
-"""Tests schedulers: laws, drawn worlds, and the smallest world in which a policy fails.
+"""Tests schedulers: laws, random worlds, and the smallest world in which a policy fails.
 
-`check_result` checks the tables of one run; `check_policy` runs a policy in many small worlds and
-checks each run. A broken law is a `LawBroken` that names it. `strategies` draws clusters, traces,
-worlds and plans for your property tests.
+`check_result` checks the tables of one run. `check_policy` runs a policy in many small worlds, and
+checks each run. If a law is broken, they raise a `LawBroken` that names it. `strategies` generates
+clusters, traces, worlds and plans for your property tests.
 
 Examples
 --------

@@ -1,4 +1,4 @@
-"""Defines `check_policy`: runs a policy in many worlds, and shows the smallest failure."""
+"""Defines `check_policy`, which runs a policy in many worlds and shows the smallest failure."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ if TYPE_CHECKING:
 __all__ = ["Counterexample", "check_policy", "counterexample"]
 
 EVENTS_MAX = 100_000
-"""After this many events a run of `check_policy` counts as endless. Our own choice: the built-in
-policies need less than a hundredth of it on `small_worlds`."""
+"""A run of `check_policy` that has not ended after this many events counts as endless. Our own
+choice: on `small_worlds`, the built-in policies need less than a hundredth of this number."""
 
 DRAWN_EVENTS_MAX = 5_000
-"""The same limit for drawn worlds, which have at most 14 jobs."""
+"""The same limit for randomly generated worlds, which have at most 14 jobs."""
 
 
 def check_policy(
@@ -42,29 +42,29 @@ def check_policy(
     max_events: int | None = None,
     seed: int = 0,
 ) -> None:
-    """Run a policy twice in many small worlds, check each run, and check that it repeats.
+    """Run a policy twice in many small worlds; check each run, and that both runs are equal.
 
     Parameters
     ----------
     policy : policy
         A name, a configuration or a gangline.Policy object.
     worlds : int or iterable of World or of (cluster, trace, run options), optional
-        The worlds, or the number of worlds to draw from `strategies.any_worlds`, which needs the
-        extra `testing`. The default is `small_worlds()`.
+        The worlds, or the number of worlds to generate with `strategies.any_worlds`, which needs
+        the extra `testing`. By default, `small_worlds()`.
     laws : iterable of str or Law
-        Laws that the policy claims, beyond those that every run must keep: names of `LAWS`, or
-        `LAWS[name].within(bound)`.
+        Laws that the policy claims to keep, in addition to those that every run must keep: names
+        from `LAWS`, or `LAWS[name].within(bound)`.
     params : mapping, optional
-        Parameters of a policy given by name.
+        Parameters of a policy that is given by name.
     max_share : int, optional
-        Maximum number of jobs on one GPU; by default, the number that the policy declares.
+        Maximum number of jobs on one GPU; by default, the number declared by the policy.
     max_events : int, optional
-        A run with jobs left after this many events counts as endless, unless its options set a
-        limit; the default is `EVENTS_MAX` on `small_worlds()`, `DRAWN_EVENTS_MAX` in drawn worlds,
-        and no limit in worlds that are passed.
+        A run that still has jobs after this many events counts as endless, unless the world's
+        options set a limit. The default is `EVENTS_MAX` in `small_worlds()`, `DRAWN_EVENTS_MAX` in
+        generated worlds, and no limit in worlds that you pass.
     seed : int
-        Seed of the drawn worlds: it draws the same worlds with the same modules loaded, as
-        hypothesis also draws constants that it finds in modules.
+        Seed of the generated worlds. It gives the same worlds only if the same modules are loaded,
+        because hypothesis also uses constants that it finds in modules.
 
     Raises
     ------
@@ -73,13 +73,14 @@ def check_policy(
     PlanError
         If a plan breaks a rule of the engine.
     StalledError
-        If jobs wait and nothing will start them.
+        If jobs wait and no future event can start them.
 
     Notes
     -----
-    If worlds are drawn, the error is that of the smallest failing world that was found. Its note
-    contains a program that repeats it and a Gantt chart. `counterexample` returns the same facts as
-    an object. In a `World`, jobs that can never run are dropped unless its options say otherwise.
+    For generated worlds, the error comes from the smallest failing world that was found. A note in
+    the error contains a program that repeats it, and a Gantt chart. `counterexample` returns the
+    same information as an object. In a `World`, jobs that can never run are dropped unless the
+    world's options say otherwise.
 
     Examples
     --------
@@ -126,11 +127,11 @@ class Counterexample:
     error : Exception
         The exception that the policy raises in this world.
     program : str
-        A program of at most ten lines that repeats it.
+        A program of at most ten lines that repeats the failure.
     headline : str
-        The size of the world, and the failure in it.
+        The size of the world, and how the policy fails there.
     picture : str
-        The run up to the failure as a Gantt chart in text.
+        The run up to the failure, as a Gantt chart in plain text.
 
     Examples
     --------
@@ -166,19 +167,19 @@ def counterexample(
     max_events: int | None = None,
     seed: int = 0,
 ) -> Counterexample | None:
-    """Draw worlds until a policy fails in one; return the smallest world with the same failure.
+    """Generate worlds until a policy fails; return the smallest world with the same failure.
 
     Parameters
     ----------
     policy, laws, params, max_share, max_events, seed
         As for `check_policy`.
     worlds : int
-        Number of worlds to draw.
+        Number of worlds to generate.
 
     Returns
     -------
     Counterexample or None
-        The counterexample; None if the policy fails in no world.
+        The counterexample; None if the policy does not fail in any of the worlds.
 
     Examples
     --------
@@ -198,7 +199,7 @@ def _noted(error: Exception, note: str) -> Exception:
 
 @dataclass
 class _Trial:
-    """The checks of a policy in each world."""
+    """Checks a policy in one world after another."""
 
     policy: PolicyLike
     laws: Sequence[Law]
@@ -213,7 +214,7 @@ class _Trial:
         resolve_policy(self.policy, self.params)
 
     def check(self, world: WorldLike) -> None:
-        """Raise the error of the policy in a world, if there is one."""
+        """Run the policy in a world, and raise the error if it fails."""
         from gangline.runs.execution import Worlds
 
         cluster, trace, given = _parts(world)
@@ -268,7 +269,7 @@ class _Trial:
         )
 
     def furnish(self, world: World) -> None:
-        """Add the policy's requirements to a drawn world, such as slowdown factors and prices."""
+        """Add to a generated world what the policy requires, such as prices."""
         if "sharing" in self._needs:
             world.cluster_keys.setdefault("sharing", {"xi": 1.5})
         if "price_per_hour" in self._needs:
@@ -278,7 +279,7 @@ class _Trial:
 
     @cached_property
     def _needs(self) -> set[object]:
-        """Return the field of the error that the policy raises with one GPU and one job."""
+        """Return the field named in the error that the policy raises with one GPU and one job."""
         alone = World(
             {
                 "gpu_types": [{"name": "A", "memory_gb": 16}],
@@ -302,7 +303,7 @@ def _parts(world: WorldLike) -> tuple[ClusterLike, TraceLike, Mapping[str, Any]]
 
 
 def _unfinished(result: Result) -> str:
-    """Return the unfinished jobs of a stopped run in words."""
+    """Return a description of the jobs that a stopped run left unfinished."""
     jobs, status = result.jobs["job_id"].to_pylist(), result.jobs["status"].to_pylist()
     left = [job for job, how in zip(jobs, status, strict=True) if how == "unfinished"]
     names = ", ".join(left[:5]) + (", ..." if len(left) > 5 else "")
@@ -311,7 +312,7 @@ def _unfinished(result: Result) -> str:
 
 
 def _draw(trial: _Trial, count: int, seed: int) -> Counterexample | None:
-    """Draw worlds until the policy fails in one, and make that world as small as possible."""
+    """Generate worlds until the policy fails in one, and make this world as small as possible."""
     from gangline.testing.search import smallest
 
     if count < 1:

@@ -1,4 +1,4 @@
-"""Defines policies that are wrong on purpose; the guide shows the output of `check_policy`.
+"""Defines policies that are wrong on purpose; a guide shows what `check_policy` says to them.
 
 Examples
 --------
@@ -21,13 +21,14 @@ __all__ = ["BREAKS", "Sound"]
 
 
 class Sound(Policy):
-    """Backfills in the order of arrival and breaks no law of fifo-skip; base of the others.
+    """Backfills in arrival order and breaks no law of fifo-skip; the base class of the others.
 
-    `order` ranks the waiting jobs, `may_start` holds one back, `is_done` ends a decision early.
+    `order` sorts the waiting jobs, `may_start` can hold a job back, and `is_done` can end a
+    decision early.
     """
 
     def decide(self, view: View, changes: Changes) -> Plan:  # noqa: ARG002 - for subclasses
-        """Start each job that fits, on the first servers of one type that have room."""
+        """Start each job that fits, on the first servers of one GPU type with enough free GPUs."""
         plan = Plan()
         free = view.servers.gpus_free.astype(int)
         kinds, jobs = view.servers.gpu_type, view.waiting
@@ -50,15 +51,15 @@ class Sound(Policy):
         return plan
 
     def order(self, waiting: list[tuple[int, ...]]) -> list[tuple[int, ...]]:
-        """Return (job, gpus, allowed types, arrival) of the waiting jobs by arrival."""
+        """Return (job, gpus, allowed types, arrival) of each waiting job, in arrival order."""
         return waiting
 
     def may_start(self, job: int, gpus: int, view: View) -> bool:  # noqa: ARG002
-        """Return whether a job that fits starts."""
+        """Return whether a job that fits may start."""
         return True
 
     def is_done(self, view: View, plan: Plan) -> bool:  # noqa: ARG002
-        """Return whether no further job starts in this decision."""
+        """Return whether this decision starts no further jobs."""
         return False
 
 
@@ -66,7 +67,7 @@ class Forgetful(Sound):
     """Never starts the second job."""
 
     def may_start(self, job: int, gpus: int, view: View) -> bool:  # noqa: ARG002
-        """Let every job start except the second."""
+        """Let every job start except the second one."""
         return job != 1
 
 
@@ -81,17 +82,17 @@ class Moody(Sound):
         self.runs += 1
 
     def order(self, waiting: list[tuple[int, ...]]) -> list[tuple[int, ...]]:
-        """Return the waiting jobs, in every second run with the last arrival first."""
+        """Return the waiting jobs; in every second run, the last arrival comes first."""
         return waiting[::-1] if self.runs % 2 else waiting
 
 
 class Sleepless(Sound):
-    """Preempts every job once a second, and pays for each restart."""
+    """Preempts every job once per second, and pays for each restart."""
 
     wake_on = ("arrival", "completion", "capacity", "timer")
 
     def decide(self, view: View, changes: Changes) -> Plan:
-        """Alternate between preempting all jobs and starting all jobs."""
+        """Preempt all jobs in one decision, and start all jobs in the next."""
         if len(view.running("job")):
             plan = Plan()
             for job in view.running("job").tolist():
@@ -106,23 +107,23 @@ class OneAtATime(Sound):
     """Runs one job at a time."""
 
     def is_done(self, view: View, plan: Plan) -> bool:
-        """Return whether some job runs."""
+        """Return whether any job is running."""
         return bool(len(view.running("job")) or plan.actions)
 
 
 class SmallestGangFirst(Sound):
-    """Starts the smallest gangs first, so that a wide gang waits while small ones arrive."""
+    """Starts the smallest gangs first, so a wide gang waits while smaller ones keep arriving."""
 
     def order(self, waiting: list[tuple[int, ...]]) -> list[tuple[int, ...]]:
-        """Return the waiting jobs, with the fewest GPUs first."""
+        """Return the waiting jobs; those with the fewest GPUs come first."""
         return sorted(waiting, key=lambda row: row[1])
 
 
 class LastComeFirstServed(Sound):
-    """Starts the job that arrived last."""
+    """Starts the job that arrived last first."""
 
     def order(self, waiting: list[tuple[int, ...]]) -> list[tuple[int, ...]]:
-        """Return the waiting jobs, with the last arrival first."""
+        """Return the waiting jobs; the last arrival comes first."""
         return waiting[::-1]
 
 
@@ -133,24 +134,24 @@ class LongestFirst(Sound):
     left: dict[int, float]
 
     def decide(self, view: View, changes: Changes) -> Plan:
-        """Record how long jobs run."""
+        """Record how long each job runs."""
         pairs = zip(view.waiting("job"), view.waiting("remaining_s"), strict=True)
         self.left = {int(job): float(left) for job, left in pairs}
         return super().decide(view, changes)
 
     def order(self, waiting: list[tuple[int, ...]]) -> list[tuple[int, ...]]:
-        """Return the waiting jobs, with the longest first."""
+        """Return the waiting jobs; the longest comes first."""
         return sorted(waiting, key=lambda row: -self.left[row[0]])
 
 
 class Committee(Sound):
-    """Decides only at meetings, which are n x n x 100 s apart on n servers."""
+    """Decides only at meetings, which are n^2 x 100 s apart on n servers."""
 
     wake_on = ("arrival", "timer")
     is_called: bool
 
     def decide(self, view: View, changes: Changes) -> Plan:
-        """Start jobs at a meeting, and call the next meeting while there are jobs."""
+        """Start jobs at a meeting, and call the next meeting as long as there are jobs."""
         is_meeting = bool(changes.timers)
         plan = super().decide(view, changes) if is_meeting else Plan()
         if is_meeting or not self.is_called:
@@ -159,12 +160,12 @@ class Committee(Sound):
         return plan
 
     def start(self, view: View) -> None:  # noqa: ARG002
-        """Begin a run without a planned meeting."""
+        """Begin a run with no meeting planned."""
         self.is_called = False
 
 
 def random_places() -> Any:
-    """Return fifo with placement on GPUs that the seed of the run draws."""
+    """Return fifo whose placement picks GPUs at random, according to the seed of the run."""
     from gangline.policies.registry import make
 
     return make("fifo", {"placement": "random"})
@@ -186,4 +187,4 @@ BREAKS: dict[str, Any] = {
     "no-envy": LastComeFirstServed,
     "seed-independence": random_places,
 }
-"""For each law, a policy that breaks it; the key of a policy that stalls is the error."""
+"""For each law, a policy that breaks it; a policy that stalls is listed under its error."""

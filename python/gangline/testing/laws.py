@@ -1,7 +1,8 @@
-"""Defines the laws that a policy may claim, beyond those that every run must keep.
+"""Defines the laws that a policy may claim, besides those that every run must keep.
 
-Each law has a name, a sentence and a measure of one run. A run breaks the law if the measure
-exceeds the bound. `LAWS` lists them, and `CLAIMS` lists the claims of gangline's policies.
+Each law has a name, a sentence, and a function that measures one run. A run breaks the law if the
+measured amount exceeds the bound. `LAWS` contains these laws, and `CLAIMS` says which of them
+gangline's policies claim.
 
 Examples
 --------
@@ -37,11 +38,11 @@ _SLACK = 1e-9  # the relative tolerance of sums of times in seconds
 
 
 class Measured(NamedTuple):
-    """The amount of a run that a law bounds."""
+    """The amount that a law limits, as measured in a run."""
 
     amount: float
     words: str
-    """Description of the failure if the amount is above the bound."""
+    """Description of the failure, used if the amount exceeds the bound."""
 
 
 NOTHING = Measured(-math.inf, "")
@@ -54,16 +55,16 @@ class Law:
     Attributes
     ----------
     name : str
-        The name that `check_policy` takes.
+        The name under which `check_policy` knows the law.
     sentence : str
-        The requirement; `{bound}` is replaced by the bound.
+        The requirement in words; `{bound}` stands for the bound.
     measure : callable
-        Function from the `Evidence` of one run to an amount and a text.
+        Function from the `Evidence` of a run to an amount and a description.
     bound : float
-        The amount that is allowed.
+        The largest amount that is allowed.
     needs_plain : bool
-        Whether it is checked only in plain worlds: one GPU type, every job at rate 1 wherever it
-        runs, no overhead, no outage.
+        Whether the law is checked only in plain worlds: one GPU type, every job at rate 1 wherever
+        it runs, no overhead, and no outage.
 
     Examples
     --------
@@ -81,11 +82,11 @@ class Law:
 
     @property
     def says(self) -> str:
-        """The requirement of the law, with its bound."""
+        """The requirement in words, including the bound."""
         return self.sentence.format(bound=f"{self.bound:g}")
 
     def within(self, bound: float) -> Law:
-        """Return the law with another bound.
+        """Return the same law with another bound.
 
         Raises
         ------
@@ -100,11 +101,11 @@ class Law:
         return dataclasses.replace(self, bound=bound)
 
     def applies(self, evidence: Evidence) -> bool:
-        """Return whether the law applies to this world."""
+        """Return whether the law can be checked in this world."""
         return evidence.is_plain or not self.needs_plain
 
     def broken(self, evidence: Evidence) -> str | None:
-        """Return the violation of the law in a run, or None."""
+        """Return how a run violates the law; None if it does not."""
         if not self.applies(evidence):
             return None
         amount, words = self.measure(evidence)
@@ -124,7 +125,7 @@ class Job(NamedTuple):
 
     @property
     def wait_s(self) -> float:
-        """The time from its arrival to its first start."""
+        """The time in seconds from a job's arrival to its first start."""
         return self.start_s - self.arrival_s
 
 
@@ -139,8 +140,8 @@ class Evidence:
     result : Result
         The result of the run, with its segments.
     simulate : callable
-        Runs the same policy in the same world; arguments replace the cluster, the policy or options
-        of `gangline.simulate`.
+        Function that runs the same policy in the same world; its arguments replace the cluster, the
+        policy, or options of `gangline.simulate`.
     max_share : int or None
         Maximum number of jobs on one GPU.
     """
@@ -154,7 +155,7 @@ class Evidence:
 
     @cached_property
     def is_plain(self) -> bool:
-        """Return whether the world is plain: only time and GPUs matter."""
+        """Return whether the world is plain, so that only time and GPUs matter."""
         keys = self.cluster.to_dict()
         tables = ("network", "failures", "capacity", "throughput", "iter_time", "elastic")
         columns = ("gpu_types", "memory_gb", "iterations", "min_gpus", "max_gpus")
@@ -169,7 +170,7 @@ class Evidence:
 
     @cached_property
     def jobs(self) -> list[Job]:
-        """The jobs in the order of arrival; ties are in the order of the trace."""
+        """The jobs in arrival order; ties keep the order of the trace."""
         columns = ("job_id", "gpus", "arrival_s", "first_start_s", "finish_s", "run_s")
         rows = self.result.jobs.select(list(columns)).to_pylist()
         found = [
@@ -188,7 +189,7 @@ class Evidence:
 
     @cached_property
     def pace(self) -> dict[str, list[tuple[float, float, float]]]:
-        """The intervals in which each job ran, and its rates: (start, end, rate)."""
+        """The intervals in which each job ran, and its rate in each: (start, end, rate)."""
         names = ("job_id", "part", "start_s", "end_s", "rate")
         rows = self.result.segments.select(list(names)).to_pylist()
         found: dict[str, list[tuple[float, float, float]]] = {}
@@ -198,7 +199,7 @@ class Evidence:
 
 
 def _rule(rule: str) -> Callable[[Evidence], Measured]:
-    """Return the measure of a rule of the audit: whether it is broken."""
+    """Return a function that measures whether a run breaks a rule of the audit."""
 
     def measure(evidence: Evidence) -> Measured:
         found = claims_broken(
@@ -226,7 +227,7 @@ def _starvation(evidence: Evidence) -> Measured:
 
 
 def _ordered(key: Callable[[Job], float], words: str) -> Callable[[Evidence], Measured]:
-    """Return the measure of an order of first starts among jobs of one gang size."""
+    """Return a function that measures the order of first starts among gangs of equal size."""
 
     def measure(evidence: Evidence) -> Measured:
         ranked = sorted(enumerate(evidence.jobs), key=lambda pair: (key(pair[1]), pair[0]))
@@ -309,7 +310,7 @@ def _envy(evidence: Evidence) -> Measured:
 
 
 def _done_at(spans: list[tuple[float, float, float]], work: float) -> float | None:
-    """Return when a job with these rates has done some amount of work; None if it never has."""
+    """Return when a job with these rates has done an amount of work; None if it never does."""
     left = work
     for start, end, rate in spans:
         if rate * (end - start) >= left - _SLACK_S:
@@ -405,7 +406,7 @@ _ALL = (
 )
 
 LAWS: dict[str, Law] = {law.name: law for law in _ALL}
-"""The laws that a policy may claim, by name."""
+"""The laws that a policy may claim, keyed by name."""
 
 _SKIPPING = ("fifo-skip", "sjf", "ssf", "srtf", "srsf", "las", "gittins", "themis")
 _BY_LENGTH = ("sjf", "sjf-strict", "ssf", "srtf", "srsf")
@@ -429,16 +430,16 @@ CLAIMS: dict[str, tuple[str, ...]] = {
     "no-envy": (*_BY_ARRIVAL, "fifo-skip", *_BY_LENGTH),
     "seed-independence": (*_BY_ARRIVAL, "easy", "sjf-strict", *_SKIPPING),
 }
-"""The laws that policies claim with their default parameters."""
+"""The laws that each policy claims with its default parameters."""
 
 
 def laws_of(claimed: Iterable[str | Law]) -> list[Law]:
-    """Return the laws that are given by name or as objects.
+    """Return laws that are given by name or as objects.
 
     Raises
     ------
     OptionError
-        If there is no such law; the message suggests the closest name.
+        If no law has this name; the message suggests the closest name.
     """
     from gangline._support.formatting import did_you_mean
 

@@ -1,7 +1,7 @@
-"""A state machine of hypothesis that drives any policy step by step while servers fail.
+"""A hypothesis state machine that drives any policy step by step while servers fail.
 
-A rule asks the policy for one decision, or lets a server fail and recover. After each step the
-state of the engine is checked, and at the end all jobs must finish.
+A rule either asks the policy for one decision, or lets a server fail and recover. The state of the
+engine is checked after each step; at the end, all jobs must finish.
 
 Examples
 --------
@@ -39,8 +39,8 @@ if TYPE_CHECKING:
 __all__ = ["PolicyMachine", "machine"]
 
 DECISIONS_MAX = 5_000
-"""After this many further decisions a run counts as endless. Our own choice: worlds have at most 14
-jobs."""
+"""A run counts as endless if it still has jobs after this many additional decisions. Our own
+choice: worlds have at most 14 jobs."""
 
 
 class PolicyMachine(RuleBasedStateMachine):
@@ -51,7 +51,7 @@ class PolicyMachine(RuleBasedStateMachine):
     policy, params
         As for `gangline.simulate`.
     worlds : strategy of World
-        The strategy of worlds; the outages of their clusters are left out.
+        The strategy that generates worlds; outages in their clusters are removed.
     """
 
     policy: PolicyLike = "fifo"
@@ -68,7 +68,7 @@ class PolicyMachine(RuleBasedStateMachine):
 
     @initialize(data=st.data())
     def begin(self, data: st.DataObject) -> None:
-        """Begin a run in a drawn world."""
+        """Begin a run in a generated world."""
         world = data.draw(self.worlds, label="world")
         own = {"failures", "capacity"}
         keys = {name: value for name, value in world.cluster_keys.items() if name not in own}
@@ -108,7 +108,7 @@ class PolicyMachine(RuleBasedStateMachine):
         lasts_s=st.sampled_from([1.0, 4.0, 20.0]),
     )
     def fail(self, server: int, after_s: float, lasts_s: float) -> None:
-        """Let a server fail after some time, and recover."""
+        """Let a server fail after some time, and then recover."""
         server %= self.servers
         down_ns = self.engine.now_ns + round(after_s * 1e9)
         for at_ns, is_up in ((down_ns, False), (down_ns + round(lasts_s * 1e9), True)):
@@ -118,11 +118,11 @@ class PolicyMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.is_over)
     @rule()
     def rest(self) -> None:
-        """Do nothing, because the run is over and some rule must be possible."""
+        """Do nothing; after the end of a run, hypothesis still needs a rule that it can apply."""
 
     @invariant()
     def state_is_sound(self) -> None:
-        """Check the present state of the engine."""
+        """Check the current state of the engine."""
         if self.is_over:
             return
         state = self.engine.snapshot()
@@ -170,7 +170,7 @@ class PolicyMachine(RuleBasedStateMachine):
             raise LawBroken(broken)
 
     def teardown(self) -> None:
-        """Continue to the end, after all repairs; every job must finish."""
+        """Continue until the end, after all repairs; every job must finish."""
         decisions = 0
         while not self.is_over:
             self._step()
@@ -192,16 +192,16 @@ def machine(
     Parameters
     ----------
     policy : policy
-        A name, a configuration or a gangline.Policy object.
+        A policy: a name, a configuration or a gangline.Policy object.
     params : mapping, optional
-        Parameters of a policy given by name.
+        Parameters of a policy that is given by name.
     worlds : strategy of World, optional
-        The worlds; by default, `strategies.any_worlds()`.
+        The strategy that generates worlds; by default, `strategies.any_worlds()`.
 
     Returns
     -------
     type
-        A `hypothesis.stateful.RuleBasedStateMachine`. Pytest runs its attribute `TestCase`.
+        A `hypothesis.stateful.RuleBasedStateMachine`. Pytest runs the class's attribute `TestCase`.
     """
     found: dict[str, Any] = {"policy": policy, "params": params}
     if worlds is not None:

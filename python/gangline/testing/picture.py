@@ -1,4 +1,4 @@
-"""Shows a failing world: a program that repeats it, and a Gantt chart as text."""
+"""Shows a failing world: as a program that repeats the failure, and as a Gantt chart."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def program(world: World, policy: PolicyLike, laws: Iterable[Law] = (), **option
 
 
 def _in_words(policy: PolicyLike) -> tuple[list[str], str]:
-    """Return the imports and the expression of a policy."""
+    """Return the import lines that a policy needs, and the expression that creates it."""
     from gangline.policies.protocol import Policy
 
     if isinstance(policy, str):
@@ -77,7 +77,7 @@ def _law_in_words(law: Law) -> str:
 def last_run(
     world: World, policy: PolicyLike, error: BaseException, params: Mapping[str, Any] | None
 ) -> Result | None:
-    """Return the run up to its failure; None if it failed before it began."""
+    """Return the run up to its failure; None if it failed before the run began."""
     options: dict[str, Any] = {"segments": True, "params": params}
     at_s = getattr(error, "time_s", None)
     if isinstance(error, GanglineError):
@@ -99,7 +99,7 @@ def _count(number: int, what: str) -> str:
 
 
 def headline(world: World, error: BaseException) -> str:
-    """Return the size of the world and its failures in words."""
+    """Return a sentence with the size of the world and what failed there."""
     gpus = _sizes(world)
     size = ", ".join(
         [_count(len(world.jobs), "job"), _count(len(gpus), "server"), _count(sum(gpus), "GPU")]
@@ -115,16 +115,16 @@ def headline(world: World, error: BaseException) -> str:
 
 
 def gantt(world: World, result: Result | None, *, for_ever: Sequence[str] = ()) -> str:
-    """Draw in text which job held each GPU, and which jobs waited.
+    """Draw as text which job held each GPU, and which jobs waited.
 
     Parameters
     ----------
     world : World
         The cluster and the trace of the run.
     result : Result or None
-        The run, with its segments; None if there was none.
+        The run, with its segments; None if the run never began.
     for_ever : sequence of str
-        Jobs that wait when the run ends, and would wait forever.
+        Jobs that wait when the run ends and that would wait forever.
     """
     segments = [] if result is None else result.segments.to_pylist()
     jobs: list[dict[str, Any]] = world.jobs
@@ -154,7 +154,7 @@ def gantt(world: World, result: Result | None, *, for_ever: Sequence[str] = ()) 
 
 
 def _letters(names: Sequence[str]) -> dict[str, str]:
-    """Return a letter for each job: its name, if all names are letters."""
+    """Return a letter for each job: its own name, if all job names are letters."""
     if all(len(name) == 1 for name in names):
         return {name: name for name in names}
     return {name: _LETTERS[i % len(_LETTERS)] for i, name in enumerate(names)}
@@ -167,7 +167,7 @@ def _sizes(world: World) -> list[int]:
 
 
 def _step(span_s: float) -> float:
-    """Return the seconds of a column: 1, 2 or 5 times a power of ten."""
+    """Return the number of seconds per column: 1, 2 or 5 times a power of ten."""
     if span_s <= 0.0:
         return 1.0
     power = 10.0 ** math.floor(math.log10(span_s / _COLUMNS))
@@ -175,14 +175,14 @@ def _step(span_s: float) -> float:
 
 
 def _axis(step: float, width: int) -> str:
-    """Return the marks of time, one for every ten columns."""
+    """Return the time labels, one for every ten columns."""
     marks = [f"{i * step:g}" for i in range(0, width, 10)]
     marks[0] += " s"
     return "".join(f"{mark:<10}" for mark in marks).rstrip()
 
 
 def _cells(spans: Sequence[tuple[float, float, str]], step: float, width: int, idle: str) -> str:
-    """Return a letter for each column: that of the longest span in it, or 2 for two spans."""
+    """Return a letter per column: that of the longest span there, or `2` for two spans."""
     cells = ""
     for column in range(width):
         start, end = column * step, (column + 1) * step
@@ -199,7 +199,7 @@ def _cells(spans: Sequence[tuple[float, float, str]], step: float, width: int, i
 def _waits(
     name: str, arrival: float, segments: Sequence[dict[str, Any]], end_s: float | None
 ) -> list[tuple[float, float]]:
-    """Return when a job held no GPU between its arrival and its end or the picture's end."""
+    """Return when a job held no GPU, from its arrival to its end or the end of the chart."""
     held = sorted((row["start_s"], row["end_s"]) for row in segments if row["job_id"] == name)
     waits, free = [], arrival
     for start, end in held:

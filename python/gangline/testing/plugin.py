@@ -1,8 +1,8 @@
-"""The pytest plug-in: `@pytest.mark.gangline_worlds(200)` and the fixture `world`.
+"""The pytest plug-in: Defines `@pytest.mark.gangline_worlds(200)` and the fixture `world`.
 
-A marked test runs in the given number of drawn worlds. A failure is reported once, for the smallest
-failing world, with a program that creates the world and a Gantt chart of the simulation. Slow
-imports are delayed until a marked test runs.
+A marked test is run in the given number of randomly generated worlds. A failure is reported once,
+for the smallest failing world. The report contains a program that creates this world, and a Gantt
+chart of the simulation. Modules that are slow to import are only loaded when a marked test runs.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.fixture
 def world(request: pytest.FixtureRequest) -> Any:
-    """Return the drawn world of a test that is marked `gangline_worlds`."""
+    """Return the generated world of a test with the mark `gangline_worlds`."""
     if request.node.get_closest_marker(MARK) is None:
         pytest.fail(f"the fixture `world` needs the mark: @pytest.mark.{MARK}(200)", pytrace=False)
 
@@ -62,7 +62,7 @@ def _run(
     seed: int = 0,
     drawn: Any = None,
 ) -> None:
-    """Run a test in drawn worlds; raise its error in the smallest world that fails."""
+    """Run a test in generated worlds; raise its error in the smallest world that fails."""
     from gangline.testing.search import smallest
 
     def fails(world: World) -> Exception | None:
@@ -80,7 +80,7 @@ def _run(
 
 
 def _report(made: World) -> str:
-    """Return the program that makes a world, and a picture of the last run there."""
+    """Return the program that creates a world, and a chart of the last run in it."""
     from gangline.testing import picture
 
     lines = picture.program(made, "fifo").splitlines()[:-1]

@@ -1,7 +1,7 @@
 """Checks the laws that every run of every policy must keep.
 
-`check_result` checks the tables of one run. The laws are the rules of `gangline.audit`, checked
-to the nanosecond.
+`check_result` checks the tables of one run. The laws are the rules of `gangline.audit`, which are
+checked to the nanosecond.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ if TYPE_CHECKING:
 __all__ = ["LAW_NAMES", "LawBroken", "broken_laws", "check_result"]
 
 LAW_NAMES: tuple[str, ...] = (*RULES, "ends", "repeats")
-"""Names of the laws, as in `LawBroken.law`: the rules of `gangline.audit`, that a run ends,
-and that it repeats."""
+"""Names of the laws, as in `LawBroken.law`: the rules of `gangline.audit`, and two more. The law
+"ends" requires that a run ends, and "repeats" that a second run is the same."""
 
 TOLERANCE_S = 6e-10
-"""The engine's times are whole nanoseconds; those of a trace may differ by half a nanosecond."""
+"""The engine's times are whole nanoseconds; times in a trace may differ by half of one."""
 
 Broken: TypeAlias = tuple[str, str]
 
@@ -45,7 +45,7 @@ class LawBroken(AssertionError):  # noqa: N818 - the name is the sentence
     law : str
         Name of the first broken law.
     broken : list of (law, what)
-        All broken laws, with descriptions.
+        All broken laws, each with a description.
     """
 
     def __init__(self, broken: Sequence[Broken]) -> None:
@@ -68,31 +68,31 @@ def broken_laws(
     copy_gpus: str | int = "gang",
     work_conserving: bool = False,
 ) -> list[Broken]:
-    """Return every law that the tables break, with a description of the violation.
+    """Return every law that the tables break, and how they break it.
 
     Parameters
     ----------
     jobs, segments : pyarrow.Table
-        Tables with the columns of `docs/reference/columns.md`, of any origin.
+        Tables of any origin, with the columns in `docs/reference/columns.md`.
     cluster, trace : Cluster, Trace
         The cluster and the trace of the run.
     timeline, summary : optional
-        The timeline and the summary, which are checked if given.
+        The timeline and the summary; they are checked if they are given.
     outcome : str, optional
-        The outcome of the run, as in `Result.spec["outcome"]`: "finished", or "limit" for a run
-        that was stopped. Without it, the tables decide whether a stop may have left a job
-        unfinished.
+        How the run ended, as in `Result.spec["outcome"]`: "finished", or "limit" if the run was
+        stopped. Without this argument, the tables decide whether jobs might be unfinished because
+        the run was stopped.
     options : mapping, optional
         Run options, as in `Result.spec["options"]`: overheads and checkpoints. Without them, the
-        work of stopped jobs is only known within bounds.
+        work of stopped jobs is known only within bounds.
     max_share : int
-        Maximum number of jobs that the run allowed on one GPU.
+        Maximum number of jobs on one GPU that the run allowed.
     copy_gpus : str or int
-        GPUs of each part of a job: "gang" for the gang size of the job, "server" for all GPUs of
-        its server, or a number.
+        Number of GPUs in each part of a job: "gang" for the job's gang size, "server" for all GPUs
+        of a server, or a number.
     work_conserving : bool
-        Whether the policy claims that no job waits while enough GPUs of a type that it may use are
-        free, on any servers. It is checked if the cluster lists all outages.
+        Whether the policy claims that no job waits while enough GPUs that it may use are free, all
+        of one type but on any servers. This is checked only if the cluster lists all outages.
 
     Returns
     -------
@@ -125,7 +125,7 @@ def _broken(
     *,
     max_idle_s: float = math.inf,
 ) -> list[Broken]:
-    """Apply the rules of the audit, and return the first finding of each."""
+    """Apply the rules of the audit, and return the first finding for each rule."""
     world = Tables(
         cluster,
         trace,
@@ -155,10 +155,10 @@ def check_result(
     max_share: int | None = None,
     work_conserving: bool = False,
 ) -> None:
-    """Raise `LawBroken` unless the run keeps every law; the run must have segments.
+    """Raise `LawBroken` if the run breaks a law; the run must have segments.
 
-    `max_share` is the maximum number of jobs on one GPU; by default 2 if the policy shares GPUs,
-    otherwise 1.
+    `max_share` is the maximum number of jobs on one GPU; by default, 2 if the policy shares GPUs,
+    and otherwise 1.
 
     Examples
     --------
@@ -198,7 +198,7 @@ def _broken_by(
 def claims_broken(
     result: Result, cluster: Cluster, trace: Trace, rule: str, *, max_share: int | None = None
 ) -> str | None:
-    """Return the violation of a claimed rule, "work-conserving" or "idle", or None."""
+    """Return how the claimed rule ("work-conserving" or "idle") is violated; None if it is not."""
     is_idle = rule == "idle"
     found = _broken_by(
         result,

@@ -1,4 +1,4 @@
-"""Draws worlds with hypothesis, and makes a failing world as small as possible."""
+"""Generates worlds with hypothesis, and makes a failing world as small as possible."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ __all__ = ["smallest"]
 
 
 _SHRINKS_MAX = 150
-"""Tries of hypothesis to make a failing world smaller: a few seconds; our own choice."""
+"""Number of tries of hypothesis to shrink a world, which take a few seconds; our own choice."""
 
 
 class _Found(Exception):  # noqa: N818 - not an error: it signals to hypothesis that a world fails
@@ -39,19 +39,19 @@ def smallest(
     seed: int,
     drawn: SearchStrategy[World] | None = None,
 ) -> tuple[World, Exception] | None:
-    """Return a failing world, made as small as possible, and its failure; None if none fails.
+    """Return a failing world, as small as possible, and its failure; None if none fails.
 
     Parameters
     ----------
     fails : callable
-        Function from a world to a description of the failure there, or None.
+        Function that runs a check in a world and returns a description of the failure, or None.
     count : int
-        Number of worlds to draw.
+        Number of worlds to generate.
     seed : int
-        The same seed draws the same worlds with the same modules loaded, as hypothesis also draws
-        constants that it finds in modules.
+        The same seed gives the same worlds only if the same modules are loaded, because hypothesis
+        also uses constants that it finds in modules.
     drawn : strategy, optional
-        The worlds; by default, `strategies.any_worlds()`.
+        The strategy that generates worlds; by default, `strategies.any_worlds()`.
     """
     last: list[tuple[World, Exception]] = []
     tries: list[bool] = []
@@ -89,7 +89,7 @@ def smallest(
 
 
 def _kind(error: Exception) -> tuple[object, ...]:
-    """Return a key that is equal for two failures with the same cause."""
+    """Return a key that is the same for two failures with the same cause."""
     law = error.law if isinstance(error, LawBroken) else None
     return type(error), law, getattr(error, "rule", None)
 
@@ -97,10 +97,10 @@ def _kind(error: Exception) -> tuple[object, ...]:
 def _without_parts(
     world: World, error: Exception, fails: Callable[[World], Exception | None]
 ) -> tuple[World, Exception]:
-    """Remove from a failing world every part that the failure does not need, one at a time.
+    """Remove, one by one, all parts of a failing world that the failure does not need.
 
-    Hypothesis makes values small. This function removes irrelevant parts such as tables, columns
-    and servers, and renames the remaining jobs to a, b, c.
+    Hypothesis makes values small. Such parts are tables, columns and servers, for example. The
+    remaining jobs are renamed to a, b, c.
     """
     is_smaller = True
     while is_smaller:
@@ -119,7 +119,7 @@ def _without_parts(
 
 
 def _smaller(world: World) -> Iterator[World]:
-    """Yield the world without one of its parts."""
+    """Yield copies of the world, each without one of its parts."""
     keys: dict[str, Any] = world.cluster_keys
     jobs: list[dict[str, Any]] = world.jobs
     options = world.options
@@ -151,9 +151,9 @@ def _smaller(world: World) -> Iterator[World]:
 
 
 def _fewer(rows: list[dict[str, Any]]) -> Iterator[list[dict[str, Any]]]:
-    """Yield rows of a cluster without one of them, with a smaller number, or without a key.
+    """Yield copies of a cluster's rows: without a row, with a smaller number, or without a key.
 
-    Two groups of equal servers become one.
+    Two groups of identical servers are merged.
     """
     for i, row in enumerate(rows):
         before, after = rows[:i], rows[i + 1 :]

@@ -1,7 +1,7 @@
-"""Hypothesis strategies that draw small and awkward clusters, traces, worlds and plans.
+"""Hypothesis strategies that generate small and awkward clusters, traces, worlds and plans.
 
-A failing example shrinks to a readable world: few jobs, named a, b, c, round numbers, and only the
-features that matter. Every outage ends, so that no gang waits for a server that never recovers. The
+A failing example shrinks to a readable world: a few jobs named a, b, c, round numbers, and only the
+features that matter. Every outage ends, so no gang waits for a server that never recovers. The
 strategies need the extra `testing`.
 
 Examples
@@ -76,18 +76,18 @@ _SIGMAS = ("job_noise", "run_noise", "straggler_noise")
 
 
 def _one_in(draw: st.DrawFn, count: int) -> bool:
-    """Draw a flag that is rarely true and shrinks to false."""
+    """Draw a flag that is rarely true, and that shrinks to false."""
     return draw(st.integers(0, count - 1)) == count - 1
 
 
 def _some(names: Sequence[str]) -> st.SearchStrategy[frozenset[str]]:
-    """Draw some features; the simplest case is none."""
+    """Draw a set of features; the simplest case is the empty set."""
     return st.frozensets(st.sampled_from(names), max_size=min(len(names), 14))
 
 
 @st.composite
 def _cluster(draw: st.DrawFn, features: frozenset[str]) -> dict[str, Any]:
-    """Draw the keys of a cluster: one to three GPU types, one to four blocks of servers."""
+    """Draw a cluster's keys: one to three GPU types, and one to four blocks of servers."""
     many = draw(st.integers(2, 3)) if "types" in features else 1
     types: list[dict[str, Any]] = [
         {"name": name, "memory_gb": draw(st.sampled_from([16, 8]))} for name in "ABC"[:many]
@@ -124,7 +124,7 @@ def _cluster(draw: st.DrawFn, features: frozenset[str]) -> dict[str, Any]:
 
 @st.composite
 def _outages(draw: st.DrawFn, servers: int) -> list[dict[str, Any]]:
-    """Draw up to three servers that fail and recover, one of them perhaps twice."""
+    """Draw up to three servers that fail and recover; one of them may fail twice."""
     chosen = draw(st.sets(st.integers(0, servers - 1), min_size=1, max_size=3))
     table = [
         {
@@ -145,10 +145,10 @@ def _outages(draw: st.DrawFn, servers: int) -> list[dict[str, Any]]:
 def _jobs(
     draw: st.DrawFn, features: frozenset[str], types: Sequence[str], gpus: int
 ) -> list[dict[str, Any]]:
-    """Draw up to twelve rows of a trace, which arrive in one of several patterns.
+    """Draw up to twelve rows of a trace, whose arrivals follow one of several patterns.
 
-    A row makes the same number of draws in each pattern, so that a failing example can change its
-    pattern while it shrinks.
+    The number of draws for a row does not depend on the pattern, so a failing example can change
+    its pattern while it shrinks.
     """
     gaps = draw(st.sampled_from([*_GAPS.values()]))
     same_length, same_gang = draw(st.booleans()), draw(st.booleans())
@@ -210,7 +210,7 @@ def _options(
 
 @st.composite
 def _windows(draw: st.DrawFn, jobs: Sequence[dict[str, Any]]) -> list[float]:
-    """Draw a window of arrivals with at least one arrival, because a run refuses an empty one."""
+    """Draw a window that contains at least one arrival, because a run rejects an empty window."""
     first = draw(st.sampled_from(jobs))["arrival_s"]
     return [first, first + draw(st.sampled_from([1.0, 8.0, 30.0]))]
 
@@ -225,12 +225,12 @@ def _gpus(keys: dict[str, Any]) -> int:
 
 @st.composite
 def clusters(draw: st.DrawFn) -> Cluster:
-    """Draw clusters: GPU types, blocks of servers, racks, prices, outages, servers over time.
+    """Draw clusters: GPU types, blocks of servers, racks, prices, outages, and changes over time.
 
     Returns
     -------
     strategy of Cluster
-        Clusters of at most 12 servers with at most 4 GPUs each, without network or tables.
+        Clusters of at most 12 servers with at most 4 GPUs each; they have no network and no tables.
     """
     from gangline.cluster.description import Cluster
 
@@ -239,14 +239,14 @@ def clusters(draw: st.DrawFn) -> Cluster:
 
 @st.composite
 def traces(draw: st.DrawFn, *, types: Sequence[str] = ("A",), gpus: int = 4) -> Trace:
-    """Draw traces of at most 12 jobs: at one instant, in batches, as a stream, or at any time.
+    """Draw traces of at most 12 jobs: arriving at once, in batches, as a stream, or at any time.
 
     Parameters
     ----------
     types : sequence of str
-        GPU types that jobs may ask for.
+        GPU types that jobs may request.
     gpus : int
-        Number of GPUs of the largest gang; other gangs have 1 to 6.
+        Number of GPUs of the largest gang; the other gangs have 1 to 6 GPUs.
 
     Returns
     -------
@@ -260,12 +260,12 @@ def traces(draw: st.DrawFn, *, types: Sequence[str] = ("A",), gpus: int = 4) -> 
 
 @st.composite
 def plain_worlds(draw: st.DrawFn) -> World:
-    """Draw worlds where only time and GPUs count: one GPU type, no overhead, no failure.
+    """Draw worlds where only time and GPUs matter: one GPU type, no overhead, no failures.
 
     Returns
     -------
     strategy of World
-        Worlds in which jobs run at rate 1 everywhere, so that results are easy to compute by hand.
+        Worlds in which every job runs at rate 1 everywhere, so results are easy to compute by hand.
     """
     keys = draw(_cluster(frozenset()))
     gpus = _gpus(keys)
@@ -282,16 +282,16 @@ def worlds(draw: st.DrawFn, *, checkpoints: bool = False, random_failures: bool 
     Parameters
     ----------
     checkpoints : bool
-        Whether stopped jobs may keep only the progress of a checkpoint; then a run whose policy
-        stops jobs more often than they are saved may never end.
+        Whether stopped jobs may lose their progress since the last checkpoint. A run may then never
+        end, if its policy stops jobs more often than they are saved.
     random_failures : bool
-        Whether servers may fail at random times; then a long job may never end. Jobs may then also
-        be as short as a nanosecond, which is less than the tolerance for sums over a run.
+        Whether servers may fail at random times; a long job may then never end. In this case, jobs
+        may also be as short as a nanosecond, which is below the tolerance for sums over a run.
 
     Returns
     -------
     strategy of World
-        Small worlds, most of which have a few of the features.
+        Small worlds, most of which have a few of these features.
     """
     names = [*_OF_CLUSTERS, *_OF_JOBS, *_OF_RUNS, *_OF_PLACES, "seed"]
     names += ["checkpoint_interval_s"] if checkpoints else []
@@ -320,10 +320,10 @@ def run_time_tables(
     checkpoint_interval_s: float | None = None,
     restarts: bool = True,
 ) -> dict[str, Any]:
-    """Draw a table `[runtime]`: noise, and costs by kind of job.
+    """Draw a `[runtime]` table: noise, and start costs for each kind of job.
 
-    Without `restarts`, only first starts and checkpoints take time: leases, turns and rounds that
-    do not outlast a restart are refused.
+    Without `restarts`, only first starts and checkpoints take time, because a lease, turn or round
+    that is shorter than a restart is an error.
     """
     noise = st.sampled_from([0.0, 0.0, 0.05, 0.3, 2.0])
     table: dict[str, Any] = {name: draw(noise) for name in draw(st.sets(st.sampled_from(_SIGMAS)))}
@@ -354,12 +354,12 @@ def run_time_tables(
 
 @st.composite
 def run_time_worlds(draw: st.DrawFn) -> World:
-    """Draw the worlds of `worlds` with a table `[runtime]`: noise, and costs of starts and stops.
+    """Draw worlds as `worlds` does, with a `[runtime]` table: noise, and costs of starts and stops.
 
     Returns
     -------
     strategy of World
-        Worlds in which restarts take at most a quarter of a second more than in `worlds`.
+        Worlds in which a restart takes at most a quarter of a second longer than in `worlds`.
     """
     world = draw(worlds())
     models = sorted({str(row["model"]) for row in world.jobs if row.get("model")})
@@ -370,7 +370,7 @@ def run_time_worlds(draw: st.DrawFn) -> World:
 
 @st.composite
 def phases(draw: st.DrawFn) -> str:
-    """Draw the phases of a job as a trace states them, some of equal rate, some with step sizes."""
+    """Draw a job's phases in the form of a trace: some of equal rate, some with step sizes."""
     starts = st.sampled_from([1e-9, 0.1, 0.25, 1 / 3, 0.5, 0.7, 0.75, 0.999]) | st.floats(
         0.01, 0.99
     )
@@ -382,12 +382,12 @@ def phases(draw: st.DrawFn) -> str:
 
 @st.composite
 def phase_worlds(draw: st.DrawFn) -> World:
-    """Draw the worlds of `worlds` with jobs whose rate changes with their progress.
+    """Draw worlds as `worlds` does, with jobs whose rate changes as they progress.
 
     Returns
     -------
     strategy of World
-        Worlds in which most jobs have up to five phases, in the column `phases`.
+        Worlds in which most jobs have up to five phases, given in the column `phases`.
     """
     world = draw(worlds())
     for row in world.jobs:
@@ -400,7 +400,7 @@ def phase_worlds(draw: st.DrawFn) -> World:
 def _throughputs(
     draw: st.DrawFn, keys: dict[str, Any], jobs: Sequence[dict[str, Any]]
 ) -> dict[str, Any]:
-    """Draw rates by type for some jobs: unordered types, zeros, gaps, and some batch sizes."""
+    """Draw rates by type for some jobs: types in any order, zeros, gaps, and some batch sizes."""
     rates = st.sampled_from([1.0, 0.0, 0.25, 3.0, 7.5, 40.0])
     known: dict[tuple[str, str, int, int | None], float] = {}
     for row in jobs:
@@ -421,7 +421,7 @@ def _throughputs(
 
 @st.composite
 def _networks(draw: st.DrawFn) -> dict[str, Any]:
-    """Draw links and models: an unchanged preset, a changed one, or links of every tier."""
+    """Draw links and models: a preset, a modified preset, or links for every tier."""
     model = {"compute_s": 0.1, "grad_bytes": 1.4e9, "buckets": 25}
     models = {
         "vgg16": model | {"last_bytes": 56e6, "skew": 0.7},
@@ -464,12 +464,13 @@ def _networks(draw: st.DrawFn) -> dict[str, Any]:
 
 @st.composite
 def contended_worlds(draw: st.DrawFn) -> World:
-    """Draw worlds of many narrow racks, where wide gangs contend for thin up-links.
+    """Draw worlds with many narrow racks, where wide gangs contend for narrow up-links.
 
     Returns
     -------
     strategy of World
-        Worlds with a network whose up-links are shared by max-min fairness or by the peak rule.
+        Worlds with a network whose up-links are shared according to max-min fairness or to the peak
+        rule.
     """
     drawn = draw(worlds())
     keys: dict[str, Any] = drawn.cluster_keys
@@ -507,7 +508,7 @@ def contended_worlds(draw: st.DrawFn) -> World:
 
 @st.composite
 def _sharings(draw: st.DrawFn, types: Sequence[str] = ()) -> dict[str, Any]:
-    """Draw any source of slowdown factors; a gang takes the largest or the mean of its factors."""
+    """Draw any source of slowdown factors; a gang gets the largest or the mean of its factors."""
     gang = {"gang_xi": draw(st.sampled_from(["max", "mean"]))}
     kind = draw(st.sampled_from(["constant", "constant", "table", "table", "matrix", "analytic"]))
     if kind == "constant":
@@ -541,12 +542,13 @@ def _sharings(draw: st.DrawFn, types: Sequence[str] = ()) -> dict[str, Any]:
 
 @st.composite
 def sharing_worlds(draw: st.DrawFn) -> World:
-    """Draw worlds with a few GPUs for many jobs, most of which have memory and a batch size.
+    """Draw worlds with few GPUs and many jobs, most of which have memory and a batch size.
 
     Returns
     -------
     strategy of World
-        Worlds with slowdown factors near those at which sharing stops paying; no shared up-links.
+        Worlds with slowdown factors around the point where sharing no longer pays, and without
+        shared up-links.
     """
     features = draw(_some([*_OF_RUNS, "levels", "seed"]))
     types: list[dict[str, Any]] = [{"name": "A", "memory_gb": 16, "speed": 1.0}]
@@ -585,7 +587,7 @@ def sharing_worlds(draw: st.DrawFn) -> World:
 
 @st.composite
 def _slowdowns(draw: st.DrawFn, types: Sequence[str]) -> dict[str, Any]:
-    """Draw slowdown factors near those at which sharing stops paying."""
+    """Draw slowdown factors around the point where sharing no longer pays."""
     sharing: dict[str, Any] = {
         "gang_xi": draw(st.sampled_from(["max", "mean"])),
         "acc_cost": draw(st.sampled_from([0.05, 0.0, 0.01, 0.5])),
@@ -611,12 +613,12 @@ def _slowdowns(draw: st.DrawFn, types: Sequence[str]) -> dict[str, Any]:
 
 @st.composite
 def iteration_worlds(draw: st.DrawFn) -> World:
-    """Draw the worlds of `sharing_worlds` with iteration times of models, fitted or measured.
+    """Draw worlds as `sharing_worlds` does, with fitted or measured iteration times of models.
 
     Returns
     -------
     strategy of World
-        Worlds with a table `iter_time` in the cluster.
+        Worlds whose cluster has a table `iter_time`.
     """
     world = draw(sharing_worlds())
     keys: dict[str, Any] = world.cluster_keys
@@ -653,7 +655,7 @@ def iteration_worlds(draw: st.DrawFn) -> World:
 
 @st.composite
 def _measured_rates(draw: st.DrawFn, model: str, types: Sequence[str]) -> list[dict[str, Any]]:
-    """Draw iterations per second at some batch sizes, most of them faster at smaller ones."""
+    """Draw iterations per second at some batch sizes; most are faster at smaller batches."""
     speeds = st.sampled_from([0.0, 0.5, 1.0, 2.0, 4.0])
     return [
         {"gpu_type": t, "model": model, "gpus": gpus, "batch_size": batch, "iters_per_s": speed}
@@ -666,7 +668,7 @@ def _measured_rates(draw: st.DrawFn, model: str, types: Sequence[str]) -> list[d
 
 @st.composite
 def elastic_worlds(draw: st.DrawFn, *, checkpoints: bool = False) -> World:
-    """Draw worlds of one GPU type where most jobs are elastic, some gangs of one size.
+    """Draw worlds with one GPU type and mostly elastic jobs; some gangs have a fixed size.
 
     Parameters
     ----------
@@ -676,7 +678,7 @@ def elastic_worlds(draw: st.DrawFn, *, checkpoints: bool = False) -> World:
     Returns
     -------
     strategy of World
-        Worlds with a table `elastic` in the cluster.
+        Worlds whose cluster has a table `elastic`.
     """
     drawn = draw(worlds(checkpoints=checkpoints, random_failures=checkpoints))
     keys: dict[str, Any] = drawn.cluster_keys
@@ -713,7 +715,7 @@ def elastic_worlds(draw: st.DrawFn, *, checkpoints: bool = False) -> World:
 
 @st.composite
 def _elastic_models(draw: st.DrawFn) -> dict[str, Any]:
-    """Draw models of elastic jobs whose steps take milliseconds to seconds, some with phases."""
+    """Draw models of elastic jobs, with steps of milliseconds to seconds, and some with phases."""
     found = {}
     for label in ("vgg16", "bert"):
         init = draw(st.sampled_from([8, 16, 20]))
@@ -745,13 +747,13 @@ def _elastic_models(draw: st.DrawFn) -> dict[str, Any]:
 
 
 def any_worlds() -> st.SearchStrategy[World]:
-    """Draw worlds of every kind of this module; simple worlds are drawn most often.
+    """Draw worlds from all strategies of this module, most often simple worlds.
 
     Returns
     -------
     strategy of World
-        The worlds of `plain_worlds`, `worlds`, `run_time_worlds`, `phase_worlds`,
-        `contended_worlds`, `sharing_worlds`, `elastic_worlds`.
+        Worlds from `plain_worlds`, `worlds`, `run_time_worlds`, `phase_worlds`, `contended_worlds`,
+        `sharing_worlds`, `elastic_worlds`.
     """
     simple, rich = plain_worlds(), worlds()
     costly = (run_time_worlds(), phase_worlds())
@@ -761,20 +763,20 @@ def any_worlds() -> st.SearchStrategy[World]:
 
 @st.composite
 def plans(draw: st.DrawFn, view: View, *, wild: bool = False) -> Plan:
-    """Draw plans for a view: preemptions, and starts on the GPUs that are then free.
+    """Draw plans for a view: preemptions, and starts on GPUs that are free after them.
 
     Parameters
     ----------
     view : View
-        Arguments of a call to `decide`.
+        The arguments with which `decide` is called.
     wild : bool
-        Whether plans may break rules of the engine: jobs that do not wait, gangs of a wrong size,
-        GPUs that are taken or do not exist.
+        Whether plans may break the engine's rules: jobs that are not waiting, gangs of a wrong
+        size, or GPUs that are taken or do not exist.
 
     Returns
     -------
     strategy of Plan
-        Without `wild`, plans that the engine accepts where any job may use any GPU type.
+        Plans; without `wild`, the engine accepts them if every job may use every GPU type.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Defines worlds for tests of policies: a cluster, jobs and run options as plain data."""
+"""Defines worlds to test policies in: a cluster, jobs and run options as plain data."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ __all__ = ["World", "small_worlds"]
 
 
 class SimulateKeywords(RunOptions, total=False):
-    """The arguments of `gangline.simulate` except cluster, trace and policy."""
+    """The arguments of `gangline.simulate`, except cluster, trace and policy."""
 
     params: Mapping[str, object] | None
     progress: bool | Progress
@@ -39,14 +39,14 @@ class SimulateKeywords(RunOptions, total=False):
 class World:
     """A cluster, jobs and run options, as data that can be printed.
 
-    A world unpacks into (`cluster`, `trace`, `options`).
+    A world can be unpacked into `cluster, trace, options`.
 
     Attributes
     ----------
     cluster_keys : dict
-        The keys of the cluster, for `gangline.Cluster.from_dict`.
+        The keys of the cluster, as for `gangline.Cluster.from_dict`.
     jobs : list of dict
-        Rows of the native trace. A key may be absent, or None.
+        Jobs as rows of a native trace. A key may be absent or None.
     options : dict
         Options of `gangline.simulate`.
 
@@ -89,14 +89,14 @@ class World:
         return iter((self.cluster, self.trace, self.options))
 
     def simulate(self, policy: PolicyLike, **more: Unpack[SimulateKeywords]) -> Result:
-        """Simulate the world under a policy, with the world's options and additional ones.
+        """Simulate the world under a policy, with the world's options and any additional ones.
 
         Parameters
         ----------
         policy : policy
             As for `gangline.simulate`.
         **more
-            Additional arguments of `gangline.simulate`; `segments` is True by default.
+            More arguments for `gangline.simulate`; `segments` is True by default.
 
         Returns
         -------
@@ -117,12 +117,12 @@ class World:
 
     @property
     def last(self) -> Result | None:
-        """The last result of this world's `simulate` with its segments, for pictures."""
+        """The result of this world's last `simulate` that has segments, for charts."""
         return self._runs[-1] if self._runs else None
 
 
 def _table(rows: list[dict[str, Any]]) -> pa.Table:
-    """Return rows of the native trace as a table without the columns that all rows lack."""
+    """Return rows of a native trace as a table; columns that are empty in all rows are left out."""
     import pyarrow as pa
 
     whole = ("gpus", "batch_size", "min_gpus", "max_gpus")
@@ -139,11 +139,11 @@ def _table(rows: list[dict[str, Any]]) -> pa.Table:
 
 
 def small_worlds() -> list[tuple[Cluster, Trace, RunOptions]]:
-    """Return small and awkward worlds in which every gang fits on one server.
+    """Return small and awkward worlds in which every gang fits on a single server.
 
-    The worlds cover ties, mixed servers, overheads, and failures and checkpoints with and without
-    each other. They also cover contended up-links, elastic jobs, and jobs of many models with
-    batches, memory and deadlines, which slow each other down in pairs.
+    The worlds cover ties, mixed servers and overheads, as well as failures and checkpoints, each
+    alone and both together. They also cover contended up-links, elastic jobs, and jobs that slow
+    each other down in pairs; these jobs have many models, batches, memory and deadlines.
 
     Examples
     --------
@@ -171,7 +171,7 @@ def small_worlds() -> list[tuple[Cluster, Trace, RunOptions]]:
 
 
 def _clusters() -> list[Cluster]:
-    """Return the clusters of `small_worlds`, each with a slowdown factor for sharing policies."""
+    """Return the clusters for `small_worlds`, each with a slowdown factor for sharing policies."""
     from gangline.cluster.description import Cluster
 
     first = {"name": "A", "memory_gb": 16, "price_per_hour": 1.0}
@@ -233,7 +233,7 @@ _MODELS = ("VGG11", "ResNet50", "BERT-large")
 
 
 def _elastic() -> dict[str, dict[str, Any]]:
-    """Return models of elastic jobs: one has one phase of gradient noise, another has three."""
+    """Return elastic models: one with a single phase of gradient noise, one with three."""
     fit = {"a_c": 0.05, "b_c": 0.002, "a_n": 0.2, "b_n": 0.01, "a_r": 0.05, "b_r": 0.002}
     limits = {"init_batch": 32, "max_batch": 512, "min_pass_batch": 4, "max_pass_batch": 64}
     noise = [[0.0, 1.0, 0.5], [0.3, 0.5, 1.0], [0.8, 0.1, 2.0]]
@@ -242,7 +242,7 @@ def _elastic() -> dict[str, dict[str, Any]]:
 
 
 def _jobs(count: int, most: int) -> pa.Table:
-    """Return jobs by a fixed rule: groups of arrivals, gangs of all sizes, some very short."""
+    """Return jobs according to a fixed rule: grouped arrivals, gangs of all sizes."""
     import pyarrow as pa
 
     index = np.arange(count)
@@ -259,7 +259,7 @@ def _jobs(count: int, most: int) -> pa.Table:
 
 
 def _labelled(jobs: pa.Table) -> pa.Table:
-    """Add optional values: models, batches, memory, weights and deadlines."""
+    """Add optional columns: models, batches, memory, weights and deadlines."""
     import pyarrow as pa
 
     index = np.arange(len(jobs))
