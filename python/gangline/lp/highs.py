@@ -140,7 +140,7 @@ def solve(
         `simplex` and `ipx` each use only the solver that they name. `auto` chooses by the number of
         rows, and tries other methods if the first one fails because of rounding.
     time_limit_s : float
-        Limit on the wall-clock time of each solve.
+        Limit for each solve, in seconds of wall-clock time.
     seed : int
         Random seed of HiGHS.
 

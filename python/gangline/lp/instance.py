@@ -60,9 +60,9 @@ class Allocation:
     classes : int64 array, shape (jobs,), optional
         Only for packing: class of each job.
     notes : mapping
-        What was omitted or replaced: `stranded` (number of jobs whose types have no GPU now),
-        `deadlines_passed`, `deadlines_missed`; `prices_failed` = 1 if the price method failed and
-        LPs were solved instead; `solver_retried`, the number of LPs that had to be solved by
+        Counts of omissions and replacements: `stranded` (number of jobs whose types have no GPU
+        now), `deadlines_passed`, `deadlines_missed`; `prices_failed` = 1 if the price method failed
+        and LPs were solved instead; `solver_retried`, the number of LPs that had to be solved by
         another method; `partition_loss` if the jobs were divided into parts.
 
     Examples

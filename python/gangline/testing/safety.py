@@ -79,9 +79,9 @@ def broken_laws(
     timeline, summary : optional
         The timeline and the summary; they are checked if they are given.
     outcome : str, optional
-        How the run ended, as in `Result.spec["outcome"]`: "finished", or "limit" if the run was
-        stopped. Without this argument, the tables decide whether jobs might be unfinished because
-        the run was stopped.
+        The outcome of the run, as in `Result.spec["outcome"]`: "finished", or "limit" if the run
+        was stopped. Without this argument, the tables decide whether jobs might be unfinished
+        because the run was stopped.
     options : mapping, optional
         Run options, as in `Result.spec["options"]`: overheads and checkpoints. Without them, the
         work of stopped jobs is known only within bounds.

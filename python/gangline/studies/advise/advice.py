@@ -25,7 +25,7 @@ _HARDLY = "at most a minute or 5 %"
 
 
 class Advice(Facts):
-    """What `gangline.advise` found for the jobs of a log under other schedulers and sizes.
+    """The results of `gangline.advise`: a log's jobs under other schedulers and sizes.
 
     Its attributes are described in `Facts`.
 

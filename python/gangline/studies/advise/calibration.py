@@ -41,7 +41,7 @@ _FEW = 0.02  # our own choice: if a smaller share of jobs waits, the order of st
 
 @dataclass(frozen=True)
 class Likeness:
-    """How closely one policy resembles a log.
+    """The resemblance between one policy and a log.
 
     Attributes
     ----------
@@ -88,14 +88,14 @@ class Likeness:
 
 @dataclass(frozen=True)
 class Calibration:
-    """How closely the policies resemble a log, ordered from the nearest to the farthest.
+    """The policies' resemblance to a log, from the nearest policy to the farthest.
 
     Attributes
     ----------
     rows : tuple of Likeness
         One entry per policy, ordered by `Waits.distance`.
     why : str
-        Why `rows` is empty; "" if it is not.
+        The reason why `rows` is empty; "" if it is not empty.
     notes : tuple of str
         Sentences that say what was left out.
     """

@@ -63,7 +63,7 @@ class Point:
     cost_per_month : float or None
         Cost of the whole cluster, in the currency of the prices.
     why : str
-        Why there are no values; "" if there are values.
+        The reason why there are no values; "" if there are values.
     load, load_max : float or None
         Offered load (see `gangline.offered_load`): its mean and its maximum over the traces. None
         if it is undefined, for example because all jobs arrive at once.
@@ -223,7 +223,7 @@ class CapacityPlan:
 
     @property
     def what_ends(self) -> str:
-        """What ends, so that targets can be met despite a load above 1."""
+        """The end of the trace or of the overload, which lets targets be met at a load above 1."""
         return "the trace ends" if self.count_arrivals is None else "the overload ends"
 
     def titles(self) -> list[str]:

@@ -33,7 +33,7 @@ _MEANINGS = {
 
 
 class Cause(NamedTuple):
-    """Why a job does not start now, in the words of `gangline explain`.
+    """The reason why a job does not start now, in the words of `gangline explain`.
 
     Attributes
     ----------
@@ -79,7 +79,7 @@ class Forecast:
     from_in_s, to_in_s : float
         The ends of the interval, in seconds from now.
     cause : Cause
-        Why the job does not start now, if every job takes its median run time.
+        The reason why the job does not start now, if every job takes its median run time.
     """
 
     job_id: str
@@ -93,7 +93,7 @@ class Forecast:
 
 
 class Spread(NamedTuple):
-    """What the intervals are based on.
+    """The basis of the intervals.
 
     Attributes
     ----------

@@ -29,7 +29,7 @@ _COSTS = ("first_start_s", "restart_s", "stop_s", "checkpoint_s")
 
 
 class Start(msgspec.Struct, frozen=True):
-    """What one start of a model costs, in seconds; None if the model has no checkpoint.
+    """The costs of one start of a model, in seconds; None if it has no checkpoint.
 
     Attributes
     ----------
@@ -96,7 +96,7 @@ class Pair(msgspec.Struct, frozen=True):
     per_s : list of (float, float)
         Iterations per second of the two models, one pair per repeat; empty if the pair failed.
     failed : str
-        Why there are no rates; empty if there are rates.
+        The reason why there are no rates; empty if there are rates.
 
     Examples
     --------
@@ -120,7 +120,7 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
     models : list of Model
         The models: label, source and full batch.
     starts : list of Start
-        What starts cost: one entry for each measured start of a model.
+        The costs of starts: one entry for each measured start of a model.
     alone : list of Rate
         One entry per model, batch and number of passes. The rates at full batch are measured again
         after the pairs.

@@ -150,7 +150,7 @@ class Worker:
                 stream.close()  # type: ignore[union-attr]
 
     def has_ended(self) -> None:
-        """Wait for a process that was told to stop.
+        """Wait until a process has ended after the command to stop.
 
         Raises
         ------

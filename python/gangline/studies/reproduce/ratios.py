@@ -38,7 +38,7 @@ Runs = dict[tuple[Setting, str, int], dict[str, Any]]
 
 @dataclass(frozen=True)
 class Ratio:
-    """How many times better the hero of a claim is than a rival; below 1, the hero is worse.
+    """The factor by which a claim's hero is better than a rival; below 1, the hero is worse.
 
     Parameters
     ----------

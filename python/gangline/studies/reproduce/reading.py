@@ -24,7 +24,7 @@ HALF = 0.5  # our own choice: from this share of the claimed gain on, a claim ho
 
 @dataclass(frozen=True)
 class Saving:
-    """What the hero saves compared with one contender on one network, in each of its worlds.
+    """The hero's savings compared with one contender, in each world of one network.
 
     Parameters
     ----------

@@ -146,7 +146,7 @@ class Reproduction:
 
     @property
     def doubt(self) -> str:
-        """Why there is no verdict; empty if there is a verdict."""
+        """The reason why there is no verdict; empty if there is a verdict."""
         return self.study.doubt(self.choice)
 
     @property
@@ -350,7 +350,7 @@ def carry_out(
     Parameters
     ----------
     study, choice : Study, Choice
-        What to run; its names are complete and have been checked.
+        The study, and the part of it to run; all names have been filled in and checked.
     options : mapping
         Run options, which all runs share.
     folder : Path, optional

@@ -84,7 +84,7 @@ class Claim:
 
 @dataclass(frozen=True)
 class Factor:
-    """How many times better, on average, a paper claims its policy to be.
+    """The factor by which a paper claims its policy to be better on average.
 
     Parameters
     ----------
@@ -285,7 +285,7 @@ class Study:
         Function that builds a cluster from the names of a cluster and a network; it raises
         ClusterError.
     quick, full : Choice
-        What to run with `--quick`, and without it.
+        The parts of the study that are run with `--quick`, and without it.
     options : mapping
         Run options that all contenders share.
     variants : tuple of str

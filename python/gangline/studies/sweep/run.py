@@ -192,9 +192,9 @@ def sweep(
         `failed.json`. Several sweeps may share a store. By default, a folder with the name of the
         sweep.
     save : str, optional
-        Which tables of each run are saved: "summary" (only the spec and the summary), "jobs" (also
-        the jobs table and the timeline), or "segments" (every table). By default, the value in the
-        description, or else "jobs".
+        The tables of each run that are saved: "summary" (only the spec and the summary), "jobs"
+        (also the jobs table and the timeline), or "segments" (every table). By default, the value
+        in the description, or else "jobs".
     executor : str
         "local" uses threads for built-in policies, and processes for Python policies. "dask" uses
         processes of a Dask cluster (extra `dask`).

@@ -105,7 +105,7 @@ class Departure:
 
 @dataclass(frozen=True)
 class Agreement:
-    """How well the simulated times of jobs agree with the observed ones.
+    """The agreement between simulated and observed times of jobs.
 
     Attributes
     ----------

@@ -65,7 +65,7 @@ _NAMED = 3  # the number of jobs that are named for each count
 
 @dataclass(frozen=True)
 class Outcomes:
-    """What happened to the jobs of a trace, in the order of the trace; NaN means unknown.
+    """The observed outcomes of a trace's jobs, in the order of the trace; NaN means unknown.
 
     Attributes
     ----------

@@ -40,7 +40,7 @@ Table = tuple[str, list[str], list[list[str | float | None]]]
 
 
 class Order(TypedDict):
-    """How a layer orders the policies: their labels, ordered by increasing mean JCT."""
+    """The policies' order in a layer: their labels, by increasing mean JCT."""
 
     observed: list[str]
     simulated: list[str]
@@ -208,7 +208,7 @@ class PolicyValidation:
 
 
 class Validation:
-    """How far simulated runs are from the observed times.
+    """The errors of simulated runs, compared with the observed times.
 
     The object can be indexed with a policy's label, and it iterates over the policies.
 

@@ -41,7 +41,7 @@ class Times(NamedTuple):
 
 @dataclass(frozen=True)
 class Waits:
-    """How well simulated waits agree with observed ones.
+    """The agreement between simulated and observed waits.
 
     Attributes
     ----------
