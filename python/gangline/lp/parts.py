@@ -62,8 +62,8 @@ def solve_in_parts(
     is_whole = isinstance(partitions, Integral) and int(partitions) >= 1
     if not is_whole or of_parts is None:
         raise PolicyError(
-            f"{policy}: partitions: expected a whole number >= 1, and a policy that is a linear "
-            f"program, got {partitions!r}",
+            f"{policy}: partitions: expected a whole number >= 1, and a policy whose allocation is "
+            f"an LP, got {partitions!r}",
             policy=policy,
             field="partitions",
             value=partitions,

@@ -89,9 +89,9 @@ def _params(params: dict[str, Any]) -> str:
 def _count(made: Paper) -> str:
     seeds = listed([str(one) for one in made.seeds])
     return (
-        f"In {plural(len(made.worlds), 'world')}, {plural(made.runs_count, 'run')} finished. "
-        f"In each world {plural(len(made.seeds), 'draw')} of the jobs (seeds {seeds}, "
-        "also those of the runs) were scheduled by every policy."
+        f"In {plural(len(made.worlds), 'world')}, {plural(made.runs_count, 'run')} finished. In "
+        f"each world {plural(len(made.seeds), 'draw')} of the jobs (seeds {seeds}, also those of "
+        "the runs) were scheduled by every policy."
     )
 
 
@@ -107,9 +107,10 @@ def _world(made: Paper, place: PaperWorld) -> str:
                if any(row.world is place and row.change is one for row in made.rows)]  # fmt: skip
     return (
         f"World {place.name} ({place.origin(quick=made.is_quick)}): cluster {cluster.name} with "
-        f"{kinds}, jobs {address} (traces sha256 {made.traces[place.name][:_SHOWN]}...)"
-        f"{', ' + options if options else ''}; measure: {place.words}; rivals: {listed(rivals)}"
-        f"{'; changed one at a time: ' + ', '.join(changed) if changed else ''}."
+        f"{kinds}, jobs {address} (traces sha256 "
+        f"{made.traces[place.name][:_SHOWN]}...){', ' + options if options else ''}; metric: "
+        f"{place.words}; rivals: "
+        f"{listed(rivals)}{'; changed one at a time: ' + ', '.join(changed) if changed else ''}."
     )
 
 
@@ -124,18 +125,18 @@ def _rival(place: PaperWorld, name: str) -> str:
 def _statistics(made: Paper) -> str:
     counted = [one for one in made.pairs if one.interval is not None]
     text = (
-        "Rivals have the default parameters of that version unless others are named. A ratio is "
-        "the measure under a rival divided by that under the new policy, for each seed on the same "
-        "jobs; means of ratios are geometric. "
+        "Rivals have the default parameters of that version unless other values are named. A ratio "
+        "is the metric under a rival divided by the metric under the new policy, on the same jobs "
+        "for each seed; means of ratios are geometric. "
     )
     if not counted:
         return text + _too_few(made.seeds)
     return text + (
         "Intervals are 95 % BCa bootstrap intervals over the seeds (4,000 resamples, widened by "
-        "Student's t), for ratios taken of their logarithms. If an interval contains 1, the seeds "
-        "cannot tell which policy is better. Each interval covers one comparison: of the "
-        f"{len(counted):,} here about {max(1, round(0.05 * len(counted))):,} would exclude 1 by "
-        "chance if no two policies differed."
+        "Student's t); those of ratios are computed from the logarithms. If an interval contains "
+        "1, the seeds cannot tell which policy is better. Each interval covers one comparison: if "
+        f"no two policies differed, about {max(1, round(0.05 * len(counted))):,} of the "
+        f"{len(counted):,} intervals here would exclude 1 by chance."
     )
 
 

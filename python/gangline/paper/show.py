@@ -134,12 +134,15 @@ _VERDICTS = {
 def legend(made: Paper) -> list[str]:
     """Return sentences that explain the tables on the terminal."""
     lines = [
-        f"Ratio to {one.label}: the measure under a rival divided by that under {one.label}; above "
-        f"1, {one.label} is better."
+        f"Ratio to {one.label}: the metric under a rival divided by the metric under {one.label}; "
+        f"above 1, {one.label} is better."
         for one in made.entrants
     ]
     if any(one.verdict == "cannot tell" for one in made.pairs):
-        lines.append("A question mark: the 95 % interval contains 1, so the seeds cannot tell.")
+        lines.append(
+            "A question mark means that the 95 % interval contains 1, so the seeds cannot tell "
+            "which is better."
+        )
     return lines
 
 
@@ -325,8 +328,8 @@ def _pair(one: Pair) -> str:
 
 def _note(made: Paper, packages: str = "booktabs") -> str:
     words = (
-        f"% needs {packages}. A ratio above 1: the rival needs more than the new policy. "
-        "A question mark: the seeds cannot tell which is better."
+        f"% needs {packages}. A ratio above 1 means that the rival needs more than the new policy. "
+        "A question mark means that the seeds cannot tell which is better."
     )
     if len(made.seeds) < LEAST_SEEDS:
         words += " Too few seeds for intervals: no ratio here is conclusive."

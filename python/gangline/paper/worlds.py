@@ -349,9 +349,9 @@ def _gavel() -> PaperWorld:
         title="Gavel: shares of three GPU types by linear programs",
         source=(
             "Narayanan et al., OSDI 2020: jobs of its public generator on 36 GPUs of each of three "
-            "types. Servers of 4, the mean gap and the rates are ours: each model has the "
-            "measured rates of its family on hadar-60, and recommendation and A3C, which were not "
-            "measured there, run equally fast on all types"
+            "types. The four-GPU servers, the mean gap and the rates are our own choice: each "
+            "model has the measured rates of its family on hadar-60, and recommendation and A3C, "
+            "which were not measured there, run equally fast on all types"
         ),
         measure=_JCT[0],
         words=_JCT[1],
@@ -389,9 +389,9 @@ def _tiresias() -> PaperWorld:
         name="tiresias",
         title="Tiresias: least attained service",
         source=(
-            "Gu et al., NSDI 2019: 480 jobs on 15 servers of 4 GPUs, as in its testbed. The jobs "
-            "are drawn in the shape of Microsoft's Philly trace with Poisson arrivals; they, their "
-            "load and the cost of a restart are ours"
+            "Gu et al., NSDI 2019: 480 jobs on 15 four-GPU servers, as in its testbed. The jobs "
+            "resemble Microsoft's Philly trace, with Poisson arrivals; they, their load and the "
+            "cost of a restart are our own choice"
         ),
         measure=_JCT[0],
         words=_JCT[1],

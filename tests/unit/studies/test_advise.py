@@ -115,7 +115,7 @@ class TestByHand:
     def test_what_it_says(self) -> None:
         said = {claim.kind: claim.text for claim in by_hand().claims()}
         assert said["scheduler"] == (  # no interval over four jobs
-            "With the present 1 server, jobs wait least under `sjf`: 56 min 45 s on average, "
+            "With the current 1 server, jobs wait least under `sjf`: 56 min 45 s on average, "
             "instead of 1 h 17 min under `fifo` (26 % less)."
         )
         assert said["plain"] == (
@@ -218,11 +218,11 @@ def test_servers_of_a_list_that_were_down_are_told(tmp_path: Path) -> None:
     lines = [f"NodeName=n{at} Gres=gpu:A100:8 State={state}" for at, state in enumerate(STATES)]
     nodes.write_text("\n\n".join(lines) + "\n")
     found = gl.advise(str(nodes), pa.table(JOBS), ["fifo"], servers=[3])
-    assert "2 servers of the list were not up, but count as present." in found.notes()
+    assert "2 servers in the list were not up, but count as up." in found.notes()
     (tmp_path / "up.toml").write_text(gl.read_cluster(nodes, up_only=True).to_toml())
     found = gl.advise(tmp_path / "up.toml", pa.table(JOBS), ["fifo"], servers=[1])
     said = [note for note in found.notes() if "not up" in note]
-    assert said == ["2 servers of the list were not up, and are left out."]
+    assert said == ["2 servers in the list were not up, and are left out."]
 
 
 def test_a_log_without_users_has_no_table_of_them() -> None:
@@ -388,7 +388,7 @@ class TestEverySentenceByItsCommand:
             (name, rows[0]["wait_mean_s"]) for name, rows in found["by"].items()
         )
         assert text.startswith(
-            f"With the present 8 servers, jobs wait least under `{best}`: {duration(after)} on "
+            f"With the current 8 servers, jobs wait least under `{best}`: {duration(after)} on "
             f"average, instead of {duration(before)} under `{base}` "
             f"({100 * (1 - after / before):.0f} % less)."
         )

@@ -185,7 +185,7 @@ def test_a_preempting_policy_starts_all_at_once_and_gets_no_absurd_answer(
     lab = gl.Cluster.homogeneous(servers=int(naive.answer), gpus=4)
     waited = np.quantile(gl.simulate(lab, BUSY, "tiresias").jobs["wait_s"].to_numpy(), 0.95)
     assert naive.all_waiting["wait_p95_s"].mean == pytest.approx(waited, rel=1e-12)
-    text = "load above 1 keeps queue_p95_s < 1 h only because the trace ends"
+    text = "load above 1 meets queue_p95_s < 1 h only because the trace ends"
     assert any(text in one for one in sound.sentences())
     assert sound.is_bound_by_load
     rows = {row[0]: row for row in sound.cells()}

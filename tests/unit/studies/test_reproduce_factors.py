@@ -211,7 +211,7 @@ def test_a_table_of_a_claim() -> None:
     assert "The claim holds if" in legend([found])[1]
     (quick,) = ratios.factor_rows(ratios.ratios(study, made[:4]), "one seed: not conclusive")
     assert legend([quick]) == [
-        "Times better: above 1 the policy in the title is better.",
+        "Times better: above 1, the policy in the title is better.",
         "Share: how much of the claimed gain the mean reaches.",
     ]
     lower = dataclasses.replace(JCT, times=1.3)

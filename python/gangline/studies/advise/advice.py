@@ -89,11 +89,11 @@ class Advice(Facts):
             )
         if away := self.cluster.notes.get("servers_away", 0):
             verbs = ("was", "counts") if away == 1 else ("were", "count")
-            which = f"{plural(away, 'server')} of the list {verbs[0]} not up"
-            said.append(f"{which}, but {verbs[1]} as present.")
+            which = f"{plural(away, 'server')} in the list {verbs[0]} not up"
+            said.append(f"{which}, but {verbs[1]} as up.")
         if out := self.cluster.notes.get("servers_left_out", 0):
             verbs = ("was", "is") if out == 1 else ("were", "are")
-            which = f"{plural(out, 'server')} of the list {verbs[0]} not up"
+            which = f"{plural(out, 'server')} in the list {verbs[0]} not up"
             said.append(f"{which}, and {verbs[1]} left out.")
         said += self._left_out()
         said += [f"`{name}` could not be run {why}" for name, why in self.failed.items()]
@@ -197,7 +197,7 @@ class Advice(Facts):
     def _scheduler(self) -> str:
         """Say under which scheduler jobs wait least on the current servers."""
         base, best = self.here, self.best
-        there = f"With the present {plural(self.servers, 'server')},"
+        there = f"With the current {plural(self.servers, 'server')},"
         if best.policy == base.policy:
             return (
                 f"{there} no other contender gives clearly shorter waits than `{base.policy}`, "
@@ -253,7 +253,7 @@ class Advice(Facts):
             return None
         row = min(kept, key=lambda one: one.servers)
         said = (
-            f"Under `{row.policy}` {plural(row.servers, 'server')} would be enough: jobs wait "
+            f"With `{row.policy}`, {plural(row.servers, 'server')} would be enough: jobs wait "
             f"{duration(row.wait.mean)} on average there, and {duration(target)} under "
             f"`{self.base}` with {self.servers}."
         )
@@ -274,14 +274,14 @@ class Advice(Facts):
             row = max(rows, key=lambda one: one.servers)
             said = (
                 f"Under `{self.base}` even {row.servers} servers, the largest size compared, are "
-                f"not enough to match `{self.best.policy}` on the present {self.servers}: jobs "
+                f"not enough to match `{self.best.policy}` on the current {self.servers}: jobs "
                 f"then wait {duration(row.wait.mean)} on average."
             )
             return said, row.servers
         row = min(kept, key=lambda one: one.servers)
         said = (
             f"To make jobs wait no longer under `{self.base}` than under `{self.best.policy}` on "
-            f"the present {plural(self.servers, 'server')}, you need {row.servers} servers (the "
+            f"the current {plural(self.servers, 'server')}, you need {row.servers} servers (the "
             "smallest size compared that is enough). Jobs then wait "
             f"{duration(row.wait.mean)} on average."
         )
@@ -306,8 +306,8 @@ class Advice(Facts):
             return "No contender needs to know how long jobs run."
         verb = "needs" if len(informed) == 1 else "need"
         return (
-            f"{listed(informed)} {verb} to know how long each job will run: exactly in these runs, "
-            "by an estimate on a cluster, where the gain may be smaller."
+            f"{listed(informed)} {verb} to know how long each job will run: in these runs exactly, "
+            "but on a cluster only as an estimate, so the gain may be smaller there."
         )
 
 

@@ -55,7 +55,7 @@ class Facts:
     Attributes
     ----------
     cluster : Cluster
-        The present servers.
+        The current servers.
     trace : Trace
         The log.
     contenders : tuple of Contender

@@ -113,7 +113,7 @@ def _about(advice: Facts) -> str:
         said += " Bands are 95 % intervals."
     if any(one.is_over for one in advice.options):
         said += " A hollow dot is a size on which the jobs ask for more than the GPUs can do."
-    return f"{said} The dotted line marks the present {plural(advice.servers, 'server')}."
+    return f"{said} The dotted line marks the current {plural(advice.servers, 'server')}."
 
 
 def _curves(advice: Facts) -> str:

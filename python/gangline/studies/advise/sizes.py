@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 __all__ = ["cost_per_month", "default_sizes", "prices_of", "resized", "sizes_of"]
 
-_SHARES = (0.75, 0.9, 1.0, 1.25, 1.5)  # our own choice: multiples of the present number of servers
+_SHARES = (0.75, 0.9, 1.0, 1.25, 1.5)  # our own choice: multiples of the current number of servers
 _HOURS_PER_MONTH = 365.25 * 24.0 / 12.0
 _MOST = 50  # our own choice: a longer table would not be readable
 

@@ -74,8 +74,8 @@ class CapacityContest:
         point = self[best[0]].point
         assert point is not None, "it is best by its answer"
         with_what = "the fewest servers" if first.vary == "servers" else "the largest load"
-        keep = "keeps" if len(best) == 1 else "keep"
-        said = [f"{formatting.listed(best)} {keep} {first.kept} with {with_what}: "]
+        verb = "meets" if len(best) == 1 else "meet"
+        said = [f"{formatting.listed(best)} {verb} {first.kept} with {with_what}: "]
         said[0] += f"{first.named(point)}."
         said += [*first.counted(), *self._unkept(), *self._undecided(), *self._bound_by_load()]
         said += self._near_the_limit()
@@ -164,7 +164,7 @@ class CapacityContest:
         if not none:
             return []
         under = formatting.listed(none)
-        return [f"No size that was tried keeps {self._first.kept} under {under}."]
+        return [f"No size that was tried meets {self._first.kept} under {under}."]
 
     def _bound_by_load(self) -> list[str]:
         """Say where only the load decides the answer, and which overloaded sizes do not count."""

@@ -197,12 +197,12 @@ class CapacityPlan:
         """Return sentences about the answer: how certain it is, and what limits it."""
         kept = self.kept
         if self.point is None:
-            said = [f"No {self._what} {self._allowed} keeps {kept}."]
+            said = [f"No {self._what} {self._allowed} meets {kept}."]
             if self._only_overloaded:
                 said = [f"{said[0][:-1]} at an offered load of at most 1."]
             said += [*self.only_by_the_end(), *self._plateau()]
             return [*said, *self.counted(), *self._too_small(), *self.shape()]
-        said = [f"{self.named(self.point)} {'keep' if self._is_plural else 'keeps'} {kept}: "]
+        said = [f"{self.named(self.point)} {'meet' if self._is_plural else 'meets'} {kept}: "]
         said[0] += "; ".join(self._valued(target, self.point) for target in self.targets) + "."
         if self.answer == self.hardest:
             said[0] += " None is needed." if self.answer == 0 else ""
@@ -219,7 +219,7 @@ class CapacityPlan:
             return []
         when = arrival_window.said(self.count_arrivals)
         when += " at load 1" if self.vary == "load" else ""
-        return [f"Measures of jobs and the offered load cover the jobs that arrive between {when}."]
+        return [f"Metrics of jobs and the offered load cover the jobs that arrive between {when}."]
 
     @property
     def what_ends(self) -> str:
@@ -353,10 +353,12 @@ class CapacityPlan:
             return [f"All {self.seeds} seeds give the same values, so there are no intervals."]
         if self.interval is None or self.point is None:
             return []
-        in_seeds = f"In {self.point.kept_in} of {self.seeds} seeds, it is kept at the answer."
+        in_seeds = f"In {self.point.kept_in} of {self.seeds} seeds, the answer meets every target."
         if self.interval[0] == self.interval[1]:
             return [f"The 95 % intervals leave no other answer. {in_seeds}"]
-        return [f"By the 95 % intervals the answer may be {self.interval_text()}. {in_seeds}"]
+        return [
+            f"According to the 95 % intervals, the answer may be {self.interval_text()}. {in_seeds}"
+        ]
 
     def interval_text(self) -> str:
         """Return the interval of the answer as text."""
@@ -411,7 +413,9 @@ class CapacityPlan:
         if self.largest_share >= _LARGE and self.largest_share * self.jobs >= _MANY:
             share = formatting.percent(self.largest_share)
             mean = " on average" if self.traces > 1 else ""
-            said += f" The 10 largest of {self.jobs:,} jobs have {share} of the work{mean}: the "
+            said += (
+                f" The 10 largest of {self.jobs:,} jobs account for {share} of the work{mean}: the "
+            )
             said += "answer depends on when they arrive."
         return [said.lstrip()] if said else []
 
@@ -420,7 +424,7 @@ class CapacityPlan:
         if not self._only_overloaded:
             return []
         said = (
-            f"A size with an offered load above 1 keeps {self.kept} only because "
+            f"A size with an offered load above 1 meets {self.kept} only because "
             f"{self.what_ends}. {_ENDLESS}."
         )
         accept = " --allow-overload (allow_overload=True) accepts such a size."

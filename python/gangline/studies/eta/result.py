@@ -212,8 +212,8 @@ class Eta:
         now = sum(not one.cause.name for one in self.forecasts)
         waiting = f"{plural(len(self), 'job')} {'waits' if len(self) == 1 else 'wait'}"
         return (
-            f"Under {self.policy}: {waiting}, {self.running:,} run; "
-            f"{now:,} of those that wait {'starts' if now == 1 else 'start'} now"
+            f"Under {self.policy}: {waiting}, {self.running:,} run; {now:,} of the waiting jobs "
+            f"{'starts' if now == 1 else 'start'} now"
         )
 
     def sentences(self) -> list[str]:
@@ -247,11 +247,14 @@ class Eta:
             )
         if self.outlived:
             found.append(
-                f"{plural(self.outlived, 'running job')} took longer than any estimate: each is "
-                "assumed to be half done."
+                f"{plural(self.outlived, 'running job')} have already run longer than any "
+                "estimate: each is assumed to be half done."
             )
         if self.later:
-            found.append(f"{plural(self.later, 'job')} of the table arrived after the moment.")
+            found.append(
+                f"{plural(self.later, 'job')} of the queue arrived after this instant and "
+                f"{'is' if self.later == 1 else 'are'} left out."
+            )
         means = meanings()
         causes = dict.fromkeys(one.cause.name for one in self.forecasts if one.cause.name)
         found += [f"{name}: {means[name]}." for name in causes if name in means]

@@ -24,7 +24,7 @@ def legend(rows: Sequence[dict[str, Any]]) -> list[str]:
     if any("times_better" in row for row in rows):
         has_ends = any(row.get("low") is not None for row in rows)
         lines.append(
-            "Times better: above 1 the policy in the title is better"
+            "Times better: above 1, the policy in the title is better"
             + "; in parentheses the 95 % interval." * has_ends
             + "." * (not has_ends)
         )
@@ -45,8 +45,9 @@ def legend(rows: Sequence[dict[str, Any]]) -> list[str]:
         )
         if is_judged:
             lines[-1] += (
-                " Against it the claim holds if the largest saving reaches the claimed one, and in "
-                "part if it reaches half; in both cases the mean must be a saving of at least 1 %."
+                " Against this rival, the claim holds if the largest saving reaches the claimed "
+                "one, and in part if it reaches half of that; in both cases, the mean saving must "
+                "be at least 1 %."
             )
     return lines
 
@@ -115,7 +116,7 @@ def mix(rows: Sequence[dict[str, Any]]) -> list[str]:
         if not 0 < (first.get("reached_in") or 0) < first["worlds"]:
             continue
         lines.append(
-            f"{first['published']}: this depends on the mix of worlds. Against {first['against']} "
+            f"{first['published']}: this depends on the mix of worlds. Against {first['against']}, "
             f"{first['hero']} reaches it in {first['reached_in']} of {first['worlds']}, from "
             f"{first['least']:.2f} ({first['least_in']}) to {first['most']:.2f} "
             f"({first['most_in']})."

@@ -41,16 +41,16 @@ def _cluster(size: str, network: str) -> Cluster:
 _REMARKS = (
     'The published numbers are "up to" values from simulation alone, and so are ours.',
     (
-        "Our implementation of Dally follows its public simulator, whose printed algorithms were "
-        "not available to us; workloads have its counts, not its files. Lease (1 h) and window of "
-        "the tuner (24 leases) are not published: they limit how long a job waits for a good "
-        "placement."
+        "Our implementation of Dally follows its public simulator, because we could not obtain the "
+        "paper's algorithms; our workloads match its job counts but do not use its files. The "
+        "paper does not publish the lease (1 h) and the tuner's window (24 leases), which limit "
+        "how long a job waits for a good placement."
     ),
     (
-        "tiresias decides by the name of the model whether to keep a gang together, like the "
-        "public simulator; on a network bound by latency, these names are wrong (VGG and AlexNet "
-        "hardly suffer, "
-        "ResNet18 and BERT do). tiresias-oracle, the fair rival, uses the network model instead."
+        "Like the public simulator, tiresias decides from the model's name whether to keep a gang "
+        "together. On a network bound by latency, its choice of names is wrong: VGG and AlexNet "
+        "hardly suffer, but ResNet18 and BERT do. tiresias-oracle, the fair rival, uses the "
+        "network model instead."
     ),
     (
         "On dally-2024, a gang of MobileNetV3 keeps 0.5 % of its speed across racks, so one badly "
@@ -60,7 +60,7 @@ _REMARKS = (
 
 STUDY = Study(
     name="dally",
-    title="Dally: delay scheduling by level of the network",
+    title="Dally: delay scheduling by network tier",
     source="arXiv 2401.16492, abstract",
     hero="dally",
     contenders=(

@@ -59,7 +59,7 @@ def figures(found: Sequence[Ratio], varied: Sequence[tuple[Place, Ratio]]) -> li
         drawn.append(
             Figure(
                 f"varied-{number + 1}",
-                f"{factor.hero}: {factor.words}, one thing changed at a time",
+                f"{factor.hero}: {factor.words}, one setting changed at a time",
                 f"{_about(same, 'each change')} World: {world.title}, unless the line names "
                 "another.",
                 _draw(same, mine),
@@ -80,8 +80,8 @@ def _about(same: Sequence[Factor], rows: str) -> str:
     ratio = f"{factor.hero} over each rival" if factor.more else f"each rival over {factor.hero}"
     return (
         f"{factor.words[0].upper()}{factor.words[1:]}, {ratio}, in {rows}: the mean over the "
-        f"seeds, and its 95 % interval with five seeds or more. Right of 1 {factor.hero} is "
-        f"better{dashed}."
+        f"seeds, and its 95 % interval if there are five seeds or more. Right of 1, {factor.hero} "
+        f"is better{dashed}."
     )
 
 

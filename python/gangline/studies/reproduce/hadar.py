@@ -28,34 +28,35 @@ def _cluster(name: str, network: str) -> Cluster:
 
 _REMARKS = (
     (
-        "This is our interpretation of Hadar: its abstracts were available to us, its formulas and "
-        "its evaluation were not. The cluster of 60 GPUs and the classes of jobs follow secondary "
-        "descriptions that we could not check; everything else is our own choice. Read ratios, not "
-        "hours."
+        "This is our interpretation of Hadar: we could read its abstracts, but not its formulas or "
+        "its evaluation. The 60-GPU cluster and the job classes follow secondary descriptions that "
+        "we could not check; everything else is our own choice. Read ratios, not hours."
     ),
     (
-        "hadar-ttd, hadar-jct and hadar-ftf are settings of one policy; hadar-paper most likely "
-        "comes closest to the paper. Each claim is judged for the setting that is meant for it, "
-        "because no single setting meets all claims."
+        "hadar-ttd, hadar-jct and hadar-ftf are settings of one policy; hadar-paper is most likely "
+        "the closest to the paper. Each claim is judged for the setting intended for it, because "
+        "no single setting meets all claims."
     ),
     (
-        "If many jobs wait, the order `density` starves gangs, because age counts once per GPU. "
-        "hadar-jct-srtf is hadar-jct with the shortest remaining time first."
+        "If many jobs wait, the order `density` starves wide gangs, because it ranks a job lower "
+        "the longer it waits and the more GPUs it needs. hadar-jct-srtf is hadar-jct with the "
+        "order of shortest remaining time first."
     ),
     (
-        "tiresias, yarn-cs, srtf and fifo-skip ignore how fast a GPU type is for a job, and rarely "
-        "move jobs: a single XL job on K80 can determine their makespan. yarn-cs uses the type "
-        "with the most free GPUs. yarn-cs-fastest and tiresias-fast use the type on which the gang "
-        "is fastest, and so show how much of a ratio is due to the rival's choice of types."
+        "tiresias, yarn-cs, srtf and fifo-skip ignore how fast a job is on each GPU type, and "
+        "rarely move jobs, so a single XL job on K80 can determine their makespan. yarn-cs uses "
+        "the type with the most free GPUs. yarn-cs-fastest and tiresias-fast use the type on which "
+        "the gang is fastest, so they show how much of a ratio is due to the rival's choice of "
+        "types."
     ),
     (
         "gavel-makespan is the fair rival for makespans, which it minimises; gavel-las shares the "
         "cluster by max-min fairness and does not minimise them."
     ),
     (
-        "The conference version names no baseline for queueing delay and for fairness. The time to "
-        "the first start flatters rivals whose jobs take turns: all jobs start at once and wait "
-        "later. The total wait counts both."
+        "The conference version names no baseline for queueing delay or for fairness. The time to "
+        "the first start flatters rivals whose jobs take turns: all their jobs start soon but wait "
+        "later. The total wait includes both waits."
     ),
 )
 

@@ -87,15 +87,15 @@ STUDY = Study(
     options={"restart_s": 10.0, "first_start_s": 10.0},
     remarks=(
         (
-            "hadar-12 is one server of each type of hadar-60; gangs of 1, 2 and 4 GPUs. There is "
-            "no backfilling, and jobs are in the order of arrival as in hadar-paper; "
-            "greedy-density has the order of hadar-ttd."
+            "hadar-12 has one server of each GPU type in hadar-60; gangs have 1, 2 or 4 GPUs. "
+            "There is no backfilling, and jobs are considered in arrival order, as in hadar-paper; "
+            "greedy-density uses the order of hadar-ttd."
         ),
         (
-            "Exact means: of all choices to take or skip jobs, in this order and with the "
-            "placement that each job finds, the one with the largest sum of payoffs at this "
-            "decision. The best choice at a decision need not be the best for the whole run; the "
-            "ratios show the effect on the run."
+            "Exact search considers jobs in this order, places each one by the usual rule, and "
+            "tries every choice of taking or skipping it. It returns the choice with the largest "
+            "sum of payoffs at this decision. This choice need not be optimal for the whole run; "
+            "the ratios show the effect on the whole run."
         ),
     ),
     measures=(

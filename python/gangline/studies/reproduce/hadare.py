@@ -26,28 +26,31 @@ def _cluster(name: str, network: str) -> Cluster:
 
 _REMARKS = (
     (
-        "This is our interpretation of HadarE: its abstract was available to us, its formulas and "
-        "its evaluation were not. The nodes and the jobs are our own choice; the abstract does not "
-        "name the baseline of its figures."
+        "This is our interpretation of HadarE: we could read its abstract, but not its formulas or "
+        "its evaluation. The nodes and the jobs are our own choice; the abstract does not name the "
+        "baseline of its figures."
     ),
     (
-        "Rates of copies add up here. Averaging parameters slows convergence, which the simulation "
-        "of a scheduler does not model; with this effect, the makespans of hadare would be longer."
+        "The simulation adds up the rates of copies. In reality, averaging parameters slows "
+        "convergence, which the simulation does not model; hadare's real makespans would be longer."
     ),
     (
-        "hadare-5 has five nodes with speeds 10, 5, 2, 2 and 1. A single job can be 20 / 10 = 2 "
-        "times faster than on the fastest node, 50 % less time, and 20 / 4 = 5 times faster than "
-        "on a node of mean speed, 80 % less. So the rival's choice of node determines the ratio: "
-        "hadar and gavel find the fastest node, and yarn-cs-random uses any."
+        "hadare-5 has five nodes with speeds 10, 5, 2, 2 and 1, or 20 in total. Compared with the "
+        "fastest node, a single job can be 20 / 10 = 2 times as fast (50 % less time); compared "
+        "with a node of mean speed, 20 / 4 = 5 times as fast (80 % less). So the ratio depends on "
+        "the node that the rival chooses: hadar and gavel find the fastest node, and "
+        "yarn-cs-random uses any."
     ),
     (
-        "With as many jobs as nodes or more, every policy keeps all nodes busy, and copies gain "
-        "little. Node utilisation can rise at most as many times as there are nodes: 5 and 15."
+        "With at least as many jobs as nodes, every policy keeps all nodes busy, and copies gain "
+        "little. Node utilisation can rise at most by a factor equal to the number of nodes: 5 and "
+        "15."
     ),
     (
-        "On hadar-60, a copy takes a whole server of four GPUs, even for a job that asks for one "
-        "GPU. This is good for a few jobs and wasteful for many. CycleGAN was only measured on one "
-        "GPU; its copies count with four times that rate, which favours hadare."
+        "On hadar-60, a copy takes a whole four-GPU server, even if the job asks for only one GPU. "
+        "This helps if there are few jobs, and is wasteful if there are many. CycleGAN was only "
+        "measured on one GPU; its copies are assumed to run at four times that rate, which favours "
+        "hadare."
     ),
 )
 
@@ -157,9 +160,9 @@ STUDY = Study(
         (
             "Better inference quality of the trained models",
             (
-                "A simulation cannot judge this. The example examples/hadare_training of the "
-                "repository trains small models for real: copies are more often worse than better "
-                "than one worker, at the same steps and in the same time."
+                "A simulation cannot judge this. In the repository, examples/hadare_training "
+                "really trains small models: copies are more often worse than better compared with "
+                "one worker, both after the same number of steps and after the same time."
             ),
         ),
     ),

@@ -162,8 +162,8 @@ def sentences(study: Study, found: Sequence[Saving]) -> list[str]:
     lines = []
     if study.claims and not readings(study, found):
         lines.append(
-            f"No verdict: it takes {study.hero} and {study.fair}"
-            f"{' on ' + study.home if study.home else ''}."
+            f"No verdict, which needs {study.hero} and "
+            f"{study.fair}{' on ' + study.home if study.home else ''}."
         )
     for network in dict.fromkeys(s.network for s in found):
         for other, words in (

@@ -140,45 +140,44 @@ def _measured(file: Path) -> dict[str, object]:
 
 _REMARKS = (
     (
-        "This is our interpretation of SJF-BSBF: its abstract was available to us, its evaluation "
-        "and its tables of slowdowns and iteration times were not. The cluster of 16 servers with "
-        "4 GPUs is the paper's, the jobs imitate a public workload of six applications. Read "
+        "This is our interpretation of SJF-BSBF: we could read its abstract, but not its "
+        "evaluation or its tables of slowdowns and iteration times. The cluster of 16 four-GPU "
+        "servers is the paper's; the jobs imitate a public workload with six applications. Read "
         "ratios, not hours."
     ),
     (
         "xi-1.5 means that every job takes 1.5 times as long with a co-runner. Below 1.5, sharing "
-        "always pays for a pair of jobs with the same xi, and sjf-bsbf differs from sjf-ffs only "
-        "in its choice of partners; from 1.5 on, it refuses to share with a resident that ends "
+        "always pays for two jobs with the same xi, so sjf-bsbf differs from sjf-ffs only in its "
+        "choice of partners. From 1.5 on, sjf-bsbf refuses to share with a running job that ends "
         "soon."
     ),
     (
-        "sjf and srtf know how long jobs run, as sjf-ffs and sjf-bsbf do; tiresias does not. "
-        "Much of the saving against tiresias is due to this knowledge, which sjf also has: the "
-        "comparison with sjf shows the gain from sharing, and that with srtf shows whether sharing "
-        "beats preemption."
+        "sjf and srtf know how long jobs run, as sjf-ffs and sjf-bsbf do; tiresias does not. Much "
+        "of the saving compared with tiresias is due to this knowledge. The comparison with sjf, "
+        "which also has it, shows the gain from sharing; the comparison with srtf shows whether "
+        "sharing beats preemption."
     ),
     (
-        "Preemption costs 30 s here, as does a first start. Rivals without sharing are not slowed "
-        "down by any xi; their rows are the same for all xi."
+        "In this study, a preemption costs 30 s, and so does a first start. Rivals that do not "
+        "share GPUs do not depend on xi, so their rows are the same for all xi."
     ),
     (
-        "The applications have no memory sizes here, so a new job always fits at its full batch "
-        "and sub-batches are not used."
+        "In this study, the applications have no memory sizes, so a new job always fits at its "
+        "full batch, and sub-batches are not used."
     ),
     (
         "Among the changes at the end, three are options of sjf-bsbf that the paper does not have: "
         "partner time shared, GPU types compared, and distance compared. mixed has three GPU types "
-        "with the medians of public measurements; on apart-1.25, 8 servers of 8 GPUs, gangs over "
-        "several servers are slower as measured."
+        "with median rates from public measurements. apart-1.25 has 8 eight-GPU servers, and slows "
+        "multi-server gangs down as measured."
     ),
     (
-        "pollux is not a rival like the others, because its jobs are elastic. It gives each job "
-        "the GPUs "
-        "and the batch at which it progresses fastest, by models that were fitted to public "
-        "measurements and that it knows; all others run the gang and the batch of the trace. So "
-        "its savings are due to changed jobs, not to a better order. A gang over "
-        "several servers is slowed down as measured under pollux, and not at all under the others. "
-        "It never shares GPUs, so its rows are the same for all xi."
+        "pollux differs from the other rivals, because its jobs are elastic. It gives each job the "
+        "GPUs and the batch with which the job progresses fastest; it knows the models, which were "
+        "fitted to public measurements. All others run the gang and the batch from the trace. So "
+        "its savings are due to changed jobs, not to a better order. Under pollux, a multi-server "
+        "gang is slowed down as measured; under the others, it is not slowed down at all. pollux "
+        "never shares GPUs, so its rows are the same for all xi."
     ),
 )
 
@@ -188,7 +187,7 @@ _PREEMPTIVE = ("tiresias", "srtf")
 
 STUDY = Study(
     name="sjf-bsbf",
-    title="SJF-BSBF: sharing GPUs in place of preemption",
+    title="SJF-BSBF: sharing GPUs instead of preemption",
     source="arXiv 2407.13088, abstract",
     hero="sjf-bsbf",
     contenders=(

@@ -42,8 +42,8 @@ DEFECTS: Mapping[str, str] = {
     "missing_job": "jobs of the trace without a row; simulated, but not compared",
     "no_finish": "jobs without a known finish; simulated, but not compared",
     "arrival_differs": (
-        "jobs whose arrival is not that of the trace, after the clocks were aligned; "
-        "times count from the arrival in each table"
+        "jobs whose arrivals in the two tables differ even after the clocks were aligned; in each "
+        "table, times count from its own arrival"
     ),
     "run_exceeds_jct": "jobs that ran for longer than the time from their arrival to their finish",
     "out_of_order": (
@@ -51,8 +51,8 @@ DEFECTS: Mapping[str, str] = {
         "not compared"
     ),
     "finish_from_run": (
-        "jobs whose start was observed but not their finish; assumed to run from their start on "
-        "without a stop"
+        "jobs whose start was observed but whose finish was not; assumed to run without "
+        "interruption from their start"
     ),
 }
 """The defects that are counted, with their meanings; any other defect is an error."""

@@ -190,8 +190,8 @@ class PolicyValidation:
         predicted = self.layers[PREDICTION].measures.get("gpu_seconds")
         if predicted is not None and predicted.error is not None:
             said.append(
-                f"{self.policy}: the simulation of the trace alone holds GPUs for "
-                f"{_gpu_time(predicted.simulated)}, and the jobs really held them for "
+                f"{self.policy}: simulated from the trace alone, the jobs hold GPUs for "
+                f"{_gpu_time(predicted.simulated)}; they really held them for "
                 f"{_gpu_time(predicted.observed)} ({signed(predicted.error)})."
             )
         said += [
@@ -397,7 +397,7 @@ def _starts(one: Agreement, tolerance_s: float) -> str:
     """Describe the first start that differs."""
     first: Departure | None = one.departure
     if not one.starts_known:
-        return "starts are not compared, because it has none of the observed ones."
+        return "starts are not compared, because it contains none of the observed starts."
     near = duration(tolerance_s) if tolerance_s else "0 s"
     if first is None:
         return f"all {one.starts_known:,} starts are within {near}."

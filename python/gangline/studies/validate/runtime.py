@@ -288,7 +288,7 @@ def _fitted(
     weight[rough] = _HUBER * scale / np.abs(left[rough])
     inverse = np.linalg.pinv((scaled.T * weight) @ scaled)
     notes += [
-        f"{name}: its jobs differ so much from each other that the interval is rough"
+        f"{name}: its jobs differ so much that the interval is only approximate"
         for name, far in zip(names, is_far, strict=True)
         if far
     ]
@@ -302,7 +302,7 @@ def _fitted(
     }
 
     notes += [
-        f"{name}: the interval reaches down to 0 or below, so these jobs do not show such a cost"
+        f"{name}: the interval includes 0 or lies below it, so these jobs do not show such a cost"
         for name, one in found.items()
         if not name.startswith("factor") and one.low <= 0.0
     ]
