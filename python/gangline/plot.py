@@ -193,7 +193,7 @@ def sweep(found: Sweep | Summary, key: SummaryKey = "jct_mean_s") -> Figure:
     """
     summary = found if isinstance(found, Summary) else found.summary(measures=[key])
     if key not in summary.measures:
-        message = f"plot: {key}: expected a measure of the summary: {', '.join(summary.measures)}"
+        message = f"plot: {key}: expected a metric of the summary: {', '.join(summary.measures)}"
         raise OptionError(message, field="key", value=key)
     figure, axes = new_figure()
     unit, per = ("h", 3600.0) if key.endswith("_s") else ("", 1.0)
@@ -368,7 +368,7 @@ def _save_pgf(figure: Figure, part: Path, path: Path) -> None:
             figure.savefig(part, format="pgf", **_CUT)
     except ValueError as error:  # TeX failed to measure a text; the last lines are TeX's own
         said = next((line for line in str(error).splitlines() if line.startswith("!")), str(error))
-        message = f"plot: {path}: LaTeX cannot set a text of the figure: {said}; or write .pdf"
+        message = f"plot: {path}: LaTeX cannot typeset a text in the figure: {said}; or write .pdf"
         raise OptionError(message, field="path", value=str(path)) from None
     finally:
         for one, shown in texts.items():

@@ -323,7 +323,7 @@ def _affected(change: Change, found: Sequence[_Taking]) -> list[_Taking]:
 
 
 def _taking_part(made: Paper, place: PaperWorld, change: Change) -> Iterator[_Taking]:
-    """Yield the label and the policy of all that run; a change runs only `heroes` as rivals."""
+    """Yield the label and policy of all that run; with a change, only `heroes` run as rivals."""
     from gangline.policies.choice import resolve_policy
 
     known = {one.reference.text for one in made.entrants}

@@ -147,7 +147,7 @@ def legend(made: Paper) -> list[str]:
 
 
 def verdicts(made: Paper) -> list[str]:
-    """Say which rivals each new policy beats, loses to, or cannot be told from when unchanged."""
+    """State each new policy's verdicts against its rivals in the unchanged worlds."""
     if len(made.seeds) < LEAST_SEEDS:
         return [f"{plural(len(made.seeds), 'seed')}: no verdicts, which need five seeds or more."]
     found = []

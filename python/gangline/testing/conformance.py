@@ -269,7 +269,7 @@ class _Trial:
         )
 
     def furnish(self, world: World) -> None:
-        """Add to a generated world what the policy requires, such as prices."""
+        """Add to a generated world what the policy requires: slowdown factors or prices."""
         if "sharing" in self._needs:
             world.cluster_keys.setdefault("sharing", {"xi": 1.5})
         if "price_per_hour" in self._needs:

@@ -1,4 +1,4 @@
-"""Defines policies that are wrong on purpose; a guide shows what `check_policy` says to them.
+"""Defines policies that are wrong on purpose; a guide shows what `check_policy` reports.
 
 Examples
 --------
@@ -120,7 +120,7 @@ class SmallestGangFirst(Sound):
 
 
 class LastComeFirstServed(Sound):
-    """Starts the job that arrived last first."""
+    """Starts the last arrival first."""
 
     def order(self, waiting: list[tuple[int, ...]]) -> list[tuple[int, ...]]:
         """Return the waiting jobs; the last arrival comes first."""

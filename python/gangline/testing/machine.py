@@ -140,7 +140,9 @@ class PolicyMachine(RuleBasedStateMachine):
             for _, places, _, _ in parts:
                 gpus = sum(mask.bit_count() for _, mask in places)
                 if gpus != self.gangs[job] and not self.is_elastic:
-                    broken.append(("gang", f"job {job} of {self.gangs[job]} GPUs holds {gpus}"))
+                    broken.append(
+                        ("gang", f"job {job} asks for {self.gangs[job]} GPUs but holds {gpus}")
+                    )
                 for server, mask in places:
                     if down.get(server):
                         broken.append(("down", f"job {job} runs on server {server}"))

@@ -24,7 +24,7 @@ WORLDS = 100
 
 def pytest_configure(config: pytest.Config) -> None:
     """Declare the mark `gangline_worlds`."""
-    what = "run the test in `count` drawn worlds (fixture `world`)"
+    what = "run the test in `count` random worlds (fixture `world`)"
     config.addinivalue_line("markers", f"{MARK}(count={WORLDS}, seed=0, drawn=None): {what}")
 
 

@@ -26,7 +26,7 @@ from gangline.testing.worlds import World
 try:
     from hypothesis import strategies as st
 except ImportError:
-    message = "drawn worlds need the library hypothesis: pip install 'gangline[testing]'"
+    message = "random worlds need the library hypothesis: pip install 'gangline[testing]'"
     raise MissingExtraError(message, extra="testing") from None
 
 if TYPE_CHECKING:

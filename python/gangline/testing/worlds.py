@@ -242,7 +242,7 @@ def _elastic() -> dict[str, dict[str, Any]]:
 
 
 def _jobs(count: int, most: int) -> pa.Table:
-    """Return jobs according to a fixed rule: grouped arrivals, gangs of all sizes."""
+    """Return jobs by a fixed rule: grouped arrivals, gangs of all sizes, some very short jobs."""
     import pyarrow as pa
 
     index = np.arange(count)

@@ -87,7 +87,7 @@ TAMPERED: dict[str, tuple[Callable[[Path], None], str]] = {
     ),
     "what it knows": (
         lambda row: edit(row / "row.toml", '"nothing"', '"durations"'),
-        "knowledge is 'durations', and 'nothing' by its class",
+        "knowledge is 'durations', but 'nothing' according to its class",
     ),
     "a parameter": (
         lambda row: edit(row / "row.toml", "suite = 1", "suite = 1\nparams = { greedy = true }"),

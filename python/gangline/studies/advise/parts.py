@@ -73,9 +73,9 @@ class Parts:
     def mean(self, values: Floats, within: Range = ANY) -> Estimate:
         """Return the mean of the known values, and its confidence interval across the parts.
 
-        Each part has a value: the overall mean, plus the sum of its jobs' deviations from that
-        mean, divided by the average number of jobs per part. The mean of these values equals the
-        mean over all jobs, so parts with many jobs count for more.
+        Each part contributes the overall mean plus d / n, where d is the sum of its jobs'
+        deviations from that mean, and n is the average number of jobs per part. The mean of these
+        values equals the mean over all jobs, so parts with many jobs count for more.
         """
         import numpy as np
 

@@ -223,9 +223,9 @@ def _verified(folder: Path, *, quick: bool, workers: int | None) -> Verified:
         (again,) = [one for one in done.rows if one["policy"] == label]
         stops = _rounded(again["preemptions_per_job"])
         if stops != row.preemptions_per_job:
-            found.append(f"preemptions_per_job is {row.preemptions_per_job}, and {stops} now")
+            found.append(f"preemptions_per_job is {row.preemptions_per_job}, but {stops} now")
     if found and row.gangline != _version():
-        found.append(f"it was run with gangline {row.gangline}, and now with {_version()}")
+        found.append(f"it was run with gangline {row.gangline}, but now with {_version()}")
     return Verified(folder.name, len(now), row.runs, found)
 
 
@@ -239,7 +239,9 @@ def _numbers_that_differ(
     found = []
     if row.knowledge != knowledge:
         known = listed(list(CLASSES))
-        found.append(f"knowledge is {row.knowledge!r}, and {knowledge!r} by its class ({known})")
+        found.append(
+            f"knowledge is {row.knowledge!r}, but {knowledge!r} according to its class ({known})"
+        )
     base = published.read_jct(row.suite)[suite.baseline]
     scores = {label: {cell: jct_s for cell, (jct_s, _) in runs.items()}, suite.baseline: base}
     classes = {label: knowledge, suite.baseline: "nothing"}
@@ -248,7 +250,7 @@ def _numbers_that_differ(
     for key in _SPEEDUPS:
         then, now = getattr(row, key), _rounded(mine[key])
         if then != now:
-            found.append(f"{key} is {then}, and {now} by {RUNS}")
+            found.append(f"{key} is {then}, but {now} according to {RUNS}")
     return found
 
 

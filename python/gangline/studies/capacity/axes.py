@@ -93,7 +93,7 @@ class Servers:
 
 
 class Load:
-    """A size is a load with a minus sign: a multiple of the trace's load, where more is harder.
+    """A size is minus a load (a multiple of the trace's load), as a higher load is harder.
 
     Parameters
     ----------

@@ -43,7 +43,7 @@ class CapacityContest:
 
     @property
     def best(self) -> list[str]:
-        """Labels of the policies that need the fewest servers or sustain the largest load."""
+        """Labels of the policies with the best answer; empty if no policy has an answer."""
         answers = [plan.answer for plan in self.plans if plan.answer is not None]
         if not answers:
             return []
@@ -113,7 +113,7 @@ class CapacityContest:
         return rows
 
     def marks(self) -> list[list[bool]]:
-        """Return for each cell whether it is the best in its column: the cells of `best`."""
+        """Return for each cell whether it is best in its column, that is, belongs to `best`."""
         return [
             [column == 1 and plan.policy in self.best for column in range(len(self.titles()))]
             for plan in self.plans
@@ -182,7 +182,7 @@ class CapacityContest:
         return [f"{size} {work}: the load alone decides the answer of {formatting.listed(bound)}."]
 
     def _near_the_limit(self) -> list[str]:
-        """Suggest which arrivals to count if an answer's load is close to 1; first such policy."""
+        """Suggest arrivals to count, for the first policy whose answer has a load close to 1."""
         return [
             f"{plan.policy}: the offered load at its answer is {load_text(plan.point.load)}."
             f"{suggestion(plan.steady_window)}"

@@ -422,7 +422,7 @@ class _Question:
         return self._loads[size]
 
     def steady_window(self, size: int) -> Window | None:
-        """Suggest arrivals to count for a state closer to steady, on the clock of load 1."""
+        """Suggest a window that comes closer to a steady state, on the clock of load 1."""
         from gangline.runs.offered_load import steady_window
 
         window = steady_window(self.loads(size))

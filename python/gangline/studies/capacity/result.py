@@ -381,8 +381,8 @@ class CapacityPlan:
             asked = next(iter(self.all_waiting)).removesuffix("_s")
             said.append(
                 f"Warning: {self.policy} preempts jobs, and {keys} {ends} at the first start of a "
-                f"job. Of all waiting {formatting.listed(each)} at the answer; a target on "
-                f"{asked} bounds it."
+                f"job. For the total wait, {formatting.listed(each)} at the answer; set a target "
+                f"on {asked} to bound it."
             )
         return said
 

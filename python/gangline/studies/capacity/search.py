@@ -103,7 +103,7 @@ def smallest(
 
 
 def _bracket(look: Callable[[int], bool], low: int, high: int, start: int) -> None:
-    """From `start`, step down while sizes meet the target, or else up until one does."""
+    """Search in growing steps: down while sizes meet the target, or else up until one does."""
     size, step = start, max(1, abs(start) // 2)
     is_kept = look(start)
     while size > low if is_kept else size < high:
@@ -114,7 +114,7 @@ def _bracket(look: Callable[[int], bool], low: int, high: int, start: int) -> No
 
 
 def _bisect(look: Callable[[int], bool], seen: dict[int, bool], low: int) -> int | None:
-    """Bisect until every size between the smallest that meets the target and the next is tried."""
+    """Bisect below the smallest size that meets the target until the size below it misses."""
     kept = min((size for size, is_kept in seen.items() if is_kept), default=None)
     if kept is None:
         return None

@@ -168,7 +168,7 @@ def _models(given: Iterable[str | Model]) -> list[Model]:
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice is not None or not found:
         what = "got none" if twice is None else f"got `{twice}` more than once"
-        message = f"models: expected models of different names, {what}"
+        message = f"models: expected models with different names, {what}"
         raise OptionError(message, field="models", value=twice)
     return found
 

@@ -317,7 +317,9 @@ def _refuse_stops(predicted: Result, label: str, batches: Mapping[str, int | Non
     """Raise an error if a job in the run stops, moves, or changes its batch per pass."""
     for row in predicted.segments.to_pylist():
         if row["end_reason"] not in ("finished", "retimed"):
-            message = f"{label}: job {row['job_id']} was {row['end_reason']}; a replay takes only "
+            message = (
+                f"{label}: job {row['job_id']} was {row['end_reason']}; a replay accepts only "
+            )
             raise PolicyError(message + "policies that let each job run to its end", policy=label)
         if (row["sub_batch"] or 0) < (batches[row["job_id"]] or 0):
             message = f"{label}: job {row['job_id']} runs with a smaller batch per pass, which a "
@@ -375,7 +377,7 @@ def _carry_out(
             except queue.Empty:
                 if not late:
                     job = next(iter(running.values()))[0].job
-                    message = f"job {job}: no answer of its process for {patience_s:.0f} s"
+                    message = f"job {job}: no reply from its process for {patience_s:.0f} s"
                     raise PeerError(message, reason="silent") from None
                 continue
             if answer is None:

@@ -264,8 +264,7 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
         Raises
         ------
         FileExistsError
-            If one of these files exists and gangline did not write it, or it was changed since
-            then.
+            If one of these files exists and is not as gangline wrote it.
         """
         with listed_files.replacing(Path(folder), FILES) as part:
             (part / "cluster.toml").write_text(toml.dumps(self._cluster()), encoding="utf-8")

@@ -149,7 +149,7 @@ def _follow(orders: _Orders, say: Callable[[Order], None]) -> None:
             say(training.facts)
             continue
         if training is None:
-            raise RuntimeError("the first order must be to load a training")
+            raise RuntimeError("the first command must be `load`")
         if order["do"] == "run":
             say(training.run(orders.halted, say))
         elif order["do"] == "work":

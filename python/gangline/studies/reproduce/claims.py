@@ -40,7 +40,7 @@ def legend(rows: Sequence[dict[str, Any]]) -> list[str]:
             )
     if fair is not None:
         lines.append(
-            'Share of a claim of "up to": how much of it the largest saving reaches. The fair '
+            'Share of an "up to" claim: how much of it the largest saving reaches. The fair '
             f"rival is {fair}."
         )
         if is_judged:

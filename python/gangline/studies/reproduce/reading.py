@@ -107,7 +107,7 @@ def judge(claim: Claim, fair: Saving, doubt: str = "") -> str:
 
     The claim holds if the largest saving reaches the published number and the mean saving is at
     least 1 %. It holds in part if the largest saving reaches half of the published number and the
-    mean condition also holds. A doubt replaces the verdict.
+    mean saving is at least 1 %. A doubt replaces the verdict.
     """
     if doubt:
         return doubt

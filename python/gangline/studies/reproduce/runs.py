@@ -195,7 +195,7 @@ class Reproduction:
     def _ratio_table(
         self, factor: Factor, first: str, mine: Sequence[tuple[str, Ratio]]
     ) -> list[Table]:
-        """Return a row per world or variation, and a column per rival; no empty table."""
+        """Return a row per world or variation, and a column per rival; no table without rows."""
         against = [name for name in factor.against if any(r.against == name for _, r in mine)]
         cells: list[list[Any]] = []
         for label in dict.fromkeys(label for label, _ in mine):

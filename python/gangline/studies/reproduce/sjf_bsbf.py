@@ -49,7 +49,7 @@ _MIXED = {"V100": (10, 1.0, 1.47), "P100": (3, 0.81, 1.70), "K80": (3, 0.25, 1.8
 def _cluster(name: str, network: str) -> Cluster:
     """Return 16 four-GPU servers: `xi-1.5` has one slowdown factor, a file has one per pair.
 
-    `mixed` has three GPU types; on `apart-1.5`, 8 servers of 8 GPUs, multi-server gangs are slower.
+    `mixed` has three GPU types; `apart-1.5` has 8 eight-GPU servers, and slows multi-server gangs.
     """
     assert network == "", "this paper has no network"
     data = Cluster.homogeneous(servers=_SERVERS, gpus=_GPUS).to_dict()
@@ -66,7 +66,7 @@ def _cluster(name: str, network: str) -> Cluster:
 
 
 def _mixed() -> dict[str, object]:
-    """Return three GPU types with rates from Gavel's public table: medians over 1-GPU models."""
+    """Return three GPU types; rates are medians over single-GPU models in Gavel's table."""
     rows = [
         {"model": one, "co_model": other, "gpu_type": kind, "xi": xi}
         for kind, (_, _, xi) in _MIXED.items()
@@ -105,9 +105,9 @@ def _factor(name: str) -> float:
         xi = 0.0
     if not 1.0 <= xi <= 100.0:
         message = (
-            "--clusters: expected xi-NUMBER such as xi-1.5 (16 servers of 4 GPUs with this "
-            "slowdown factor, 1 to 100), apart-NUMBER (the same, and gangs on several servers are "
-            "slower), mixed (three GPU types) or the file of a pair table of Gavel (.json), got "
+            "--clusters: expected xi-NUMBER such as xi-1.5 (16 four-GPU servers with this "
+            "slowdown factor, 1 to 100), apart-NUMBER (the same, but multi-server gangs are "
+            "slower), mixed (three GPU types) or one of Gavel's pair tables (a .json file), got "
             f"{name!r}"
         )
         raise ClusterError(message, key="clusters", value=name)

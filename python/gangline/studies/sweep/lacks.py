@@ -25,7 +25,7 @@ _SEED = re.compile(r"(?<=[?&])seed=\d+")
 
 
 def lacks_of(specs: Iterable[RunSpec], worlds: Worlds) -> list[Lack]:
-    """Return what runs lack, once per mechanism; names the clusters if they differ in this.
+    """Return what the runs lack, once per mechanism; clusters are named if they differ.
 
     Each policy is checked once on each cluster, with the first seed of each trace. A trace is only
     read if a policy declares what it needs.

@@ -118,7 +118,11 @@ def legend(means: Means, measure: str, *, mark: str = "*") -> list[str]:
     apart = [line.difference for line in lines if line.difference]
     if apart:
         word = "difference" if mark == "*" else "Difference"
-        seeds = ", by seed; less in: the number of seeds" if _in_seeds(apart) else ""
+        seeds = (
+            ", for each seed; less in: the number of seeds with a lower value"
+            if _in_seeds(apart)
+            else ""
+        )
         said.append(f"{word}: to {means.baseline}{seeds}")
     return said
 

@@ -45,8 +45,8 @@ def pictures(
     for layer, simulated_s in layers.items():
         name = f"{policy}, {LAYERS[layer]}"
         about = (
-            f"{name}: a dot is a job. On the diagonal the simulated JCT is the observed one; above "
-            f"it the simulation is too slow.{fewer}"
+            f"{name}: a dot is a job. On the diagonal, the simulated JCT equals the observed one; "
+            f"above it, the simulation is too slow.{fewer}"
         )
         drawn.append((about, _scatter(observed_s[::step], simulated_s[::step], name)))
     named = {"observed": observed_s, **{LAYERS[layer]: of for layer, of in layers.items()}}
