@@ -131,11 +131,11 @@ def solve(
         Whether every variable must be an integer.
     then : sequence of (float64 array, float or None)
         The coefficients of each further objective, and the part of the earlier objectives that it
-        must preserve. A number is that part of the first objective, whose value is in the last
-        column. None preserves the earlier objectives entirely: a variable or row with a nonzero
-        multiplier is at its bound in every optimum, so it is fixed there. Preserving an objective
-        by an additional row would be harder for the solver, because the feasible region would have
-        no interior.
+        must preserve. A number is the part of the first objective to preserve; the last column
+        holds that objective's value. None preserves the earlier objectives entirely: a variable or
+        row with a nonzero multiplier is at its bound in every optimum, so it is fixed there.
+        Preserving an objective by an additional row would be harder for the solver, because the
+        feasible region would have no interior.
     solver : str
         `simplex` and `ipx` each use only the solver that they name. `auto` chooses by the number of
         rows, and tries other methods if the first one fails because of rounding.

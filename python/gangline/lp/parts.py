@@ -31,7 +31,7 @@ def solve_in_parts(
     partitions: Any,
     of_parts: str | None,
 ) -> Allocation:
-    """Solve an LP in parts, and also as a whole, to determine the loss of dividing it.
+    """Solve an LP in parts, and also as a whole to determine the loss due to the division.
 
     Parameters
     ----------

@@ -399,7 +399,7 @@ def _read(
 def _told(errors: Sequence[dict[str, Any]], runs: int) -> tuple[str, str]:
     """Return the status of a policy with failed runs, and the reason.
 
-    If a Python policy raises a `PolicyError`, it does not apply to this world.
+    If a Python policy raises a `PolicyError`, the policy does not apply to this world.
     """
     first = errors[0]
     message = str(first["message"]).splitlines()[0] if first["message"] else ""

@@ -165,7 +165,7 @@ class Committee(Sound):
 
 
 def random_places() -> Any:
-    """Return fifo whose placement picks GPUs at random, according to the seed of the run."""
+    """Return fifo with a placement that picks GPUs at random, using the seed of the run."""
     from gangline.policies.registry import make
 
     return make("fifo", {"placement": "random"})

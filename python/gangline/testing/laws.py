@@ -310,7 +310,7 @@ def _envy(evidence: Evidence) -> Measured:
 
 
 def _done_at(spans: list[tuple[float, float, float]], work: float) -> float | None:
-    """Return when a job with these rates has done an amount of work; None if it never does."""
+    """Return the time by which a job with these rates has done this work; None if it never does."""
     left = work
     for start, end, rate in spans:
         if rate * (end - start) >= left - _SLACK_S:

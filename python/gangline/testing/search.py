@@ -26,7 +26,7 @@ __all__ = ["smallest"]
 
 
 _SHRINKS_MAX = 150
-"""Number of tries of hypothesis to shrink a world, which take a few seconds; our own choice."""
+"""Number of attempts by hypothesis to shrink a world (a few seconds); our own choice."""
 
 
 class _Found(Exception):  # noqa: N818 - not an error: it signals to hypothesis that a world fails

@@ -156,8 +156,7 @@ def bench(
     Returns
     -------
     Bench
-        The standings. Policies that are not run keep their published results if the suite has
-        published results.
+        The standings. Policies that are not run keep their published results if the suite has any.
 
     Raises
     ------

@@ -41,7 +41,7 @@ _GROUPS: tuple[tuple[str, ...], ...] = (
     ("gpus",),
     (),
 )
-"""How jobs are grouped; the first grouping in which enough jobs have finished is used."""
+"""Groupings of jobs; the first one in which enough jobs have finished is used."""
 
 LATER_MOST = 2_000
 """Maximum number of jobs that arrive later in one run; our own choice."""

@@ -62,7 +62,7 @@ def measure(
 
     Each model trains in a separate process. A measurement is a time window in which all its
     processes train. The first steps of a process do not count, nor does the time before its
-    co-runner also trains. Processes of other models stay loaded meanwhile, but they are idle.
+    co-runner also trains. The processes of other models stay loaded but idle.
 
     Parameters
     ----------

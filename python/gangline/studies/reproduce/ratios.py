@@ -120,7 +120,7 @@ def ratios(study: Study, runs: Sequence[dict[str, Any]]) -> list[Ratio]:
 
 
 def paired(factor: Factor, hero: dict[str, Any], other: dict[str, Any]) -> float | None:
-    """Return the logarithm of how many times better the hero's run is; None without a ratio."""
+    """Return the logarithm of the factor by which the hero is better; None if there is none."""
     from gangline import _core
 
     mine, theirs = hero[factor.measure], other[factor.measure]

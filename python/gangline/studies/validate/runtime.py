@@ -339,7 +339,7 @@ def _sigma(scale: float, jobs: int, numbers: int) -> Estimate:
 def _log_normal(
     matrix: Matrix, is_factor: npt.NDArray[np.bool_], ratio: Floats
 ) -> tuple[Floats, float, Matrix, Floats]:
-    """Fit run times whose noise is in the logarithm of the time with progress.
+    """Fit run times whose log-normal noise affects only the time with progress.
 
     Return the coefficients, the scale of the residuals, and the linear problem at the solution: its
     matrix and the residuals.
