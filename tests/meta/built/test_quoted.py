@@ -95,7 +95,7 @@ def test_results_of_the_training_are_those_of_its_measurements() -> None:
 def test_what_the_study_of_hadare_says_of_the_training_is_so() -> None:
     (said,) = (where for _, where in reproduce.study("hadare").elsewhere)
     assert "copies are more often worse than better" in said
-    assert "at the same steps and in the same time" in said
+    assert "after the same number of steps and after the same time" in said
     for line in quoted.training_counts().splitlines()[2:4]:
         _, _, worse, better, _ = line.strip("| ").split(" | ")
         assert int(worse) > int(better)

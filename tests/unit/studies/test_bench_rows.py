@@ -74,7 +74,7 @@ TAMPERED: dict[str, tuple[Callable[[Path], None], str]] = {
         lambda row: edit(row / "runs.csv", "philly", "Philly"),
         "runs.csv: is not the file that row.toml names",
     ),
-    "the runs and their hash": (change_value, " by runs.csv"),
+    "the runs and their hash": (change_value, " according to runs.csv"),
     "a run by a millisecond": (change_quick_value, "restart 60 s, seed 2: mean JCT "),
     "the file of the policy": (
         lambda row: edit(row / "smallest_first.py", "Fewest", "The fewest"),

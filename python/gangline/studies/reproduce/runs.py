@@ -208,7 +208,7 @@ class Reproduction:
             title += " (95 % interval)"
         if first != "world":
             (home, *_) = (ratio.setting for _, ratio in mine)
-            title += f"; one thing changed, on {home.title if home else ''}"
+            title += f"; one setting changed, on {home.title if home else ''}"
         return [(title, [first, *against], cells)] if cells else []
 
     def figures(self) -> list[Figure]:
