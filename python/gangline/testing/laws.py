@@ -347,8 +347,8 @@ _ALL = (
     ),
     Law(
         "bounded-starvation",
-        "no job waits longer for its first start than {bound} times the longest time that any job "
-        "holds GPUs, for itself and for each earlier job not done when it arrived",
+        "no job waits longer for its first start than {bound} x (1 + k) x L, if k earlier jobs "
+        "were not done when it arrived and no job holds GPUs for longer than L",
         _starvation,
         bound=1.0,
         needs_plain=True,
