@@ -127,8 +127,8 @@ fuzz: setup ## long fuzz runs (FUZZ_SECONDS=600 each)
 
 goldens: develop ## rewrite the golden logs and show what changed
 	GANGLINE_UPDATE_GOLDENS=1 $(PY) -m pytest -q tests/golden
-	@git --no-pager diff --stat -- tests/golden
-	@echo "Read the difference above by eye: git diff tests/golden"
+	@git status --short -- tests/golden
+	@echo "Read these logs by eye, and the differences of the old ones: git diff tests/golden"
 
 coverage: develop ## line and branch coverage of the Python side
 	$(PY) -m coverage run -m pytest -q -m "not slow" tests

@@ -149,7 +149,11 @@ def stale(part: Collection[Cell]) -> list[str]:
     known = shipped(suite)
     ours = [label for label, row in rows.items() if row["ships"] == "yes"]
     found = [f"{label}: there is no such policy" for label in ours if label not in known]
-    found += [f"{label}: not published" for label in known if label not in rows]
+    found += [
+        f"{label}: not published; run `scripts/bench_results.py {label}`"
+        for label in known
+        if label not in rows
+    ]
     for row in measure(part, [label for label in ours if label in known]):
         label, world, seed = row["policy"], row["world"], row["seed"]
         old_s, new_s = then[label][world, seed], row["jct_mean_s"]

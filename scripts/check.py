@@ -1,7 +1,7 @@
 """Runs the steps of `make test`, `make check` and `make lint`, and counts their tests and times.
 
-`test` runs the checks that every change needs, in about ten minutes on two cores. `check` runs
-everything that takes longer, and `lint` reads the code without running it.
+`test` runs the checks that every change needs, in about a quarter of an hour on two cores. `check`
+runs everything that takes longer, and `lint` reads the code without running it.
 
 Each step is one command. Its output streams through; its tests are counted from the summary that
 its tool prints. A step without tests counts as one. A step whose build failed does not run and

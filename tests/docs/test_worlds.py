@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow.parquet as pq
 import pytest
 from scripts import worlds
+from scripts.worlds import too_alike
 
 from docs.test_docs import (
     PAGES,
@@ -37,20 +38,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-USED = 0.4  # The share of the GPU time in use under some policy; our own choice.
-APART = 0.05  # The relative difference of two mean JCTs; our own choice.
 IDLE = re.compile(r"<!-- idle: [^>]{20,} -->\n(?=```)")
 IDLE_HERE = re.compile(r"# idle: .{15,}")
-
-
-def too_alike(rows: list[dict[str, Any]]) -> str:
-    """Return the fault of a world whose policies have these means; "" if there is none."""
-    used = max(row["gpu_utilization"] for row in rows)
-    times = [row["jct_mean_s"] for row in rows]
-    apart = max(times) / min(times) - 1.0
-    if used <= USED:
-        return f"{used:.0%} of the GPU time is in use"
-    return f"mean JCTs are {apart:.1%} apart" if apart <= APART else ""
 
 
 @pytest.mark.parametrize("policy", worlds.pages())

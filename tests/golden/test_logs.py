@@ -106,4 +106,5 @@ def test_golden_log(policy: str) -> None:
 
 
 def test_no_golden_is_left_over() -> None:
-    assert sorted(path.stem for path in FOLDER.glob("*.txt")) == LOGS
+    found = sorted(path.stem for path in FOLDER.glob("*.txt"))
+    assert found == LOGS, "a new policy needs `make goldens`; remove the log of a removed policy"

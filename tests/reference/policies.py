@@ -149,7 +149,7 @@ class Queue(Policy):
         self.strict = name in ("fifo", "sjf-strict")
 
     def defaults_of(self, name: str) -> dict[str, Any]:
-        return placement.DEFAULTS if name.startswith("fifo") else self.defaults
+        return self.defaults if self.needs_duration else placement.DEFAULTS
 
     def key(self, job: Job) -> Key:
         if not self.needs_duration:

@@ -57,5 +57,6 @@ REGISTRY = {name: kind for kind in KINDS for name in kind.names}
 def make(ref: Reference, name: str, params: dict[str, Any]) -> Policy:
     """Return a policy by its registry name."""
     if name not in REGISTRY:
-        raise PolicyError(f"unknown policy {name}", field="policy", value=name)
+        message = f"no slow version of {name}; add its name to a class in tests/reference"
+        raise PolicyError(message, field="policy", value=name)
     return REGISTRY[name](ref, name, params)

@@ -44,6 +44,15 @@ def told(policy: Any, law: str, of: World) -> str | None:
     return None
 
 
+GUIDE = Path(__file__).parents[3] / "docs/guides/test-a-policy.md"
+
+
+def test_the_guide_lists_the_claims() -> None:
+    page = GUIDE.read_text("utf-8")
+    for law, policies in CLAIMS.items():
+        assert f"\n{law}: {', '.join(policies)}\n" in page
+
+
 def test_each_law_is_broken_by_a_policy_of_the_gallery_and_kept_by_one_of_ours() -> None:
     others = {"StalledError", "repeats", "ends"}
     assert set(gallery.BREAKS) == set(LAWS) | others
