@@ -622,7 +622,7 @@ impl Policy for Kai {
             )
         } else if !self.tree.could_hold(leaf, gpus, member.is_fixed) {
             InfeasibleReason::Policy(
-                "cannot be preempted and asks for more GPUs than the quota of its queue, or of one above it",
+                "cannot be preempted, because its priority is at least `fixed_priority`, and asks for more GPUs than the quota of its queue, or of one above it",
             )
         } else {
             InfeasibleReason::Placement
