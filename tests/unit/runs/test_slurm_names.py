@@ -11,9 +11,11 @@ import pytest
 
 import gangline as gl
 from gangline.cli.app import main
+from gangline.errors import PolicyError
 from gangline.policies.choice import resolve_policy
 from gangline.runs.slurm_names import unused
 from gangline.trace.read import as_trace
+from refusals import refused
 
 JOBS: dict[str, list[Any]] = {
     "job_id": ["a", "b"],
@@ -118,3 +120,13 @@ def test_sweeps_say_them(
     )
     assert main(["sweep", "a.toml"]) == 0
     assert capsys.readouterr().err.count("`qos_user_gpus` names the QOS `nromal`") == 1
+
+
+def test_a_gpu_type_that_the_cluster_lacks_is_refused() -> None:
+    """In another case it would leave out all jobs of the partition, or stop the run for them."""
+    params = {"partition_types": {"main": ["a100"]}}
+    with refused(PolicyError, field="partition_types.main", value="a100") as caught:
+        gl.simulate("1x8xA100", pa.table(JOBS), "slurm", params=params, on_infeasible="drop")
+    assert str(caught.value) == (
+        "slurm: partition_types.main = a100: expected GPU types of the cluster: A100"
+    )

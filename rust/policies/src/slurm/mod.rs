@@ -713,6 +713,7 @@ impl Policy for Slurm {
         view: &ClusterView<'_>,
         plan: &mut Plan<'_>,
     ) -> Result<Vec<JobId>, PolicyError> {
+        self.params.check_types(view.cluster())?;
         let mut unplaceable = self.places.start(view, plan)?;
         let resolution = self
             .params

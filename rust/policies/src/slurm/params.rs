@@ -3,7 +3,7 @@
 use crate::params::{ParamReader, ParamValue};
 use crate::place::PlacementParams;
 use gangline_engine::PolicyError;
-use gangline_model::{SimSpan, words};
+use gangline_model::{ClusterSpec, SimSpan, words};
 use std::collections::BTreeMap;
 
 words! {
@@ -77,6 +77,8 @@ impl FairParams {
     reason = "independent options of slurm.conf"
 )]
 pub(crate) struct SlurmParams {
+    /// Name of the policy, for error messages.
+    policy: String,
     pub(super) weights: Weights,
     pub(super) max_age_s: f64,
     pub(super) favor_small: bool,
@@ -192,6 +194,7 @@ impl SlurmParams {
             SimSpan::ZERO
         };
         Ok(Self {
+            policy: params.policy().to_owned(),
             weights,
             max_age_s: params.number("max_age_s"),
             favor_small: params.flag("favor_small"),
@@ -220,6 +223,26 @@ impl SlurmParams {
             backfill: params.flag("backfill").then_some(backfill),
             placement: PlacementParams::read(params),
         })
+    }
+
+    /// Checks that the partitions consist of GPU types of the cluster: with a misspelt type, their jobs could never run.
+    ///
+    /// # Errors
+    /// Returns [`PolicyError::Parameter`] for a GPU type that the cluster lacks.
+    pub(super) fn check_types(&self, cluster: &ClusterSpec) -> Result<(), PolicyError> {
+        let types = cluster.gpu_types();
+        let known: Vec<&str> = types.iter().map(|kind| kind.name.as_str()).collect();
+        for (partition, names) in &self.partition_types {
+            if let Some(name) = names.iter().find(|name| !known.contains(&name.as_str())) {
+                return Err(PolicyError::Parameter {
+                    policy: self.policy.clone(),
+                    field: format!("partition_types.{partition}"),
+                    value: name.clone(),
+                    expected: format!("GPU types of the cluster: {}", known.join(", ")),
+                });
+            }
+        }
+        Ok(())
     }
 
     /// Returns the QOS that a QOS preempts.
