@@ -41,7 +41,7 @@ def info(
     choice
         Options for reading the trace.
     """
-    from gangline.runs.offered_load import offered_load
+    from gangline.runs.offered_load import offered_load, unfinished
 
     found = (choice or TraceChoice()).read(trace)
     facts = found.info()
@@ -53,7 +53,7 @@ def info(
         return 0
     _console.table(["", "value"], _summary(facts), title=found.path, is_formatted=True)
     if load is not None:
-        _console.paragraphs(load.in_words(), "")
+        _console.paragraphs(f"{load.in_words()} {unfinished(found)}".rstrip(), "")
     _histograms(found)
     metadata = found.metadata
     others = sorted({*metadata} - {*_FIRST} - {*found.notes})

@@ -40,6 +40,7 @@ __all__ = [
     "shown",
     "steady_window",
     "suggestion",
+    "unfinished",
 ]
 
 _LARGEST = 10
@@ -355,6 +356,44 @@ def overload(loads: Sequence[OfferedLoad], where: Callable[[int], str]) -> str:
             "the last arrival, so the load alone need not leave a backlog there."
         )
     return said
+
+
+def unfinished(trace: Trace) -> str:
+    """Say how many jobs waited or ran at the end of a log; "" if none did.
+
+    Their run times are unknown, so they are left out, and the log seems less busy than it was.
+    """
+    import numpy as np
+
+    from gangline.trace.jobs.notes import UNFINISHED
+
+    counts = {word: trace.notes.get(name, 0) for name, word in UNFINISHED.items()}
+    total = sum(counts.values())
+    if not total:
+        return ""
+    each = " and ".join(f"{number:,} {word}" for word, number in counts.items() if number)
+    verb = "it is" if total == 1 else "they are"
+    noun = "job" if total == 1 else "jobs"
+    said = (
+        f"The log ends with {each} {noun}: {verb} left out, so the load and the waits are too low."
+    )
+    asked_gpu_s = float(trace.metadata.get("unfinished_gpu_s", 0.0))
+    if not asked_gpu_s or not {"duration_s", "time_limit_s"} <= {*trace.columns}:
+        return said
+    gpus, ran_s = trace.numbers("gpus"), trace.numbers("duration_s")
+    limit_s = trace.numbers("time_limit_s")
+    has_limit = ~np.isnan(ran_s) & ~np.isnan(limit_s)
+    limits_gpu_s = float((gpus * limit_s)[has_limit].sum())
+    if not limits_gpu_s:
+        return said
+    used = float((gpus * ran_s)[has_limit].sum()) / limits_gpu_s
+    lost_gpu_s = asked_gpu_s * used
+    part = formatting.percent(lost_gpu_s / (lost_gpu_s + float(np.nansum(gpus * ran_s))))
+    verb, noun = ("it uses", "its time limit") if total == 1 else ("they use", "their time limits")
+    return (
+        f"{said} If {verb} {noun} as the other jobs do ({formatting.percent(used)}), about {part} "
+        f"of the work is missing ({formatting.count(lost_gpu_s / 3600.0)} GPU-hours)."
+    )
 
 
 def offered_load(

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 __all__ = ["Snapshot", "read_snapshot", "snapshot_of"]
 
 _PLACEHOLDER_S = 1.0  # a placeholder for an unknown run time, which is never used
-_OPEN = ("never_ran", "still_running", "no_times", "unknown_duration")
+_OPEN = ("never_ran", "still_waiting", "still_running", "no_times", "unknown_duration")
 _EPOCH = re.compile(r"(\d{4}-\d\d-\d\d)[T ](\d\d:\d\d:\d\d(?:\.\d+)?)[^+]*(?:\+ ([\d.]+) s)?")
 _REFUSED = ("limit", "rescale", "status", "window")
 

@@ -89,7 +89,7 @@ def test_the_sample(tmp_path: Path) -> None:
             "host_memory_gb": 4.0,
         },
     ]
-    assert trace.notes == {"never_ran": 1}
+    assert trace.notes == {"still_waiting": 1}
 
 
 def test_one_object_and_no_list(tmp_path: Path) -> None:

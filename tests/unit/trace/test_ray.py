@@ -42,9 +42,10 @@ def test_the_sample(tmp_path: Path) -> None:
     ]
     assert trace.notes == {
         "cpu_job": 1,
-        "never_ran": 2,
+        "never_ran": 1,
         "repeated_record": 1,
         "still_running": 1,
+        "still_waiting": 1,
         "unknown_gpus": 1,
     }
     assert rows(trace, "cpus", "host_memory_gb")[1] == (8.0, 16.0)

@@ -70,7 +70,7 @@ def test_arrays_and_heterogeneous_jobs(tmp_path: Path) -> None:
         part["het"] = {"job_id": 30, "job_offset": sacct.unset(i)}
     trace = read(tmp_path, task, waiting, *parts)
     assert rows(trace, "job_id", "gpus", "servers") == [("19_3", 1, 1), ("30", 8, 2)]
-    assert trace.notes["pending_array"] == trace.notes["never_ran"] == 1
+    assert trace.notes["pending_array"] == trace.notes["still_waiting"] == 1
     assert trace.notes["het_components"] == 1
 
 

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 import gangline as gl
 from gangline.errors import TraceError
+from gangline.runs.offered_load import unfinished
 from refusals import refused
 from unit.trace import sacct_oracle as oracle
 
@@ -112,7 +113,7 @@ def test_arrays(tmp_path: Path) -> None:
                      Elapsed="00:00:00", AllocTRES="")  # fmt: skip
     trace = read(tmp_path, text_of(record(JobID="5_1"), record(JobID="5_2"), waiting))
     assert trace.column("job_id").to_pylist() == ["5_1", "5_2"]
-    assert trace.notes["pending_array"] == trace.notes["never_ran"] == 1
+    assert trace.notes["pending_array"] == trace.notes["still_waiting"] == 1
 
 
 def test_components_of_a_heterogeneous_job_are_one_gang(tmp_path: Path) -> None:
@@ -133,7 +134,29 @@ def test_jobs_that_never_ran_or_still_run(tmp_path: Path, unknown: str) -> None:
     running = record(JobID="5", State="RUNNING", End=unknown)
     trace = read(tmp_path, text_of(BASE, waiting, withdrawn, older, running))
     assert trace.column("job_id").to_pylist() == ["1"]
-    assert (trace.notes["never_ran"], trace.notes["still_running"]) == (3, 1)
+    counts = (trace.notes[name] for name in ("still_waiting", "never_ran", "still_running"))
+    assert [*counts] == [1, 2, 1]
+
+
+def test_the_work_of_jobs_that_did_not_finish(tmp_path: Path) -> None:
+    ran = BASE | {"Timelimit": "1-00:00:00"}  # four GPUs for an hour of its day
+    waiting = ran | {"JobID": "2", "State": "PENDING", "Start": "Unknown", "End": "Unknown",
+                     "Elapsed": "00:00:00", "AllocTRES": ""}  # fmt: skip
+    running = ran | {"JobID": "3", "State": "RUNNING", "End": "Unknown"}
+    assert unfinished(read(tmp_path, text_of(ran, waiting, running))) == (
+        "The log ends with 1 waiting and 1 running jobs: they are left out, so the load and the "
+        "waits are too low. If they use their time limits as the other jobs do (4.2 %), about 67 "
+        "% of the work is missing (8 GPU-hours)."
+    )
+
+
+def test_what_is_missing_without_time_limits_is_unknown(tmp_path: Path) -> None:
+    running = record(JobID="5", State="RUNNING", End="Unknown")
+    trace = read(tmp_path, text_of(BASE, running))
+    assert unfinished(trace) == (
+        "The log ends with 1 running job: it is left out, so the load and the waits are too low."
+    )
+    assert unfinished(read(tmp_path, text_of(BASE))) == ""
 
 
 @pytest.mark.parametrize(

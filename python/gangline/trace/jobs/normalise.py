@@ -17,7 +17,7 @@ import pyarrow as pa
 from gangline.errors import TraceError
 from gangline.files.columns import begin, each, one_chunk
 from gangline.files.faults import Fault, Faults, short
-from gangline.trace.jobs.notes import DROPPED
+from gangline.trace.jobs.notes import DROPPED, UNFINISHED
 from gangline.trace.jobs.phases import EXPECTED, wrong_phases
 from gangline.trace.jobs.schema import BOUNDS, COLUMNS, SECONDS_MAX, STATUSES
 
@@ -239,8 +239,15 @@ def _decoded(name: str, array: Any) -> Any:
 def _drop_by_format(raw: Raw, columns: dict[str, Any], keep: _Keep, options: Options) -> None:
     if options.cpu_jobs == "drop" or (raw.cpu_jobs and options.cpu_jobs is None):
         keep.drop("cpu_job", numbers(columns["gpus"]) == 0)
+    is_open = np.zeros(len(keep.rows), dtype=np.bool_)
     for reason, rows in raw.drops:
-        keep.drop(reason, np.asarray(rows if raw.bad is None else rows & ~raw.bad, dtype=np.bool_))
+        out = np.asarray(rows if raw.bad is None else rows & ~raw.bad, dtype=np.bool_)
+        if reason in UNFINISHED:
+            is_open |= out & keep.rows
+        keep.drop(reason, out)
+    if is_open.any() and "time_limit_s" in columns:
+        asked_gpu_s = numbers(columns["gpus"]) * numbers(columns["time_limit_s"])
+        raw.metadata["unfinished_gpu_s"] = f"{np.nansum(asked_gpu_s[is_open]):.0f}"
 
 
 def _refuse_bad(raw: Raw, columns: dict[str, Any], keep: _Keep, options: Options) -> None:

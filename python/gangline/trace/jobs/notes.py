@@ -14,6 +14,7 @@ DROPPED: Mapping[str, str] = {
     "repeated_record": "repeats a record of the same job and start",
     "cpu_job": "asks for no GPU",
     "never_ran": "was never scheduled",
+    "still_waiting": "still waited when the trace ended",
     "still_running": "still ran when the trace ended",
     "no_attempt": "has no attempt with a start and an end",
     "no_times": "has no start or no end",
@@ -35,6 +36,9 @@ DROPPED: Mapping[str, str] = {
     "over_limit": "arrived after the first `limit` jobs",
 }
 """The reasons for which jobs were left out."""
+
+UNFINISHED: Mapping[str, str] = {"still_waiting": "waiting", "still_running": "running"}
+"""The reasons why jobs without a known run time were left out, and the states of these jobs."""
 
 COUNTED: Mapping[str, str] = {
     "attempt_ends_before_start": "attempts that end before they start are not used",

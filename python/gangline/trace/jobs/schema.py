@@ -146,6 +146,7 @@ METADATA_KEYS = (
     "notes",
     "clamp_s",
     "ignored_columns",
+    "unfinished_gpu_s",
 )
 
 GPUS_MAX = 2**15

@@ -133,7 +133,9 @@ def raw_of(
         for name in ("start", "finish")
     )
     ended = _flags(gang.status in _ENDED for gang in gangs)
+    waits = _flags(gang.status == "unknown" for gang in gangs) & np.isnan(start) & np.isnan(finish)
     raw.drops = [
+        ("still_waiting", waits),
         ("never_ran", np.isnan(start) & ~ended),
         ("still_running", _flags(gang.status == "running" for gang in gangs)),
         ("never_ended", _flags(gang.is_unended for gang in gangs)),

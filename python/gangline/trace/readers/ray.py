@@ -120,6 +120,8 @@ def _gang(row: int, job: _Job, special: Special, notes: dict[str, int]) -> Gang:
         gang.start = arrival
         gang.status = _STATUS.get(word, "unknown")
         gang.finish = np.nan if job.end_time is None else job.end_time / 1000.0
+    elif word != "PENDING":
+        gang.finish = arrival  # it ended without a start, so it does not wait
     if job.entrypoint_num_cpus:
         gang.cpus = job.entrypoint_num_cpus
     if job.entrypoint_memory:

@@ -273,13 +273,14 @@ def _fill(
     in_arrays = pending & _mask(pc.match_substring(columns["jobid"], "["))
     if count := int(in_arrays.sum()):
         raw.notes["pending_array"] = count
-    made["absent"], made["running"] = absent, running
+    made["absent"], made["pending"], made["running"] = absent, pending, running
     made, raw.bad = _one_row_a_job(raw, made, special, raw.bad)
-    absent, running = made.pop("absent"), made.pop("running")
+    absent, pending, running = (made.pop(name) for name in ("absent", "pending", "running"))
     if "differs" in made:
         raw.marks["elapsed_differs"] = made.pop("differs")
     unknown = np.isnan(made["gpus"])
-    raw.drops = [("never_ran", absent), ("still_running", running), ("unknown_gpus", unknown)]
+    raw.drops = [("still_waiting", pending), ("never_ran", absent), ("still_running", running)]
+    raw.drops.append(("unknown_gpus", unknown))
     late = made.pop("eligible")
     later = late > made["arrival_s"] + _SAME_S
     raw.marks["eligible_later"] = later
