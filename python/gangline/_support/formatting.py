@@ -8,7 +8,7 @@ import re
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
 __all__ = [
     "LIGHT_LOAD",
@@ -24,10 +24,13 @@ __all__ = [
     "is_tie",
     "leaders",
     "listed",
+    "meanings",
     "percent",
     "plural",
     "seconds",
     "share",
+    "short_names",
+    "shortened",
     "times",
 ]
 
@@ -35,6 +38,8 @@ LIGHT_LOAD = "use a smaller cluster, or compress the arrivals: --rescale 0.5 dou
 
 # Our own choice: one run on one trace cannot tell a smaller relative difference from chance.
 TIE = 0.01
+
+_LONG_LABEL = 40  # our own choice: half a line; sentences with longer labels are hard to read
 
 _MILLISECOND, _MINUTE, _HOUR, _DAY = 0.001, 60.0, 3600.0, 86400.0
 QUANTITY = re.compile(
@@ -164,6 +169,38 @@ def listed(names: Sequence[str]) -> str:
     ('a', 'a, b and c')
     """
     return names[0] if len(names) == 1 else ", ".join(names[:-1]) + " and " + names[-1]
+
+
+def short_names(labels: Iterable[str]) -> dict[str, str]:
+    """Return the name without parameters for each long label whose policy has no other label.
+
+    Examples
+    --------
+    >>> long = "slurm(weight_age=1000, weight_qos=2000, weight_gpu=200)"
+    >>> short_names(["fifo", "easy(estimate_error=0.5)", long])
+    {'slurm(weight_age=1000, weight_qos=2000, weight_gpu=200)': 'slurm'}
+    >>> short_names(["slurm", long])
+    {}
+    """
+    names = {label: label.partition("(")[0] for label in labels}
+    each = list(names.values())
+    return {
+        label: name
+        for label, name in names.items()
+        if len(label) > _LONG_LABEL and each.count(name) == 1
+    }
+
+
+def shortened(text: str, names: Mapping[str, str]) -> str:
+    """Return a text with short names in place of long labels, see `short_names`."""
+    for label, name in names.items():
+        text = text.replace(label, name)
+    return text
+
+
+def meanings(names: Mapping[str, str]) -> list[str]:
+    """Say for which label each short name stands, see `short_names`."""
+    return [f"`{name}` stands for {label}." for label, name in names.items()]
 
 
 def times(value: float | None) -> str:

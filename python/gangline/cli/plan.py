@@ -167,7 +167,8 @@ def _show(found: CapacityPlan | CapacityContest, jobs: Trace) -> None:
     if isinstance(found, CapacityContest):
         _console.table(found.titles(), found.cells(), title=title, best=found.marks())
     else:
-        _console.table(found.titles(), found.cells(), title=f"{found.policy}: {title}")
+        name = formatting.shortened(found.policy, formatting.short_names([found.policy]))
+        _console.table(found.titles(), found.cells(), title=f"{name}: {title}")
 
 
 def _check_figure(path: Path) -> None:
@@ -184,7 +185,7 @@ def _write_page(found: CapacityPlan | CapacityContest, what: str, path: Path) ->
     from gangline.studies.capacity.result import in_words
 
     plans = list(found) if isinstance(found, CapacityContest) else [found]
-    first = plans[0]
+    first, names = plans[0], formatting.short_names([plan.policy for plan in plans])
     dots = "A dot is one run." if first.seeds == 1 else "Dots are means over the seeds"
     if first.seeds > 1:
         points = [point for plan in plans for point in plan.points]
@@ -203,10 +204,14 @@ def _write_page(found: CapacityPlan | CapacityContest, what: str, path: Path) ->
         (in_words(one), about, curve(plans, one)) for one in first.targets if one.bound > 0.0
     ]
     tables = [
-        (_sizes_of(plan, plans), plan.titles()[:-1], [row[:-1] for row in plan.cells()])
+        (
+            formatting.shortened(_sizes_of(plan, plans), names),
+            plan.titles()[:-1],
+            [row[:-1] for row in plan.cells()],
+        )
         for plan in plans
     ]  # without the bars
-    title = f"{first.policy}: what keeps {first.kept}"
+    title = f"{formatting.shortened(first.policy, names)}: what keeps {first.kept}"
     if isinstance(found, CapacityContest):
         title = f"What keeps {first.kept}"
         tables.insert(0, ("Policies", found.titles(), found.cells()))

@@ -570,11 +570,16 @@ def name_job(error: GanglineError, trace: Trace) -> None:
     if one in known:
         facts["job_id"] = known[one]
     other = {i: name for i, name in known.items() if name != str(i)}
-    words = [f"{i} is `{name}`" for i, name in list(other.items())[:5]]
-    is_choosy = isinstance(error, InfeasibleJobError) and "gpu_types" in trace.columns
-    types = trace.column("gpu_types")[one].as_py() if is_choosy and one in known else None
-    facts_in_words = [f"job {', '.join(words)}"] if words else []
-    if types:
-        facts_in_words.append(f"job {one} may only use {' or '.join(types)}")
+    message, facts_in_words = str(error), []
+    if isinstance(error, InfeasibleJobError) and one in known:
+        name = f"job `{other[one]}`" if one in other else f"job {one}"
+        message = message.replace(f"job {one}: ", f"{name}: ", 1)
+        if "gpu_types" in trace.columns and (types := trace.column("gpu_types")[one].as_py()):
+            facts_in_words.append(f"{name} may only use {' or '.join(types)}")
+    elif other:
+        words = [f"{i} is `{name}`" for i, name in list(other.items())[:5]]
+        facts_in_words.append(f"job {', '.join(words)}")
     if facts_in_words:
-        error.args = (f"{error} ({'; '.join(facts_in_words)})",)
+        message += f" ({'; '.join(facts_in_words)})"
+    if message != str(error):
+        error.args = (message,)

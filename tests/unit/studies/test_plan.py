@@ -8,6 +8,8 @@ import math
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -517,3 +519,42 @@ def test_a_real_curve_that_is_not_monotone() -> None:
     assert (every.answer, every.broken_beyond) == (2, (3,))
     assert any("Every size was tried" in line for line in every.sentences())
     assert not any("may exist" in line for line in every.sentences())
+
+
+def test_a_limit_of_a_queue_is_no_lack_of_servers(tmp_path: Path) -> None:
+    """Job `b` asks for more GPUs than its QOS may use on any number of servers."""
+    jobs = {"job_id": ["a", "b"], "arrival_s": [0, 1], "gpus": [1, 2], "duration_s": [5, 5]}
+    pq.write_table(pa.table(jobs), tmp_path / "log.parquet")
+    limits = {"qos_user_gpus": {"normal": 1}, "qos_priority": {"normal": 1, "high": 2}}
+    world = ("1x2xG", tmp_path / "log.parquet")
+    said = gl.plan_capacity(*world, "slurm", keep="p95_wait<1h", params=limits).sentences()
+    never, name = said[1:]
+    assert never == (
+        "At 1 and 2, 1 job can never run here; job `b`: asks for more GPUs than a limit of its "
+        "QOS, its user or its account. More servers do not change this; check the settings."
+    )
+    assert name == (
+        "`slurm` stands for slurm(qos_priority={'normal': 1, 'high': 2}, qos_user_gpus={'normal': "
+        "1})."
+    )
+    both = ["slurm", "fifo"]
+    said = gl.plan_capacity(
+        *world, both, keep="p95_wait<1h", params={"slurm": limits}, allow_overload=True
+    ).sentences()
+    assert said[0].startswith("fifo keeps wait_p95_s < 1 h")
+    assert said[1] == "No size that was tried keeps wait_p95_s < 1 h under slurm."
+    assert said[2].startswith("slurm: At 1 and 2, 1 job can never run here; job `b`: ")
+
+
+def test_jobs_that_did_not_finish_are_told(tmp_path: Path) -> None:
+    head = "JobID|State|Submit|Start|End|Elapsed|AllocTRES|ReqTRES"
+    times = "2024-03-01T10:00:00|2024-03-01T10:00:00"
+    tres = "gres/gpu=1|gres/gpu=1"
+    ran = f"1|COMPLETED|{times}|2024-03-01T11:00:00|01:00:00|{tres}"
+    runs = f"2|RUNNING|{times}|Unknown|01:00:00|{tres}"
+    (tmp_path / "log.txt").write_text(f"{head}\n{ran}\n{runs}\n")
+    said = gl.plan_capacity("1x1xG", tmp_path / "log.txt", "fifo", keep="p95_wait<1h").sentences()
+    assert (
+        "The log ends with 1 running job: it is left out, so the load and the waits are too low."
+        in said
+    )

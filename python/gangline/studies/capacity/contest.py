@@ -67,16 +67,34 @@ class CapacityContest:
 
     def sentences(self) -> list[str]:
         """Say which policy needs least, how certain that is, and what limits the numbers."""
+        said = [formatting.shortened(line, self.names) for line in self._sentences()]
+        return [*said, *formatting.meanings(self.names)]
+
+    @property
+    def names(self) -> dict[str, str]:
+        """Short names of policies with long labels."""
+        return formatting.short_names([plan.policy for plan in self.plans])
+
+    def name_of(self, plan: CapacityPlan) -> str:
+        """Return the name of a plan's policy in tables and pictures."""
+        return self.names.get(plan.policy, plan.policy)
+
+    def _sentences(self) -> list[str]:
         first, best = self._first, self.best
         if not best:
-            said = [f"{plan.policy}: {plan.sentences()[0]}" for plan in self.plans]
-            return [*said, *first.counted()]
+            said = [
+                f"{plan.policy}: {line}"
+                for plan in self.plans
+                for line in [plan.sentences()[0], *plan.why_none()]
+            ]
+            return [*said, *first.counted(), *[first.unfinished] * bool(first.unfinished)]
         point = self[best[0]].point
         assert point is not None, "it is best by its answer"
         with_what = "the fewest servers" if first.vary == "servers" else "the largest load"
         verb = "meets" if len(best) == 1 else "meet"
         said = [f"{formatting.listed(best)} {verb} {first.kept} with {with_what}: "]
         said[0] += f"{first.named(point)}."
+        said += [first.unfinished] * bool(first.unfinished)
         said += [*first.counted(), *self._unkept(), *self._undecided(), *self._bound_by_load()]
         said += self._near_the_limit()
         said += [line for plan in self.plans for line in plan.hidden()]
@@ -99,10 +117,10 @@ class CapacityContest:
         for plan in self.plans:
             point = plan.point
             if point is None:
-                rows.append([plan.policy, *["–"] * (len(self.titles()) - 1)])
+                rows.append([self.name_of(plan), *["–"] * (len(self.titles()) - 1)])
                 continue
             size: list[object] = [int(point.size), point.gpus]
-            row = [plan.policy, *(size if self._is_servers else [f"{point.size:g}"])]
+            row = [self.name_of(plan), *(size if self._is_servers else [f"{point.size:g}"])]
             if self._has_intervals:
                 row.append("" if plan.interval is None else f"{plan.interval_text()}")
             row.append(load_text(point.load) + " (overload)" * point.is_overloaded)
@@ -164,7 +182,11 @@ class CapacityContest:
         if not none:
             return []
         under = formatting.listed(none)
-        return [f"No size that was tried meets {self._first.kept} under {under}."]
+        said = [f"No size that was tried meets {self._first.kept} under {under}."]
+        for plan in self.plans:
+            if plan.answer is None:
+                said += [f"{plan.policy}: {line}" for line in plan.why_none()]
+        return said
 
     def _bound_by_load(self) -> list[str]:
         """Say where only the load decides the answer, and which overloaded sizes do not count."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from gangline._support.formatting import amount
+from gangline._support.formatting import amount, short_names, shortened
 from gangline.analysis.report.curves import Curve, Dot, draw
 from gangline.studies.capacity.result import in_words
 
@@ -30,6 +30,7 @@ def curve(plans: Sequence[CapacityPlan], target: Target) -> str:
     first, key = plans[0], target.key
     known = [point for plan in plans for point in plan.points if key in point.values]
     tallest = max((point.values[key].mean for point in known), default=0.0)
+    names = short_names([plan.policy for plan in plans])
     curves = []
     for number, plan in enumerate(plans):
         dots = []
@@ -38,7 +39,7 @@ def curve(plans: Sequence[CapacityPlan], target: Target) -> str:
                 one = point.values[key]
                 dots.append(Dot(point.size, one.mean, one.low, one.high, point.is_overloaded))
         place = number if len(plans) > 1 else plan.targets.index(target)
-        curves.append(Curve(place, plan.policy, dots))
+        curves.append(Curve(place, shortened(plan.policy, names), dots))
     return draw(
         curves,
         name=in_words(target),

@@ -241,6 +241,8 @@ def _chosen(
 
 def _answer(runs: _Evaluations, *, exhaustive: bool, is_any: bool) -> CapacityPlan:
     """Search for the answer of one policy."""
+    from gangline.runs.offered_load import unfinished
+
     question = runs.question
     axis, targets = question.axis, question.targets
 
@@ -273,6 +275,7 @@ def _answer(runs: _Evaluations, *, exhaustive: bool, is_any: bool) -> CapacityPl
         are_restarts_free=question.are_restarts_free,
         count_arrivals=question.options[0].count_arrivals,
         steady_window=None if found.size is None else question.steady_window(found.size),
+        unfinished=unfinished(question.jobs),
     )
 
 

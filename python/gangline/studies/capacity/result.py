@@ -40,6 +40,12 @@ _NEAR = 0.9  # our own choice: from this load on, waits depend strongly on the d
 _ROUNDED = 1.005  # a smaller excess would be shown as 1.00
 MORE_WORK = "more work than {} can do while jobs arrive"
 _ENDLESS = "If jobs continued to arrive at this rate, the backlog would grow without limit"
+# Why a job can never run, if more servers might help. Other reasons are limits, quotas and types.
+_OF_THE_SIZE = (
+    "than the cluster has",
+    "has no place on the empty cluster",
+    "has no copy that fits",
+)
 _LARGE, _MANY = 0.25, 30.0  # our own choice: a large share of ten jobs, thrice an even one
 
 
@@ -137,6 +143,8 @@ class CapacityPlan:
     steady_window : pair of float or None
         A window for `count_arrivals` that comes closer to a steady state at the answer. It is given
         only if the load there is at least 0.9 and below 1 (see `OfferedLoad.steady_window`).
+    unfinished : str
+        A sentence about the jobs that waited or ran at the end of the log; "" if there were none.
     """
 
     policy: str
@@ -161,6 +169,7 @@ class CapacityPlan:
     are_restarts_free: bool = True
     count_arrivals: arrival_window.Window | None = None
     steady_window: arrival_window.Window | None = None
+    unfinished: str = ""
 
     @property
     def rises(self) -> list[tuple[str, float, float]]:
@@ -195,23 +204,34 @@ class CapacityPlan:
 
     def sentences(self) -> list[str]:
         """Return sentences about the answer: how certain it is, and what limits it."""
+        names = formatting.short_names([self.policy])
+        said = [formatting.shortened(line, names) for line in self._sentences()]
+        return [*said, *formatting.meanings(names)]
+
+    def _sentences(self) -> list[str]:
         kept = self.kept
         if self.point is None:
             said = [f"No {self._what} {self._allowed} meets {kept}."]
             if self._only_overloaded:
                 said = [f"{said[0][:-1]} at an offered load of at most 1."]
             said += [*self.only_by_the_end(), *self._plateau()]
-            return [*said, *self.counted(), *self._too_small(), *self.shape()]
+            said += [*self.counted(), *[self.unfinished] * bool(self.unfinished)]
+            return [*said, *self._too_small(), *self.shape()]
         said = [f"{self.named(self.point)} {'meet' if self._is_plural else 'meets'} {kept}: "]
         said[0] += "; ".join(self._valued(target, self.point) for target in self.targets) + "."
         if self.answer == self.hardest:
             said[0] += " None is needed." if self.answer == 0 else ""
             said[0] += " No larger load was tried." if self.vary == "load" else ""
-        said += [*self._loaded(), *self.counted(), *self.hidden()]
+        said += [*self._loaded(), *self.counted(), *[self.unfinished] * bool(self.unfinished)]
+        said += self.hidden()
         if self.has_free_restarts:
             said.append(free_restarts([self.policy]))
         said += self.only_by_the_end()
         return said + self._certainty() + self._too_small() + self.shape()
+
+    def why_none(self) -> list[str]:
+        """Say what keeps larger sizes from meeting the targets."""
+        return [*self._plateau(), *self._too_small()]
 
     def counted(self) -> list[str]:
         """Say which jobs are measured, unless all jobs are."""
@@ -439,8 +459,14 @@ class CapacityPlan:
         stay = formatting.listed(
             [f"{key} is {amount(key, value.mean)}" for key, value in same[0].values.items()]
         )
-        on = "on" if self.vary == "servers" else "downwards"
-        return [f"From {same[-1].size:g} {on} nothing changes: {stay}."]
+        said = f"From {same[-1].size:g} {'on' if self.vary == 'servers' else 'downwards'} nothing "
+        said += f"changes: {stay}."
+        if self.vary == "servers":
+            said += (
+                f" More {self.gpu} servers do not help: the rest is due to other GPU types, the "
+                "policy or the run times."
+            )
+        return [said]
 
     def _too_small(self) -> list[str]:
         small = [point for point in self.points if point.why]
@@ -448,6 +474,9 @@ class CapacityPlan:
             return []
         # the rest of the error says how to continue without these jobs, which a plan must not
         why = small[-1].why.partition("; leave such")[0]
+        if not any(words in why for words in _OF_THE_SIZE):
+            easier = "More servers do" if self.vary == "servers" else "Less load does"
+            return [f"At {_sizes(small)}, {why}. {easier} not change this; check the settings."]
         hint = "" if self.point is not None else "; --max-gpus leaves out wider jobs"
         return [f"At {_sizes(small)} the cluster is too small: {why}{hint}."]
 
