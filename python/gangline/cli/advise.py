@@ -28,9 +28,6 @@ if TYPE_CHECKING:
 
 _SPARE = ("p50", "GPUs", "mean JCT", "95 % interval", "load")
 """Columns that a narrow terminal may lack, in the order in which they are omitted."""
-_MARKS = (
-    "(over): the jobs ask for more than the GPUs can do; ?: the sign of the change is uncertain"
-)
 
 
 def advise(
@@ -40,6 +37,7 @@ def advise(
     cluster: Lab,
     policies: MaybeNames = None,
     servers: str | None = None,
+    gpu: str | None = None,
     price: Annotated[list[str] | None, Parameter(negative="")] = None,
     base: str | None = None,
     settings: Settings = None,
@@ -61,8 +59,10 @@ def advise(
     policies
         Names separated by commas; by default, several schedulers that a site could run.
     servers
-        Numbers of servers to compare, such as 6,8,12; by default, 75 to 150 % of the present
-        number.
+        Total numbers of servers to compare, such as 6,8,12; +4 means 4 more than now. The default
+        is 75 to 150 % of the present number.
+    gpu
+        GPU type whose servers are varied; by default, all types grow and shrink in proportion.
     price
         Price of a GPU-hour, or TYPE=PRICE; repeatable. The default is the price of the cluster.
     base
@@ -82,18 +82,21 @@ def advise(
     choice
         Options for reading the log.
     """
+    from gangline.runs.inputs import as_cluster
     from gangline.studies.advise import advise as find
     from gangline.studies.advise.saved import PAGE, check
 
     check(out)
-    sizes, prices = _sizes(servers), _prices(price)
+    lab = as_cluster(cluster)
+    sizes, prices = _sizes(servers, lab.servers_total), _prices(price)
     trace = (choice or TraceChoice()).read(log)
     chosen = _policies(policies, settings, trace)
     found = find(
-        cluster,
+        lab,
         trace,
         chosen,
         servers=sizes,
+        gpu=gpu,
         price=prices,
         base=base,
         **(overheads or Overheads()).costs,
@@ -117,11 +120,12 @@ def _show(found: Advice, out: Path) -> None:
     claims = found.claims(out.as_posix())
     for number, claim in enumerate(claims, 1):
         _console.paragraphs(f"{claim.text} [{number}]", "")
-    title = f"Schedulers and sizes; changes against {found.base} on {found.servers} servers"
+    base = found.name(found.base)
+    title = f"Schedulers and sizes; changes against {base} on {found.servers} servers"
     _console.table(found.titles(), found.cells(), title=title, is_formatted=True, spare=_SPARE)
-    _console.paragraphs(_MARKS)
+    _console.paragraphs(found.marks())
     if found.calibration.rows:
-        titles, cells = found.calibration.titles(), found.calibration.cells()
+        titles, cells = found.calibration.titles(), found.likeness_cells()
         _console.table(
             titles, cells, title="Resemblance of the policies to the log", is_formatted=True
         )
@@ -150,11 +154,13 @@ def _policies(names: str | None, settings: list[str] | None, trace: Trace) -> li
     return list(chosen)
 
 
-def _sizes(text: str | None) -> list[int] | None:
+def _sizes(text: str | None, here: int) -> list[int] | None:
+    """Read numbers of servers; those with a sign are relative to the present number."""
     if text is None:
         return None
     try:
-        return [int(one) for one in text.split(",")]
+        sizes = [one.strip() for one in text.split(",")]
+        return [int(one) + here * one.startswith(("+", "-")) for one in sizes]
     except ValueError:
         message = f"--servers: expected numbers separated by commas, such as 6,8,12; got {text!r}"
         raise OptionError(message, field="servers", value=text) from None

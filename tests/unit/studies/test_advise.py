@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import json
 import math
 import re
 import shlex
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -28,6 +29,7 @@ from gangline.studies.advise.sizes import default_sizes, resized
 from gangline.studies.validate.ranks import Pair
 from gangline.studies.validate.waits import Waits
 from logs import LAB, log_of
+from refusals import refused
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -119,8 +121,8 @@ class TestByHand:
             "instead of 1 h 17 min under `fifo` (26 % less)."
         )
         assert said["plain"] == (
-            "`sjf` needs to know how long each job will run. Of the schedulers that do neither, "
-            "`fifo` has the shortest mean wait, 1 h 17 min."
+            "`sjf` needs to know how long each job will run. Of the schedulers that neither need "
+            "this nor stop jobs, `fifo` has the shortest mean wait, 1 h 17 min."
         )
         assert said["users"] == (  # no user is left whose change is small
             "Under `sjf` 2 of 3 users wait less than under `fifo` and 1 waits longer."
@@ -147,21 +149,40 @@ def test_a_log_of_no_contender_is_said_to_be_one() -> None:
     found = gl.advise(LAB, log, SIX, servers=[8])
     assert not any(one.resembles for one in found.calibration.rows)
     assert found.calibration.sentences()[0].startswith("No contender resembles the log. ")
-    assert found.base == found.calibration.rows[0].policy
+    # the log distinguishes none of them, and a site cannot know run times
+    assert found.calibration.rows[0].policy == "srtf"
+    assert found.base == "las"
+    said = next(claim.text for claim in found.claims() if claim.kind == "calibration")
+    assert said.endswith(
+        "The others are compared with `las`, which does not need to know how long each job will "
+        "run."
+    )
 
 
 def test_a_log_without_waits_tells_nothing() -> None:
     starts = {"observed_start_s": JOBS["arrival_s"]}
     found = gl.advise("4x8xA100", pa.table({**JOBS, **starts}), ["fifo", "sjf"], servers=[4])
     said = (
-        "Only 0 of 4 jobs waited for longer than 5 min (0 %), so the log hardly distinguishes "
-        "policies. `fifo` comes closest to it: its waits and its order of jobs differ from those "
-        "of the log by a factor of 1.00 on average (1 = no difference)."
+        "The log has only 4 jobs: so few cannot tell schedulers apart. `fifo` comes closest to it: "
+        "its waits and its order of jobs differ from those of the log by a factor of 1.00 on "
+        "average (1 = no difference)."
     )
+    assert found.calibration.sentences() == [said]
+    assert [row[-1] for row in found.calibration.cells()] == ["–", "–"]
+    many = {name: [*of] * 10 for name, of in {**JOBS, **starts}.items()}
+    many |= {"arrival_s": [3600.0 * i for i in range(40)], "job_id": [str(i) for i in range(40)]}
+    many["observed_start_s"] = many["arrival_s"]
+    found = gl.advise("4x8xA100", pa.table(many), ["fifo", "sjf"], servers=[4])
     assert found.calibration.sentences() == [
-        said,
+        said.replace(
+            "The log has only 4 jobs: so few cannot tell schedulers apart.",
+            "Only 0 of 40 jobs waited for longer than 5 min (0 %), so the log hardly distinguishes "
+            "policies.",
+        ),
         "The distances in parts of the log do not tell `sjf` from `fifo`.",
     ]
+    assert [one.resembles for one in found.calibration.rows] == [True, True]
+    assert [row[-1] for row in found.calibration.cells()] == ["–", "–"]
 
 
 class TestResemblance:
@@ -174,7 +195,7 @@ class TestResemblance:
             tuple(
                 Likeness(
                     policy=name,
-                    waits=Waits(9, 0.0, 9, *[Pair(100.0, mean)] * 2, rank, *[far] * 3),
+                    waits=Waits(99, 0.0, 99, *[Pair(100.0, mean)] * 2, rank, *[far] * 3),
                     is_apart=True,
                 )
                 for name, mean, rank, far in rows
@@ -189,6 +210,17 @@ class TestResemblance:
         last = [row[-1] for row in found.cells()]
         assert last == ["no: mean wait", "yes", "no: mean wait and rank corr."]
         assert "within a factor of 2 of that in the log" in found.legend()
+
+    def test_the_base_of_several_is_one_that_knows_no_run_times(self) -> None:
+        near, *rest = self.calibration(
+            ("easy", 100.0, 0.9, 1.5), ("skip", 300.0, 0.9, 1.6), ("slurm", 100.0, 0.9, 1.7)
+        ).rows
+        rows = (near, *(dataclasses.replace(one, is_apart=False) for one in rest))
+        plain = ["skip", "slurm"]
+        assert Calibration(rows, "").base(plain) == "slurm"  # skip does not resemble the log
+        assert Calibration((near, *rest), "").base(plain) == "easy"  # the log tells them apart
+        assert Calibration(rows, "").base([]) == "easy"
+        assert Calibration((), "no starts").base(plain) is None
 
     def test_values_that_are_shown_as_the_limit_meet_it(self) -> None:
         found = self.calibration(("a", 200.04, 0.396, 1.0), ("b", 200.06, 0.394, 1.0))
@@ -250,6 +282,57 @@ def test_a_policy_that_leaves_jobs_out_is_not_the_best() -> None:
     assert any("With 1 server `gavel-allox` can never run 3 jobs" in note for note in found.notes())
 
 
+class TestLimits:
+    """A user may have four GPUs, so that only job `c`, which asks for one, can run."""
+
+    LIMITS: ClassVar = {"qos_user_gpus": {"normal": 4}, "qos_priority": {"normal": 1, "high": 2}}
+    TABLE = pa.table({**JOBS, **OBSERVED, "gpus": [8, 8, 1, 8]})
+
+    def test_means_over_different_jobs_are_told(self) -> None:
+        label = "slurm(qos_priority={'normal': 1, 'high': 2}, qos_user_gpus={'normal': 4})"
+        params = {"slurm": self.LIMITS}
+        chosen = ["slurm", "fifo"]
+        found = gl.advise(
+            ONE, self.TABLE, chosen, servers=[1, 2], params=params, base=label, workers=1
+        )
+        assert [row[:2] + row[4:5] for row in found.cells()[:2]] == [
+            ["slurm", "1", "0s"], ["fifo", "1", "1h17m*"],
+        ]  # fmt: skip
+        assert found.marks().endswith(
+            "*: the means of the row cover other jobs than those of slurm on 1 server, and the "
+            "change covers the jobs that finish in both"
+        )
+        said = {claim.kind: claim.text for claim in found.claims()}
+        assert said["scheduler"].endswith(
+            "3 of 4 jobs can never run under `slurm` and are left out: each asks for more GPUs "
+            "than a limit of its QOS, its user or its account. They ran in the log, so the "
+            "settings or the servers differ from the log's."
+        )
+        assert found.notes()[0] == f"`slurm` stands for {label}."
+        assert any(
+            note.startswith("With 1 and 2 servers `slurm` can never run 3 jobs; they")
+            for note in found.notes()
+        )
+        assert label not in repr(found)
+
+    def test_quotas_do_not_grow_with_the_servers(self) -> None:
+        queues = [{"name": "default", "flavors": [{"gpu": "A100", "nominal": 8}]}]
+        params = {"kueue": {"queues": queues}}
+        found = gl.advise(ONE, pa.table(JOBS), ["kueue", "fifo"], servers=[1, 2], params=params)
+        label = found.contenders[0].label
+        (quotas,) = (note for note in found.notes() if "quotas" in note)
+        assert quotas == (
+            f"The quotas of `{found.name(label)}` cover 8 GPUs at every size: with more servers, "
+            "raise them too, or the additional GPUs stay idle."
+        )
+        assert contender(resolve_policy("kueue")).quota_gpus is None
+
+    def test_a_setting_that_does_not_fit_the_cluster_is_an_error(self) -> None:
+        params = {"slurm": {"partition_types": {"main": ["a100"]}}}
+        with refused(PolicyError, field="partition_types.main", value="a100"):
+            gl.advise(ONE, self.TABLE, ["fifo", "slurm"], servers=[1], params=params)
+
+
 class TestSizes:
     def test_default(self) -> None:
         assert default_sizes(64) == [48, 58, 64, 80, 96]
@@ -257,6 +340,30 @@ class TestSizes:
     def test_blocks_shrink_in_proportion(self) -> None:
         lab = resized(as_cluster("6x8xA100,2x4xV100"), 4)
         assert (lab.name, lab.gpus_by_type()) == ("3x8xA100,1x4xV100", {"A100": 24, "V100": 4})
+
+    def test_one_type_grows(self) -> None:
+        table = pa.table({**JOBS, **OBSERVED})
+        found = gl.advise("1x8xA100,1x8xV100", table, ["fifo"], servers=[3], gpu="A100")
+        assert found.clusters[3].gpus_by_type() == {"A100": 16, "V100": 8}
+        said = {claim.kind: claim.text for claim in found.claims()}
+        # two servers: c and d wait for a and b; a third server runs c at once, then d
+        assert said["scheduler"].startswith("With the present 2 servers (1 A100, 1 V100), no other")
+        assert said["larger"] == (
+            "With 3 servers (2 A100, 1 V100) under `fifo`, jobs wait 2 min 15 s on average, "
+            "instead of 29 min 15 s with the present 2."
+        )
+        assert (
+            "The other sizes are 3 servers (2 A100, 1 V100); --gpu varies the servers of one type."
+            in found.notes()
+        )
+        with refused(OptionError, field="servers", value=1):
+            gl.advise("2x8xA100,2x8xV100", table, ["fifo"], servers=[1], gpu="A100")
+
+    def test_a_sign_means_more_or_fewer_than_now(self, tmp_path: Path) -> None:
+        pq.write_table(pa.table(JOBS), tmp_path / "log.parquet")
+        typed = ("log.parquet", "--cluster", "4x8xA100", "--policies", "fifo", "--json")
+        done = gangline("advise", *typed, "--servers", "+4,6", cwd=tmp_path)
+        assert [row["servers"] for row in json.loads(done.stdout)["options"]] == [4, 6, 8]
 
     def test_the_present_size_is_always_there(self) -> None:
         assert sorted({one.servers for one in by_hand()}) == [1, 2]
@@ -460,7 +567,8 @@ def test_the_numbers_of_the_page_survive_a_recount(saved: Path) -> None:
         assert cells["mean JCT"] == brief(result.summary["jct_mean_s"])
         assert cells["GPUs"] == f"{8 * size:,}"
         assert cells["per month"] == f"{8 * size * 2 * 730.5:,.0f}"
-    base = runs["easy", 8]
+    advice = json.loads((saved / "advice" / "advice.json").read_text())
+    base = runs[advice["base"], 8]
     for row in body:
         cells = dict(zip(titles, row, strict=True))
         waits = runs[cells["policy"], int(cells["servers"])]

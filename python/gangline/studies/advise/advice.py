@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING
 
 from gangline._support import formatting
 from gangline._support.formatting import duration, listed, plural
+from gangline.runs.offered_load import unfinished
 from gangline.studies.advise.commands import Typed
 from gangline.studies.advise.facts import Claim, Facts, signed
+from gangline.studies.advise.sizes import mix
 
 if TYPE_CHECKING:
     from os import PathLike
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
 __all__ = ["Advice"]
 
 _HARDLY = "at most a minute or 5 %"
+_LONGER, _LONGER_S = 0.05, 60.0  # our own choice, as for the waits of users
 
 
 class Advice(Facts):
@@ -53,23 +56,32 @@ class Advice(Facts):
         said = [Claim("scheduler", self._scheduler(), now), *self._plain(typed)]
         if self.best.users and self.best.policy != self.base:
             said.append(Claim("users", self._users(self.best), now))
-        fewer, more = self._fewer(), self._more()
+        fewer, more, larger = self._fewer(), self._more(), self._larger()
         if fewer is not None:
             text, size = fewer
             said.append(Claim("fewer", text, typed.compare(size, [self.best.policy])))
         if more is not None:
             text, size = more
             said.append(Claim("more", text, typed.compare(size, [self.base])))
-        resembles = " ".join(self.calibration.sentences())
+        for text, size in larger:
+            if more is None or size != more[1]:
+                said.append(Claim("larger", text, typed.compare(size, [self.base])))
+        resembles = " ".join([*self.calibration.sentences(), *self._other_base()])
         said.append(Claim("calibration", resembles, typed.calibration()))
         if self.load is not None:
             alone = replace(self.load, middle=None)  # options of an advice are never suggested
-            said.append(Claim("load", alone.in_words(), typed.load()))
-        return [*said, Claim("needs", self._needs(), "gangline policies")]
+            load = f"{alone.in_words()} {unfinished(self.trace)}".rstrip()
+            said.append(Claim("load", load, typed.load()))
+        said.append(Claim("needs", self._needs(), "gangline policies"))
+        return [replace(one, text=formatting.shortened(one.text, self.names)) for one in said]
 
     def notes(self) -> list[str]:
-        """Return notes on what the numbers cover, and on what was left out."""
-        said = [self.parts.about()]
+        """Return notes on the scope of the numbers and on omissions."""
+        said = [formatting.shortened(line, self.names) for line in self._notes()]
+        return [*formatting.meanings(self.names), *said]
+
+    def _notes(self) -> list[str]:
+        said = [self.parts.about(), *self._mixes()]
         if not self.calibration.rows:
             said.insert(0, f"Without a calibration, the others are compared with `{self.base}`.")
         stopping = [one.policy for one in self.options if one.preemptions]
@@ -77,7 +89,7 @@ class Advice(Facts):
             who = listed([f"`{name}`" for name in dict.fromkeys(stopping)])
             said.append(
                 f"Preemption is free in these runs, which favours {who}: set the cost of a restart "
-                "with restart_s."
+                "with --restart-s (restart_s)."
             )
         over = sorted({one.servers for one in self.options if one.is_over})
         if over:
@@ -95,26 +107,65 @@ class Advice(Facts):
             verbs = ("was", "is") if out == 1 else ("were", "are")
             which = f"{plural(out, 'server')} in the list {verbs[0]} not up"
             said.append(f"{which}, and {verbs[1]} left out.")
-        said += self._left_out()
+        said += [*self._left_out(), *self._quotas()]
         said += [f"`{name}` could not be run {why}" for name, why in self.failed.items()]
         return [*said, *self.calibration.notes]
 
     def _left_out(self) -> list[str]:
-        """Say which jobs can never run on a size, or can never run there under some policies."""
-        said = []
+        """Say which jobs can never run on a size, or under some of the policies on it."""
+        said: list[str] = []
+        sizes: dict[tuple[str, int], list[str]] = {}
         for size in self.clusters:
             lost = {one.policy: one.cannot_run for one in self.options if one.servers == size}
             few = min(lost.values())
             if few:
                 where = plural(size, "server")
                 said.append(f"Too large for {where}, and left out there: {plural(few, 'job')}.")
-            said += [
-                f"With {plural(size, 'server')} `{name}` can never run {plural(count, 'job')}; "
-                "they are left out, so its means cover other jobs."
-                for name, count in lost.items()
-                if count > few
-            ]
+            for name, count in lost.items():
+                if count > few:
+                    sizes.setdefault((name, count), []).append(str(size))
+        for (name, count), each in sizes.items():
+            word = "server" if each == ["1"] else "servers"
+            said.append(
+                f"With {listed(each)} {word} `{name}` can never run {plural(count, 'job')}; they "
+                "are left out, so its means cover other jobs."
+            )
         return said
+
+    def _mixes(self) -> list[str]:
+        """Say which servers each size has, if there are several types."""
+        if len(self.cluster.gpu_types) < 2 or len(self.clusters) < 2:
+            return []
+        others = [mix(lab) for size, lab in self.clusters.items() if size != self.servers]
+        return [f"The other sizes are {listed(others)}; --gpu varies the servers of one type."]
+
+    def _quotas(self) -> list[str]:
+        """Say which quotas limit the GPUs of larger sizes, as they do not grow with the servers."""
+        most = max(one.gpus for one in self.options)
+        said = []
+        for one in self.contenders:
+            quota = one.quota_gpus
+            if quota is not None and quota < most:
+                said.append(
+                    f"The quotas of `{one.label}` cover {plural(quota, 'GPU')} at every size: with "
+                    "more servers, raise them too, or the additional GPUs stay idle."
+                )
+        return said
+
+    def _other_base(self) -> list[str]:
+        """Say why the base is not the nearest policy."""
+        nearest = self.calibration.best
+        if nearest is None or nearest.policy == self.base:
+            return []
+        said = f"The others are compared with `{self.base}`"
+        labels = [one.label for one in self.contenders]
+        if nearest.policy in labels:
+            needs = [
+                self._contender(label).needs_run_times for label in (nearest.policy, self.base)
+            ]
+            if needs == [True, False]:
+                said += ", which does not need to know how long each job will run"
+        return [f"{said}."]
 
     def to_dict(self) -> dict[str, Json]:
         """Return plain values, as `gangline advise --json` prints them."""
@@ -197,19 +248,68 @@ class Advice(Facts):
     def _scheduler(self) -> str:
         """Say under which scheduler jobs wait least on the current servers."""
         base, best = self.here, self.best
-        there = f"With the current {plural(self.servers, 'server')},"
+        there = f"With the current {mix(self.cluster)},"
         if best.policy == base.policy:
-            return (
+            said = (
                 f"{there} no other contender gives clearly shorter waits than `{base.policy}`, "
                 f"under which jobs wait {duration(base.wait.mean)} on average."
             )
-        less = 1.0 - best.wait.mean / base.wait.mean
+            return " ".join([said, *self._never(base)])
         said = (
             f"{there} jobs wait least under `{best.policy}`: {duration(best.wait.mean)} on "
-            f"average, instead of {duration(base.wait.mean)} under `{base.policy}` "
-            f"({formatting.percent(less)} less)."
+            f"average, instead of {duration(base.wait.mean)} under `{base.policy}`"
         )
-        return f"{said} {_how_sure(best.difference)}".rstrip()
+        if self.covers_others(best):
+            said += f".{self._differs(best)}"
+        else:
+            said += f" ({formatting.percent(1.0 - best.wait.mean / base.wait.mean)} less)."
+        sure = _how_sure(best.difference)
+        words = [said, *[sure] * bool(sure), *self._longest(best)]
+        return " ".join([*words, *self._never(base), *self._never(best)])
+
+    def _differs(self, row: Option) -> str:
+        """Say that the means of a row and of the base are over different jobs, if they are."""
+        base = self.here
+        if not self.covers_others(row):
+            return ""
+        where = f"under `{row.policy}`"
+        if row.servers != base.servers:
+            where += f" with {plural(row.servers, 'server')}"
+        return (
+            f" These means are over different jobs: {row.jobs:,} finish {where}, and {base.jobs:,} "
+            f"under `{base.policy}` with {plural(base.servers, 'server')}. Over the jobs that "
+            f"finish in both, the mean changes by {signed(row.difference.mean)}."
+        )
+
+    def _never(self, row: Option) -> list[str]:
+        """Say how many jobs can never run under a scheduler, and why."""
+        if not row.reasons:
+            return []
+        each = [f"{why} ({count:,})" for why, count in row.reasons.items()]
+        if len(each) == 1:
+            each = [*row.reasons]
+        subject = "it" if row.cannot_run == 1 else "each" if len(each) == 1 else "a job"
+        verb = "is" if row.cannot_run == 1 else "are"
+        text = (
+            f"{row.cannot_run:,} of {plural(len(self.trace), 'job')} can never run under "
+            f"`{row.policy}` and {verb} left out: {subject} {'; or '.join(each)}."
+        )
+        said = [text]
+        if row.ran_in_log:
+            ran = "It ran" if row.cannot_run == 1 else "They ran"
+            said.append(f"{ran} in the log, so the settings or the servers differ from the log's.")
+        return said
+
+    def _longest(self, row: Option) -> list[str]:
+        """Say that the longest waits grow, if they clearly do."""
+        before, after = self.here.wait_p99_s, row.wait_p99_s
+        if after - before <= max(_LONGER_S, _LONGER * before):
+            return []
+        text = (
+            f"But its longest waits are longer: the 99th percentile is {duration(after)}, instead "
+            f"of {duration(before)} under `{self.base}`."
+        )
+        return [text]
 
     def _plain(self, typed: Typed) -> list[Claim]:
         """Say what the best scheduler needs, and which scheduler is best without that."""
@@ -223,8 +323,14 @@ class Advice(Facts):
             (True, False): "needs to know how long each job will run",
             (False, True): "stops running jobs",
         }[best.needs_run_times, best.stops_jobs]
-        said = f"`{best.label}` {asks}. Of the schedulers that do neither, "
+        neither = {
+            (True, True): "do neither",
+            (True, False): "neither need this nor stop jobs",
+            (False, True): "neither do this nor need run times",
+        }[best.needs_run_times, best.stops_jobs]
+        said = f"`{best.label}` {asks}. Of the schedulers that {neither}, "
         said += f"`{row.policy}` has the shortest mean wait, {duration(row.wait.mean)}."
+        said = " ".join([said, *self._longest(row)])
         return [Claim("plain", said, typed.compare(self.servers, sorted(plain)))]
 
     def _users(self, row: Option) -> str:
@@ -253,11 +359,11 @@ class Advice(Facts):
             return None
         row = min(kept, key=lambda one: one.servers)
         said = (
-            f"With `{row.policy}`, {plural(row.servers, 'server')} would be enough: jobs wait "
+            f"Under `{row.policy}` {self._size(row)} would be enough: jobs wait "
             f"{duration(row.wait.mean)} on average there, and {duration(target)} under "
             f"`{self.base}` with {self.servers}."
         )
-        return said + self._saved(row), row.servers
+        return said + self._differs(row) + self._saved(row), row.servers
 
     def _more(self) -> tuple[str, int] | None:
         """Say with how many servers the base matches the best scheduler."""
@@ -273,19 +379,40 @@ class Advice(Facts):
         if not kept:
             row = max(rows, key=lambda one: one.servers)
             said = (
-                f"Under `{self.base}` even {row.servers} servers, the largest size compared, are "
-                f"not enough to match `{self.best.policy}` on the current {self.servers}: jobs "
+                f"Under `{self.base}` even {self._size(row)}, the largest size compared, are not "
+                f"enough to match `{self.best.policy}` on the current {self.servers}: jobs "
                 f"then wait {duration(row.wait.mean)} on average."
             )
-            return said, row.servers
+            return said + self._differs(row), row.servers
         row = min(kept, key=lambda one: one.servers)
         said = (
             f"To make jobs wait no longer under `{self.base}` than under `{self.best.policy}` on "
-            f"the current {plural(self.servers, 'server')}, you need {row.servers} servers (the "
-            "smallest size compared that is enough). Jobs then wait "
-            f"{duration(row.wait.mean)} on average."
+            f"the current {plural(self.servers, 'server')}, you need {self._size(row)}, the "
+            f"smallest size compared that is enough. Jobs then wait {duration(row.wait.mean)} on "
+            "average."
         )
-        return said + self._saved(row), row.servers
+        return said + self._differs(row) + self._saved(row), row.servers
+
+    def _larger(self) -> list[tuple[str, int]]:
+        """Say what the next and the largest size change under the base."""
+        if not self.here.wait.mean:
+            return []
+        rows = [one for one in self.options if one.policy == self.base]
+        rows = sorted(
+            (one for one in rows if one.servers > self.servers), key=lambda one: one.servers
+        )
+        said = []
+        for row in [*rows[:1], *rows[1:][-1:]]:
+            text = (
+                f"With {self._size(row)} under `{self.base}`, jobs wait {duration(row.wait.mean)} "
+                f"on average, instead of {duration(self.here.wait.mean)} with the present "
+                f"{self.servers}."
+            )
+            said.append((text + self._differs(row) + self._saved(row), row.servers))
+        return said
+
+    def _size(self, row: Option) -> str:
+        return mix(self.clusters[row.servers])
 
     def _keeps(self, one: Option, target: float) -> bool:
         """Return whether jobs wait no longer, without help from the log's end or omitted jobs."""

@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from gangline._support.formatting import duration, listed, percent, plural
-from gangline.errors import GanglineError
+from gangline.errors import GanglineError, PolicyError
 from gangline.studies.validate.layers import PREDICTION
 from gangline.studies.validate.result import signed
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
 
     import numpy as np
     import numpy.typing as npt
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from gangline.studies.validate.waits import Waits
     from gangline.trace.jobs.table import Trace
 
-__all__ = ["Calibration", "Likeness", "calibrate"]
+__all__ = ["Calibration", "Likeness", "calibrate", "is_mistake"]
 
 # Our own choice: the policy behind a synthetic log with noise meets both in 93 of 100 logs, and no
 # policy does if the waits of a log are shuffled (docs/decisions.md).
@@ -36,6 +36,7 @@ _RULE = (
     f"in the log and its rank correlation is at least {_ALIKE_RANKS:.2f}. The distance only orders "
     "the policies."
 )
+_JOBS_MIN = 20  # our own choice: fewer jobs cannot tell schedulers apart
 _FEW = 0.02  # our own choice: if a smaller share of jobs waits, the order of starts is unknown
 
 
@@ -69,10 +70,14 @@ class Likeness:
 
         The metrics are rounded as in the table, so the table never contradicts the rule.
         """
-        error, rank = self.waits.wait_mean_s.error, self.waits.rank_correlation
-        ratio = 0.0 if error is None else 1.0 + round(error, _ERROR_DIGITS)
-        is_near = 1.0 / _ALIKE_FACTOR <= ratio <= _ALIKE_FACTOR
-        is_alike = rank is not None and round(rank, _RANK_DIGITS) >= _ALIKE_RANKS
+        pair, rank = self.waits.wait_mean_s, self.waits.rank_correlation
+        if pair.error is None:  # no job waited in the log
+            is_near = pair.simulated == pair.observed
+        else:
+            ratio = 1.0 + round(pair.error, _ERROR_DIGITS)
+            is_near = 1.0 / _ALIKE_FACTOR <= ratio <= _ALIKE_FACTOR
+        # without a correlation, all waits of a side are equal, and the means say everything
+        is_alike = is_near if rank is None else round(rank, _RANK_DIGITS) >= _ALIKE_RANKS
         return ("mean wait",) * (not is_near) + ("rank corr.",) * (not is_alike)
 
     def to_dict(self) -> dict[str, Json]:
@@ -115,6 +120,24 @@ class Calibration:
         best = self.best
         return best is not None and best.waits.waiting < _FEW * best.waits.jobs
 
+    @property
+    def is_small(self) -> bool:
+        """Return whether the log has too few jobs to tell schedulers apart."""
+        best = self.best
+        return best is not None and best.waits.jobs < _JOBS_MIN
+
+    def base(self, plain: Collection[str]) -> str | None:
+        """Return the nearest policy; of several that the log does not distinguish, one of `plain`.
+
+        `plain` are the policies that do not need to know how long jobs run, as sites can run them.
+        """
+        best = self.best
+        if best is None:
+            return None
+        level = [one for one in self.rows if not one.is_apart or one is best]
+        level = [one for one in level if one.resembles or not best.resembles]
+        return next((one.policy for one in level if one.policy in plain), best.policy)
+
     def sentences(self) -> list[str]:
         """Say which policy the log resembles, and how certain that is."""
         best = self.best
@@ -125,6 +148,12 @@ class Calibration:
             "its waits and its order of jobs differ from those of the log by a factor of "
             f"{waits.distance:.2f} on average (1 = no difference)"
         )
+        if self.is_small:
+            said = (
+                f"The log has only {plural(waits.jobs, 'job')}: so few cannot tell schedulers "
+                f"apart. `{best.policy}` comes closest to it: {numbers}."
+            )
+            return [said]
         if self.is_quiet:
             said = (
                 f"Only {waits.waiting:,} of {plural(waits.jobs, 'job')} waited for longer than "
@@ -178,10 +207,15 @@ class Calibration:
                 signed(one.waits.wait_mean_s.error),
                 "–" if (rank := one.waits.rank_correlation) is None else f"{rank:.2f}",
                 f"{one.waits.distance:.2f}",
-                f"no: {listed(one.unlike)}" if one.unlike else "yes",
+                self._verdict(one),
             ]
             for one in self.rows
         ]
+
+    def _verdict(self, one: Likeness) -> str:
+        if self.is_small or self.is_quiet:
+            return "–"
+        return f"no: {listed(one.unlike)}" if one.unlike else "yes"
 
     def to_dict(self) -> dict[str, Json]:
         """Return the fields as plain JSON values."""
@@ -247,7 +281,14 @@ def _held(
     try:
         return validate(cluster, trace, policy, tolerance_s=tolerance_s, **options)[one.label]
     except GanglineError as error:
+        if is_mistake(error):
+            raise
         return str(error)
+
+
+def is_mistake(error: GanglineError) -> bool:
+    """Return whether a parameter has a value that the policy cannot use here."""
+    return isinstance(error, PolicyError) and bool(vars(error).get("expected"))
 
 
 def _is_apart(losses: npt.NDArray[np.float64], best: npt.NDArray[np.float64], parts: Parts) -> bool:

@@ -40,6 +40,16 @@ class Contender(NamedTuple):
         """Return whether the policy neither needs durations nor stops jobs."""
         return not self.needs_run_times and not self.stops_jobs
 
+    @property
+    def quota_gpus(self) -> int | None:
+        """The GPUs that the quotas of `kueue` cover in total; None without quotas."""
+        params: Mapping[str, Any] = self.policy.params
+        if self.policy.policy != "kueue" or not params.get("queues"):
+            return None
+        groups = [*params["queues"], *(params.get("cohorts") or [])]
+        flavors = [flavor for group in groups for flavor in group.get("flavors") or []]
+        return sum(int(flavor.get("nominal", 0)) for flavor in flavors)
+
     def needs(self) -> str:
         """Return what the policy needs, in words, for a table."""
         said = ["run times"] * self.needs_run_times + ["preemption"] * self.stops_jobs

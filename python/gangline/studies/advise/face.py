@@ -9,6 +9,9 @@ from gangline.errors import GanglineError, OptionError, PolicyError, TraceError
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
+    import numpy as np
+    import numpy.typing as npt
+
     from gangline.cluster.description import Cluster
     from gangline.policies.choice import PolicyLike
     from gangline.runs.execution import Run
@@ -25,8 +28,9 @@ _PAIRS_MAX = 2  # our own choice: clusters of two sizes in memory at once
 
 
 class AdviseOptions(TypedDict, total=False):
-    """The keyword options for the runs of `gangline.advise`."""
+    """The keyword options of `gangline.advise` after its own arguments."""
 
+    gpu: str | None
     restart_s: float | None
     first_start_s: float | None
     checkpoint_interval_s: float | None
@@ -62,14 +66,15 @@ def advise(
         and `kueue` if its jobs differ in priority; each of them is also added if `params` contains
         parameters for it.
     servers : iterable of int, optional
-        Numbers of servers to compare with the current one; the server blocks grow and shrink in
-        proportion. The default is 75, 90, 125 and 150 % of the current number.
+        Total numbers of servers to compare with the current number; the blocks of the cluster grow
+        and shrink in proportion. The default is 75, 90, 125 and 150 % of the current number.
     price : float or mapping of str to float, optional
         Price of a GPU-hour, for all GPU types or for each type; by default, the prices in the
         cluster file.
     base : str, optional
-        Label of the policy with which the others are compared; by default, the policy nearest to
-        the log, or `easy` if the log has no observed starts.
+        Label of the policy with which the others are compared; by default, the one nearest to the
+        log, or `easy` if the log has no observed starts. If the log does not distinguish several
+        policies, the base is one that does not need to know how long jobs run.
     params : mapping, optional
         Parameters for policies that are given by name, keyed by that name.
     tolerance_s : float
@@ -80,7 +85,8 @@ def advise(
     progress : bool
         Whether to show the number of finished runs.
     **options
-        restart_s, first_start_s and checkpoint_interval_s, as for `gangline.simulate`.
+        restart_s, first_start_s and checkpoint_interval_s, as for `gangline.simulate`; gpu, a GPU
+        type of the cluster, if only the number of its servers should change.
 
     Returns
     -------
@@ -123,9 +129,11 @@ def advise(
         if name not in AdviseOptions.__annotations__:
             raise OptionError(f"{name}: not an option of an advice", field=name)
     lab, jobs = as_cluster(cluster), as_trace(trace)
+    gpu = options.pop("gpu", None)
+    others = 0 if gpu is None else _others(lab, gpu)
     given = params or {}
     chosen = _contenders(default_contenders(jobs, given) if policies is None else policies, given)
-    sizes = sizes_of(servers, lab.servers_total)
+    sizes = sizes_of(servers, lab.servers_total, others)
     prices, at_once = prices_of(lab, price), check_workers(workers)
     labels = [one.label for one in chosen]
     if base is not None and base not in labels:
@@ -137,12 +145,14 @@ def advise(
     runs: dict[str, Any] = {**options, "on_infeasible": "drop"}
     parts = Parts.of(jobs.numbers("arrival_s"))
     found = calibrate(lab, jobs, chosen, parts, tolerance_s, runs)
-    labs = {size: resized(lab, size) for size in sizes}
+    labs = {size: resized(lab, size, gpu) for size in sizes}
     outcomes, failed = _carry_out(labs, jobs, chosen, runs, at_once, progress=progress)
     ran = [one for one in chosen if one.label not in failed]
-    first = _base(base, found.best.policy if found.best else None, [one.label for one in ran])
+    nearest = found.base([one.label for one in ran if not one.needs_run_times])
+    first = _base(base, nearest, [one.label for one in ran])
     column = next((name for name in _USERS if name in jobs.columns), None)
-    against = Reference(outcomes[first, lab.servers_total], parts, Groups.of(jobs, column))
+    groups, reference = Groups.of(jobs, column), outcomes[first, lab.servers_total]
+    against = Reference(reference, parts, groups, _has_start(jobs))
     rows = [
         option(outcomes[one.label, size], against, of.gpus_total, cost_per_month(of, prices))
         for size, of in labs.items()
@@ -166,6 +176,23 @@ def advise(
         run_options=changed,
         clusters=labs,
     )
+
+
+def _others(cluster: Cluster, gpu: str) -> int:
+    """Return the number of servers of other GPU types."""
+    from gangline.cluster.resize import type_of
+
+    kind = type_of(cluster, gpu)
+    return sum(block.count for block in cluster.servers if block.gpu != kind)
+
+
+def _has_start(jobs: Trace) -> npt.NDArray[np.bool_]:
+    """Return which jobs have a start in the log."""
+    import numpy as np
+
+    if "observed_start_s" not in jobs.columns:
+        return np.zeros(len(jobs), np.bool_)
+    return ~np.isnan(jobs.numbers("observed_start_s"))
 
 
 def _contenders(
@@ -196,6 +223,7 @@ def _carry_out(
 ) -> tuple[dict[tuple[str, int], Outcome], dict[str, str]]:
     """Run every policy on every size; omit one that fails on any size, and give the reason."""
     from gangline.runs.execution import Worlds, carry_out
+    from gangline.studies.advise.calibration import is_mistake
     from gangline.studies.advise.options import outcome
     from gangline.studies.sweep.progress import showing
 
@@ -217,7 +245,7 @@ def _carry_out(
             tell(done.error is not None)
             label, size = cast("tuple[str, int]", done.run.keys)
             if done.error is not None:
-                if not isinstance(done.error, GanglineError):
+                if not isinstance(done.error, GanglineError) or is_mistake(done.error):
                     raise done.error
                 error = done.error
                 failed[label] = f"with {size} servers: {error}"

@@ -7,7 +7,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from gangline._support import formatting
-from gangline._support.formatting import brief, times
+from gangline._support.formatting import brief, short_names, times
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -36,7 +36,7 @@ class Claim:
     Attributes
     ----------
     kind : str
-        Subject of the statement: load, calibration, scheduler, plain, users, fewer, more or needs.
+        Subject: load, calibration, scheduler, plain, users, fewer, more, larger or needs.
     text : str
         The sentences.
     command : str
@@ -126,6 +126,19 @@ class Facts:
         """The row with the shortest mean wait on the current servers; see `least` for ties."""
         return self.least({one.label for one in self.contenders})
 
+    @cached_property
+    def names(self) -> dict[str, str]:
+        """Short names of policies with long labels."""
+        return short_names([one.label for one in self.contenders])
+
+    def name(self, label: str) -> str:
+        """Return the name of a policy in sentences and tables."""
+        return self.names.get(label, label)
+
+    def covers_others(self, one: Option) -> bool:
+        """Return whether the means of a row cover other jobs than those of the base."""
+        return (one.jobs, one.cannot_run) != (self.here.jobs, self.here.cannot_run)
+
     def least(self, labels: set[str]) -> Option:
         """Return the row with the shortest mean wait on the current servers, for these policies.
 
@@ -152,10 +165,10 @@ class Facts:
         """Return a row per policy and size; `change` is the mean wait minus that of the base."""
         rows = []
         for one in self.options:
-            row = [one.policy, str(one.servers), f"{one.gpus:,}"]
+            row = [self.name(one.policy), str(one.servers), f"{one.gpus:,}"]
             row += [] if one.cost_per_month is None else [f"{one.cost_per_month:,.0f}"]
             row.append(times(one.load) + " (over)" * one.is_over)
-            row += [brief(one.wait.mean), _ends(one.wait)]
+            row += [brief(one.wait.mean) + "*" * self.covers_others(one), _ends(one.wait)]
             row += [brief(one.wait_p50_s), brief(one.wait_p99_s), brief(one.jct_mean_s)]
             row.append("" if self._is_here(one) else _change(one.difference))
             if self.user_column:
@@ -165,13 +178,34 @@ class Facts:
 
     def user_titles(self) -> list[str]:
         """Return the titles of `user_cells`."""
-        return [self.user_column, "jobs", f"mean wait, {self.base}", self.best.policy, "change"]
+        base, best = self.name(self.base), self.name(self.best.policy)
+        return [self.user_column, "jobs", f"mean wait, {base}", best, "change"]
+
+    def marks(self) -> str:
+        """Return the meanings of the marks in `cells`."""
+        said = (
+            "(over): the jobs ask for more than the GPUs can do; ?: the sign of the change is "
+            "uncertain"
+        )
+        if any(self.covers_others(one) for one in self.options):
+            said += (
+                "; *: the means of the row cover other jobs than those of "
+                f"{self.name(self.base)} on {formatting.plural(self.servers, 'server')}, and the "
+                "change covers the jobs that finish in both"
+            )
+        return said
+
+    def likeness_cells(self) -> list[list[str]]:
+        """Return the rows of the calibration."""
+        return [[self.name(label), *rest] for label, *rest in self.calibration.cells()]
 
     def user_title(self) -> str:
         """Return the heading of the table of users."""
         shown = min(len(self.best.users), _USERS_SHOWN)
         of_all = f"{shown} of {len(self.best.users)} {self.word}s"
-        return f"Mean wait of the {of_all} whose waits change most under {self.best.policy}"
+        return (
+            f"Mean wait of the {of_all} whose waits change most under {self.name(self.best.policy)}"
+        )
 
     def user_cells(self) -> list[list[str]]:
         """Return the users whom the best scheduler affects most on the current servers."""
@@ -218,4 +252,5 @@ def signed(seconds: float) -> str:
 def _change(one: Estimate) -> str:
     """Return a change; a `?` means that the parts of the log leave its sign uncertain."""
     clear = one.low is not None and one.high is not None and (one.low > 0.0 or one.high < 0.0)
+    clear = clear or (one.mean == 0.0 and not one.low and not one.high)
     return signed(one.mean) + " ?" * (not clear)

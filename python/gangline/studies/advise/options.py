@@ -89,8 +89,12 @@ class Option:
     preemptions : int
         Number of times that running jobs were stopped.
     difference : Estimate
-        Mean wait minus the mean wait under the base on the current servers, over the jobs that
-        finished in both runs.
+        Mean wait minus that under the base on the current servers, over the jobs that finished in
+        both runs.
+    reasons : dict of str to int
+        Why jobs can never run, with the number of these jobs.
+    ran_in_log : bool
+        Whether all jobs that can never run have a start in the log.
     users : tuple of Affected
         All users, ordered by how much the total wait of their jobs changes from the base; those who
         gain most come first. Empty if the log names no users.
@@ -110,6 +114,8 @@ class Option:
     jct_mean_s: float
     preemptions: int
     difference: Estimate
+    reasons: dict[str, int]
+    ran_in_log: bool
     users: tuple[Affected, ...]
 
     @property
@@ -140,6 +146,7 @@ class Outcome(NamedTuple):
     wait_s: Floats
     summary: dict[str, float]
     load: OfferedLoad | None
+    reasons: dict[str, int]
 
 
 class Reference(NamedTuple):
@@ -148,6 +155,7 @@ class Reference(NamedTuple):
     base: Outcome
     parts: Parts
     groups: Groups
+    has_start: npt.NDArray[np.bool_]
 
 
 def outcome(result: Result, servers: int) -> Outcome:
@@ -156,14 +164,15 @@ def outcome(result: Result, servers: int) -> Outcome:
     keys = ("wait_mean_s", "jct_mean_s", "preemptions", "finished", "dropped")
     every = dict[str, Any](result.summary)
     summary = {key: float(every[key]) for key in keys}
-    return Outcome(result.policy, servers, wait, summary, result.offered_load)
+    reasons = dict(result.spec.get("dropped", {}))
+    return Outcome(result.policy, servers, wait, summary, result.offered_load, reasons)
 
 
 def option(of: Outcome, against: Reference, gpus: int, cost_per_month: float | None) -> Option:
     """Return the row that belongs to a run."""
     import numpy as np
 
-    base, parts, _ = against
+    base, parts, _, has_start = against
     wait, summary = of.wait_s, of.summary
     known = wait[~np.isnan(wait)]
     p50, p99 = np.quantile(known, [0.5, 0.99]).tolist() if len(known) else (np.nan, np.nan)
@@ -183,6 +192,8 @@ def option(of: Outcome, against: Reference, gpus: int, cost_per_month: float | N
         jct_mean_s=summary["jct_mean_s"],
         preemptions=int(summary["preemptions"]),
         difference=parts.mean(wait - base.wait_s, ANY),
+        reasons=of.reasons,
+        ran_in_log=bool(has_start[np.isnan(wait)].all()),
         users=tuple(users),
     )
 
@@ -190,7 +201,7 @@ def option(of: Outcome, against: Reference, gpus: int, cost_per_month: float | N
 def _users(of: Outcome, against: Reference) -> Iterator[Affected]:
     import numpy as np
 
-    base, _, groups = against
+    base, _, groups, _ = against
     among = ~np.isnan(of.wait_s) & ~np.isnan(base.wait_s)
     for name, places in groups.split(among):
         means = (float(one[places].mean()) for one in (base.wait_s, of.wait_s))

@@ -36,12 +36,12 @@ def write(
         (_OPTIONS, advice.titles(), _options(advice))
     ]
     if advice.calibration.rows:
-        rows = [_words(row) for row in advice.calibration.cells()]
+        rows = [_words(row) for row in advice.likeness_cells()]
         tables.append(("Which policy the log resembles", advice.calibration.titles(), rows))
     if advice.best.users and advice.best.policy != advice.base:
         title = advice.user_title()
         tables.append((title, advice.user_titles(), [_words(row) for row in advice.user_cells()]))
-    needs = [_words([one.label, one.needs()], words=(1,)) for one in advice.contenders]
+    needs = [_words([advice.name(one.label), one.needs()], words=(1,)) for one in advice.contenders]
     tables.append(("What each scheduler needs", ["policy", "needs"], needs))
     checks = [
         _words([f"[{number}]", claim.command], words=(1,)) for number, claim in enumerate(claims, 1)
@@ -126,7 +126,7 @@ def _curves(advice: Facts) -> str:
             for one in advice.options
             if one.policy == who.label
         ]
-        curves.append(Curve(number, who.label, dots))
+        curves.append(Curve(number, advice.name(who.label), dots))
     top = max(one.wait.mean for one in advice.options) or 1.0
     steps = levels(top, is_time=True)
     return draw(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
+from gangline._support.formatting import plural
 from gangline.cluster.resize import divide
 from gangline.errors import OptionError
 
@@ -13,7 +14,7 @@ if TYPE_CHECKING:
 
     from gangline.cluster.description import Cluster
 
-__all__ = ["cost_per_month", "default_sizes", "prices_of", "resized", "sizes_of"]
+__all__ = ["cost_per_month", "default_sizes", "mix", "prices_of", "resized", "sizes_of"]
 
 _SHARES = (0.75, 0.9, 1.0, 1.25, 1.5)  # our own choice: multiples of the current number of servers
 _HOURS_PER_MONTH = 365.25 * 24.0 / 12.0
@@ -31,14 +32,20 @@ def default_sizes(servers: int) -> list[int]:
     return sorted({max(1, math.floor(servers * share + 0.5)) for share in _SHARES})
 
 
-def sizes_of(servers: Iterable[int] | None, here: int) -> list[int]:
-    """Return the numbers of servers in ascending order; they always include the current one."""
+def sizes_of(servers: Iterable[int] | None, here: int, others: int = 0) -> list[int]:
+    """Return the numbers of servers in order; the current number is always among them.
+
+    `others` is the number of servers whose number does not change.
+    """
     if servers is None:
-        return default_sizes(here)
+        return [others + size for size in default_sizes(here - others)]
     asked = list(servers)
     for one in asked:
         if type(one) is not int or one < 1:
             message = f"servers: expected integers >= 1, got {one!r}"
+            raise OptionError(message, field="servers", value=one)
+        if one < others:
+            message = f"servers: expected at least {others}, the servers of other types, got {one}"
             raise OptionError(message, field="servers", value=one)
     found = sorted({*asked, here})
     if len(found) > _MOST:
@@ -47,8 +54,28 @@ def sizes_of(servers: Iterable[int] | None, here: int) -> list[int]:
     return found
 
 
-def resized(cluster: Cluster, servers: int) -> Cluster:
-    """Return the cluster with another number of servers, and its blocks in the same proportions.
+def mix(cluster: Cluster) -> str:
+    """Return the number of servers, and of each GPU type if there are several.
+
+    Examples
+    --------
+    >>> from gangline.runs.inputs import as_cluster
+    >>> mix(as_cluster("5x8xA100,4x4xV100")), mix(as_cluster("8x8xA100"))
+    ('9 servers (5 A100, 4 V100)', '8 servers')
+    """
+    counts: dict[str, int] = {}
+    for block in cluster.servers:
+        counts[block.gpu] = counts.get(block.gpu, 0) + block.count
+    said = plural(cluster.servers_total, "server")
+    if len(cluster.gpu_types) < 2:
+        return said
+    return f"{said} ({', '.join(f'{count} {gpu}' for gpu, count in counts.items())})"
+
+
+def resized(cluster: Cluster, servers: int, gpu: str | None = None) -> Cluster:
+    """Return the cluster with another number of servers, in the same proportions of blocks.
+
+    With a GPU type, only the number of its servers changes.
 
     Examples
     --------
@@ -62,7 +89,10 @@ def resized(cluster: Cluster, servers: int) -> Cluster:
     if servers == cluster.servers_total:
         return cluster
     data = cluster.to_dict()
-    counts = divide([block.count for block in cluster.servers], servers)
+    of_type = [block.count if gpu in (None, block.gpu) else 0 for block in cluster.servers]
+    others = cluster.servers_total - sum(of_type)
+    divided = zip(cluster.servers, of_type, divide(of_type, servers - others), strict=True)
+    counts = [now if old else block.count for block, old, now in divided]
     blocks = zip(data["servers"], counts, strict=True)
     kept = [{**block, "count": count} for block, count in blocks if count]
     name = _name(cluster, kept, servers)
