@@ -318,13 +318,18 @@ class TestLimits:
     def test_quotas_do_not_grow_with_the_servers(self) -> None:
         queues = [{"name": "default", "flavors": [{"gpu": "A100", "nominal": 8}]}]
         params = {"kueue": {"queues": queues}}
-        found = gl.advise(ONE, pa.table(JOBS), ["kueue", "fifo"], servers=[1, 2], params=params)
+        table, chosen = pa.table(JOBS), ["kueue", "fifo"]
+        found = gl.advise(ONE, table, chosen, servers=[1, 2], params=params, base="fifo")
         label = found.contenders[0].label
         (quotas,) = (note for note in found.notes() if "quotas" in note)
         assert quotas == (
             f"The quotas of `{found.name(label)}` cover 8 GPUs at every size: with more servers, "
             "raise them too, or the additional GPUs stay idle."
         )
+        found = gl.advise(ONE, table, chosen, servers=[1, 2], params=params, base=label)
+        said = {claim.kind: claim.text for claim in found.claims()}
+        assert said["larger"].endswith(quotas)
+        assert not any("quotas" in note for note in found.notes())
         assert contender(resolve_policy("kueue")).quota_gpus is None
 
     def test_a_setting_that_does_not_fit_the_cluster_is_an_error(self) -> None:

@@ -142,15 +142,18 @@ class Advice(Facts):
     def _quotas(self) -> list[str]:
         """Say which quotas limit the GPUs of larger sizes, as they do not grow with the servers."""
         most = max(one.gpus for one in self.options)
-        said = []
-        for one in self.contenders:
-            quota = one.quota_gpus
-            if quota is not None and quota < most:
-                said.append(
-                    f"The quotas of `{one.label}` cover {plural(quota, 'GPU')} at every size: with "
-                    "more servers, raise them too, or the additional GPUs stay idle."
-                )
-        return said
+        others = [one.label for one in self.contenders if one.label != self.base]
+        return [said for label in others if (said := self._quota(label, most))]
+
+    def _quota(self, label: str, gpus: int) -> str:
+        """Say which quotas are too small for that many GPUs; "" if none are."""
+        quota = self._contender(label).quota_gpus
+        if quota is None or quota >= gpus:
+            return ""
+        return (
+            f"The quotas of `{label}` cover {plural(quota, 'GPU')} at every size: with more "
+            "servers, raise them too, or the additional GPUs stay idle."
+        )
 
     def _other_base(self) -> list[str]:
         """Say why the base is not the nearest policy."""
@@ -383,7 +386,8 @@ class Advice(Facts):
                 f"enough to match `{self.best.policy}` on the current {self.servers}: jobs "
                 f"then wait {duration(row.wait.mean)} on average."
             )
-            return said + self._differs(row), row.servers
+            said += self._differs(row)
+            return f"{said} {self._quota(self.base, row.gpus)}".rstrip(), row.servers
         row = min(kept, key=lambda one: one.servers)
         said = (
             f"To make jobs wait no longer under `{self.base}` than under `{self.best.policy}` on "
@@ -408,7 +412,9 @@ class Advice(Facts):
                 f"on average, instead of {duration(self.here.wait.mean)} with the present "
                 f"{self.servers}."
             )
-            said.append((text + self._differs(row) + self._saved(row), row.servers))
+            text += self._differs(row) + self._saved(row)
+            text = f"{text} {self._quota(self.base, row.gpus)}".rstrip()
+            said.append((text, row.servers))
         return said
 
     def _size(self, row: Option) -> str:

@@ -92,7 +92,7 @@ class Option:
         Mean wait minus that under the base on the current servers, over the jobs that finished in
         both runs.
     reasons : dict of str to int
-        Why jobs can never run, with the number of these jobs.
+        Reasons for which jobs can never run, with the number of these jobs.
     ran_in_log : bool
         Whether all jobs that can never run have a start in the log.
     users : tuple of Affected
