@@ -315,6 +315,34 @@ class TestLimits:
         )
         assert label not in repr(found)
 
+    def test_the_best_is_best_over_the_same_jobs(self) -> None:
+        """Under `slurm` `b` waits for `a` of the same user, while `c` and `d` never run.
+
+        Under `fifo` `b` starts at once, but `c` waits for `a`, and `d` waits for `c`.
+        """
+        jobs = {
+            "job_id": ["a", "b", "c", "d"],
+            "arrival_s": [0.0, 60.0, 120.0, 130.0],
+            "gpus": [4, 4, 8, 8],
+            "duration_s": [3600.0, 600.0, 1800.0, 600.0],
+            "user": ["ana", "ana", "ben", "ben"],
+        }
+        params = {"slurm": {"qos_user_gpus": {"normal": 4}}}
+        label = "slurm(qos_user_gpus={'normal': 4})"
+        found = gl.advise(
+            ONE, pa.table(jobs), ["slurm", "fifo"], servers=[1], params=params, base=label
+        )
+        assert found[label, 1].wait.mean == 3540.0 / 2
+        assert found["fifo", 1].wait.mean == (3480.0 + 5270.0) / 4
+        assert found.best.policy == "fifo"
+        assert found.claims()[0].text == (
+            "With the present 1 server, jobs wait least under `fifo`: 36 min 28 s on average, "
+            f"instead of 29 min 30 s under `{label}`. These means are over different jobs: 4 "
+            f"finish under `fifo`, and 2 under `{label}`. Over the jobs that finish in both, the "
+            f"mean changes by -29m30s. 2 of 4 jobs can never run under `{label}` and are left out: "
+            "each asks for more GPUs than a limit of its QOS, its user or its account."
+        )
+
     def test_quotas_do_not_grow_with_the_servers(self) -> None:
         queues = [{"name": "default", "flavors": [{"gpu": "A100", "nominal": 8}]}]
         params = {"kueue": {"queues": queues}}

@@ -275,13 +275,14 @@ class Advice(Facts):
         base = self.here
         if not self.covers_others(row):
             return ""
-        where = f"under `{row.policy}`"
+        there, here = f"under `{row.policy}`", f"under `{base.policy}`"
         if row.servers != base.servers:
-            where += f" with {plural(row.servers, 'server')}"
+            there += f" with {plural(row.servers, 'server')}"
+            here += f" with {plural(base.servers, 'server')}"
         return (
-            f" These means are over different jobs: {row.jobs:,} finish {where}, and {base.jobs:,} "
-            f"under `{base.policy}` with {plural(base.servers, 'server')}. Over the jobs that "
-            f"finish in both, the mean changes by {signed(row.difference.mean)}."
+            f" These means are over different jobs: {row.jobs:,} finish {there}, and {base.jobs:,} "
+            f"{here}. Over the jobs that finish in both, the mean changes by "
+            f"{signed(row.difference.mean)}."
         )
 
     def _never(self, row: Option) -> list[str]:
@@ -306,7 +307,7 @@ class Advice(Facts):
     def _longest(self, row: Option) -> list[str]:
         """Say that the longest waits grow, if they clearly do."""
         before, after = self.here.wait_p99_s, row.wait_p99_s
-        if after - before <= max(_LONGER_S, _LONGER * before):
+        if self.covers_others(row) or after - before <= max(_LONGER_S, _LONGER * before):
             return []
         text = (
             f"But its longest waits are longer: the 99th percentile is {duration(after)}, instead "
@@ -409,7 +410,7 @@ class Advice(Facts):
         for row in [*rows[:1], *rows[1:][-1:]]:
             text = (
                 f"With {self._size(row)} under `{self.base}`, jobs wait {duration(row.wait.mean)} "
-                f"on average, instead of {duration(self.here.wait.mean)} with the present "
+                f"on average, instead of {duration(self.here.wait.mean)} with the current "
                 f"{self.servers}."
             )
             text += self._differs(row) + self._saved(row)

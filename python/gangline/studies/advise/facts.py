@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -142,17 +143,23 @@ class Facts:
     def least(self, labels: set[str]) -> Option:
         """Return the row with the shortest mean wait on the current servers, for these policies.
 
-        Policies that leave out more jobs than the base does are ignored. If the base is among the
-        policies and its mean wait is longer by at most a minute or 1 %, its row is returned.
+        Policies that leave out more jobs than the base does are ignored. Means are compared over
+        the jobs that finish under both. If the base is among the policies and its mean wait is
+        longer by at most a minute or 1 %, its row is returned.
         """
         rows = [one for one in self.options if one.servers == self.servers]
         rows = [one for one in rows if one.policy in labels]
         rows = [one for one in rows if one.cannot_run <= self.here.cannot_run] or rows
-        top = min(rows, key=lambda one: one.wait.mean)
+        top = min(rows, key=self._change_s)
         base = self.here
         tie = max(_TIE * base.wait.mean, _TIE_S)
-        is_tie = base.policy in labels and base.wait.mean - top.wait.mean <= tie
+        is_tie = base.policy in labels and -self._change_s(top) <= tie
         return base if is_tie else top
+
+    def _change_s(self, one: Option) -> float:
+        """Return the change of the mean wait from the base, over the same jobs if there are any."""
+        change_s = one.difference.mean
+        return one.wait.mean - self.here.wait.mean if math.isnan(change_s) else change_s
 
     def titles(self) -> list[str]:
         """Return the titles of `cells`."""
