@@ -1,7 +1,7 @@
-//! `easy`: FIFO with a reservation for the blocked head, and backfilling behind it.
+//! `easy`: FIFO that reserves GPUs for the blocked head of the queue and backfills other jobs.
 //!
-//! The reservation is found by going through the running jobs in order of estimated finish and counting the GPUs that
-//! they release, until there are enough for the head. The search for jobs to backfill goes class by class. The
+//! To find the reservation, the policy goes through the running jobs in order of estimated finish and counts the GPUs
+//! that they release until there are enough for the head. The search for jobs to backfill goes class by class. The
 //! candidate of a class is its first waiting job that is short enough to end before the reservation. If a gang of the
 //! class fits next to the reserved GPUs, the candidate is simply the first waiting job. A decision costs O((starts +
 //! classes) log n).
@@ -16,7 +16,7 @@ use gangline_model::{GpuSet, GpuTypeId, JobId, SimSpan, SimTime};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 
-/// The job has no place, and GPUs are reserved for it from a given instant.
+/// The job has no place yet, so GPUs are reserved for it from a given instant on.
 pub(crate) static PROMISED: Reason = Reason::new(
     "promised",
     "it comes first, and GPUs are reserved for it from an instant on",
@@ -31,14 +31,14 @@ pub(crate) static RESERVED: Reason = Reason::new(
     "it would have held GPUs that are reserved for {others} from {until} on{meanwhile}",
 );
 
-/// The reservation for a blocked head.
+/// GPUs of one type that are reserved for the blocked head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Shadow {
     head: JobId,
-    /// The type, and the instant at which enough of its GPUs are free for the head, regardless of where they are;
-    /// `None` if this never happens on any type.
+    /// The GPU type, and the instant at which enough of its GPUs will be free for the head, on any servers; `None` if
+    /// no type ever has enough.
     reserved: Option<(GpuTypeId, SimTime)>,
-    /// Number of GPUs of the reserved type that are free at that instant beyond those that the head needs.
+    /// Number of surplus GPUs: those of the reserved type that are free at that instant but not needed by the head.
     extra: u32,
 }
 
@@ -46,23 +46,23 @@ struct Shadow {
 #[derive(Debug)]
 pub(crate) struct Easy {
     seen: Seen,
-    /// Whether each job ends at its estimate, because no estimation error is drawn and no rate changes by itself.
+    /// Whether each job ends exactly at its estimate: there is no estimation error, and no rate changes by itself.
     is_exact: bool,
     extend: f64,
     places: Places,
     backlog: Backlog,
-    /// For each type, the GPUs of the running jobs by estimated finish.
+    /// For each type, the GPUs that running jobs hold, sorted by estimated finish.
     ends: Vec<BTreeMap<(SimTime, JobId), u32>>,
     end_of: Vec<SimTime>,
     blocked: Option<Shadow>,
     heads: BinaryHeap<Reverse<(JobId, usize)>>,
-    /// For each class, a mask of the types on which the placement rule found no place in this pass.
+    /// For each class, a mask of the types on which the placement rule has found no place in this pass.
     dead: Vec<u64>,
 }
 
 impl Easy {
-    /// Creates EASY backfilling with a placement rule. An expired estimate becomes `extend` times the time since the
-    /// start.
+    /// Creates an EASY backfilling policy with a placement rule. When the estimate of a running job expires, it is
+    /// replaced by `extend` times the time since the job started.
     pub(crate) fn new(placement: PlacementParams, seen: Seen, extend: f64) -> Self {
         Self {
             seen,
@@ -78,7 +78,8 @@ impl Easy {
         }
     }
 
-    /// Returns the estimated time for which a job holds its GPUs if it starts on a type now, regardless of its place.
+    /// Returns the estimated time for which a job would hold its GPUs if it started now on this type, ignoring its
+    /// exact place.
     fn estimate(
         &self,
         view: &ClusterView<'_>,
@@ -132,7 +133,7 @@ impl Easy {
         Ok(false)
     }
 
-    /// Extends the estimates of running jobs that have expired.
+    /// Extends the expired estimates of running jobs.
     fn extend_estimates(&mut self, view: &ClusterView<'_>) {
         if self.is_exact {
             return;
@@ -152,7 +153,7 @@ impl Easy {
         }
     }
 
-    /// Returns the reservation of a head that does not fit now.
+    /// Returns the reservation for a head that does not fit now.
     fn reserve(&self, view: &ClusterView<'_>, plan: &Plan<'_>, head: JobId) -> Shadow {
         let class = self.places.class(head);
         let mut best = Shadow {
@@ -326,14 +327,15 @@ impl Easy {
         Ok(())
     }
 
-    /// Returns whether the rate of a job might differ from the one at its start. The rate of a job that has just
-    /// started may also differ if the run has speeds that are hidden from policies.
+    /// Returns whether the current rate of a job might differ from its rate at the start. The rate of a job that has
+    /// just started may also differ from the expected rate if the run hides some speeds from policies.
     fn is_moved(view: &ClusterView<'_>, changes: &Changes, job: JobId) -> bool {
         let is_started = view.has_run_time() && changes.started.contains(&job);
         changes.retimed.contains(&job) || is_started
     }
 
-    /// Updates exact estimates when rates change on shared up-links, and when rates are known only while a job runs.
+    /// Updates exact estimates in two cases: rates change on shared up-links, or rates become known only while a job
+    /// runs.
     #[inline]
     fn move_ends(&mut self, view: &ClusterView<'_>, changes: &Changes) -> Result<(), PolicyError> {
         for &job in &changes.retimed {
@@ -357,7 +359,7 @@ impl Easy {
         Ok(())
     }
 
-    /// Adds a job that arrived and did not start at once.
+    /// Adds an arrived job that did not start at once.
     fn enqueue(&mut self, view: &ClusterView<'_>, job: JobId) -> Result<(), PolicyError> {
         if self.end_of[job.index()] != SimTime::NEVER {
             return Ok(());
@@ -527,7 +529,7 @@ impl Backlog {
         self.waiting[class] == 0
     }
 
-    /// Records the estimate of a waiting job on the type at position `at` of its class.
+    /// Records the estimate of a waiting job for the type at position `at` in its class's list.
     pub(super) fn insert(&mut self, job: JobId, class: usize, at: usize, estimate: i64) {
         let position = self.position(job);
         self.trees[class][at].set(position, estimate);
@@ -566,7 +568,7 @@ impl Backlog {
 
 const WIDTH: usize = 16;
 
-/// Values by position, initially [`MinTree::NONE`].
+/// Value at each position, initially [`MinTree::NONE`].
 #[derive(Clone, Debug)]
 pub(super) struct MinTree {
     /// Level 0 contains the values; each level above it contains the minima of groups of sixteen.

@@ -3,8 +3,8 @@
 //! | symbol | here | meaning |
 //! |---|---|---|
 //! | d | `gpus` | gang size |
-//! | R | remaining span | time that the remaining work takes at the isolated best rate, in nanoseconds |
-//! | s, extra | `Shadow` | earliest start of the blocked head by GPU count, and GPUs left over at that time |
+//! | R | remaining span | time in nanoseconds that the remaining work takes at the best isolated rate |
+//! | s, extra | `Shadow` | earliest instant with enough GPUs for the blocked head, and the GPUs left over at that instant |
 
 mod easy;
 mod fifo;

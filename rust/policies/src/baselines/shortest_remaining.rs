@@ -1,8 +1,7 @@
 //! `srtf` and `srsf`: shortest remaining time or service first, with preemption.
 //!
-//! While a job runs at its best rate, its key is the instant of its finish, which does not change. Only a few jobs get
-//! a new key at each decision: jobs in overhead, jobs that their place or a co-runner slows, and jobs with an inexact
-//! estimate.
+//! While a job runs at its best rate, its key is its finish time, which does not change. Only a few jobs get a new key
+//! at each decision: jobs in overhead, jobs slowed by their place or by a co-runner, and jobs with an inexact estimate.
 
 use crate::kit::JobTimers;
 use crate::kit::Seen;
@@ -15,7 +14,7 @@ use gangline_engine::{
 };
 use gangline_model::{JobId, SimSpan, SimTime, Tier, Verb};
 
-/// First part of the key of a protected job; the next constant is the first part for all other jobs.
+/// First part of the sort key of a protected job; all other jobs have the next constant as their first part.
 const PROTECTED: u64 = 0;
 const OPEN: u64 = 1;
 
@@ -75,7 +74,7 @@ impl ShortestRemaining {
         Ok(())
     }
 
-    /// Updates the key of a running job. Returns whether the key will change again with time.
+    /// Updates the sort key of a running job. Returns whether the key will change again as time passes.
     fn rekey(&mut self, view: &ClusterView<'_>, job: JobId) -> Result<bool, PolicyError> {
         let now = view.now();
         let run = view.run(job).expect("a running job");

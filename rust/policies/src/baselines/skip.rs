@@ -1,9 +1,10 @@
 //! `fifo-skip`, `sjf` and `ssf`: a sorted queue in which jobs that do not fit are skipped. Under `sjf-strict`, a head
-//! that does not fit blocks all jobs behind it, so all jobs form one queue.
+//! that does not fit blocks all jobs behind it; this policy therefore keeps all jobs in a single queue.
 //!
-//! Free capacity only decreases within a decision. If the first job of a class does not fit, the class is done for that
-//! decision. A small heap with the first job of each class therefore starts the same jobs as a walk over the whole
-//! queue. An arrival is tried only if no job of its class is already waiting. The cost is O((starts + classes) log n).
+//! Within a decision, free capacity only decreases. If the first job of a class does not fit, the rest of the class
+//! need not be tried in that decision. A small heap that holds the first job of each class therefore leads to the same
+//! starts as a walk over the whole queue. An arrival is tried only if no job of its class is already waiting. The cost
+//! is O((starts + classes) log n).
 
 use crate::kit::Seen;
 use crate::kit::why::{BEHIND, NO_PLACE, at_head};
@@ -36,13 +37,13 @@ pub(crate) struct Skip {
     is_strict: bool,
     seen: Seen,
     places: Places,
-    /// Waiting jobs by duration in ns (0 if the queue is in order of arrival), then index.
+    /// Waiting jobs, sorted by duration in ns (0 if the queue is in order of arrival), then by index.
     queues: ByClass<(i64, JobId)>,
     /// The first job of each class, in the order of the queue.
     heads: BinaryHeap<Reverse<(i128, JobId)>>,
-    /// Whether each decision walks over the whole queue: see [`Places::has_non_monotone`].
+    /// Whether each decision has to walk over the whole queue; see [`Places::has_non_monotone`].
     walks: bool,
-    /// Whether `walks` has been updated since the last failure or repair.
+    /// Whether `walks` is up to date, that is, was updated after the last failure or repair.
     is_checked: bool,
 }
 
@@ -76,7 +77,7 @@ impl Skip {
         }
     }
 
-    /// Returns the key of a job within its class.
+    /// Returns the sort key of a job within its class.
     fn key(&self, view: &ClusterView<'_>, job: JobId) -> Result<(i64, JobId), PolicyError> {
         Ok(match self.order {
             SkipOrder::Arrival => (0, job),
@@ -84,7 +85,7 @@ impl Skip {
         })
     }
 
-    /// Returns a job's key in the order across all classes, given its key within its class.
+    /// Converts a job's key within its class to its key across all classes.
     fn rank(&self, (length, job): (i64, JobId)) -> (i128, JobId) {
         let gpus = match self.order {
             SkipOrder::Arrival | SkipOrder::Duration => 1,
@@ -93,7 +94,7 @@ impl Skip {
         (i128::from(length) * i128::from(gpus), job)
     }
 
-    /// Adds the first job of a queue to the jobs that will be tried.
+    /// Adds the first job of a queue to the jobs to be tried.
     fn try_queue(&mut self, plan: &mut Plan<'_>, queue: usize) {
         if let Some(first) = self.queues.first(queue)
             && self.places.can(plan.free(), self.places.class_of(first.1))

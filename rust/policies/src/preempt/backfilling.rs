@@ -1,10 +1,11 @@
-//! State of steps 3 and 4 after the incremental count, for placement rules that may refuse a gang although enough GPUs
-//! are free (`yarn`, `skew`, ...). The lists of unplaced and backfilled jobs are kept from decision to decision.
+//! State for steps 3 and 4 after the incremental count. It is needed for placement rules that may refuse a gang
+//! although enough GPUs are free (`yarn`, `skew`, ...). The lists of unplaced and backfilled jobs carry over from
+//! decision to decision.
 //!
 //! According to the rule, all backfilled jobs give up their GPUs at each decision. Unplaced jobs are tried first, then
 //! backfilled and waiting jobs in order. A backfilled job keeps its GPUs if they are still free. A waiting job may
-//! therefore take all GPUs that neither admitted jobs nor earlier backfilled jobs hold; see [`FreeProfile`]. A new
-//! placement stops exactly the backfilled jobs on its GPUs.
+//! therefore take any GPUs that are held neither by admitted jobs nor by earlier backfilled jobs; see [`FreeProfile`].
+//! A new placement stops exactly the backfilled jobs on the GPUs that it takes.
 
 use super::jobs::Key;
 use super::profile::{FreeProfile, Hold};
@@ -14,12 +15,12 @@ use gangline_engine::{ClusterView, FreeIndex, Plan};
 use gangline_model::{GpuSet, JobId, ServerId};
 use std::collections::BTreeSet;
 
-/// Unplaced and backfilled jobs, and the free capacity between them.
+/// Unplaced and backfilled jobs, and the free capacity at each point of their order.
 #[derive(Debug, Default)]
 pub(super) struct Backfilling {
     pub(super) classes: Vec<LeftOut>,
-    /// The free-capacity profile. There is no profile while there are only admitted jobs, all of which have GPUs,
-    /// because the plan's free GPUs are then the free capacity.
+    /// The free-capacity profile. There is no profile while all running jobs are admitted and all admitted jobs have
+    /// GPUs: the free capacity is then simply the plan's free GPUs.
     pub(super) profile: Option<FreeProfile>,
     /// Number of decisions since the profile was last needed.
     idle: usize,
@@ -28,7 +29,7 @@ pub(super) struct Backfilling {
 #[derive(Debug, Default)]
 pub(super) struct LeftOut {
     gpus: u32,
-    /// Whether gangs of the class get one server or no place.
+    /// Whether gangs of the class get either one server or no place.
     is_on_one_server: bool,
     /// See `Placer::needs`.
     needs: Option<(u32, u32)>,
@@ -36,8 +37,8 @@ pub(super) struct LeftOut {
     pub(super) backfilled: BTreeSet<Key>,
     /// Whether an unplaced job was refused, and no GPUs have become free for unplaced jobs since then.
     pub(super) is_unplaced_refused: bool,
-    /// Key at which a waiting job was refused, if no GPUs have become free before this key since then. The field is not
-    /// used for gangs on one server, for which the profile is enough.
+    /// Key at which a waiting job was refused, provided that no GPUs have become free before this key since then. Gangs
+    /// on one server do not use this field; the profile is enough for them.
     refused_from: Option<Key>,
 }
 
@@ -57,7 +58,7 @@ impl Backfilling {
         !self.classes.is_empty()
     }
 
-    /// Returns whether every job that runs is admitted, and every admitted job has GPUs.
+    /// Returns whether every running job is admitted and every admitted job has GPUs.
     pub(super) fn is_idle(&self) -> bool {
         self.profile.is_none()
     }
@@ -66,7 +67,7 @@ impl Backfilling {
         self.classes.get(class)?.backfilled.first().copied()
     }
 
-    /// Returns all unplaced jobs with their classes.
+    /// Returns all unplaced jobs, each with its class.
     pub(super) fn unplaced(&self) -> impl Iterator<Item = (usize, Key)> + '_ {
         let classes = self.classes.iter().enumerate();
         classes.flat_map(|(at, class)| class.unplaced.iter().map(move |&key| (at, key)))
@@ -78,7 +79,7 @@ impl Backfilling {
         classes.flat_map(|class| class.backfilled.iter().copied())
     }
 
-    /// Gets the properties of the placement rule for each class.
+    /// Looks up the properties of the placement rule for each class.
     pub(super) fn know_rule(&mut self, free: &FreeIndex, places: &Places) {
         for (at, class) in self.classes.iter_mut().enumerate() {
             let demand = &places.classes().get(at).demand;
@@ -87,7 +88,7 @@ impl Backfilling {
         }
     }
 
-    /// Records that GPUs have become free for unplaced jobs, and therefore for all waiting jobs as well.
+    /// Records that GPUs have become free for unplaced jobs, and therefore also for all waiting jobs.
     fn note_gain(&mut self) {
         for class in &mut self.classes {
             class.is_unplaced_refused = false;
@@ -102,7 +103,7 @@ impl Backfilling {
         }
     }
 
-    /// Builds the profile, if there is none.
+    /// Builds the profile if there is none.
     pub(super) fn make_profile(&mut self, view: &ClusterView<'_>, plan: Option<&Plan<'_>>) {
         if self.profile.is_none() {
             self.profile = Some(FreeProfile::new(view, plan));
@@ -110,8 +111,8 @@ impl Backfilling {
         }
     }
 
-    /// Drops the profile if it was not needed for as many decisions as there are running jobs. Even if the load comes
-    /// and goes, the profile is then built at most once in that number of decisions.
+    /// Drops the profile if it has not been needed for as many decisions as there are running jobs. Even under a
+    /// changing load, the profile is therefore built at most once in that many decisions.
     pub(super) fn drop_idle_profile(&mut self, is_needed: bool) {
         self.idle = if is_needed { 0 } else { self.idle + 1 };
         if self
@@ -130,7 +131,7 @@ impl Backfilling {
         }
     }
 
-    /// Records that a backfilled job gives up its GPUs.
+    /// Records that a backfilled job has given up its GPUs.
     pub(super) fn leave_backfilled(&mut self, class: usize, key: Key) {
         self.classes[class].backfilled.remove(&key);
         self.note_gain_behind(key);
@@ -174,12 +175,12 @@ impl Backfilling {
         self.classes[class].unplaced.insert(key);
     }
 
-    /// Removes an unplaced job that starts, gets another key, or is no longer admitted.
+    /// Removes an unplaced job because it starts, gets another key, or is no longer admitted.
     pub(super) fn remove_unplaced(&mut self, class: usize, key: Key) {
         self.classes[class].unplaced.remove(&key);
     }
 
-    /// Records that servers have failed or were repaired; their jobs have left.
+    /// Records that servers have failed or were repaired; the jobs on them have already left.
     pub(super) fn servers_changed<'a>(
         &mut self,
         view: &ClusterView<'_>,
@@ -201,7 +202,7 @@ impl Backfilling {
             .min()
     }
 
-    /// Returns whether a waiting job might have a place; if the result is `false`, it certainly has none.
+    /// Returns whether a waiting job might have a place; if the result is `false`, the job certainly has none.
     pub(super) fn may_fit(&self, profile: &FreeProfile, class: usize, key: Key) -> bool {
         let class = &self.classes[class];
         if class.is_on_one_server {
@@ -213,7 +214,7 @@ impl Backfilling {
                 .is_none_or(|(servers, gpus)| profile.has(servers, gpus, key))
     }
 
-    /// Returns the GPUs for a waiting job among those that no job before it holds.
+    /// Returns GPUs for a waiting job, chosen from those that no job before it holds.
     pub(super) fn place(&mut self, places: &mut Places, class: usize, key: Key) -> Option<GpuSet> {
         let profile = self.profile.as_mut().expect("jobs wait");
         let of = &mut self.classes[class];

@@ -1,11 +1,11 @@
-//! The pass in incremental form, for one GPU type. The pass starts from the running jobs that the last count admitted,
-//! and makes only the necessary changes.
+//! The incremental form of the pass, for clusters with one GPU type. The pass starts from the running jobs that the
+//! last count admitted, and makes only the necessary changes.
 //!
 //! A waiting job fits if enough GPUs are free or held by admitted jobs behind it in the order. The first waiting job
-//! that fits is admitted, and so on. If more GPUs are then counted than exist, the first running job that no longer
-//! fits is dropped. Dropping it may make room for waiting jobs behind it, and so on. Each step goes forward in the
-//! order, so the result equals that of the walk. If the placement rule may refuse a gang, [`super::backfilling`] then
-//! supports steps 3 and 4.
+//! that fits is admitted, and so on. If the counted jobs then need more GPUs than exist, the first running job that no
+//! longer fits is dropped. Dropping it may make room for waiting jobs behind it, and so on. Each step goes forward in
+//! the order, so the result equals that of the walk. If the placement rule may refuse a gang, [`super::backfilling`]
+//! then supports steps 3 and 4.
 
 use super::Pass;
 use super::jobs::{Key, QueueState, Rank};
@@ -17,7 +17,8 @@ use std::cmp::Reverse;
 use std::mem::take;
 
 impl Pass {
-    /// Performs all four steps for a placement rule that refuses no gang: dropped jobs stop, and admitted jobs start.
+    /// Performs all four steps for a placement rule that refuses no gang: stops the dropped jobs and starts the
+    /// admitted jobs.
     pub(super) fn incremental(&mut self, view: &ClusterView<'_>, plan: &mut Plan<'_>) {
         // If nothing else has changed, a new job is behind a job of its class that does not fit.
         if self.queues.is_empty() || !self.has_room && self.woken.is_empty() {
@@ -72,7 +73,7 @@ impl Pass {
         }
     }
 
-    /// Fills `heads` again after a job was dropped, because jobs behind it may use its GPUs, of which `rest` are left.
+    /// Refills `heads` after a job was dropped, because jobs behind it may use its GPUs; `rest` GPUs are left.
     fn list_behind(&mut self, rank: &Rank, rest: u64, count: &Count) {
         for class in 0..self.places.classes().len() {
             if u64::from(self.gpus(class)) <= rest {
@@ -82,7 +83,7 @@ impl Pass {
         self.heads.retain(|Reverse((head, _))| head > rank);
     }
 
-    /// Adds the first job of a class that is not admitted to `heads`, unless it certainly does not fit.
+    /// Adds to `heads` the first job of a class that is not yet admitted, unless this job certainly does not fit.
     fn push_left_out(&mut self, class: usize, count: &Count) {
         if let Some(key) = self.left_out(class) {
             let gpus = self.gpus(class);
@@ -94,14 +95,14 @@ impl Pass {
         }
     }
 
-    /// Returns whether enough GPUs for a gang are free or held by admitted jobs behind its rank.
+    /// Returns whether enough GPUs for a gang are either free or held by admitted jobs behind its rank.
     fn fits(&self, rank: &Rank, gpus: u32, count: &Count) -> bool {
         let missing = i64::from(gpus) - count.free;
         let now = count.now;
         missing <= 0 || self.running.hold_behind(rank, missing.unsigned_abs(), now)
     }
 
-    /// Admits, in order, the jobs of `heads` that fit, and then the next jobs of their classes.
+    /// Admits, in order, the jobs in `heads` that fit; after each of them, the next job of its class is tried.
     fn admit_fitting(&mut self, count: &mut Count) {
         while let Some(Reverse((rank, class))) = self.heads.pop() {
             let gpus = self.gpus(class);
@@ -193,7 +194,7 @@ impl Pass {
         }
     }
 
-    /// Performs step 4, which repeatedly takes the first waiting job that might have a place.
+    /// Performs step 4: repeatedly takes the first waiting job that might have a place.
     fn place_waiting(&mut self, plan: &mut Plan<'_>, stopped: &mut Vec<Key>) {
         while let Some((key, class)) = self.next_waiting() {
             let Some(gpus) = self.backfilling.place(&mut self.places, class, key) else {
@@ -208,8 +209,8 @@ impl Pass {
         }
     }
 
-    /// Returns the first waiting job that might have a place, with its class. Behind an unplaced job, no job of its
-    /// class has a place.
+    /// Returns the first waiting job that might have a place, with its class. No job of a class has a place behind an
+    /// unplaced job of the same class.
     fn next_waiting(&mut self) -> Option<(Key, usize)> {
         let profile = self.backfilling.profile.as_ref().expect("jobs wait");
         let mut first = None;
@@ -249,7 +250,7 @@ impl Pass {
 /// State of a count.
 #[derive(Debug)]
 struct Count {
-    /// GPUs that are not counted for any job; negative while too many are counted.
+    /// Number of GPUs that are not counted for any job; it is negative while too many are counted.
     free: i64,
     now: i64,
 }

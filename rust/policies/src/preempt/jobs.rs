@@ -1,4 +1,4 @@
-//! Key and state of every job, and the waiting jobs by demand class.
+//! Key and state of every job, and the waiting jobs of each demand class.
 
 use crate::kit::ByClass;
 use gangline_model::JobId;
@@ -11,7 +11,7 @@ pub(super) enum QueueState {
     Absent,
     /// The job is in the queue of its class.
     Waiting,
-    /// The job is admitted by a pass with preemption, but the placement rule has no GPUs for it yet.
+    /// A pass with preemption has admitted the job, but the placement rule has not found GPUs for it yet.
     Unplaced,
     /// The job runs.
     Running,
@@ -27,7 +27,7 @@ struct Kept {
     state: QueueState,
 }
 
-/// Waiting jobs by class and key, and the current key of every job, waiting or running.
+/// Waiting jobs, sorted by class and key, and the current key of every waiting or running job.
 #[derive(Debug, Default)]
 pub(super) struct Jobs {
     queues: ByClass<Key>,
@@ -45,7 +45,7 @@ impl Jobs {
         }
     }
 
-    /// Returns whether no job waits.
+    /// Returns whether no jobs are waiting.
     #[inline]
     pub(super) fn is_empty(&self) -> bool {
         self.waiting == 0
@@ -83,7 +83,7 @@ impl Jobs {
         }
     }
 
-    /// Adds a job, or changes the key of a waiting job, whose old key becomes stale.
+    /// Adds a job, or changes the key of a waiting job; the old key becomes stale.
     #[inline]
     pub(super) fn push(&mut self, class: usize, key: Key) {
         self.put(key, QueueState::Waiting);
@@ -100,7 +100,7 @@ impl Jobs {
         })
     }
 
-    /// Removes the head of a class, which runs from now on.
+    /// Removes the first job of a class, which runs from now on.
     #[inline]
     pub(super) fn pop(&mut self, class: usize) -> Option<Key> {
         let key = self.head(class)?;
@@ -109,7 +109,8 @@ impl Jobs {
         Some(key)
     }
 
-    /// Sets the key of a job and its state, which must not be waiting. An earlier key in its queue becomes stale.
+    /// Sets the key and the state of a job; the state must not be "waiting". A key that the job still has in its queue
+    /// becomes stale.
     #[inline]
     pub(super) fn set(&mut self, key: Key, state: QueueState) {
         debug_assert!(state != QueueState::Waiting, "a job waits after a push");
@@ -149,7 +150,7 @@ impl Jobs {
 pub(crate) struct Key {
     /// The part that is compared first: protection, queue, or rank of an index.
     pub lead: u64,
-    /// Measure of the policy: an instant or a span, in ns.
+    /// Value by which the policy orders jobs: an instant or a span, in ns.
     pub main: i64,
     /// The job; breaks ties by arrival and index.
     pub job: u32,
@@ -193,7 +194,7 @@ impl PartialOrd for Key {
 }
 
 impl Key {
-    /// Returns the lead and measure as one number.
+    /// Returns the lead and the measure combined into one number.
     #[inline]
     fn order(&self) -> u128 {
         u128::from(self.lead) << 64 | u128::from(self.main as u64 ^ 1 << 63)
@@ -211,9 +212,9 @@ impl Key {
 pub struct Rank {
     /// The part that is compared first: protection, queue, or rank of an index.
     pub lead: u64,
-    /// Current value of the measure, in ns, or in GPU-ns if it is a span times a gang size.
+    /// Current value of the measure in ns, or in GPU-ns if the measure is a span times a gang size.
     pub value: i128,
-    /// Gang size if it is compared before the arrival (`srsf`), otherwise 0.
+    /// Gang size if gang sizes are compared before arrivals (`srsf`), otherwise 0.
     pub gpus: u32,
     /// The job.
     pub job: u32,
@@ -246,7 +247,7 @@ impl PartialOrd for Rank {
 }
 
 impl Rank {
-    /// Returns the gang size and job as one number.
+    /// Returns the gang size and the job combined into one number.
     #[inline]
     fn tie(&self) -> u64 {
         u64::from(self.gpus) << 32 | u64::from(self.job)
@@ -256,18 +257,18 @@ impl Rank {
 /// The kind of measure by which jobs are ordered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Measure {
-    /// `main` is constant, for waiting and running jobs.
+    /// `main` is constant, both while a job waits and while it runs.
     Fixed,
     /// `main` is constant while a job waits, and grows while it runs, at a rate that depends on the job. The policy
     /// sets these keys before each decision.
     Growing,
-    /// The instant of the first start. A job that has not started comes last while it waits. When it starts, `main`
-    /// becomes the current instant.
+    /// `main` is the instant of the first start. A job that has not started comes last while it waits. When it starts,
+    /// `main` becomes the current instant.
     FirstStart,
     /// A span. For a waiting job, the span is `main`. For a running job, it is `main - now`, which decreases with time.
     Span,
-    /// A span times the gang size; ties are broken by gang size, then by arrival. For a running job, the span decreases
-    /// with time.
+    /// A span times the gang size; for a running job, the span decreases with time. Ties are broken by gang size, then
+    /// by arrival.
     ShrinkingArea,
 }
 
@@ -304,7 +305,7 @@ impl Measure {
         }
     }
 
-    /// Returns the `main` of a job that starts now, given its `main` while it waited.
+    /// Converts the `main` that a job had while it waited to its `main` if it starts now.
     #[inline]
     pub(crate) fn to_running(self, main: i64, now: i64) -> i64 {
         match self {
@@ -314,13 +315,13 @@ impl Measure {
         }
     }
 
-    /// Returns whether time alone never changes the order of waiting and running jobs.
+    /// Returns whether the order of waiting and running jobs never changes merely because time passes.
     #[inline]
     pub(crate) fn is_fixed(self) -> bool {
         matches!(self, Self::Fixed | Self::FirstStart)
     }
 
-    /// Returns whether running jobs of different gang sizes change order with time.
+    /// Returns whether the order of running jobs of different gang sizes changes as time passes.
     pub(crate) fn is_by_size(self) -> bool {
         self == Self::ShrinkingArea
     }

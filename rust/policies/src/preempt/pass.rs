@@ -1,4 +1,5 @@
-//! The pass with preemption as a policy uses it. The policy reports changes of its jobs and requests a plan.
+//! The pass with preemption, in the form in which a policy uses it. The policy reports changes to its jobs and requests
+//! a plan.
 
 use super::backfilling::Backfilling;
 use super::jobs::{Jobs, Key, Measure, QueueState, Rank};
@@ -12,7 +13,7 @@ use smallvec::SmallVec;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// Algorithm of the rule; see [`super`].
+/// Algorithm that applies the rule; see [`super`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Algorithm {
     Incremental,
@@ -20,16 +21,17 @@ enum Algorithm {
     Walk,
 }
 
-/// Waiting and running jobs, and the pass over both.
+/// Waiting and running jobs, and the pass over both of them.
 #[derive(Debug)]
 pub(crate) struct Pass {
     pub(super) measure: Measure,
     algorithm: Algorithm,
-    /// Demand classes and placement rule.
+    /// Demand classes and the placement rule.
     pub places: Places,
-    /// Waiting jobs by class, and keys and queue states of all jobs.
+    /// Waiting jobs of each class, and the keys and queue states of all jobs.
     pub(super) queues: Jobs,
-    /// Whether the refusal of one job does not hold for the other jobs of its class; see [`Places::is_non_monotone`].
+    /// For each class, whether the refusal of one job says nothing about the other jobs of the class; see
+    /// [`Places::is_non_monotone`].
     pub(super) non_monotone: Vec<bool>,
     is_rule_known: bool,
     /// The admitted jobs; the walks do not maintain this set.
@@ -42,8 +44,8 @@ pub(crate) struct Pass {
     pub(super) woken: Vec<usize>,
     /// First jobs of classes that are still to be tried. The buffer is reused.
     pub(super) heads: BinaryHeap<Reverse<(Rank, usize)>>,
-    /// Waiting jobs that the count admits, with their keys and classes, and running jobs that it does not admit. This
-    /// buffer is reused, and it is used only if the placement rule refuses no gang.
+    /// Waiting jobs that the count admits (with their keys and classes), and running jobs that it does not admit. The
+    /// buffer is reused. It is needed only if the placement rule refuses no gang.
     pub(super) admitted: Vec<(Key, usize)>,
     pub(super) dropped: Vec<Key>,
 }
@@ -72,7 +74,7 @@ impl Pass {
         }
     }
 
-    /// Creates all structures at their final size. Returns the jobs that have no place even on the empty cluster.
+    /// Creates all data structures at their final size. Returns the jobs that have no place even on the empty cluster.
     pub(crate) fn start(
         &mut self,
         view: &ClusterView<'_>,
@@ -108,9 +110,9 @@ impl Pass {
         self.queues.is_running(job)
     }
 
-    /// Returns why a job waits after a plan: running jobs that rank before it leave too few GPUs, or the placement rule
-    /// found no GPUs for it. The cause names the job with the largest gang among these running jobs. The cost is
-    /// O(running jobs).
+    /// Returns why a job still waits after a plan: either the running jobs that rank before it leave too few GPUs, or
+    /// the placement rule found no GPUs for it. The cause names the job with the largest gang among these running jobs.
+    /// The cost is O(running jobs).
     pub(crate) fn why(&self, view: &ClusterView<'_>, job: JobId) -> Cause {
         let (now, jobs) = (view.now().0, view.jobs());
         let key = self.queues.key(job);
@@ -188,7 +190,7 @@ impl Pass {
         self.queues.forget(job);
     }
 
-    /// Puts a job into its queue, or changes the key of a waiting one.
+    /// Puts a job into its queue, or changes the key of a waiting job.
     pub(crate) fn wait(&mut self, key: Key) {
         let class = self.places.class_of(key.job());
         if self.queues.state(key.job()) == QueueState::Unplaced {
@@ -235,8 +237,8 @@ impl Pass {
         waiting.into_iter().chain(backfilled).min()
     }
 
-    /// Decides which jobs run and fills the plan. The policy must put the jobs that are preempted back into their
-    /// queues with [`Pass::wait`].
+    /// Decides which jobs run and fills the plan. The policy must call [`Pass::wait`] to put preempted jobs back into
+    /// their queues.
     pub(crate) fn decide(&mut self, view: &ClusterView<'_>, plan: &mut Plan<'_>) {
         if !self.is_rule_known && self.may_refuse() {
             self.know_rule(plan);
@@ -254,7 +256,7 @@ impl Pass {
         self.has_room = false;
     }
 
-    /// Gets the properties of the placement rule for each class.
+    /// Looks up the properties of the placement rule for each class.
     fn know_rule(&mut self, plan: &mut Plan<'_>) {
         self.is_rule_known = true;
         let (places, free) = (&self.places, plan.free());

@@ -1,8 +1,9 @@
-//! The GPUs that are free for each job in the order of jobs, under a placement rule that might refuse a gang.
+//! For each job in the order, the GPUs that are free for it, under a placement rule that might refuse a gang.
 //!
 //! At a key in the order, a GPU is free if neither an admitted job nor an earlier backfilled job holds it. Along the
 //! order, the number of free GPUs of a server only decreases. For each n, a server therefore has at least n free GPUs
-//! up to one position in the order. One ordered set per n shows which servers have n free GPUs at a key.
+//! up to a certain position in the order and fewer behind it. One ordered set per n shows which servers have n free
+//! GPUs at a key.
 
 use super::jobs::Key;
 use gangline_engine::{ClusterView, FreeIndex, Plan};
@@ -18,7 +19,7 @@ const END: Key = Key {
     job: u32::MAX,
 };
 
-/// The way in which a job holds GPUs.
+/// How a job holds its GPUs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Hold {
     None,
@@ -34,16 +35,16 @@ pub(super) struct FreeProfile {
     /// GPUs of each running job.
     held: FxHashMap<JobId, GpuSet>,
     servers: Vec<Server>,
-    /// For each number of GPUs (minus 1), the servers that have this number free at any key, sorted by the last such
-    /// key.
+    /// For each number of GPUs (the index is the number minus 1), the servers that have at least this many free at some
+    /// key, sorted by the last such key.
     last_with: Vec<BTreeSet<(Key, u32)>>,
 }
 
 #[derive(Clone, Debug, Default)]
 struct Server {
-    /// GPUs of backfilled jobs, in the order of their keys.
+    /// GPUs of backfilled jobs, in the order of the jobs' keys.
     backfilled: SmallVec<[(Key, u64); 8]>,
-    /// For each number of GPUs (minus 1), the last key at which this number is free.
+    /// For each number of GPUs (the index is the number minus 1), the last key at which at least this many are free.
     last_with: SmallVec<[Key; 8]>,
 }
 
@@ -91,14 +92,14 @@ impl FreeProfile {
         self.held.insert(job, gpus);
     }
 
-    /// Records that a job gives up its GPUs.
+    /// Records that a job has given up its GPUs.
     pub(super) fn give(&mut self, job: JobId, hold: Hold) -> GpuSet {
         let gpus = self.held.remove(&job).expect("the job runs");
         self.change_gpus(&gpus, hold, Hold::None);
         gpus
     }
 
-    /// Changes the way in which a job holds its GPUs.
+    /// Changes how a job holds its GPUs.
     pub(super) fn change(&mut self, job: JobId, old: Hold, hold: Hold) {
         let gpus = self.held.remove(&job).expect("the job runs");
         self.change_gpus(&gpus, old, hold);
@@ -127,14 +128,14 @@ impl FreeProfile {
         }
     }
 
-    /// Records that a server has failed or was repaired. No job may hold a GPU of this server.
+    /// Records that a server has failed or was repaired. No job may hold a GPU on this server at that time.
     pub(super) fn set_up(&mut self, server: ServerId, is_up: bool) {
         self.start.set_up(server, false);
         self.start.set_up(server, is_up);
         self.refresh(server);
     }
 
-    /// Recomputes the keys up to which a server has each number of GPUs free.
+    /// Recomputes, for each number of GPUs, the last key at which a server has that many free.
     fn refresh(&mut self, server: ServerId) {
         let mut free = self.start.free_mask(server).count_ones() as usize;
         let at = server.index();
@@ -161,7 +162,8 @@ impl FreeProfile {
         }
     }
 
-    /// Returns whether at least `servers` servers have `gpus` free GPUs each at a key. The cost is O(servers).
+    /// Returns whether, at a key, at least `servers` servers have at least `gpus` free GPUs each. The cost is
+    /// O(servers).
     pub(super) fn has(&self, servers: u32, gpus: u32, key: Key) -> bool {
         let Some(with) = self.last_with.get(gpus as usize - 1) else {
             return false;
@@ -173,8 +175,8 @@ impl FreeProfile {
             .is_some_and(|(last, _)| *last >= key)
     }
 
-    /// Returns the best server for a gang at a key, with its free GPUs: the server with the fewest free GPUs, or the
-    /// first server if `is_first_fit` is set. The cost is O(servers with enough free GPUs).
+    /// Returns the server for a gang at a key, and its free GPUs. Of the servers with room, this is the one with the
+    /// fewest free GPUs, or the first one if `is_first_fit` is set. The cost is O(servers with enough free GPUs).
     pub(super) fn find(&self, gpus: u32, key: Key, is_first_fit: bool) -> Option<(ServerId, u64)> {
         let with = self.last_with.get(gpus as usize - 1)?;
         let fitting = with.range((key, 0)..).map(|&(_, server)| server);
@@ -194,8 +196,8 @@ impl FreeProfile {
         before.fold(self.start.free_mask(server), |free, job| free & !job.1)
     }
 
-    /// Runs a query on all GPUs that are free at a key; `before` contains the backfilled jobs before this key. The cost
-    /// is O(length of `before`).
+    /// Runs a query on all GPUs that are free at a key; `before` must contain the backfilled jobs before this key. The
+    /// cost is O(length of `before`).
     pub(super) fn at<T>(
         &mut self,
         before: impl Iterator<Item = JobId>,

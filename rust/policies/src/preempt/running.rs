@@ -8,24 +8,24 @@ use std::collections::BTreeMap;
 /// The only GPU type of a cluster.
 pub(super) const TYPE: GpuTypeId = GpuTypeId(0);
 
-/// An admitted job at an instant: rank, key, gang size.
+/// An admitted job at an instant: its rank, key and gang size.
 pub(super) type Admitted = (Rank, Key, u32);
 
-/// Admitted jobs. The keys of these jobs do not change with time, because a decreasing span is stored as the instant at
-/// which it ends. If the measure is the span times the gang size, jobs of different sizes overtake each other, so there
-/// is one set per gang size.
+/// Admitted jobs. Their keys do not change with time, because a decreasing span is stored as the instant at which it
+/// ends. If the measure is the span times the gang size, jobs of different sizes overtake each other, so there is one
+/// set per gang size.
 #[derive(Debug)]
 pub(super) struct RunningSet {
     measure: Measure,
     /// Gang sizes by key.
     sets: Vec<BTreeMap<Key, u32>>,
-    /// Gang size of each set, if there are several sets.
+    /// Gang size for each set, if there are several sets.
     sizes: Vec<u32>,
     gpus: u64,
 }
 
 impl RunningSet {
-    /// Creates an empty set; `sizes` are the gang sizes in the trace.
+    /// Creates an empty collection; `sizes` are the gang sizes in the trace.
     pub(super) fn new(measure: Measure, sizes: &[u32]) -> Self {
         let mut sizes = if measure.is_by_size() {
             sizes.to_vec()
@@ -51,7 +51,7 @@ impl RunningSet {
         &mut self.sets[at]
     }
 
-    /// Returns the number of GPUs of all jobs.
+    /// Returns the total number of GPUs of all admitted jobs.
     pub(super) fn gpus(&self) -> u64 {
         self.gpus
     }
@@ -68,7 +68,7 @@ impl RunningSet {
     }
 
     /// Returns whether the jobs behind a rank at `now` hold at least this many GPUs. The cost is O(gpus), because each
-    /// job holds at least one.
+    /// job holds at least one GPU.
     pub(super) fn hold_behind(&self, rank: &Rank, gpus: u64, now: i64) -> bool {
         let mut sum = 0;
         for set in &self.sets {
@@ -85,8 +85,9 @@ impl RunningSet {
         false
     }
 
-    /// Goes back from the last job in rank order to the first one at which the visited jobs hold at least `over` GPUs.
-    /// Returns that job, and the number of GPUs that the visited jobs hold in excess of `over`. The cost is O(over).
+    /// Goes back from the last job in rank order until the visited jobs together hold at least `over` GPUs. Returns the
+    /// job at which this happens, and the number of GPUs that the visited jobs hold in excess of `over`. The cost is
+    /// O(over).
     pub(super) fn first_over(&self, over: u64, now: i64) -> Option<(Admitted, u64)> {
         let mut sum = 0;
         if let [set] = &self.sets[..] {

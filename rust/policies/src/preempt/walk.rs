@@ -1,6 +1,6 @@
-//! The pass that works for every run. The rule is applied to the running jobs and to the first waiting job of each
-//! demand class. If the placement rule refuses no gang and all waiting jobs fit next to the running jobs, they are
-//! started without examining the running jobs.
+//! The form of the pass that works for every run. It applies the rule to the running jobs and to the first waiting job
+//! of each demand class. If the placement rule refuses no gang and all waiting jobs fit next to the running jobs, the
+//! waiting jobs are started without examining the running jobs.
 
 use super::Pass;
 use super::jobs::QueueState;
@@ -51,8 +51,8 @@ impl Pass {
         }
     }
 
-    /// Tries to fit all waiting jobs next to the running jobs, each on the first of its types, under a placement rule
-    /// that refuses no gang. If all fit, all jobs are admitted, in any order. The cost is O(free GPUs).
+    /// Tries to fit all waiting jobs next to the running jobs, each on the first of its types; the placement rule must
+    /// refuse no gang. If all of them fit, all jobs are admitted, regardless of their order. The cost is O(free GPUs).
     fn all_fit(&self, view: &ClusterView<'_>, plan: &mut Plan<'_>) -> bool {
         if self.queues.is_empty() {
             return true;
@@ -87,7 +87,7 @@ impl Pass {
         }
     }
 
-    /// Makes step 1. Returns all running jobs and the waiting jobs that are admitted, in order.
+    /// Makes step 1. Returns, in order, all running jobs and those waiting jobs that are admitted.
     fn count_all(&mut self, view: &ClusterView<'_>) -> Vec<Ranked> {
         let types = view.cluster().gpu_types().len();
         let mut left: Vec<u32> = (0..types)
@@ -143,8 +143,8 @@ impl Pass {
             .running(self.queues.key(job), gpus, view.now().0)
     }
 
-    /// Returns the type on which a gang is admitted by its number of GPUs; the type on which it runs is tried first.
-    /// The GPUs of the gang are deducted from the GPUs that are left.
+    /// Returns the type on which a gang is admitted because enough GPUs are left; the type on which it runs is tried
+    /// first. The gang's GPUs are deducted from the GPUs that are left.
     fn admit_on(
         &self,
         class: usize,
@@ -161,7 +161,7 @@ impl Pass {
         Some(found)
     }
 
-    /// Makes step 3. A waiting job without a place goes back to its queue.
+    /// Performs step 3. A waiting job that has no place goes back to its queue.
     fn place_admitted(
         &mut self,
         view: &ClusterView<'_>,
@@ -190,7 +190,7 @@ impl Pass {
         }
     }
 
-    /// Performs step 4 for the jobs that gave up their GPUs and the first waiting jobs of the classes.
+    /// Performs step 4 for the jobs that gave up their GPUs and for the first waiting job of each class.
     fn backfill(&mut self, view: &ClusterView<'_>, plan: &mut Plan<'_>, order: Vec<Ranked>) {
         self.list_heads();
         self.list_non_monotone(view);

@@ -1,8 +1,8 @@
 //! `las` without queues: the key is the attained service, with a head start for running jobs.
 //!
-//! The key of a running job grows in proportion to its gang. Every decision therefore recomputes the keys of all
-//! running jobs, and walks over the running jobs and the heads of classes. The cost is O(running log running). Between
-//! decisions, a timer waits for the first running job whose key exceeds the key of a waiting job.
+//! The key of a running job grows in proportion to its gang size. Every decision therefore recomputes the keys of all
+//! running jobs, and walks over the running jobs and the first job of each class. The cost is O(running log running).
+//! Between decisions, a timer waits until the key of a running job exceeds the key of a waiting job.
 
 use crate::kit::JobTimers;
 use crate::kit::why::{NO_PLACE, OUTRANKED};
@@ -16,9 +16,9 @@ use std::collections::BTreeSet;
 
 /// Bit that is set in the leading part of a job's key if the job may be preempted, so that protected jobs come first.
 const OPEN: u64 = 1 << 63;
-/// Number that is added to services so that none is negative; it is larger than every head start.
+/// Offset that is added to services so that none is negative; it is larger than every head start.
 const BIAS: i128 = 1 << 110;
-/// Number of bits that a service occupies in the lower part of a key.
+/// Number of bits that a service takes up in the lower part of a key.
 const LOW: u32 = 62;
 
 /// Continuous least attained service.
@@ -30,13 +30,13 @@ pub(crate) struct ContinuousLas {
     protection: Protection,
     pass: Pass,
     timers: Option<JobTimers>,
-    /// Attained services of the waiting jobs.
+    /// Attained services of all waiting jobs.
     waiting: BTreeSet<(i128, JobId)>,
     running: Vec<JobId>,
 }
 
 impl ContinuousLas {
-    /// Creates the policy with a placement rule.
+    /// Creates the policy with its settings and a placement rule.
     pub(crate) fn new(
         quantum: i128,
         is_time: bool,
@@ -108,8 +108,8 @@ impl ContinuousLas {
         self.running = running;
     }
 
-    /// Sets the timer of a running job. The timer is due at the end of the job's protection, or when the job's key
-    /// exceeds the smallest service of a waiting job that is not below the current key.
+    /// Sets the timer of a running job. The timer is due when the job's protection ends, or when its key exceeds the
+    /// smallest service of those waiting jobs whose service is not below the current key.
     fn arm(&mut self, job: JobId, value: i128, scale: i128, since: SimTime, open_at: SimTime) {
         let next = self.waiting.range((value, JobId(0))..).next();
         let mut at = next.map_or(SimTime::NEVER, |&(service, _)| {

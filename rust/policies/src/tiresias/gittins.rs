@@ -1,28 +1,29 @@
 //! The Gittins index over a distribution of total services S, for attained service `a` and quantum D.
 //!
 //! The index is `index(a) = P(S - a <= D | S > a) / E[min(S - a, D) | S > a]`, computed exactly as a fraction of
-//! integers. `a` is rounded down to a multiple of D, so there are few different indexes. The indexes are ranked once,
-//! and policies compare ranks. The cost is that of sorting the services and the multiples of D.
+//! integers. `a` is rounded down to a multiple of D, so there are only few different indexes. The indexes are ranked
+//! once, and policies then compare ranks. The cost is that of sorting the services, plus that of sorting the multiples
+//! of D.
 
 use std::cmp::Ordering;
 
 /// Maximum number of multiples of D that are ranked.
 const GRID_LIMIT: i128 = 1 << 24;
 
-/// Ranks of the index by grid point.
+/// Ranks of the index at the grid points.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct GittinsIndex {
     delta: i128,
-    /// Rank of the index at `a = m x D`; smaller is earlier.
+    /// Rank of the index at `a = m x D`; smaller ranks come first.
     ranks: Vec<u32>,
-    /// Rank of index 0, for all `a` beyond the longest service.
+    /// Rank of index 0, which applies to every `a` beyond the longest service.
     last: u32,
 }
 
 /// A Gittins index as a fraction, in 1 / GPU-ns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Fraction {
-    /// Number of services that end within D.
+    /// Number of services, among those longer than a, that end within D.
     numerator: i128,
     /// Sum of min(S - a, D) over the services that are longer than a.
     denominator: i128,
@@ -63,7 +64,7 @@ impl GittinsIndex {
         Some(Self { delta, ranks, last })
     }
 
-    /// Returns the rank of the index after this attained service, in GPU-ns; smaller is earlier.
+    /// Returns the rank of the index for this attained service in GPU-ns; smaller ranks come first.
     #[inline]
     pub(crate) fn rank(&self, attained: i128) -> u32 {
         let point = usize::try_from(attained / self.delta).unwrap_or(usize::MAX);
@@ -88,7 +89,7 @@ fn prefix_sums(services: &[i128]) -> Vec<i128> {
     sums
 }
 
-/// Returns the index at attained service `a`, with two binary searches.
+/// Returns the index at attained service `a`, using two binary searches.
 fn index_at(services: &[i128], sums: &[i128], a: i128, delta: i128) -> Fraction {
     let longer = services.partition_point(|&service| service <= a);
     let beyond = services.partition_point(|&service| service <= a + delta);
@@ -108,8 +109,8 @@ fn index_at(services: &[i128], sums: &[i128], a: i128, delta: i128) -> Fraction 
 }
 
 impl Fraction {
-    /// Compares two fractions exactly. Numerators are counts of jobs (below 2^32), and denominators are sums of at most
-    /// that many services. If the cross products do not fit into the type, the inverses are compared instead.
+    /// Compares two fractions exactly. Numerators are job counts (below 2^32), and denominators are sums of at most
+    /// that many services. If the cross products do not fit into the integer type, the inverses are compared instead.
     fn compare(self, other: Self) -> Ordering {
         let left = self.numerator.checked_mul(other.denominator);
         let right = other.numerator.checked_mul(self.denominator);
@@ -119,7 +120,7 @@ impl Fraction {
         }
     }
 
-    /// Compares two fractions by Euclid's algorithm on their inverses.
+    /// Compares two fractions by applying Euclid's algorithm to their inverses.
     fn compare_inverses(self, other: Self) -> Ordering {
         if self.numerator == 0 || other.numerator == 0 {
             return self.numerator.cmp(&other.numerator);

@@ -2,11 +2,12 @@
 
 use gangline_model::JobId;
 
-/// The first position of jobs that do not run. These jobs have stopped, or have not run since they joined their queue.
+/// The position that separates running jobs from the jobs that do not run. The latter have stopped, or have not run
+/// since they joined their queue.
 const BEHIND: i64 = i64::MIN / 2;
 
-/// Positions of jobs, which are compared within a queue. Running jobs come first, then jobs that have stopped (the last
-/// to stop comes first), then jobs that have not run since they joined the queue.
+/// Positions of jobs; only positions within the same queue are compared. Running jobs come first, then jobs that have
+/// stopped (the last to stop comes first), then jobs that have not run since they joined the queue.
 #[derive(Debug)]
 pub(super) struct Line {
     positions: Vec<i64>,
@@ -39,13 +40,13 @@ impl Line {
         self.position(job) >= BEHIND
     }
 
-    /// Puts a job behind all others of its queue.
+    /// Puts a job behind all other jobs of its queue.
     pub(super) fn join(&mut self, job: JobId) {
         self.positions[job.index()] = self.tail;
         self.tail += 1;
     }
 
-    /// Puts each job that has changed queues behind all others of its new queue, in the order of arrival. Returns these
+    /// Puts each job that has changed queues behind all other jobs of its new queue, in order of arrival. Returns these
     /// jobs.
     pub(super) fn join_changed(&mut self) -> Vec<JobId> {
         self.changed.sort_unstable();
@@ -56,7 +57,7 @@ impl Line {
         changed
     }
 
-    /// Puts jobs that have started behind all running jobs and before all others. These jobs keep their order.
+    /// Puts jobs that have started behind all running jobs and before all other jobs. These jobs keep their order.
     pub(super) fn run(&mut self, mut jobs: Vec<JobId>) {
         jobs.retain(|&job| self.is_behind(job));
         jobs.sort_unstable_by_key(|&job| self.position(job));
@@ -66,7 +67,7 @@ impl Line {
         }
     }
 
-    /// Puts jobs that have stopped running before all others that do not run. These jobs keep their order.
+    /// Puts jobs that have stopped running before all other jobs that do not run. These jobs keep their order.
     pub(super) fn stop(&mut self, mut jobs: Vec<JobId>) {
         jobs.retain(|&job| !self.is_behind(job));
         jobs.sort_unstable_by_key(|&job| std::cmp::Reverse(self.position(job)));

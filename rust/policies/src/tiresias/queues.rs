@@ -2,8 +2,8 @@
 //!
 //! A job's key is (protection, queue, rank of its index, first start or position). The key changes only at known
 //! instants: when the job reaches the limit of its queue, when its index changes, when its protection ends, and when it
-//! is promoted. With positions, the key also changes when the job starts or stops. Each job has one timer, for the
-//! earliest of these instants other than starts and stops.
+//! is promoted. If keys contain positions, the key also changes when the job starts or stops. Each job has one timer,
+//! set to the earliest of these instants (apart from starts and stops).
 
 use super::GittinsIndex;
 use super::line::Line;
@@ -27,12 +27,12 @@ const NEVER_STARTED: i64 = i64::MAX;
 pub(crate) struct QueuedParams {
     /// Name of the policy, for messages.
     pub policy: String,
-    /// Service at which a job leaves each queue except the last.
+    /// For each queue except the last, the attained service at which a job leaves it.
     pub limits: Vec<i128>,
-    /// A job is promoted when it has waited for this multiple of its executed time since its last promotion; 0 means
+    /// A waiting job is promoted after this multiple of the time that it has executed since its last promotion; 0 means
     /// never.
     pub promote_knob: f64,
-    /// Whether service is time, independent of the gang size.
+    /// Whether service is measured as time, independent of the gang size.
     pub is_time: bool,
     /// Time after a start or move during which a job may not be preempted.
     pub protection: Protection,
@@ -84,9 +84,9 @@ pub(crate) struct QueuedService {
     pass: Pass,
     timers: JobTimers,
     queue: Vec<u16>,
-    /// Executed time up to the last promotion, in ns; empty if jobs are never promoted.
+    /// For each job, the time in ns that it had executed at its last promotion; empty if jobs are never promoted.
     promoted_at: Vec<i64>,
-    /// Last stop of each waiting job; empty if jobs are never promoted.
+    /// Instant at which each waiting job last stopped; empty if jobs are never promoted.
     last_stop: Vec<SimTime>,
     /// Positions within the queues; `None` means that jobs are ordered by first start.
     line: Option<Line>,
@@ -95,7 +95,7 @@ pub(crate) struct QueuedService {
 }
 
 impl QueuedService {
-    /// Creates the policy with a placement rule.
+    /// Creates the policy with its parameters and a placement rule.
     pub(crate) fn new(params: QueuedParams, placement: PlacementParams) -> Self {
         let measure = if params.running_first {
             Measure::Fixed
@@ -120,7 +120,7 @@ impl QueuedService {
         self.params.promote_knob > 0.0
     }
 
-    /// Returns the service per unit of time with GPUs.
+    /// Returns the service that a job attains per unit of time with GPUs.
     fn scale(&self, view: &ClusterView<'_>, job: JobId) -> i128 {
         if self.params.is_time {
             1
@@ -129,7 +129,7 @@ impl QueuedService {
         }
     }
 
-    /// Returns the run time since the last promotion, without overhead, in ns.
+    /// Returns the run time in ns since the last promotion, without overhead.
     fn executed(&self, view: &ClusterView<'_>, job: JobId) -> i64 {
         view.executed(job).0 - self.promoted_at.get(job.index()).copied().unwrap_or(0)
     }
@@ -138,7 +138,7 @@ impl QueuedService {
         i128::from(self.executed(view, job)) * self.scale(view, job)
     }
 
-    /// Returns the rank of the index of a job; 0 without an index.
+    /// Returns the rank of a job's index; 0 if the policy has no index.
     #[inline]
     fn rank(&self, view: &ClusterView<'_>, job: JobId) -> u32 {
         let index = self.index.as_ref();
@@ -160,7 +160,7 @@ impl QueuedService {
         view.first_start(job).map_or(NEVER_STARTED, |time| time.0)
     }
 
-    /// Moves a job down as long as its service exceeds the limit of its queue.
+    /// Moves a job to lower queues as long as its service exceeds the limit of its queue.
     fn demote(&mut self, job: JobId, attained: i128) {
         let queue = &mut self.queue[job.index()];
         let before = *queue;
@@ -180,7 +180,7 @@ impl QueuedService {
         }
     }
 
-    /// Puts a waiting job into its queue and sets the timer of its promotion.
+    /// Puts a waiting job into its queue and sets the timer for its promotion.
     fn wait(&mut self, view: &ClusterView<'_>, job: JobId) {
         let rank = self.rank(view, job);
         let key = self.key(job, rank, Self::first_start(view, job), true);
@@ -190,7 +190,7 @@ impl QueuedService {
         }
     }
 
-    /// Returns the instant, at least one nanosecond from now, at which a waiting job returns to the first queue.
+    /// Returns the instant at which a waiting job returns to the first queue; it is at least one nanosecond from now.
     fn promotion_at(&self, view: &ClusterView<'_>, job: JobId) -> SimTime {
         if self.queue[job.index()] == 0 {
             return SimTime::NEVER;
@@ -200,7 +200,8 @@ impl QueuedService {
         at.max(SimTime(view.now().0 + 1))
     }
 
-    /// Sets the timer of a job that has run since `since` to the first change of its key.
+    /// Sets the timer of a running job to the first change of its key; `since` is the instant from which it makes
+    /// progress.
     fn arm(&mut self, view: &ClusterView<'_>, job: JobId, started: SimTime, since: SimTime) {
         let limit = self.params.limits.get(usize::from(self.queue[job.index()]));
         let mut service = i128::MAX;
@@ -234,7 +235,7 @@ impl QueuedService {
         self.arm(view, job, run.started, since);
     }
 
-    /// Gives the pass the current key of a running job.
+    /// Passes the current key of a running job to the pass.
     fn rekey(&mut self, view: &ClusterView<'_>, job: JobId, started: SimTime) {
         let is_open = started + self.params.protection.span <= view.now();
         let rank = self.rank(view, job);
@@ -302,7 +303,7 @@ impl QueuedService {
         }
     }
 
-    /// In each queue, moves the jobs that will run once the plan is applied ahead of the waiting jobs.
+    /// In each queue, moves jobs that will run after the plan is applied ahead of the waiting jobs.
     fn settle(&mut self, view: &ClusterView<'_>, plan: &Plan<'_>) {
         let line = self.line.as_mut().expect("positions");
         let (mut stopped, mut running) = (Vec::new(), Vec::new());
@@ -356,7 +357,8 @@ impl QueuedService {
     }
 }
 
-/// Returns the number of nanoseconds, rounded up, until a service is reached at a rate of `scale` per nanosecond.
+/// Returns the number of nanoseconds (rounded up) until a service is reached, if service grows by `scale` per
+/// nanosecond.
 #[inline]
 fn time_to(service: i128, scale: i128) -> i64 {
     // If the numbers fit, as they nearly always do, a 64-bit division is used, which is one instruction.

@@ -1,13 +1,14 @@
-//! `yarn-cs`: capacity queues, each of which serves its jobs first come, first served. Jobs are never moved.
+//! `yarn-cs`: capacity queues, each of which serves its jobs in order of arrival. Jobs are never moved.
 //!
 //! | symbol | here | meaning |
 //! |---|---|---|
 //! | share | `Queue::share` | share of the cluster that a queue is entitled to |
-//! | used | `Queue::used` | GPUs that the jobs of a queue hold |
+//! | used | `Queue::used` | number of GPUs that the jobs of a queue hold |
 //!
 //! The queue with the smallest ratio of used GPUs to share is served next. The number of GPUs in the cluster is a
-//! common factor and is left out. A head without a place blocks only its own queue. A start costs O(types + gang) and
-//! O(log queues). After a release, each blocked head is tried once. The policy never walks over all waiting jobs.
+//! common factor, so the comparison leaves it out. A head without a place blocks only its own queue. Starting a job
+//! costs O(types + gang + log queues). After a release, each blocked head is tried once. The policy never walks over
+//! all waiting jobs.
 
 mod queues;
 
@@ -22,7 +23,7 @@ use gangline_engine::{
 use gangline_model::{GpuSet, JobId};
 use queues::Queues;
 
-/// The job is first in its queue and has no place, and queues that hold less of their shares are served first.
+/// The job is first in its queue but has no place, and queues that hold less of their shares are served first.
 pub(crate) static QUOTA: Reason = Reason::new(
     "quota",
     "it comes first in its queue; queues that hold less of their share go first",

@@ -1,4 +1,4 @@
-//! Queues with shares: the assignment of jobs to queues, and the order in which queues are served.
+//! Queues with shares: assigns jobs to queues and determines the order in which queues are served.
 
 use crate::kit::{ByClass, Owners, QueueBy};
 use gangline_engine::PolicyError;
@@ -9,9 +9,9 @@ use std::collections::{BTreeMap, BTreeSet};
 /// Parameters of the queues.
 #[derive(Clone, Debug)]
 pub(crate) struct QueueParams {
-    /// The label that defines a queue.
+    /// The label that defines the queues.
     pub by: QueueBy,
-    /// Shares by name; `None` means equal shares for the queues of the trace.
+    /// Shares, keyed by name; `None` means equal shares for all queues of the trace.
     pub shares: Option<BTreeMap<String, f64>>,
 }
 
@@ -24,8 +24,8 @@ struct Queue {
 /// A share in whole units; it has at least one unit.
 type Share = u64;
 
-/// Number of units of the whole cluster: 10^6 times the least common multiple of 1 to 15. Decimals with six digits, and
-/// halves, thirds and so on to fifteenths, are whole numbers of units.
+/// Number of units of the whole cluster: 10^6 times the least common multiple of 1 to 15. Decimals with six digits are
+/// whole numbers of units, and so are halves, thirds and so on up to fifteenths.
 const UNITS: f64 = 360_360e6;
 
 /// The number of GPUs that a queue uses divided by its share, ordered by the exact quotient.
@@ -53,7 +53,7 @@ impl PartialEq for Load {
 
 impl Eq for Load {}
 
-/// Sort key of a queue that may be served: its load, then its index, which is in order of names.
+/// Sort key of a queue that may be served: its load, then its index (indexes are in order of names).
 type Position = (Load, u32);
 
 /// The queues of a trace, numbered in order of their names.
@@ -106,7 +106,7 @@ impl Queues {
         self.waiting.first(queue as usize)
     }
 
-    /// Changes the usage or the waiting jobs of a queue, and its position.
+    /// Changes the usage or the waiting jobs of a queue, and updates its position.
     fn change(&mut self, queue: u32, change: impl FnOnce(&mut Self)) {
         self.ready.remove(&self.place(queue));
         let head = self.head(queue);
@@ -119,7 +119,7 @@ impl Queues {
         }
     }
 
-    /// Returns whether there are several queues.
+    /// Returns whether there is more than one queue.
     pub(super) fn are_several(&self) -> bool {
         self.list.len() > 1
     }
@@ -142,7 +142,7 @@ impl Queues {
         self.change(queue, |all| all.list[queue as usize].used -= gpus);
     }
 
-    /// Unblocks the queues for whose heads `may` returns true.
+    /// Unblocks the queues whose heads may have a place now; `may` decides this.
     pub(super) fn retry(&mut self, mut may: impl FnMut(JobId) -> bool) {
         let heads: Vec<(u32, JobId)> = self
             .blocked
@@ -163,13 +163,13 @@ impl Queues {
         Some((queue, self.head(queue)?))
     }
 
-    /// Records that the head of the queue has no place.
+    /// Records that the head of a queue has no place.
     pub(super) fn block(&mut self, queue: u32) {
         self.ready.remove(&self.place(queue));
         self.blocked.insert(queue);
     }
 
-    /// Removes the head of the queue, which gets its GPUs.
+    /// Removes the head of a queue, because it gets its GPUs.
     pub(super) fn start(&mut self, queue: u32, gpus: u32) {
         self.change(queue, |all| {
             all.waiting.pop(queue as usize);
