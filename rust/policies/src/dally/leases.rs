@@ -1,15 +1,15 @@
-//! Lease boundaries. A lease ends at start + k L, so only the start modulo L matters; it is called the phase of the
-//! lease.
+//! Lease boundaries. Leases of length L end at start + k L, so only the start modulo L matters. It is called the phase
+//! of the lease.
 
 use gangline_model::{JobId, SimTime};
 use std::collections::BTreeSet;
 use std::ops::Bound::{Excluded, Unbounded};
 
-/// Running jobs by the phase at which their leases end.
+/// Running jobs, grouped by the phase of their leases.
 #[derive(Clone, Debug)]
 pub(super) struct Leases {
     length: i64,
-    /// Phase of every job; it is kept after the job ends.
+    /// Lease phase of every job, kept after the job ends.
     phase: Vec<i64>,
     /// All running jobs.
     all: BTreeSet<(i64, u32)>,
@@ -27,8 +27,8 @@ impl Leases {
         }
     }
 
-    /// Records that a job gets GPUs and that its first lease starts; `is_aligned` means that this lease ends at the
-    /// next multiple of L.
+    /// Records that a job gets GPUs and starts its first lease; if `is_aligned`, this lease ends at the next multiple
+    /// of L.
     pub(super) fn start(&mut self, job: JobId, now: SimTime, is_aligned: bool) {
         let phase = if is_aligned {
             0
@@ -60,8 +60,8 @@ impl Leases {
         if all_leases { &self.all } else { &self.loose }
     }
 
-    /// Returns the jobs whose lease ends at an instant, either among all running jobs or among those whose place is
-    /// wider than necessary.
+    /// Returns the running jobs whose lease ends at an instant: either all of them, or only those whose place is wider
+    /// than necessary.
     pub(super) fn ending(&self, now: SimTime, all_leases: bool) -> impl Iterator<Item = JobId> {
         let phase = now.0.rem_euclid(self.length);
         self.set(all_leases)

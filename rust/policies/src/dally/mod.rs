@@ -1,16 +1,16 @@
 //! `dally`: delay scheduling by topology level, with priority for the jobs that the network slows most.
 //!
-//! A job waits a tuned time for a narrow place before it accepts a wider one. Jobs hold their GPUs under leases. At the
-//! end of a lease, jobs that have lost the most speed to distance have priority.
+//! A job waits for a narrow place for a tuned time before it accepts a wider place. Jobs hold their GPUs for the length
+//! of a lease. When a lease ends, the jobs that have lost the most speed to distance have priority.
 //!
 //! | symbol | here | meaning |
 //! |---|---|---|
 //! | d | `gpus` | gang size |
 //! | L | `lease` | length of a lease |
-//! | w | now - `since` | time waited since arrival or since the GPUs were lost |
-//! | `T_r`, `T_n` | [`tuner::Delays`] | waiting times before a rack and before the network is accepted |
+//! | w | now - `since` | waiting time since the job arrived or lost its GPUs |
+//! | `T_r`, `T_n` | [`tuner::Delays`] | waiting times after which a job accepts a rack and the network, respectively |
 //! | Nw | [`queue::Rank::score`] | mean locality so far, in 10^-12 |
-//! | G, Gr | [`offer::Extent`] | number of GPUs that are up in the largest server, and in the largest rack |
+//! | G, Gr | [`offer::Extent`] | number of healthy GPUs in the largest server, and in the largest rack |
 //!
 //! The modules are [`offer`] (one decision), [`rooms`] (places with room, and the GPUs that jobs claim), [`tuner`]
 //! (timers), [`leases`] (boundaries) and [`queue`] (waiting jobs). The policy itself is in [`walk`].

@@ -1,4 +1,4 @@
-//! One decision: the jobs that take part, and the offer to each of them, in order of priority.
+//! One decision: finds the jobs that take part and makes an offer to each of them in order of priority.
 
 use super::params::{DallyParams, Renewal};
 use super::queue::{Rank, Waiting};
@@ -12,8 +12,8 @@ use gangline_model::{GpuSet, JobId, SimTime, Tier};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// The sizes of the largest server and the largest rack that a class can use now, counted in GPUs of servers that are
-/// up.
+/// The number of GPUs in the largest server, and in the largest rack, that a class can use now; only servers that are
+/// up count.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Extent {
     /// The largest server.
@@ -33,7 +33,7 @@ impl Extent {
         extent
     }
 
-    /// Returns the narrowest possible tier of a gang.
+    /// Returns the narrowest tier that a gang can have.
     pub(super) fn narrowest(self, gpus: u32) -> Tier {
         if gpus <= self.server {
             Tier::Server
@@ -71,7 +71,7 @@ impl Class {
     }
 }
 
-/// Decision about a job whose lease has ended.
+/// The outcome for a job whose lease has ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
     Kept,
@@ -116,7 +116,7 @@ pub(super) struct Decision {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Candidate {
-    /// The best job of a class.
+    /// The job of a class that gets the next offer.
     Class(usize),
     Up,
 }
@@ -129,7 +129,7 @@ impl Decision {
         }
     }
 
-    /// Records the jobs whose lease ends, in any order; their GPUs become claims.
+    /// Records the jobs whose lease ends, which may be given in any order; their GPUs become claims.
     pub(super) fn raise(&mut self, mut ups: Vec<(Rank, Up)>) {
         ups.sort_by_key(|up| up.0);
         let claim = |(rank, up): &(Rank, Up)| Claim {
@@ -145,9 +145,9 @@ impl Decision {
         self.tuners[self.classes[class].tuner].delays(params, now)
     }
 
-    /// Returns the widest level that a job accepts until its delay ends, and the length of this delay in ns. The level
-    /// and the delay follow from the timers and from the room that the last decision left. The result is `None` if the
-    /// job may have any place.
+    /// Returns the widest level that a job accepts for now, and the delay in ns until it accepts a wider one. Both
+    /// depend on the timers and on the room that the last decision left. The result is `None` if the job already
+    /// accepts any place.
     pub(super) fn limit(&self, class: &Class, waited: i64) -> Option<(Tier, i64)> {
         let delays = self.tuners[class.tuner].known();
         if may_use(class, Level::Network, waited, delays) {
@@ -166,7 +166,7 @@ impl Decision {
         rooms::can(free, &mut self.claims, (class.gpus, &class.types), level)
     }
 
-    /// Returns the first job of a class that may use a level at which there is room.
+    /// Returns the first job of a class that may be placed at a level with room.
     fn best(
         &mut self,
         free: &mut FreeIndex,
@@ -195,7 +195,7 @@ impl Decision {
         self.classes[class].waiting.first_since(bound)
     }
 
-    /// Makes offers in order of rank to the best job of each class and to each job whose lease ends.
+    /// Makes offers, in order of rank, to the highest-ranked job of each class and to each job whose lease ends.
     pub(super) fn walk(&mut self, free: &mut FreeIndex, params: &DallyParams, now: SimTime) {
         self.heap.clear();
         let mut next = self.busy.next_from(0);
@@ -271,8 +271,8 @@ impl Decision {
         }
     }
 
-    /// Handles the next job whose lease ends. The job keeps its GPUs or takes a narrower place. If other jobs took some
-    /// of its GPUs, it gets an offer like a new job.
+    /// Handles the next job whose lease ends. The job keeps its GPUs or takes a narrower place. If other jobs have
+    /// taken some of its GPUs, it gets an offer as if it were a new job.
     fn ask_up(&mut self, free: &mut FreeIndex, params: &DallyParams, now: SimTime) {
         let at = self.claims.ask();
         let claim = self.claims.list[at].clone();
@@ -299,8 +299,8 @@ impl Decision {
         }
     }
 
-    /// Returns GPUs for a job whose lease ends, at the first of several levels with room for it. The timers of the job
-    /// apply unless the job only moves to a narrower place.
+    /// Returns GPUs for a job whose lease ends, at the first of the given levels with room for the job. The timers of
+    /// the job apply unless the job only moves to a narrower place.
     #[expect(clippy::too_many_arguments)] // Together, the arguments are the state of one search.
     fn look(
         &mut self,
@@ -337,7 +337,8 @@ impl Decision {
         };
     }
 
-    /// Makes a second offer to a job that lost all its GPUs, because jobs behind it may have left room.
+    /// Makes a second offer to a job that has lost all its GPUs, because the jobs offered GPUs after it may have left
+    /// room.
     fn second_look(&mut self, free: &mut FreeIndex, params: &DallyParams, now: SimTime) {
         for at in 0..self.ups.len() {
             if self.ups[at].verdict != Verdict::Nothing {
@@ -365,7 +366,7 @@ impl Decision {
         }
     }
 
-    /// Returns the next end of a timer that now keeps a job of a class from using available room.
+    /// Returns the earliest end of those timers that now keep a job of a class from using the available room.
     pub(super) fn next_delay(
         &mut self,
         free: &mut FreeIndex,
@@ -392,7 +393,7 @@ impl Decision {
     }
 }
 
-/// Returns whether a job that has waited this long may use a level.
+/// Returns whether a job that has waited for this long may use a level.
 fn may_use(class: &Class, level: Level, waited: i64, delays: Delays) -> bool {
     let narrowest = class.extent.narrowest(class.gpus);
     let network = waited >= delays.network || narrowest == Tier::Network;

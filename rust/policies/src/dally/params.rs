@@ -24,7 +24,7 @@ words! {
     pub(crate) enum Renewal {
         /// The job keeps its GPUs unless a more urgent job takes them.
         Keep = "keep",
-        /// The job competes like a new job.
+        /// The job competes for GPUs like a new job.
         Redecide = "redecide",
     }
 }
@@ -40,7 +40,7 @@ pub(crate) struct DallyParams {
     pub rack_delay: f64,
     /// Waiting time before the network is accepted, in leases.
     pub network_delay: f64,
-    /// Length of the tuner's window and maximum of its delays, in leases.
+    /// Length of the tuner's window, which is also its maximum delay, in leases.
     pub history_leases: f64,
     /// Length of the tuner's window, in ns.
     pub window_ns: i64,
@@ -48,11 +48,11 @@ pub(crate) struct DallyParams {
     pub rack_floor: f64,
     /// Minimum tuned wait for the network, in leases.
     pub network_floor: f64,
-    /// Cap of the tuned wait for a rack, as a share of the window.
+    /// Maximum tuned wait for a rack, as a share of the window.
     pub rack_cap_share: f64,
     /// Number of standard deviations by which a tuned wait exceeds the mean.
     pub sd_factor: f64,
-    /// Choice among the places with room.
+    /// Rule that chooses among the places with room.
     pub fit: Fit,
     /// Treatment of a job whose lease ends.
     pub renewal: Renewal,
@@ -60,9 +60,9 @@ pub(crate) struct DallyParams {
     pub upgrades: bool,
     /// Whether all leases end at multiples of their length.
     pub is_aligned: bool,
-    /// Overhead per GPU that is added to each restart.
+    /// Overhead that each GPU of a gang adds to a restart.
     pub overhead_per_gpu: SimSpan,
-    /// Whether the score counts overhead as time without progress.
+    /// Whether overhead counts as time without progress in the score.
     pub counts_overhead: bool,
 }
 
@@ -128,8 +128,8 @@ impl DallyParams {
         }
     }
 
-    /// Returns the length of a number of leases in ns, rounded to the nearest integer, with halves rounded up. A length
-    /// that exceeds the range of times counts as infinite.
+    /// Converts a number of leases to a length in ns, rounded to the nearest integer (halves up). A length that exceeds
+    /// the range of times counts as infinite.
     pub(super) fn leases(&self, count: f64) -> i64 {
         (count * self.lease.0 as f64).round() as i64
     }

@@ -1,7 +1,7 @@
-//! The waiting jobs of one demand class, by priority and by age.
+//! The waiting jobs of one demand class, ordered both by priority and by age.
 //!
-//! The first job that has waited long enough is found by a walk in order of priority. The walk ends at once if no job
-//! has waited long enough.
+//! To find the first job that has waited long enough, a query walks over the jobs in order of priority. The walk ends
+//! at once if no job has waited long enough.
 
 use gangline_model::JobId;
 use std::collections::BTreeSet;
@@ -48,14 +48,14 @@ impl Waiting {
         self.ages.remove(&(rank.since, rank.job));
     }
 
-    /// Returns the first job, in order of rank, that has been waiting since `bound` or earlier.
+    /// Returns the highest-ranked job that has been waiting since `bound` or earlier.
     pub(super) fn first_since(&self, bound: i64) -> Option<Rank> {
         let is_any = self.ages.first().is_some_and(|&(since, _)| since <= bound);
         let mut ranks = self.ranks.iter().filter(|_| is_any);
         ranks.find(|rank| rank.since <= bound).copied()
     }
 
-    /// Returns the earliest instant after `bound` at which a job of the queue began to wait.
+    /// Returns the earliest instant after `bound` at which a job in the queue began to wait.
     pub(super) fn next_since(&self, bound: i64) -> Option<i64> {
         let after = Excluded((bound, u32::MAX));
         self.ages

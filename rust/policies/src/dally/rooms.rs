@@ -1,4 +1,5 @@
-//! The search for a place, level by level. At each level, unclaimed GPUs are searched first, then claimed GPUs as well.
+//! The search for a place, level by level. At each level, the search first considers only unclaimed GPUs, then claimed
+//! GPUs as well.
 
 use super::queue::Rank;
 use crate::kit::TypeList;
@@ -7,19 +8,19 @@ use gangline_engine::FreeIndex;
 use gangline_model::{GpuSet, GpuTypeId, ServerId, mask_of_lowest};
 use std::collections::BTreeMap;
 
-/// The job that searches for GPUs.
+/// The job for which GPUs are searched.
 pub(super) struct Seeker<'a> {
     /// Gang size.
     pub(super) gpus: u32,
     /// Types of the job, in the order in which it tries them.
     pub(super) types: &'a TypeList,
-    /// GPUs that the job held and may get back. For this job, they count as unclaimed.
+    /// GPUs that the job held before and may get back. For this job, they count as unclaimed.
     pub(super) own: Option<&'a GpuSet>,
-    /// Claims that the job may displace.
+    /// Claims of other jobs that the job may displace.
     pub(super) over: &'a Masks,
 }
 
-/// Returns whether a gang has room at a level among unclaimed and claimed GPUs. The cost is O(types x claims).
+/// Returns whether a gang has room at a level if it may use unclaimed and claimed GPUs. The cost is O(types x claims).
 pub(super) fn can(
     free: &mut FreeIndex,
     claims: &mut Claims,
@@ -36,7 +37,7 @@ pub(super) fn can(
         })
 }
 
-/// Returns whether a gang has room at a level among unclaimed GPUs. The cost is O(types).
+/// Returns whether a gang has room at a level if it may use only unclaimed GPUs. The cost is O(types).
 pub(super) fn can_unclaimed(
     free: &mut FreeIndex,
     (gpus, types): (u32, &TypeList),
@@ -74,7 +75,7 @@ fn can_with(
     }
 }
 
-/// Returns the gang's GPUs at a level, if it has room there. The draft is restored afterwards.
+/// Returns the gang's GPUs at a level, if it has room there. Restores the draft afterwards.
 pub(super) fn find(
     params: &PlacementParams,
     free: &mut FreeIndex,
@@ -140,8 +141,8 @@ fn with_claims(
     }
 }
 
-/// Returns the server that needs the fewest claimed GPUs, among the servers with claims and room; ties are broken by
-/// fit.
+/// Returns the server on which the gang needs the fewest claimed GPUs, among the servers with claims and enough room.
+/// Ties are broken by fit.
 fn claimed_server(
     fit: Fit,
     free: &FreeIndex,
@@ -158,7 +159,8 @@ fn claimed_server(
     roomy.min().map(|(_, _, at)| at)
 }
 
-/// Returns the rack that needs the fewest claimed GPUs; the counterpart of [`claimed_server`] for racks.
+/// Returns the rack in which the gang needs the fewest claimed GPUs; this is the counterpart of [`claimed_server`] for
+/// racks.
 fn claimed_rack(
     fit: Fit,
     free: &mut FreeIndex,
@@ -175,8 +177,8 @@ fn claimed_rack(
     roomy.min().map(|(_, _, rack)| rack)
 }
 
-/// Takes whole racks as long as the gang needs a complete one. The rest of the gang goes to the rack that needs the
-/// fewest claimed GPUs.
+/// Takes complete racks as long as the gang needs all GPUs of a rack. The rest of the gang goes to the rack in which it
+/// needs the fewest claimed GPUs.
 fn over_racks(
     params: &PlacementParams,
     free: &mut FreeIndex,
@@ -213,7 +215,8 @@ fn over_racks(
     consolidate::fill(params.fit, free.pool_mut(gpu_type), rack, rest, picks);
 }
 
-/// Returns the best-fitting server that needs no claim, or else the server that needs the fewest claimed GPUs.
+/// Returns the best-fitting server on which the gang needs no claimed GPUs, or otherwise the server on which it needs
+/// the fewest.
 fn rest_server(
     fit: Fit,
     free: &mut FreeIndex,
@@ -235,7 +238,7 @@ fn rest_server(
     })
 }
 
-/// Returns the rack for the rest of the gang; the counterpart of [`rest_server`] for racks.
+/// Returns the rack for the rest of the gang; this is the counterpart of [`rest_server`] for racks.
 fn rest_rack(
     params: &PlacementParams,
     free: &mut FreeIndex,
@@ -306,7 +309,7 @@ pub(super) type Masks = BTreeMap<ServerId, u64>;
 #[derive(Clone, Debug, Default)]
 pub(super) struct Claims {
     pub(super) list: Vec<Claim>,
-    /// Number of claims that were handled.
+    /// Number of claims that have been handled.
     pub(super) asked: usize,
     /// Union of the open claims.
     open: Masks,
@@ -329,7 +332,7 @@ impl Claims {
         }
     }
 
-    /// Returns the claims that a job may displace if its offer comes before the offers to the claiming jobs.
+    /// Returns the claims that a job may displace: those of jobs that get their offer after it.
     pub(super) fn open(&self) -> &Masks {
         &self.open
     }
@@ -356,7 +359,7 @@ impl Claims {
         masks
     }
 
-    /// Closes the next claim, because its job is handled now.
+    /// Closes the next claim, because it is now the turn of the job that holds it.
     pub(super) fn ask(&mut self) -> usize {
         let at = self.asked;
         self.asked += 1;
@@ -416,9 +419,9 @@ fn clear(masks: &mut Masks, server: ServerId, mask: u64) {
 /// Claimed GPUs of one type, by server and by rack of its pool.
 #[derive(Clone, Debug)]
 pub(super) struct Claimed {
-    /// For each server with claimed GPUs: the server, its position in the pool, and the number of these GPUs.
+    /// For each server with claimed GPUs: the server, its position in the pool, and its number of claimed GPUs.
     pub(super) servers: Vec<(ServerId, usize, u32)>,
-    /// For each rack with claimed GPUs: the rack and the number of these GPUs; ascending.
+    /// For each rack with claimed GPUs, in ascending order: the rack and its number of claimed GPUs.
     pub(super) racks: Vec<(usize, u32)>,
     pub(super) total: u32,
 }

@@ -1,4 +1,4 @@
-//! Delay timers, which are fixed, absent, infinite, or tuned from earlier waiting times of jobs of the same size.
+//! Delay timers: fixed, absent, infinite, or tuned from earlier waiting times of jobs of the same size.
 
 use super::params::{DallyParams, Mode};
 use gangline_model::SimTime;
@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 /// Times, in ns, that a job waits before it accepts a wider place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Delays {
-    /// Waiting time before the job accepts several servers of a rack.
+    /// Waiting time before the job accepts several servers in one rack.
     pub(super) rack: i64,
     /// Waiting time before the job accepts several racks.
     pub(super) network: i64,
@@ -39,7 +39,7 @@ impl History {
         self.squares = self.squares.plus(Wide::square(wait));
     }
 
-    /// Drops entries before `oldest`. Returns whether any were dropped.
+    /// Drops entries before `oldest`. Returns whether any entries were dropped.
     fn slide(&mut self, oldest: i64) -> bool {
         let mut dropped = false;
         while let Some(&(at, wait)) = self.entries.front() {
@@ -152,7 +152,7 @@ impl Tuner {
 // The following integers have 256 bits, because sums of squares of waiting times exceed 128 bits if thousands of jobs
 // wait for weeks.
 
-/// A number as limbs of 64 bits, lowest first.
+/// A number as 64-bit limbs, lowest first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Wide([u64; 4]);
 
@@ -195,7 +195,7 @@ impl Wide {
         self
     }
 
-    /// Returns the difference; `other` must not be larger.
+    /// Returns `self - other`; `other` must not be larger than `self`.
     pub(super) fn minus(mut self, other: Self) -> Self {
         let mut borrow = false;
         for (limb, &less) in self.0.iter_mut().zip(&other.0) {
@@ -301,7 +301,7 @@ mod tests {
     }
 
     proptest! {
-        /// The sums over a sliding window equal recomputed sums, and the timers stay within their bounds.
+        /// The running sums of a sliding window equal recomputed sums, and the timers stay within their bounds.
         #[test]
         fn a_sliding_window_does_not_drift(
             steps in prop::collection::vec((0_i64..5, 0_i64..40, any::<bool>()), 1..80),

@@ -1,4 +1,4 @@
-//! The policy itself: it follows the state of the cluster, makes the offers of each decision, and sets the timer of the
+//! The policy itself: it tracks the state of the cluster, makes the offers in each decision, and sets a timer for the
 //! next decision.
 
 use super::leases::Leases;
@@ -15,7 +15,7 @@ use gangline_engine::{
 };
 use gangline_model::{GpuTypeId, JobId, SimSpan, SimTime, Tier};
 
-/// Enough GPUs are free, but for now the job waits for a placement that is no wider than a tier.
+/// Enough GPUs are free, but for now the job waits for a placement no wider than a certain tier.
 pub(crate) static DELAYED: Reason = Reason::new(
     "delayed",
     "enough GPUs are free, but not close enough together; until its delay ends, it waits for free GPUs on one server or in one rack",
@@ -24,7 +24,7 @@ pub(crate) static DELAYED: Reason = Reason::new(
 .otherwise("enough GPUs were free, but not close enough to each other; it needs a placement on {number}")
 .counts(Counted::Tier);
 
-/// Delay scheduling by level of the topology.
+/// The policy `dally`: delay scheduling by topology level.
 #[derive(Debug)]
 pub(crate) struct Dally {
     params: DallyParams,
@@ -68,7 +68,7 @@ impl Dally {
         self.places.class_of(job)
     }
 
-    /// Returns the mean locality factor over the time with GPUs so far, in 10^-12.
+    /// Returns a job's mean locality factor, in units of 10^-12, over the time for which it has held GPUs so far.
     fn score_now(&self, view: &ClusterView<'_>, job: JobId) -> u64 {
         let time = if self.params.counts_overhead {
             view.held(job)
@@ -94,7 +94,7 @@ impl Dally {
         self.waiting += 1;
     }
 
-    /// Records the events since the last decision, and their effects.
+    /// Records the events since the last decision and their effects.
     fn update(&mut self, view: &ClusterView<'_>, changes: &Changes, free: &FreeIndex) {
         for &job in &changes.finished {
             self.leases().end(job);
@@ -112,7 +112,7 @@ impl Dally {
         }
     }
 
-    /// Updates the sizes of servers and racks, and the set of jobs whose place is wider than necessary.
+    /// Updates the maximum sizes of servers and racks, and the set of jobs whose place is wider than necessary.
     fn measure(&mut self, view: &ClusterView<'_>, free: &FreeIndex) {
         let mut changed = false;
         for class in &mut self.offer.classes {
@@ -206,7 +206,7 @@ impl Dally {
         self.offer.starts = starts;
     }
 
-    /// Records the waiting time of a job that took one server or one rack, for the tuner.
+    /// Records, for the tuner, the waiting time of a job that took one server or one rack.
     fn record(&mut self, start: &Start, now: SimTime) {
         if start.level == Level::Network {
             return;
@@ -309,8 +309,8 @@ impl Policy for Dally {
     }
 }
 
-/// Returns the mean share in 10^-12, rounded down, given the sum of the shares over all nanoseconds; 0 before any
-/// progress.
+/// Computes a mean share in units of 10^-12, rounded down, from the sum of the shares over all nanoseconds; 0 before
+/// any progress.
 fn mean_share(kept_ns: i128, time: SimSpan) -> u64 {
     if time.0 == 0 {
         return 0;
@@ -334,7 +334,7 @@ mod tests {
         assert_eq!(mean_share(0, SimSpan(0)), 0);
     }
 
-    /// A constant locality factor of 0.3 has the same mean as 0.2 and 0.4 for equal times.
+    /// A constant locality factor of 0.3 has the same mean as factors of 0.2 and 0.4 for equal times.
     #[test]
     fn means_that_are_equal_in_decimals_tie() {
         let unit = |share: f64| (share * 1e12).round() as i128;

@@ -1,14 +1,14 @@
 //! Affinity: the servers that each size class has claimed.
 //!
-//! The kind of the first group on a server claims the server until no group is left on it. Each query costs O(log
-//! servers).
+//! The first group on a server claims it for the group's kind, until no group is left on the server. Each query costs
+//! O(log servers).
 
 use crate::place::Fit;
 use gangline_engine::FreeIndex;
 use gangline_model::{GpuSet, GpuTypeId, ServerId};
 use std::collections::BTreeSet;
 
-/// Servers by free GPUs, then position in the pool of their type.
+/// Servers, sorted by free GPUs, then by position in the pool of their type.
 type ByFree = BTreeSet<(u32, u32)>;
 
 /// State of a server.
@@ -23,13 +23,13 @@ struct Host {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum At {
-    /// A server of this type that holds no group.
+    /// A server of this type that has no group.
     Idle(GpuTypeId),
     /// A server claimed by a kind.
     Claimed(usize),
 }
 
-/// Servers, listed by the kind that has claimed them; empty without affinity.
+/// Servers, grouped by the kind that has claimed them; empty if affinity is off.
 #[derive(Debug, Default)]
 pub(super) struct Affinity {
     servers: Vec<Host>,
@@ -38,7 +38,7 @@ pub(super) struct Affinity {
 }
 
 impl Affinity {
-    /// Creates the state of all servers of the index, none of which has a group.
+    /// Creates the initial state, in which no server of the index has a group.
     pub(super) fn new(free: &FreeIndex, count: usize, kinds: usize) -> Self {
         let mut affinity = Self {
             servers: vec![Host::default(); count],
@@ -91,7 +91,7 @@ impl Affinity {
         }
     }
 
-    /// Records that a group has given its GPUs back.
+    /// Records that a group has released its GPUs.
     pub(super) fn release(&mut self, free: &FreeIndex, gpus: &GpuSet) {
         for part in gpus.by_server() {
             if let Some(server) = self.servers.get_mut(part.server.index()) {
@@ -104,8 +104,8 @@ impl Affinity {
         }
     }
 
-    /// Returns the position of a server for a group of a kind. Servers that the kind has claimed come first, then
-    /// servers without a group.
+    /// Returns the position of a server that suits a group of a kind. Servers that the kind has claimed come first,
+    /// then servers without a group.
     pub(super) fn find(
         &self,
         fit: Fit,
@@ -119,7 +119,7 @@ impl Affinity {
     }
 }
 
-/// Returns the server that the fit prefers, among the servers of a list with at least `gpus` free GPUs.
+/// Returns the server that the fit rule prefers, among those in a list with at least `gpus` free GPUs.
 fn least(list: &ByFree, fit: Fit, gpus: u32) -> Option<usize> {
     let mut best = None;
     let mut from = gpus;

@@ -1,5 +1,5 @@
-//! All groups, with indexes of the groups that accept another resident, can give a resident away, or span more servers
-//! than necessary. Every change costs O(log groups).
+//! All groups, with three indexes: groups that accept another resident, groups that can give a resident away, and
+//! groups that span more servers than necessary. Every change costs O(log groups).
 
 use crate::place::Level;
 use gangline_engine::{BitSet, ClusterView};
@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 
 const NONE: u32 = u32::MAX;
 
-/// An entry of a list: sort key, index and slot of a group.
+/// A list entry: a group's sort key, index and slot.
 type Entry<K> = (K, u64, u32);
 
 /// All groups.
@@ -23,14 +23,15 @@ pub(super) struct Groups {
     /// Slot of each job's group.
     of: Vec<u32>,
     max_residents: usize,
-    /// Number of groups created so far; the next field counts the residents added.
+    /// Number of groups created so far; the next field is the number of residents added so far.
     made: u64,
     joins: u64,
-    /// Groups that accept another resident, by kind; those with the fewest residents come first.
+    /// Groups that accept another resident, by kind; groups with the fewest residents come first.
     open: Vec<BTreeSet<Entry<usize>>>,
-    /// Groups with a resident of the class that may migrate; those with the most residents come first.
+    /// For each class, the groups with a resident of this class that may migrate; groups with the most residents come
+    /// first.
     movable: Vec<BTreeSet<Entry<Reverse<usize>>>>,
-    /// Classes that have a movable group.
+    /// Classes with a resident that may migrate.
     movable_classes: BitSet,
     /// Groups on several servers, by kind; the widest come first.
     wide: Vec<BTreeSet<Entry<Reverse<Span>>>>,
@@ -55,7 +56,7 @@ impl Groups {
         &self.slots[slot as usize]
     }
 
-    /// Returns a group, for changes that do not affect its place in the lists.
+    /// Returns a group, to be changed only in ways that do not affect its place in the lists.
     pub(super) fn get_mut(&mut self, slot: u32) -> &mut Group {
         &mut self.slots[slot as usize]
     }
@@ -140,7 +141,7 @@ impl Groups {
         });
     }
 
-    /// Removes a group. Its residents then belong to no group.
+    /// Removes a group. Afterwards, its residents belong to no group.
     pub(super) fn remove(&mut self, slot: u32) -> Group {
         self.unlist(slot);
         let group = self.slots[slot as usize].clone();
@@ -189,13 +190,13 @@ impl Groups {
         (1..self.max_residents).contains(&residents)
     }
 
-    /// Returns, as (residents, index, slot), the group with the fewest residents among the groups of a kind that accept
-    /// another resident.
+    /// Returns the group of a kind with the fewest residents among those that accept another resident, as (residents,
+    /// index, slot).
     pub(super) fn most_open(&self, kind: usize) -> Option<Entry<usize>> {
         self.open[kind].first().copied()
     }
 
-    /// Returns the classes with a resident that may migrate, ascending.
+    /// Returns the classes with a resident that may migrate, in ascending order.
     pub(super) fn movable_classes(&self) -> impl Iterator<Item = usize> {
         let next = |from: usize| self.movable_classes.next_from(from);
         std::iter::successors(next(0), move |&class| next(class + 1))
@@ -207,7 +208,7 @@ impl Groups {
         *first.expect("a class of which a resident may migrate")
     }
 
-    /// Returns the group of a kind with the widest span, if it is on several servers.
+    /// Returns the group of a kind with the widest span, if that group is on several servers.
     pub(super) fn widest(&self, kind: usize) -> Option<Entry<Reverse<Span>>> {
         self.wide[kind].first().copied()
     }
@@ -223,9 +224,9 @@ pub(super) type Span = (Level, usize);
 pub(super) struct Resident {
     pub(super) job: JobId,
     pub(super) class: usize,
-    /// Number of residents that joined any group before this resident did.
+    /// Number of residents that had joined any group before this one.
     pub(super) joined: u64,
-    /// Amount in ns that is added to the run time so far; the sum decides which resident has the next turn.
+    /// Offset in ns that is added to the run time so far; the sum decides which resident has the next turn.
     pub(super) offset: i64,
     /// Whether the resident has run on these GPUs since it joined.
     pub(super) has_run: bool,
@@ -256,14 +257,14 @@ pub(super) struct Group {
     pub(super) trial_end: SimTime,
 }
 
-/// The entries of a group in the lists.
+/// What the lists store about a group.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Listing {
     /// Number of residents; a group without residents is in no list.
     pub(super) residents: usize,
     /// Classes of the residents that may migrate, ascending.
     pub(super) classes: SmallVec<[usize; 4]>,
-    /// Span of the group, if it is on several servers.
+    /// Span of the group, if the group is on several servers.
     pub(super) span: Option<Span>,
 }
 

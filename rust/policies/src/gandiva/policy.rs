@@ -1,4 +1,4 @@
-//! One decision: departures, jobs that find a group, migration, and turns.
+//! The steps of one decision: departures, finding groups for jobs, migration, and turns.
 
 use super::affinity::Affinity;
 use super::groups::Groups;
@@ -34,13 +34,13 @@ pub(super) struct Kind {
     pub(super) gpus: u32,
 }
 
-/// The policy: time slices on shared GPUs, migration and packing.
+/// The policy `gandiva`: time slicing on shared GPUs, migration and packing.
 #[derive(Debug)]
 pub(crate) struct Gandiva {
     pub(super) params: GandivaParams,
     pub(super) places: Places,
     pub(super) kinds: Vec<Kind>,
-    /// Kinds of a class, in the order of its types.
+    /// Kinds of each class, in the order of the class's types.
     pub(super) kinds_of: Vec<SmallVec<[usize; 4]>>,
     pub(super) groups: Groups,
     pub(super) affinity: Affinity,
@@ -48,16 +48,16 @@ pub(crate) struct Gandiva {
     /// Jobs without a group.
     queue: ByClass<JobId>,
     heads: BinaryHeap<Reverse<(JobId, usize)>>,
-    /// Ends of turns and trials; a timer is identified by the slot of its group.
+    /// Timers for the ends of turns and trials, keyed by the slot of the group.
     timers: JobTimers,
-    /// Groups that have no running resident between a departure and the next turn.
+    /// Groups whose running residents have left, so that no resident runs until the next turn.
     idle: Vec<u32>,
     /// Whether groups on several servers might now find a narrower place than at the last search.
     pub(super) may_narrow: bool,
     pub(super) counts: Counts,
 }
 
-/// Counters that the notes of the result show.
+/// Counters that are shown in the notes of the result.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Counts {
     joins: u64,
@@ -131,8 +131,8 @@ impl Gandiva {
         Ok(())
     }
 
-    /// Records which jobs have left, and which servers have failed or were repaired. Returns whether GPUs or turns came
-    /// free.
+    /// Records which jobs have left, and which servers have failed or were repaired. Returns whether GPUs or turns have
+    /// become free.
     fn update(&mut self, view: &ClusterView<'_>, changes: &Changes, plan: &mut Plan<'_>) -> bool {
         let mut emptied: SmallVec<[u32; 8]> = SmallVec::new();
         for &job in &changes.finished {
@@ -192,7 +192,8 @@ impl Gandiva {
         }
     }
 
-    /// Ends trials that are over and measures them. Returns the groups whose turn or trial ends now, in order of index.
+    /// Ends trials that are over and stores their measurements. Returns the groups whose turn or trial ends now, in
+    /// index order.
     fn end_trials(&mut self, view: &ClusterView<'_>) -> Vec<u32> {
         let mut due = Vec::new();
         while let Some(slot) = self.timers.due(view.now()) {
@@ -273,7 +274,8 @@ impl Gandiva {
         self.may_narrow = true;
     }
 
-    /// Adds a job to the group of its size that has the fewest residents. Returns whether any group had room.
+    /// Adds a job to the group with the fewest residents among those of its gang size. Returns whether any group had
+    /// room.
     fn join(&mut self, view: &ClusterView<'_>, class: usize, job: JobId) -> bool {
         let kinds = self.kinds_of[class].iter().enumerate();
         let open = kinds.filter_map(|(order, &kind)| {
@@ -304,7 +306,7 @@ impl Gandiva {
     }
 
     /// Finds groups for jobs in order of arrival; jobs that find no group are skipped. If the first job of a class
-    /// finds no group, the class is done, because groups created for other classes do not help it.
+    /// finds no group, the rest of the class is skipped, because groups created for other classes do not help it.
     fn serve(&mut self, view: &ClusterView<'_>, plan: &mut Plan<'_>, arrived: Option<&[JobId]>) {
         let mut classes: SmallVec<[usize; 16]> = SmallVec::new();
         if let Some(arrived) = arrived {
@@ -471,7 +473,7 @@ impl Policy for Gandiva {
 // Migration moves residents of shared groups to free GPUs, and gangs on many servers to fewer servers.
 
 impl Gandiva {
-    /// Makes up to `moves_per_event` migrations, shared groups first. Returns whether there was a migration.
+    /// Makes up to `moves_per_event` migrations, from shared groups first. Returns whether there was a migration.
     pub(super) fn migrate(&mut self, view: &ClusterView<'_>, plan: &mut Plan<'_>) -> bool {
         let most = self.params.moves_per_event;
         let mut moves = 0;
@@ -484,8 +486,8 @@ impl Gandiva {
         moves > 0
     }
 
-    /// Moves a resident of the most shared group to a new group: the one with the least service among those for which a
-    /// group can be created.
+    /// Moves a resident of the most shared group to a new group. Among the residents for which a group can be created,
+    /// the one with the least service moves.
     fn spread(&mut self, view: &ClusterView<'_>, plan: &mut Plan<'_>) -> bool {
         let mut placeable: SmallVec<[usize; 8]> = SmallVec::new();
         let mut most = None;
@@ -518,7 +520,7 @@ impl Gandiva {
         true
     }
 
-    /// Returns a resident of a class that may leave the group.
+    /// Returns a resident of the given class that may leave the group.
     fn movable_of(&self, slot: u32, class: usize) -> JobId {
         let mut movable = self.groups.get(slot).movable();
         let found = movable.find(|one| one.class == class);
@@ -527,7 +529,8 @@ impl Gandiva {
             .job
     }
 
-    /// Moves one group to GPUs that are closer together: the group with the widest span for which such GPUs are free.
+    /// Moves one group to GPUs that are closer together. Among the groups for which such GPUs are free, the one with
+    /// the widest span moves.
     fn narrow(&mut self, view: &ClusterView<'_>, plan: &mut Plan<'_>) -> bool {
         if !self.may_narrow || !self.places.rule().is_narrow() {
             return false;
@@ -577,7 +580,7 @@ impl Gandiva {
     }
 }
 
-/// Returns the narrowest span that a gang of a kind can have on the servers that are up.
+/// Returns the narrowest span that a gang of a kind can have on healthy servers.
 fn narrowest(free: &FreeIndex, kind: Kind) -> (Level, usize) {
     let pool = free.pool(kind.gpu_type);
     let servers = kind.gpus.div_ceil(pool.server_gpus_max().max(1)) as usize;

@@ -1,7 +1,7 @@
-//! Chooses which residents of a group run, and when their turn ends.
+//! Decides which residents of a group run and when their turn ends.
 //!
-//! Turns and trials are counted in progress, starting when all jobs of the turn have finished their overhead. If
-//! overhead counted as well, a switch that takes longer than a turn would stop all work.
+//! Only time with progress counts towards turns and trials: they start when all jobs of the turn have finished their
+//! overhead. If overhead counted as well, a switch that takes longer than a turn would stop all work.
 
 use super::groups::{Group, Resident};
 use super::params::GandivaParams;
@@ -10,14 +10,14 @@ use gangline_model::{GpuTypeId, JobId, SimSpan, SimTime};
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
-/// Decision about the turn of a group.
+/// The decision about the turn in a group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Turn {
     /// The next resident gets the turn.
     Next,
     /// The current turn continues.
     Same,
-    /// The turn begins again on other GPUs.
+    /// The turn starts afresh on other GPUs.
     Elsewhere,
 }
 
@@ -32,7 +32,8 @@ pub(super) struct Turns<'a> {
 }
 
 impl Turns<'_> {
-    /// Returns the overhead that the policy sets for a resident's next start on its group's GPUs, if it sets one.
+    /// Returns the overhead that the policy sets for a resident's next start on its group's GPUs; `None` means the
+    /// run's overhead.
     pub(super) fn own_overhead(&self, resident: &Resident) -> Option<SimSpan> {
         self.params.switch.filter(|_| resident.has_run)
     }
@@ -61,8 +62,7 @@ impl Turns<'_> {
         starts.max().expect("a resident of a group runs")
     }
 
-    /// Returns the residents in order of run time. Ties go to residents that are waiting, then to those that joined
-    /// earlier.
+    /// Returns the residents, sorted by run time. Ties go to waiting residents, then to residents that joined earlier.
     fn order(&self, group: &Group) -> SmallVec<[Resident; 4]> {
         let mut order = group.residents.clone();
         order.sort_by_key(|one| {
@@ -84,7 +84,7 @@ impl Turns<'_> {
         }
     }
 
-    /// Gives the next turn to the resident with the least run time, and to a co-runner.
+    /// Gives the next turn to the resident with the least run time and, if possible, to a co-runner.
     fn begin(&self, group: &mut Group) {
         let order = self.order(group);
         group.running.clear();
@@ -104,7 +104,7 @@ impl Turns<'_> {
         self.set_turn_end(group);
     }
 
-    /// Adds the first resident, in order, that may run together with the current resident.
+    /// Adds the first resident in the order that may run together with the current resident.
     fn pair_up(&self, group: &mut Group, order: &[Resident]) {
         if !self.params.pack {
             return;
@@ -161,7 +161,7 @@ impl Turns<'_> {
 /// Two sums of speeds count as equal if they differ by less than this.
 const ROUNDING: f64 = 1e-12; // This is our own choice; it is thousands of times larger than the rounding errors.
 
-/// Knowledge about a pair of jobs before they run together.
+/// What is known about a pair of jobs before they run together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
     /// The pair may not share a GPU, or gains nothing by sharing.
@@ -172,7 +172,7 @@ pub(super) enum Verdict {
     Unknown,
 }
 
-/// GPU type, gang size and the two model labels, the smaller one first; a missing label counts as a label.
+/// GPU type, gang size and the two model labels (the smaller one first); jobs without a label share one label.
 type PairKey = (GpuTypeId, u32, u32, u32);
 
 /// Sum of speeds for each pair of models.
@@ -181,7 +181,7 @@ pub(super) struct Pairs {
     /// Sum of the relative speeds of the two jobs; it is 2 if they do not slow each other down.
     sums: FxHashMap<PairKey, f64>,
     gain: f64,
-    /// Number of pairs that gain by sharing; the next field counts those that do not.
+    /// Number of pairs that gain by sharing; the next field is the number of those that do not.
     pub(super) kept: u64,
     pub(super) undone: u64,
 }
@@ -230,8 +230,8 @@ impl Pairs {
         sum - self.gain > ROUNDING
     }
 
-    /// Measures a pair of jobs that run together. Returns whether the pair gains by sharing. Only the first measurement
-    /// of a pair is stored.
+    /// Records the speeds of a pair of jobs that run together. Returns whether the pair gains by sharing. Only the
+    /// first measurement of a pair is stored.
     pub(super) fn measure(
         &mut self,
         view: &ClusterView<'_>,
