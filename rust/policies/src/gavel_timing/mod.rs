@@ -1,17 +1,17 @@
-//! The timing of the public Gavel simulator, for comparisons with it. Rounds may begin at any instant, not only at
-//! multiples of a fixed length.
+//! The timing rules of the public Gavel simulator, for comparisons with it. Rounds may begin at any instant, not only
+//! at multiples of a fixed length.
 //!
-//! In a round, each chosen job gets a micro-task: a whole number of steps. The round ends when the last of these tasks
-//! ends, and the next round starts at that instant. Quirks of the simulator are preserved on purpose. Shares are
-//! renewed at most once every 1,920 s, and a reset at instant 0 allows one more renewal. A gap without work counts as
-//! part of the next round's run time. A job that arrived after the last renewal of shares may occupy GPUs without
-//! running. The source of these facts is the public code.
+//! In a round, each chosen job gets a micro-task, which is a whole number of steps. The round ends when the last of
+//! these tasks ends, and the next round starts at that instant. Quirks of the simulator are preserved on purpose.
+//! Shares are recomputed at most once every 1,920 s, plus once more after a reset at instant 0. A period without work
+//! counts as part of the next round's run time. A job that arrived after shares were last recomputed may occupy GPUs
+//! without running. All of this comes from the public code.
 //!
 //! | symbol | here | meaning |
 //! |---|---|---|
-//! | t | `Accounts::held_ns` | time of a job on a type since the last reset, starting at half a round |
-//! | S | `booked_ns` | sum of t over a type; finished jobs are removed and new ones added at the reset |
-//! | `last_reset` | `last_reset` | time of the last renewal of shares; 0 allows another one |
+//! | t | `Accounts::held_ns` | time that a job has spent on a type since the last reset, starting at half a round |
+//! | S | `booked_ns` | sum of t over all jobs for one type; at the reset, finished jobs are removed and new jobs added |
+//! | `last_reset` | `last_reset` | time at which shares were last recomputed; 0 allows another computation |
 
 mod type_order;
 
@@ -29,10 +29,10 @@ use std::cmp::Reverse;
 use std::collections::BTreeSet;
 use type_order::TypeOrder;
 
-/// Minimum time between two allocations, independent of the round. The value comes from the public code.
+/// Minimum time between two allocations, regardless of rounds. The value comes from the public code.
 const SOLVE_INTERVAL_S: f64 = 1920.0;
-/// Priority, per unit of a job's share, on a type for which no time of the job has been counted yet. The value comes
-/// from the public code.
+/// Priority per unit of share for a job on a type on which no time has been counted for it yet. The value comes from
+/// the public code.
 const UNTOUCHED: f64 = 1e9;
 const END_OF_ROUND: TimerTag = TimerTag { kind: 0, id: 0 };
 
@@ -47,7 +47,7 @@ pub(crate) struct GavelTimingParams {
     pub shuffles: bool,
     /// Whether jobs without a share are skipped, for first come, first served.
     pub skips_zero: bool,
-    /// Knowledge that the allocator needs.
+    /// Knowledge about jobs that the allocator needs.
     pub knowledge: Knowledge,
 }
 
@@ -69,8 +69,8 @@ pub(crate) struct GavelTiming {
     accounts: Accounts,
     half_round_ns: i64,
     booked_ns: Vec<i64>,
-    /// Whole steps left, by job. This is the count that the simulator keeps; the allocator sees it only if the policy
-    /// may know it.
+    /// Number of whole steps left for each job. The public simulator keeps the same count; the allocator sees it only
+    /// if the policy may know it.
     left: Vec<f64>,
     arrived: Vec<JobId>,
     active: BTreeSet<JobId>,
@@ -236,8 +236,8 @@ impl GavelTiming {
         Ok(())
     }
 
-    /// Returns the claim of a job on a type. The priority of the claim is the job's share divided by its part of the
-    /// time counted on that type.
+    /// Returns the claim of a job to GPUs of a type. The claim's priority is the job's share divided by its fraction of
+    /// the time counted on that type.
     fn claim(&self, job: JobId, gpu_type: GpuTypeId) -> Claim {
         let gpu_type = gpu_type.index();
         let claim = self.accounts.claim(job, gpu_type);
@@ -250,8 +250,8 @@ impl GavelTiming {
         Claim { priority, ..claim }
     }
 
-    /// Returns the jobs and types of the next round, and whether each job runs. A job without shares only occupies
-    /// GPUs.
+    /// Returns the jobs and types of the next round, and whether each job runs. A job without shares occupies GPUs but
+    /// does not run.
     fn choose(&mut self, view: &ClusterView<'_>) -> Vec<(JobId, GpuTypeId)> {
         let mut taken: BTreeSet<JobId> = BTreeSet::new();
         let mut chosen = Vec::new();

@@ -6,10 +6,10 @@ use rand_mt::Mt;
 
 /// Type names in the order of the public simulator's code; other types follow by index.
 const KNOWN: [&str; 3] = ["v100", "p100", "k80"];
-/// Number that is added to the run's seed for the shuffle. The value is that of the public code.
+/// Number that is added to the run's seed for the shuffle. The value comes from the public code.
 const SEED_OF_SHUFFLE: u64 = 5;
 
-/// Types in order, and the generator that shuffles them.
+/// GPU types in order, and the generator that shuffles them.
 #[derive(Clone, Debug, Default)]
 pub(super) struct TypeOrder {
     types: Vec<GpuTypeId>,
@@ -17,7 +17,7 @@ pub(super) struct TypeOrder {
 }
 
 impl TypeOrder {
-    /// Creates the order of the types of a cluster. With a seed, the order is shuffled at each choice.
+    /// Creates the order of a cluster's GPU types. With a seed, the order is shuffled at each choice.
     pub(super) fn new(gpu_types: &[GpuType], seed: Option<u64>) -> Self {
         let rank = |name: &str| {
             let known = KNOWN.iter().position(|k| k.eq_ignore_ascii_case(name));
@@ -61,7 +61,7 @@ fn shuffle<T>(items: &mut [T], random: &mut Mt) {
     }
 }
 
-/// Returns a random number below `n`. The function draws as many bits as `n` has, and repeats this until the result is
+/// Returns a random number below `n`. Draws as many random bits as `n` has, and repeats the draw until the result is
 /// below `n`.
 fn below(n: u32, random: &mut Mt) -> u32 {
     let spare = n.leading_zeros();
@@ -102,8 +102,8 @@ mod tests {
         assert_eq!(ids(&["A100", "K80", "V100"]), [2, 1, 0].map(GpuTypeId));
     }
 
-    /// The expected output was printed by `CPython` 3.11, with `r = random.Random(seed + 5)` and repeated `x = [2, 1,
-    /// 0]; r.shuffle(x)`.
+    /// `CPython` 3.11 printed the expected output for `r = random.Random(seed + 5)` and then repeatedly `x = [2, 1, 0];
+    /// r.shuffle(x)`.
     #[test]
     fn shuffles_are_those_of_python() {
         let of_5 = [

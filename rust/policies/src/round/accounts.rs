@@ -1,13 +1,13 @@
-//! The promised and the received time of each job on each GPU type since the last reset. Both our rounds and the rounds
-//! of the public simulator use these accounts.
+//! Accounts of the time that each job was promised and has received on each GPU type since the last reset. Our own
+//! rounds and the rounds of the public simulator both use these accounts.
 //!
 //! | symbol | here | meaning |
 //! |---|---|---|
 //! | `X[m,k]` | `share` | target share of the job's time |
-//! | `t[m,k]` | `held` | time for which the job held GPUs since the reset, including overhead, starting at R/2 |
-//! | `deficit[m,k]` | `deficit_s` | promised minus received, over all resets |
+//! | `t[m,k]` | `held` | time for which the job has held GPUs since the reset, including overhead; it starts at R/2 |
+//! | `deficit[m,k]` | `deficit_s` | time promised minus time received, over all resets |
 //!
-//! Times are integers until they are divided, so skipped rounds change nothing.
+//! Times are kept as integers until they are divided, so skipping rounds changes nothing.
 
 use crate::kit::Total;
 use gangline_model::JobId;
@@ -23,7 +23,7 @@ pub(crate) struct Accounts {
     has_shares: Vec<bool>,
 }
 
-/// Claim of a job on a type. The greatest claim comes first.
+/// A job's claim to GPUs of a type. The greatest claim comes first.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Claim {
     /// `X / t`, see [`priority`].
@@ -60,8 +60,8 @@ impl Ord for Claim {
     }
 }
 
-/// Returns the share divided by the time held. Shares are on a grid of 1e-8, so the result is a quotient of whole
-/// numbers, and equal quotients give the same float.
+/// Returns the share divided by the time for which GPUs were held. Shares are on a grid of 1e-8, so the result is a
+/// quotient of whole numbers, and equal quotients give the same float.
 pub(super) fn priority(share: f64, held_ns: i64) -> f64 {
     // The share is rounded to the nearest whole number of units, because it is not negative.
     let cells = (share * 1e8 + 0.5) as i64;
@@ -84,14 +84,14 @@ impl Accounts {
         job.index() * self.types + gpu_type
     }
 
-    /// Counts time that a job held GPUs of a type.
+    /// Adds to the time for which a job has held GPUs of a type.
     pub(crate) fn credit(&mut self, job: JobId, gpu_type: usize, span_ns: i64) {
         let at = self.at(job, gpu_type);
         self.held_ns[at] += span_ns;
     }
 
-    /// Returns the number of types that `can` allows and on which the job has a positive share. Also returns the last
-    /// of these types.
+    /// Returns the number of types that `can` allows and on which the job has a positive share, and the last of these
+    /// types.
     pub(super) fn shared_types(&self, job: JobId, can: impl Fn(usize) -> bool) -> (usize, usize) {
         let mut found = (0, usize::MAX);
         for gpu_type in 0..self.types {
@@ -102,12 +102,12 @@ impl Accounts {
         found
     }
 
-    /// Returns the time that a job held GPUs of a type, in ns; this time starts at half a round.
+    /// Returns the time in ns for which a job has held GPUs of a type; it starts at half a round.
     pub(crate) fn held_ns(&self, job: JobId, gpu_type: usize) -> i64 {
         self.half_round_ns + self.held_ns[self.at(job, gpu_type)]
     }
 
-    /// Returns whether a job has had an allocation.
+    /// Returns whether a job has ever had an allocation.
     pub(crate) fn has_shares(&self, job: JobId) -> bool {
         self.has_shares[job.index()]
     }
@@ -123,7 +123,7 @@ impl Accounts {
         }
     }
 
-    /// Closes the accounts of the active jobs after `elapsed_s` seconds, and opens new ones with these shares.
+    /// Closes the accounts of the active jobs after `elapsed_s` seconds, and opens new accounts with these shares.
     pub(crate) fn reset(&mut self, elapsed_s: f64, jobs: &[JobId], shares: &[f64]) {
         for (&job, row) in jobs.iter().zip(shares.chunks_exact(self.types)) {
             for (gpu_type, &share) in row.iter().enumerate() {
@@ -163,8 +163,8 @@ mod tests {
         assert!((accounts.claim(JobId(0), 0).deficit_s - 2.0).abs() < 1e-12);
     }
 
-    /// The quotients are 0.07 / 7 s and 0.01 / 1 s. Computed in floats, the two quotients would be 0.010000000000000002
-    /// and 0.01.
+    /// The quotients are 0.07 / 7 s and 0.01 / 1 s. If they were computed in floats, the two quotients would be
+    /// 0.010000000000000002 and 0.01.
     #[test]
     fn equal_quotients_tie() {
         let priority = |share, seconds: i64| priority(share, seconds * 1_000_000_000);

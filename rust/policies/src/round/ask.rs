@@ -1,4 +1,4 @@
-//! The request to an allocator, and the order of types that follows from it.
+//! The request to an allocator, and the order of GPU types that follows from it.
 
 use crate::kit::{Owners, Places, QueueBy, Seen};
 use gangline_allocation::Ask;
@@ -10,12 +10,12 @@ pub(crate) fn types(view: &ClusterView<'_>) -> impl Iterator<Item = GpuTypeId> +
     (0..view.cluster().gpu_types().len()).map(GpuTypeId::new)
 }
 
-/// The rates and steps of jobs from which shares are computed.
+/// The rates and steps of the jobs, from which shares are computed.
 #[derive(Clone, Copy)]
 pub(crate) struct Planned<'a> {
     pub(crate) view: &'a ClusterView<'a>,
     pub(crate) places: &'a Places,
-    /// Whether the rate and the steps are those of the current phase, for jobs whose rate changes.
+    /// Whether jobs whose rate changes are described by the rate and the steps of their current phase.
     pub(crate) follows_phases: bool,
 }
 
@@ -29,7 +29,7 @@ impl<'a> Planned<'a> {
         }
     }
 
-    /// Returns the rate of a gang on a type; 0 if the gang has no place there.
+    /// Returns the rate of a gang on a type; 0 if the gang can have no place there.
     #[inline]
     pub(super) fn rate(self, job: JobId, gpu_type: GpuTypeId) -> f64 {
         let base = self.places.rate(self.view, job, gpu_type);
@@ -43,7 +43,7 @@ impl<'a> Planned<'a> {
         phase.map_or(work, |phase| work / phase.step_size)
     }
 
-    /// Returns the index of each job's current phase, if plans depend on phases; otherwise nothing.
+    /// Returns the index of each job's current phase if plans depend on phases; otherwise an empty list.
     pub(super) fn phases(self, jobs: &'a [JobId]) -> impl Iterator<Item = usize> + 'a {
         let jobs = if self.follows_phases { jobs } else { &[] };
         let number = move |&job: &JobId| self.phase(job).map_or(0, |phase| phase.number);
@@ -51,7 +51,7 @@ impl<'a> Planned<'a> {
     }
 }
 
-/// Describes the active jobs; `running` is the type on which a job runs because of its share.
+/// Describes the active jobs to the allocator; `running` returns the type on which a job runs because of its share.
 pub(crate) fn ask(
     planned: Planned<'_>,
     active: impl ExactSizeIterator<Item = JobId>,
@@ -103,7 +103,7 @@ pub(crate) fn ask(
     Ok(ask)
 }
 
-/// Returns the types in order of total speedup. The total speedup of a type is a sum over the jobs: the rate of the job
+/// Returns the types in order of total speedup. The total speedup of a type is the sum, over all jobs, of a job's rate
 /// on the type divided by its average rate. Ties are broken by index. `rates` is a row-major table, `jobs x types`.
 pub(super) fn order_of_types(capacity: &[f64], rates: impl Iterator<Item = f64>) -> Vec<GpuTypeId> {
     let types = capacity.len();
@@ -141,7 +141,7 @@ pub(super) fn order_of_types(capacity: &[f64], rates: impl Iterator<Item = f64>)
 pub(crate) struct EntityParams {
     /// The label that defines an entity.
     pub by: QueueBy,
-    /// Weights by name; `None` means equal weights.
+    /// Weights, keyed by name; `None` means equal weights.
     pub weights: Option<BTreeMap<String, f64>>,
 }
 

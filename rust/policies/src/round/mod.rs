@@ -1,11 +1,11 @@
 //! Rounds, which turn shares of time into placements.
 //!
-//! At each boundary, every job has a priority on each GPU type: its target share divided by the time it has held GPUs
-//! there. Types are served in order, and on each type, jobs are served by priority; a job uses one type per round. Jobs
-//! without a share are served last. A job keeps its GPUs if it can. A new allocation is requested when the set of jobs
-//! or the capacity has changed; this module does not depend on the method that computes the allocation.
+//! At each boundary, every job has a priority on each GPU type: its target share divided by the time for which it has
+//! held GPUs there. Types are served in order, and on each type, jobs are served by priority; a job uses one type per
+//! round. Jobs without a share are served last. A job keeps its GPUs if possible. When the set of jobs or the capacity
+//! has changed, a new allocation is requested. How it is computed does not matter to this module.
 //!
-//! A round costs O((running + skipped) log n): claims stay sorted between rounds, unless jobs share GPUs.
+//! A round costs O((running + skipped) log n), because claims stay sorted between rounds, unless jobs share GPUs.
 
 mod accounts;
 mod ask;
@@ -36,16 +36,16 @@ use queues::{Filter, Queues};
 use std::collections::BTreeSet;
 
 words! {
-    /// Pass in which jobs without a share are served.
+    /// When jobs without a share are served.
     pub(crate) enum ZeroPass {
-        /// Jobs without a share are served after all jobs with a share, on all types.
+        /// After all jobs with a share, on all types.
         After = "after",
-        /// Jobs without a share are served on each type after the jobs with a share on that type.
+        /// On each type, after the jobs with a share on that type.
         Inline = "inline",
     }
 }
 
-/// Returns the filters of the passes over the types; if the parameter is not set, jobs without a share are never
+/// Returns the filters for the passes over the types. If the parameter is not set, jobs without a share are never
 /// served.
 fn passes(zero_pass: Option<ZeroPass>) -> &'static [Filter] {
     match zero_pass {
@@ -66,23 +66,23 @@ pub(crate) struct RoundParams {
     pub min_solve_interval: SimSpan,
     /// Whether jobs whose rate changes are planned with the rate of their current phase.
     pub follows_phases: bool,
-    /// Pass in which jobs without a share may use the remaining GPUs.
+    /// When jobs without a share may use the remaining GPUs.
     pub zero_pass: Option<ZeroPass>,
     /// Whether GPUs that become free during a round are assigned at once.
     pub backfills: bool,
-    /// Names of the types in the order of service; if absent, the order is by speed.
+    /// Names of the types in the order in which they are served; if absent, the order depends on speed.
     pub type_order: Option<String>,
-    /// Choice of the type, if jobs keep their GPUs to the end; the allocator is then not used.
+    /// Rule that chooses the type if jobs keep their GPUs to the end; the allocator is then not used.
     pub keeps: Option<GpuPick>,
     /// Maximum gang size that is served.
     pub gang_max: Option<u32>,
-    /// Knowledge that the allocator needs.
+    /// Knowledge about jobs that the allocator needs.
     pub knowledge: Knowledge,
     /// Number of parts into which each allocation is split.
     pub partitions: usize,
     /// Entities, if the policy divides time among entities.
     pub entities: Option<EntityParams>,
-    /// Choice of the jobs that may share GPUs, if any may share.
+    /// Rule that chooses the jobs that may share GPUs, if any may.
     pub packs: Option<Partners>,
 }
 
@@ -95,7 +95,7 @@ const WAITS_MAX: i64 = 900;
 struct Holder {
     job: JobId,
     gpu_type: GpuTypeId,
-    /// Group of the co-runner, if the round assigned one.
+    /// Partner group of the co-runner, if the round assigned a co-runner.
     beside: Option<u32>,
     since: SimTime,
 }
@@ -108,23 +108,23 @@ pub(crate) struct Rounds {
     accounts: Accounts,
     queues: Queues,
     entities: Entities,
-    /// Accounts of shared time; only for policies that pack.
+    /// Accounts of shared time; used only by policies that pack jobs.
     pairs: Option<Pairs>,
     active: BTreeSet<JobId>,
-    /// Whether each job is active; only used by policies that keep queues.
+    /// Whether each job is active; used only by policies that keep queues.
     is_active: Vec<bool>,
     holders: Vec<Holder>,
     is_stale: bool,
     solved_at: Option<SimTime>,
     /// The active jobs and the number of GPUs of each type at the last allocation.
     solved_for: (Vec<JobId>, Vec<u32>),
-    /// The phases of these jobs at the last allocation, if plans depend on them.
+    /// The phases of these jobs at the last allocation, if plans depend on phases.
     solved_phases: Vec<usize>,
     type_order: Vec<GpuTypeId>,
     /// Whether the order of types is valid for the jobs and GPUs of the last allocation.
     is_order_solved: bool,
     solves: u64,
-    /// Whether each job is chosen in the current round; only used by policies that keep queues.
+    /// Whether each job is chosen in the current round; used only by policies that keep queues.
     is_chosen: Vec<bool>,
 }
 
@@ -139,7 +139,7 @@ impl std::fmt::Debug for Rounds {
 /// The jobs that a walk considers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Candidates {
-    /// All active jobs, at a boundary.
+    /// All active jobs; used at a boundary.
     All,
     /// Waiting jobs, inside a round.
     Waiting,
@@ -149,7 +149,7 @@ enum Candidates {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Choice {
     job: JobId,
-    /// The second job, which has the greater index.
+    /// The second job of a pair, which has the greater index.
     partner: Option<JobId>,
     gpu_type: GpuTypeId,
 }
@@ -197,7 +197,7 @@ impl Rounds {
         }
     }
 
-    /// Returns whether claims stay sorted between rounds; under a policy with pairs, they do not.
+    /// Returns whether claims stay sorted between rounds; in a policy with pairs, they do not.
     fn keeps_queues(&self) -> bool {
         self.params.packs.is_none()
     }
@@ -225,7 +225,7 @@ impl Rounds {
         }
     }
 
-    /// Counts the time that jobs have held GPUs, and updates their claims.
+    /// Counts the time for which jobs have held GPUs, and updates their claims.
     fn count(&mut self, now: SimTime) {
         let keeps_queues = self.keeps_queues();
         for holder in &mut self.holders {
@@ -248,7 +248,7 @@ impl Rounds {
         }
     }
 
-    /// Puts the claims of a job that arrived into the queues.
+    /// Puts the claims of a newly arrived job into the queues.
     fn claim_all(&mut self, view: &ClusterView<'_>, job: JobId) {
         if !self.keeps_queues() {
             return;
@@ -262,7 +262,7 @@ impl Rounds {
         }
     }
 
-    /// Returns whether the last allocation is for other jobs, GPUs or phases than the current ones.
+    /// Returns whether the jobs, the GPUs or the phases have changed since the last allocation.
     fn is_stale(&self, view: &ClusterView<'_>) -> bool {
         let phases = self.planned(view).phases(&self.solved_for.0);
         self.is_stale || !phases.eq(self.solved_phases.iter().copied())
@@ -382,7 +382,7 @@ impl Rounds {
         Ok(Next::Ask)
     }
 
-    /// Returns why a job waits if jobs start in order of arrival, and only when shares are computed.
+    /// Returns why a job waits under a policy that starts jobs in order of arrival and only when shares are computed.
     fn why_in_order(&self, view: &ClusterView<'_>, job: JobId) -> Cause {
         let Some(solved) = self.solved_at else {
             return Cause::new(&NO_PLACE);
@@ -402,7 +402,7 @@ impl Rounds {
         at_head(head, job)
     }
 
-    /// Returns the types in the order set by the parameters.
+    /// Returns the types in the order that the parameters set.
     fn order_given(
         &self,
         view: &ClusterView<'_>,

@@ -1,16 +1,16 @@
-//! Pairs of jobs on the same GPUs: the jobs that may share, their rates, and the time that each may spend with each
+//! Pairs of jobs on the same GPUs: which jobs may share, at which rates, and for how long each job may run with each
 //! partner.
 //!
 //! | symbol | here | meaning |
 //! |---|---|---|
-//! | kind | `of` | jobs with the same effect on any co-runner: equal gang size, rates, model label and memory |
+//! | kind | `of` | jobs that have the same effect on any co-runner: equal gang size, rates, model label and memory |
 //! | group d | `group` | jobs that are equivalent as partners: a kind, or a single job |
 //! | `X[m,d,k]` | `Book::share` | target share of job m's time with a job of group d on type k |
-//! | `t[m,d,k]` | `Book::held` | time for which job m held GPUs of type k with a co-runner of group d since the reset, starting at R/2 |
+//! | `t[m,d,k]` | `Book::held` | time for which job m has held GPUs of type k with a co-runner of group d since the reset; it starts at R/2 |
 //!
-//! There is an account for each job and each group of partners. Linear programs have one group per kind, because the
-//! jobs of a kind are equivalent as partners. The number of accounts is then the number of shares in a program, not the
-//! square of the number of jobs.
+//! There is one account for each pair of a job and a group of partners. In linear programs, each kind is one group,
+//! because the jobs of a kind are equivalent as partners. The number of accounts then equals the number of shares in
+//! the program, rather than the square of the number of jobs.
 
 use super::accounts::{Claim, priority};
 use super::ask::types;
@@ -21,13 +21,13 @@ use gangline_model::{GpuTypeId, JobId, SimSpan};
 use rustc_hash::FxHashMap;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The partners with which a job has a share of its time on the same GPUs.
+/// The partners with which a job may spend a share of its time on the same GPUs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Partners {
-    /// Any job of a kind. Jobs of the same kind are equivalent, so it does not matter which one is the partner.
+    /// Any job of a kind. Jobs of the same kind are equivalent, so it does not matter which of them is the partner.
     #[default]
     OfKind,
-    /// One job, for as long as the pair exists.
+    /// One particular job, for as long as the pair exists.
     Single,
 }
 
@@ -38,7 +38,7 @@ struct Book {
     deficit_s: f64,
 }
 
-/// Kinds of the trace, and the accounts of each job by group of partners and type.
+/// Kinds of the trace, and the accounts of each job for each group of partners and each type.
 #[derive(Debug, Default)]
 pub(super) struct Pairs {
     half_round_ns: i64,
@@ -119,7 +119,7 @@ impl Pairs {
         }
     }
 
-    /// Closes the accounts of the active jobs and opens new ones with these shares.
+    /// Closes the accounts of the active jobs and opens new accounts with these shares.
     pub(super) fn reset(
         &mut self,
         elapsed_s: f64,
@@ -145,7 +145,7 @@ impl Pairs {
         }
     }
 
-    /// Counts time that a job held GPUs with a co-runner of a group.
+    /// Adds to the time for which a job has held GPUs with a co-runner of a group.
     pub(super) fn credit(&mut self, job: JobId, group: u32, gpu_type: GpuTypeId, span_ns: i64) {
         let books = &mut self.books[job.index()];
         books.entry((group, gpu_type)).or_default().held_ns += span_ns;
@@ -157,7 +157,7 @@ impl Pairs {
         books.filter(|book| book.share > 0.0).count()
     }
 
-    /// Returns, in order, all pairs of groups that have candidates for each other on a type.
+    /// Returns, in order, all pairs of groups in which each group has candidates for the other on a type.
     pub(super) fn lines(
         &self,
         candidates: impl Iterator<Item = JobId>,
@@ -203,16 +203,16 @@ impl Pairs {
     }
 }
 
-/// Claims of two groups on each other as co-runners, ascending.
+/// The claims of each of two groups of jobs to co-runners from the other group, in ascending order.
 #[derive(Debug)]
 pub(super) struct Line {
     side: Vec<Claim>,
-    /// Claims of the other group; `None` if both sides are the same group.
+    /// Claims of the other group; `None` if the two groups are the same.
     others: Option<Vec<Claim>>,
 }
 
 impl Line {
-    /// Returns the greatest claim of each side whose job is not taken; the smaller of the two comes first.
+    /// Returns, for each side, the greatest claim whose job is not yet taken; the smaller of the two comes first.
     pub(super) fn head(&mut self, taken: &BTreeSet<JobId>) -> Option<(Claim, JobId)> {
         drop_taken(&mut self.side, taken, 0);
         let first = *self.side.last()?;

@@ -1,10 +1,10 @@
 //! Claims of all active jobs, kept between rounds.
 //!
-//! There is one heap per GPU type and gang size. A round takes out claims, the greatest first, and puts them back at
-//! its end. Claims of a gang size that does not fit are never examined, and a job that held GPUs gets a new claim.
-//! Outdated claims belong to jobs that have a new claim or have ended; they are dropped when a walk reaches them. A
-//! round therefore costs O((chosen + skipped) log n), independent of the rest of the queue. A new allocation changes
-//! every claim and costs O(n), because only the jobs that are tried are sorted.
+//! There is one heap per GPU type and gang size. A round takes claims out, the greatest first, and puts them back at
+//! the end. It never examines claims of a gang size that does not fit. A job that held GPUs gets a new claim. A claim
+//! is outdated if its job has a new claim or has ended; outdated claims are dropped when a walk reaches them. A round
+//! therefore costs O((chosen + skipped) log n), independent of the rest of the queue. A new allocation changes every
+//! claim. It costs only O(n), because claims are sorted only when their jobs are tried.
 
 use super::accounts::Claim;
 use crate::kit::ByClass;
@@ -29,19 +29,19 @@ impl Filter {
     }
 }
 
-/// Claims by type and gang size.
+/// Claims, grouped by type and gang size.
 #[derive(Debug, Default)]
 pub(super) struct Queues {
     /// Gang sizes of the trace, ascending.
     gangs: Vec<u32>,
-    /// Size of each job, as an index into `gangs`.
+    /// Gang size of each job, as an index into `gangs`.
     of_job: Vec<u16>,
-    /// Lines, `2 x types x gangs`: first claims with a priority above 0, then claims with priority 0. In each line, the
-    /// greatest claim comes first.
+    /// The `2 x types x gangs` lines: first those of claims with a priority above 0, then those of claims with priority
+    /// 0. In each line, the greatest claim comes first.
     lines: ByClass<Reverse<Claim>>,
     /// Half of the number of lines.
     half: usize,
-    /// Claims that were offered and not yet put back, in the order of the walk, with their lines.
+    /// Claims that were offered and not yet put back, in the order of the walk, each with its line.
     out: Vec<(Claim, usize)>,
 }
 
@@ -79,17 +79,17 @@ impl Queues {
         self.lines.push(line, Reverse(claim));
     }
 
-    /// Replaces all claims with the given ones, each with its type.
+    /// Replaces all claims with the given claims, each of which comes with its type.
     pub(super) fn refill(&mut self, claims: impl Iterator<Item = (usize, Claim)>) {
         let mut lines = std::mem::take(&mut self.lines);
         lines.refill(claims.map(|(gpu_type, claim)| (self.line(gpu_type, &claim), Reverse(claim))));
         self.lines = lines;
     }
 
-    /// Offers the claims on a type in order, as long as their gangs fit. `take` returns whether a claim is taken, and
-    /// `is_old` whether it is outdated. An offered claim stays out of the queues until [`Self::put_back`]. If a walk is
-    /// repeated with the free GPUs that were left at some claim, it therefore continues after this claim. `take` gets
-    /// the position of the claim among the claims that are out of the queues.
+    /// Offers, in order, the claims on a type whose gangs fit. `take` returns whether a claim is taken, and `is_old`
+    /// returns whether it is outdated. An offered claim stays out of the queues until [`Self::put_back`]. If a walk is
+    /// repeated with the free GPUs that were left at some claim, it therefore continues after this claim. `take`
+    /// receives the position of the claim among those that are out of the queues.
     pub(super) fn walk(
         &mut self,
         gpu_type: usize,

@@ -10,18 +10,18 @@ use gangline_model::{GpuSet, GpuTypeId, JobId, SimTime};
 use std::cmp::{Ordering, Reverse};
 use std::collections::{BTreeSet, BinaryHeap};
 
-/// The choices of a round in progress. The walk can be resumed at any choice, so a choice without a place costs only
-/// the rest of the walk, not a whole round.
+/// The choices of a round in progress. The walk can be resumed at any choice. A choice that has no place therefore
+/// costs only the rest of the walk, not a whole round.
 #[derive(Debug)]
 pub(super) struct Walk {
     which: Candidates,
-    /// GPUs of each type that are not assigned to a choice.
+    /// Number of GPUs of each type that are not assigned to a choice.
     left: Vec<u32>,
     /// Choices in the order of the walk.
     steps: Vec<Step>,
     /// Index of the next pass and type. A pass covers all types.
     stage: usize,
-    /// Choices that have no place, sorted.
+    /// Choices that have no place, in sorted order.
     refused: Vec<Choice>,
 }
 
@@ -30,7 +30,7 @@ struct Step {
     choice: Choice,
     gpus: u32,
     stage: usize,
-    /// Number of claims that were offered before this one and are out of the queues.
+    /// Number of claims that were offered before this choice and are out of the queues.
     out: usize,
 }
 
@@ -51,7 +51,8 @@ impl Walk {
 }
 
 impl Rounds {
-    /// Chooses jobs for the remaining GPUs by priority, and then jobs without a share. Refused choices are left out.
+    /// Chooses jobs for the remaining GPUs, first by priority and then among the jobs without a share. Choices that
+    /// were refused are left out.
     pub(super) fn choose(&mut self, view: &ClusterView<'_>, walk: &mut Walk) -> Vec<Choice> {
         if let Some(pairs) = &self.pairs {
             return self.choose_packed(view, pairs, walk.which, walk.left.clone(), |choice| {
@@ -136,7 +137,7 @@ impl Rounds {
 // All active jobs are considered in each round. The cost of O(active log active) is small compared with the linear
 // programs that packing needs.
 
-/// One job, or the next two jobs of a line. The greatest proposal comes first.
+/// A proposal: one job, or the next two jobs of a line. The greatest proposal comes first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Proposal {
     claim: Claim,
@@ -250,7 +251,7 @@ impl Rounds {
             .collect()
     }
 
-    /// Returns whether every job runs in the only way in which it has a share, and no two jobs could swap partners.
+    /// Returns whether every job runs in the only way in which it has a share and no two jobs could swap partners.
     pub(super) fn are_at_home(&self, placed: &[(Choice, GpuSet)]) -> bool {
         let mut lines = BTreeSet::new();
         placed.iter().all(|(choice, _)| {
@@ -275,7 +276,7 @@ impl Rounds {
 
 // The following code places the choices and writes the plan.
 
-/// A choice with its GPUs, and the state of the draft before the choice took them.
+/// A choice and its GPUs, and the state of the draft before the choice took them.
 struct Placed {
     choice: Choice,
     gpus: GpuSet,
@@ -283,7 +284,8 @@ struct Placed {
 }
 
 impl Rounds {
-    /// Chooses and places until every choice has a place. Choices and places before a refused choice are kept.
+    /// Chooses jobs and places them until every choice has a place. The choices and places before a refused choice are
+    /// kept.
     pub(super) fn fill(
         &mut self,
         view: &ClusterView<'_>,
@@ -316,8 +318,8 @@ impl Rounds {
         placed.collect()
     }
 
-    /// Places choices by type, the largest gang first. A job keeps its GPUs if it can. Returns the first choice without
-    /// a place as the error.
+    /// Places choices type by type, with the largest gangs first. A job keeps its GPUs if it can. Returns the first
+    /// choice without a place as the error.
     fn place(
         &mut self,
         view: &ClusterView<'_>,
@@ -417,8 +419,9 @@ impl Rounds {
         self.holders.extend(second);
     }
 
-    /// Returns the shares of a policy that never stops a job. A running job gets the whole time on its type. Waiting
-    /// jobs, in order of arrival, get the whole time on the type chosen for them, up to the first job without a place.
+    /// Returns the shares of a policy that never stops a job. A running job gets all of its time on its type. Waiting
+    /// jobs, in order of arrival up to the first job without a place, get all of their time on the type chosen for
+    /// them.
     pub(super) fn first_come(
         &mut self,
         view: &ClusterView<'_>,
