@@ -9,13 +9,13 @@ use smallvec::SmallVec;
 /// Gang rates by GPU type.
 pub(crate) type Rates = SmallVec<[(GpuTypeId, f64); 4]>;
 
-/// A GPU type that a job can use.
+/// What is known about a GPU type that a job can use.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct TypeFacts {
     pub(crate) id: GpuTypeId,
     /// Rate of the whole gang on this type.
     pub(crate) rate: f64,
-    /// `t_min`: time that all the work takes on this type.
+    /// `t_min`: time that all the work of the job takes on this type.
     pub(crate) time_s: f64,
 }
 
@@ -31,12 +31,12 @@ pub(crate) struct Facts {
     pub(crate) types: SmallVec<[TypeFacts; 4]>,
     /// Gang rate on the fastest usable type.
     pub(crate) best_rate: f64,
-    /// `t_max`: number of slots that the job needs on its slowest usable type.
+    /// `t_max`: number of time slots that the job needs on its slowest usable type.
     pub(super) slots_max: u128,
 }
 
 impl Facts {
-    /// Creates the constants of a job from its rates on GPU types or on groups of servers.
+    /// Computes the constants of a job from its rates on GPU types or on groups of servers.
     pub(crate) fn new(
         view: &ClusterView<'_>,
         (utility, round): (Utility, SimSpan),
@@ -79,7 +79,7 @@ impl Facts {
         self.slots_max.saturating_mul(u128::from(self.gpus)) as f64
     }
 
-    /// Returns the usable types as a mask.
+    /// Returns the usable types as a bit mask.
     pub(super) fn type_mask(&self) -> u64 {
         self.types
             .iter()
@@ -110,7 +110,7 @@ pub(super) struct Line {
 }
 
 impl Line {
-    /// Returns the utility per GPU if the job runs at its best rate from now on.
+    /// Returns the job's utility per GPU if it runs at its best rate from now on.
     #[inline]
     pub(super) fn density(&self, now: SimTime) -> f64 {
         let seconds = (now - self.arrival).seconds() + self.left_s;
@@ -118,7 +118,7 @@ impl Line {
     }
 }
 
-/// Returns the gang rates on the allowed types with enough memory, regardless of their numbers of GPUs.
+/// Returns the gang's rates on the allowed types with enough memory, no matter how many GPUs of each type exist.
 pub(super) fn gang_rates(view: &ClusterView<'_>, job: JobId) -> Rates {
     let jobs = view.jobs();
     let (allowed, memory) = (jobs.allowed_types(job), jobs.memory_bytes(job));

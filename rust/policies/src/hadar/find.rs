@@ -1,7 +1,7 @@
-//! `FIND_ALLOC`: the best place for one job, given the GPUs that the decision has already given out.
+//! `FIND_ALLOC`: finds the best place for one job among the GPUs that the decision has not yet given out.
 //!
-//! The cost is O(types x (groups of servers + W)), independent of the number of servers. The search for a place inside
-//! a single rack visits every rack.
+//! The cost is O(types x (groups of servers + W)), independent of the number of servers. Only the search for a place
+//! inside a single rack visits every rack.
 
 use super::facts::Facts;
 use super::params::{CostHorizon, HadarParams, Objective, Pick};
@@ -13,8 +13,8 @@ use gangline_model::{GpuSet, GpuTypeId, JobId, ServerId, gpus_in, mask_of_lowest
 use smallvec::SmallVec;
 use std::collections::BTreeMap;
 
-/// Values whose relative difference is below this count as equal, because of floating-point noise. The number is our
-/// own choice.
+/// Two values count as equal if their relative difference is below this, which allows for floating-point noise. The
+/// number is our own choice.
 const TOLERANCE: f64 = 1e-12;
 
 #[inline]
@@ -27,7 +27,7 @@ pub(crate) fn above(x: f64, y: f64) -> bool {
     x > y && !equal(x, y)
 }
 
-/// Properties of an active job that change between decisions.
+/// The properties of an active job that change between decisions.
 #[derive(Clone, Debug)]
 pub(super) struct Live {
     pub(super) remaining: f64,
@@ -36,7 +36,7 @@ pub(super) struct Live {
     pub(super) held: Option<Counts>,
     /// Remaining time of the job's current overhead.
     left_s: f64,
-    /// Overhead of a start or a move.
+    /// Overhead if the job starts or moves.
     start_s: f64,
 }
 
@@ -61,7 +61,7 @@ impl Live {
 /// A place for a job, with its utility and cost.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Quote {
-    /// Servers, ascending, each with a number of GPUs.
+    /// Servers in ascending order, each with its number of GPUs.
     pub places: Counts,
     /// Utility minus cost.
     pub payoff: f64,
@@ -83,7 +83,7 @@ pub(super) struct Chosen {
 }
 
 impl Quote {
-    /// Returns the utility as a whole percentage of the cost, for an offer whose payoff is not above 0.
+    /// Returns the utility as a percentage (a whole number) of the cost, for an offer with a payoff of at most 0.
     pub(super) fn percent(&self) -> u32 {
         (100.0 * self.utility / self.cost) as u32
     }
@@ -92,13 +92,13 @@ impl Quote {
 /// The criterion for the best candidate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Goal {
-    /// The largest payoff or the lowest cost, according to the objective.
+    /// The largest payoff or the lowest cost, depending on the objective.
     Objective,
     /// The largest utility, used for backfilled jobs.
     Utility,
 }
 
-/// Finds places at one instant.
+/// Finds places for jobs at one instant.
 #[derive(Debug)]
 pub(super) struct Finder<'a> {
     pub(super) view: &'a ClusterView<'a>,
@@ -132,8 +132,8 @@ impl Finder<'_> {
         offers.next().map(|first| self.best(first, offers, goal))
     }
 
-    /// Returns whether a job with these types and this gang size has a place. `find` returns a place if and only if
-    /// this is true.
+    /// Returns whether there is a place for a job with these types and this gang size. `find` returns a place if and
+    /// only if the result is true.
     pub(super) fn fits(&self, free_of_type: &[u32], types: u64, gpus: u32) -> bool {
         let usable = free_of_type.iter().enumerate();
         let mut free = usable
@@ -161,7 +161,7 @@ impl Finder<'_> {
         })
     }
 
-    /// Returns candidate 0: the GPUs that the job holds.
+    /// Returns candidate 0, which is the set of GPUs that the job holds.
     fn stay(&self, servers: &Servers, facts: &Facts, live: &Live) -> Option<Quote> {
         let held = live.held.as_ref()?;
         let is_free = held
@@ -170,7 +170,7 @@ impl Finder<'_> {
         is_free.then(|| self.offer(servers, facts, live, held.clone(), live.left_s))
     }
 
-    /// Returns the remaining candidates, in scan order.
+    /// Returns the remaining candidates in scan order.
     fn others(&self, servers: &Servers, facts: &Facts) -> SmallVec<[Counts; 8]> {
         let mut found = SmallVec::new();
         let types: SmallVec<[GpuTypeId; 4]> = facts.types.iter().map(|one| one.id).collect();
@@ -195,7 +195,7 @@ impl Finder<'_> {
         found
     }
 
-    /// Returns one server of a GPU type with room for the gang.
+    /// Returns a server of the given GPU type with room for the gang.
     fn consolidated(&self, servers: &Servers, id: GpuTypeId, gpus: u32) -> Option<Counts> {
         let mut best: Option<(f64, u32, u32)> = None;
         for (at, group) in servers.groups.iter().enumerate() {
@@ -220,8 +220,8 @@ impl Finder<'_> {
         best.map(|(_, _, server)| SmallVec::from_slice(&[(server, gpus)]))
     }
 
-    /// Returns places on the servers of the given types, cheapest first. The gang takes all free GPUs of each server
-    /// until it is complete. The result is `None` if one server is enough.
+    /// Returns GPUs on the servers of the given types, cheapest servers first. The gang takes all free GPUs of each
+    /// server until it is complete. The result is `None` if one server is enough.
     fn spread(&self, servers: &Servers, types: &[GpuTypeId], gpus: u32) -> Option<Counts> {
         let free: u32 = types.iter().map(|&id| servers.free_of_type(id)).sum();
         if free < gpus {
@@ -260,7 +260,7 @@ impl Finder<'_> {
         several(places)
     }
 
-    /// Does the same as `spread`, but only within the rack with the most free GPUs.
+    /// Does the same as `spread`, but uses only the rack with the most free GPUs.
     fn in_rack(&self, servers: &Servers, types: &[GpuTypeId], gpus: u32) -> Option<Counts> {
         let cluster = self.view.cluster();
         let is_of = |server: &&u32| types.contains(&cluster.server(ServerId(**server)).gpu_type);
@@ -339,8 +339,8 @@ fn several(mut places: Counts) -> Option<Counts> {
 
 // The following code converts GPUs per server to slots, and an allocation to the actions that lead to it.
 
-/// Fills the plan: preemptions, then starts and moves in queue order. A job that keeps its number of GPUs on a server
-/// keeps its slots there; other jobs get the lowest free slots.
+/// Fills the plan: first the preemptions, then the starts and moves in queue order. A job whose number of GPUs on a
+/// server does not change keeps its slots there; other jobs get the lowest free slots.
 pub(super) fn emit(view: &ClusterView<'_>, plan: &mut Plan<'_>, chosen: &[Chosen]) {
     let next: BTreeMap<JobId, &Chosen> = chosen.iter().map(|one| (one.rank.job, one)).collect();
     let mut free: BTreeMap<ServerId, u64> = BTreeMap::new();

@@ -1,8 +1,8 @@
-//! The market of the active jobs, and an allocation that is built at the market's prices. `hadar` has one market. A
-//! policy outside this crate can have a market of its own, and can request prices at any of its decisions.
+//! The market of the active jobs, and an allocation that is built up at the market's prices. `hadar` has one market. A
+//! policy outside this crate can have its own market and can request prices at any of its decisions.
 //!
 //! For a policy outside this crate, an allocation costs O(servers + types x (1 + sizes of servers)), and an offer costs
-//! as much as a search of [`Finder`].
+//! as much as one search by [`Finder`].
 
 use super::facts::{self, Facts};
 use super::find::{Finder, Goal, Live, Quote};
@@ -14,8 +14,8 @@ use gangline_engine::{Changes, ClusterView, PolicyError, Run};
 use gangline_model::{ClusterSpec, JobId, Server, ServerId};
 use std::collections::BTreeMap;
 
-/// The data from which prices are computed. The epoch is kept from one allocation to the next, so prices depend on the
-/// instants at which they were requested.
+/// The data from which prices are computed. The epoch carries over from one allocation to the next, so prices also
+/// depend on when earlier prices were requested.
 #[derive(Debug)]
 pub struct Market {
     pub(super) params: HadarParams,
@@ -29,7 +29,7 @@ impl HadarParams {
     /// Reads the parameters of a market that may be created in the middle of a run.
     ///
     /// # Errors
-    /// Returns [`PolicyError::Parameter`] for a bad value, and for a utility that is fixed at the arrival of a job.
+    /// Returns [`PolicyError::Parameter`] for a bad value, and for a utility whose `A` is fixed when a job arrives.
     pub fn of_market(reader: &ParamReader) -> Result<Self, PolicyError> {
         let params = Self::read(reader)?;
         if params.utility == Utility::FinishTimeFairness {
@@ -42,7 +42,7 @@ impl HadarParams {
 }
 
 impl Market {
-    /// Creates a market without servers and jobs.
+    /// Creates a market that has no servers and no jobs yet.
     pub(super) fn new(params: HadarParams) -> Self {
         Self {
             params,
@@ -52,7 +52,7 @@ impl Market {
         }
     }
 
-    /// Sets the servers of a cluster, all of which are up.
+    /// Sets the servers to those of a cluster, all of which are up.
     pub(super) fn open(&mut self, cluster: &ClusterSpec) {
         // A gang for which the usable types have enough GPUs has a place, and the engine knows whether the gang may use
         // several types.
@@ -83,8 +83,8 @@ impl Market {
         }
     }
 
-    /// Returns the time that all the work of a job takes on a fair share of the cluster in its state at the job's
-    /// arrival.
+    /// Returns the time that all the work of a job takes on a fair share of the cluster, as the cluster was when the
+    /// job arrived.
     fn isolated_s(&self, view: &ClusterView<'_>, job: JobId) -> Result<f64, PolicyError> {
         let rates = facts::gang_rates(view, job);
         let jobs = (self.active.len() + 1) as f64;
@@ -108,7 +108,7 @@ impl Market {
 
     // These methods are for policies outside this crate.
 
-    /// Creates a market from the state that a view shows.
+    /// Creates a market from the current state of a view.
     ///
     /// # Errors
     /// Returns [`PolicyError::NotAllowedToKnow`] for an online policy.
@@ -203,8 +203,8 @@ pub struct Allocation {
 }
 
 impl Allocation {
-    /// Returns `U_min`, and `U_max` by GPU type. These bounds are 0 if no job is active, or if no active job can use
-    /// the type.
+    /// Returns `U_min`, and `U_max` by GPU type. `U_min` is 0 if no job is active, and `U_max` of a type is 0 if no
+    /// active job can use it.
     pub fn bounds(&self) -> (f64, &[f64]) {
         (self.prices.floor, &self.prices.ceiling)
     }
@@ -214,28 +214,28 @@ impl Allocation {
         self.servers.count()
     }
 
-    /// Returns the current price of a GPU of a server.
+    /// Returns the current price of a GPU on a server.
     pub fn price(&self, server: ServerId) -> f64 {
         let group = self.servers.group(server.0);
         self.prices.of(group, self.free(server))
     }
 
-    /// Returns the number of free GPUs of a server.
+    /// Returns the number of free GPUs on a server.
     pub fn free(&self, server: ServerId) -> u32 {
         self.servers.free(server.0)
     }
 
-    /// Returns the number of taken GPUs of a server.
+    /// Returns the number of GPUs taken on a server.
     pub fn taken(&self, server: ServerId) -> u32 {
         self.servers.taken(server.0)
     }
 
-    /// Takes GPUs of a server, but no more than are free.
+    /// Takes GPUs on a server, at most as many as are free.
     pub fn take(&mut self, server: ServerId, gpus: u32) {
         self.servers.take(server.0, gpus);
     }
 
-    /// Gives GPUs of a server back, but no more than are taken.
+    /// Gives back GPUs on a server, at most as many as are taken.
     pub fn give(&mut self, server: ServerId, gpus: u32) {
         self.servers.give(server.0, gpus);
     }
@@ -243,8 +243,8 @@ impl Allocation {
     /// Returns the best place for an active job among the free GPUs, if there is any.
     ///
     /// # Errors
-    /// Returns [`PolicyError::Parameter`] for a job that is not active, or for a job that does not run as one gang with
-    /// the number of GPUs that the trace gives.
+    /// Returns [`PolicyError::Parameter`] for a job that is not active, and for a job that runs in parts or with a
+    /// number of GPUs that differs from the trace.
     pub fn offer(
         &self,
         market: &Market,

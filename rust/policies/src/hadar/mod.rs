@@ -1,4 +1,4 @@
-//! `hadar`: chooses gangs, GPU types and servers together, by prices that rise with occupancy. This is our
+//! `hadar`: chooses jobs, GPU types and servers jointly, using prices that rise with occupancy. This is our
 //! interpretation of Hadar (arXiv 2503.10918); `docs/policies/hadar.md` separates the paper's rules from our own
 //! choices.
 //!
@@ -6,12 +6,12 @@
 //! |---|---|---|
 //! | `t`, `L_s` | `view.now()`, `HadarParams::round` | start and length of a round |
 //! | `h`, `r`, `c_h` | `kit::servers::Group` | servers of the same GPU type and size |
-//! | `gamma_h` | `capacity - free` | GPUs of a server that this decision has already given out |
+//! | `gamma_h` | `capacity - free` | GPUs on a server that this decision has already given out |
 //! | `j`, `a_j`, `W_j` | `Facts::{job, arrival, gpus}` | job, arrival, gang size |
 //! | `E_j N_j` | `Seen::work` | total work of the job, in iterations |
 //! | `x_j W_j` | `Quote::rate` | rate that the engine gives the job if it runs alone on exactly these GPUs |
 //! | `U_j(d) = A_j / d` | `Facts::numerator` / completion time | utility |
-//! | `t_j^min,r`, `t_j^max` | `TypeFacts::time_s`, `Facts::slots_max` | shortest time on each type; largest number of slots |
+//! | `t_j^min,r`, `t_j^max` | `TypeFacts::time_s`, `Facts::slots_max` | shortest time on each type; maximum number of slots |
 //! | `k_h` | `Prices::of` | price of a GPU |
 //! | `mu_j` | `Quote::payoff` | utility minus cost |
 //! | `U_min`, `U_max^r` | `Prices::{floor, ceiling}` | bounds of the prices |
@@ -56,7 +56,7 @@ pub(crate) static OUTBID: Reason = Reason::new(
 )
 .ends_when_free();
 
-/// Enough GPUs might be free, but the decision ended before the policy examined this job.
+/// Enough GPUs might be free, but the decision ended before the policy had examined this job.
 pub(crate) static NOT_LOOKED_AT: Reason = Reason::new(
     "not looked at",
     "the decision reached `scan_limit` before it reached this job",
@@ -67,13 +67,14 @@ pub(crate) static NOT_LOOKED_AT: Reason = Reason::new(
 #[derive(Debug)]
 pub(crate) struct Hadar {
     market: Market,
-    /// Index of the waiting jobs; empty if each decision examines all jobs anyway.
+    /// Index of the waiting jobs. It stays empty if each decision examines all jobs anyway.
     waiting: Waiting,
     /// Whether `waiting` is kept up to date.
     keeps_waiting: bool,
     /// Whether the plan stays valid until the next event.
     is_held: bool,
-    /// Time of the last decision. The next fields are the jobs that it chose and the jobs that it found too expensive.
+    /// Time of the last decision. The next fields contain the jobs that this decision chose and the jobs whose GPUs
+    /// were too expensive.
     decided_at: SimTime,
     chosen: Vec<Rank>,
     rejected: Rejected,
@@ -93,7 +94,7 @@ impl Hadar {
         }
     }
 
-    /// Records the changes. Returns whether one of the changes is an arrival, a completion or a change of capacity.
+    /// Records the changes. Returns whether the changes include an arrival, a completion or a change of capacity.
     fn note(&mut self, view: &ClusterView<'_>, changes: &Changes) -> Result<bool, PolicyError> {
         for change in &changes.order {
             match *change {
@@ -137,7 +138,7 @@ impl Hadar {
         Ok(ranks)
     }
 
-    /// Chooses the allocation of the whole cluster, in queue order.
+    /// Chooses an allocation for the whole cluster, examining jobs in queue order.
     fn choose(&mut self, view: &ClusterView<'_>) -> Result<Vec<Chosen>, PolicyError> {
         self.check_size()?;
         let ranked = self.ranked(view)?;
@@ -191,7 +192,7 @@ impl Hadar {
         Ok(chosen)
     }
 
-    /// Removes the jobs that a plan starts from the queue.
+    /// Removes from the queue the jobs that a plan starts.
     fn dequeue(&mut self, view: &ClusterView<'_>, plan: &Plan<'_>) -> Result<(), PolicyError> {
         for job in plan.started().filter(|_| self.keeps_waiting) {
             let remaining = Seen::AS_TOLD.work_left(view, job)?;
@@ -268,8 +269,8 @@ impl Policy for Hadar {
         vec![&OUTRANKED, &PRICE, &OUTBID, &NOT_LOOKED_AT, &SEARCH]
     }
 
-    /// Returns the reason why a job waits. In a greedy pass, a job has a place if enough GPUs of its types are free. It
-    /// takes this place unless its utility is below the price.
+    /// Returns the reason why a job waits. In a greedy pass, a job has a place if enough GPUs of its types are free.
+    /// The job takes this place unless its utility is below the price.
     fn why(&self, view: &ClusterView<'_>, job: JobId) -> Option<Cause> {
         let facts = self.market.active.get(&job)?;
         let is_left = has_enough(view, job, facts.gpus, self.market.params.mix_types);

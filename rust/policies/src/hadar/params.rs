@@ -6,7 +6,7 @@ use gangline_model::SimSpan;
 use gangline_model::words;
 
 words! {
-    /// Definition of `A` in the utility `U = A / d` of a completion time.
+    /// Definition of `A` in the utility `U = A / d`, where `d` is the completion time.
     pub(crate) enum Utility {
         /// A is the work: the utility is the mean number of iterations per second.
         EffectiveThroughput = "effective_throughput",
@@ -14,9 +14,9 @@ words! {
         Normalised = "normalised",
         /// A is 1.
         InverseJct = "inverse_jct",
-        /// A is the isolated time on a fair share, fixed at the arrival of the job.
+        /// A is the isolated time on a fair share of the cluster, fixed when the job arrives.
         FinishTimeFairness = "ftf",
-        /// A is defined as in `Normalised`, but the job with the longest remaining time is always first.
+        /// A is defined as in `Normalised`, but the job with the longest remaining time always comes first.
         Makespan = "makespan",
     }
 }
@@ -34,7 +34,7 @@ words! {
 }
 
 words! {
-    /// Method by which the dual subroutine chooses the jobs that get GPUs.
+    /// Method with which the dual subroutine chooses the jobs that get GPUs.
     pub(crate) enum Tier {
         /// The search compares every choice of jobs.
         Exact = "exact",
@@ -56,7 +56,7 @@ words! {
 }
 
 words! {
-    /// Choice among servers with room for a whole gang.
+    /// Rule that chooses among servers with room for a whole gang.
     pub(crate) enum Pick {
         /// The server with the lowest price.
         Cheapest = "cheapest",
@@ -78,9 +78,9 @@ words! {
 words! {
     /// Rounds in which the policy decides.
     pub(crate) enum Replan {
-        /// In every round in which the plan might change.
+        /// Every round in which the plan might change.
         Round = "round",
-        /// In rounds after an arrival, a completion or a change of capacity.
+        /// Every round that follows an arrival, a completion or a change of capacity.
         Event = "event",
     }
 }
@@ -105,7 +105,7 @@ pub(super) enum Sorting {
 )]
 #[derive(Clone, Debug, PartialEq)]
 pub struct HadarParams {
-    /// Name of the policy in messages.
+    /// Name of the policy, for messages.
     pub(crate) policy: String,
     /// Length of a round.
     pub(crate) round: SimSpan,
@@ -121,7 +121,7 @@ pub struct HadarParams {
     pub(crate) backfill: bool,
     /// Period for which a job pays the price of its GPUs.
     pub(crate) cost_horizon: CostHorizon,
-    /// Factor on the lowest price.
+    /// Factor by which the lowest price is multiplied.
     pub(crate) umin_factor: f64,
     /// Fixed horizon; `None` means that epochs are used instead.
     pub(crate) horizon: Option<SimSpan>,
@@ -129,23 +129,23 @@ pub struct HadarParams {
     pub(crate) spread_surcharge: f64,
     /// Whether a gang may use several GPU types.
     pub(crate) mix_types: bool,
-    /// Choice among servers with room for a whole gang.
+    /// Rule that chooses among servers with room for a whole gang.
     pub(crate) pick: Pick,
     /// Criterion for the best place of a job.
     pub(crate) objective: Objective,
     /// Rounds in which the policy decides.
     pub(crate) replan: Replan,
-    /// Whether one more candidate is considered: a place within a single rack.
+    /// Whether a place within a single rack is considered as a further candidate.
     pub(crate) rack_aware: bool,
-    /// Whether a job that would not be faster elsewhere stays.
+    /// Whether a job stays in its place if it would not be faster elsewhere.
     pub(crate) stay: bool,
     /// Maximum number of active jobs with `Tier::Exact`.
     pub(crate) exact_max_jobs: usize,
-    /// Maximum number of jobs that a pass may reject because of their price.
+    /// Maximum number of jobs that a pass may reject because of the price.
     pub(crate) scan_limit: Option<usize>,
 }
 
-/// Parameters of the price bounds.
+/// Parameters that the price bounds depend on.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Terms<'a> {
     pub(crate) policy: &'a str,

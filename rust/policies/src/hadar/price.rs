@@ -1,7 +1,7 @@
 //! The prices of GPUs, which rise exponentially with the share of a server that is given out.
 //!
 //! The price bounds are minima and maxima of the active jobs' constants, which are kept in heaps. An arrival usually
-//! costs O(types); the completion of a job at the top of a heap costs O(log jobs). The constants in one of the heaps
+//! costs O(types); the completion of a job at the top of a heap costs O(log jobs). The values in one of the heaps
 //! depend on the epoch, so this heap is rebuilt when the epoch changes.
 
 use super::facts::{Facts, TypeFacts};
@@ -11,8 +11,8 @@ use gangline_engine::PolicyError;
 use gangline_model::{JobId, NANOS_PER_SECOND, SimSpan, SimTime};
 use std::collections::{BTreeMap, BinaryHeap};
 
-/// The maximum of a quantity over all active jobs. Outdated entries are removed when they reach the top, or all at once
-/// when they fill most of the heap.
+/// The maximum of a quantity over all active jobs. Outdated entries are removed when they reach the top of the heap, or
+/// all at once when they make up most of it.
 #[derive(Debug, Default)]
 struct Largest {
     heap: BinaryHeap<(u64, JobId)>,
@@ -43,13 +43,13 @@ impl Largest {
     }
 }
 
-/// Time interval over which the lowest price is computed.
+/// Time interval for which the lowest price is computed.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Epoch {
     base: SimTime,
     /// Length in slots: a power of two, unless the horizon is fixed.
     slots: f64,
-    /// `T_end` in ns. The integer type is wider than that of times, because there can be many slots.
+    /// `T_end` in ns. The integer type is wider than the type of times, because the number of slots can be very large.
     end_ns: i128,
 }
 
@@ -57,7 +57,7 @@ struct Epoch {
 #[derive(Debug)]
 pub(crate) struct Pricing {
     epoch: Option<Epoch>,
-    /// Sum of the slots that the active jobs need on their slowest types.
+    /// Total number of slots that the active jobs need on their slowest types.
     slots: u128,
     /// Maximum of `U(t_min) / W` for each type.
     highest: Vec<Largest>,
@@ -67,7 +67,7 @@ pub(crate) struct Pricing {
     lowest: Largest,
 }
 
-/// The prices of one decision.
+/// The prices for one decision.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Prices {
     /// `U_min`.
@@ -79,7 +79,7 @@ pub(super) struct Prices {
 }
 
 impl Prices {
-    /// Creates the prices that lie between these bounds.
+    /// Creates the prices between these bounds.
     pub(super) fn between(floor: f64, ceiling: Vec<f64>, servers: &Servers) -> Self {
         let table = servers.groups.iter().map(|group| {
             let (size, ceiling) = (group.capacity, ceiling[group.gpu_type.index()]);
@@ -153,7 +153,7 @@ impl Pricing {
         self.slots = self.slots.saturating_sub(facts.slots_max);
     }
 
-    /// Computes `U_min`, and `U_max` by type, at an instant with active jobs, for a given number of GPUs.
+    /// Computes `U_min`, and `U_max` for each type, with a given number of GPUs. At least one job must be active.
     pub(crate) fn bounds(
         &mut self,
         terms: &Terms<'_>,
@@ -186,7 +186,7 @@ impl Pricing {
         Ok((floor, highest.collect()))
     }
 
-    /// Computes the prices at an instant with active jobs.
+    /// Computes the prices at an instant; at least one job must be active.
     pub(super) fn prices(
         &mut self,
         params: &HadarParams,
@@ -198,7 +198,8 @@ impl Pricing {
         Ok(Prices::between(floor, ceiling, servers))
     }
 
-    /// Returns the epoch, if the horizon is not fixed. The current epoch stays unless it is too short or much too long.
+    /// Returns the epoch to use if the horizon is not fixed. The current epoch stays in use unless it is too short or
+    /// much too long.
     fn next_epoch(&self, terms: &Terms<'_>, now: SimTime, oldest: SimTime) -> Epoch {
         let round = terms.round.0;
         let need = |base: SimTime| {

@@ -1,7 +1,8 @@
-//! The order in which a decision examines jobs, and an index of waiting jobs, so that not all of them must be examined.
+//! The order in which a decision examines jobs, and an index of the waiting jobs, with which a decision need not
+//! examine all of them.
 //!
-//! Waiting jobs with the same usable types and gang size form a class. If one job of a class finds no room, the whole
-//! class has no room until GPUs become free. Running jobs, at most one per GPU, are ranked again in each decision. A
+//! Waiting jobs with the same usable types and gang size form a class. If one job of a class finds no room, no job of
+//! the class has room until GPUs become free. Running jobs, at most one per GPU, are ranked again in each decision. A
 //! decision costs O(running jobs + classes + (jobs examined + lines that crossed) x log jobs).
 
 use super::facts::{Facts, Line};
@@ -13,7 +14,7 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 use std::ops::Bound;
 
-/// Usable types of a job as a mask, and its gang size.
+/// Usable types of a job (as a bit mask), and its gang size.
 type Kind = (u64, u32);
 
 fn kind_of(facts: &Facts) -> Kind {
@@ -23,12 +24,12 @@ fn kind_of(facts: &Facts) -> Kind {
 /// Waiting jobs of one class.
 #[derive(Debug)]
 enum Class {
-    /// The order of the jobs does not change while they wait.
+    /// Jobs whose order does not change while they wait.
     Fixed {
         ranks: BTreeSet<Rank>,
         last: Option<Rank>,
     },
-    /// The order changes with time.
+    /// Jobs whose order changes over time.
     Kinetic(Lines),
 }
 
@@ -65,7 +66,7 @@ impl Waiting {
         }
     }
 
-    /// Removes a job that no longer waits, given the work it had left when it was added.
+    /// Removes a job that no longer waits; the caller passes the work that the job had left when it was added.
     pub(super) fn remove(&mut self, now: SimTime, facts: &Facts, remaining: f64) {
         let sorting = self.sorting;
         let Some(class) = self.classes.get_mut(&kind_of(facts)) else {
@@ -79,7 +80,7 @@ impl Waiting {
         }
     }
 
-    /// Walks over running and waiting jobs in order; `running` is sorted.
+    /// Starts a walk over running and waiting jobs in order; `running` must be sorted.
     pub(super) fn merge<'a>(&'a mut self, now: SimTime, running: &'a [Rank]) -> Merge<'a> {
         let mut merge = Merge {
             now,
@@ -133,8 +134,8 @@ impl Merge<'_> {
         self.heads.extend(next.map(|rank| Reverse((rank, at))));
     }
 
-    /// Returns the next job: a running job, or a waiting job of a class for which there is room. `fits` is called with
-    /// the types and the gang size of a class of waiting jobs.
+    /// Returns the next job: a running job, or a waiting job of a class for which there is room. `fits` receives the
+    /// types and the gang size of a class of waiting jobs.
     pub(super) fn next(&mut self, fits: impl Fn(u64, u32) -> bool) -> Option<Rank> {
         loop {
             let head = self.heads.peek().map(|head| head.0);
@@ -160,7 +161,7 @@ impl Merge<'_> {
 
 // The following code defines the place of a job in the queue.
 
-/// The place of a job in the queue at one instant; a smaller rank comes first. Ranks are compared exactly, without a
+/// The position of a job in the queue at one instant; a smaller rank comes first. Ranks are compared exactly, without a
 /// tolerance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Rank {
@@ -171,7 +172,7 @@ pub(super) struct Rank {
 }
 
 impl Rank {
-    /// Creates the rank of a job with its remaining work.
+    /// Computes the rank of a job from its remaining work.
     pub(super) fn new(sorting: Sorting, now: SimTime, facts: &Facts, remaining: f64) -> Self {
         // Times are in whole nanoseconds, so that equal decimal times tie.
         let left_ns = || (remaining / facts.best_rate * NANOS_PER_SECOND).round();
@@ -188,7 +189,7 @@ impl Rank {
         }
     }
 
-    /// Creates the rank for the order by utility per GPU (largest first), then by gang size (largest first).
+    /// Creates a rank for the order by utility per GPU, then by gang size, both largest first.
     pub(super) fn dense(line: &Line, now: SimTime) -> Self {
         Self {
             main: Total(-line.density(now)),
@@ -211,14 +212,14 @@ impl Rank {
 /// far above the noise of a few operations.
 const MARGIN: f64 = 1e-9;
 const NONE: u32 = u32::MAX;
-/// An instant before any time of a run.
+/// An instant before every time in a run.
 const UNKNOWN: SimTime = SimTime(i64::MIN);
 
 #[derive(Clone, Copy, Debug)]
 struct Node {
-    /// Leaf of the best job in the subtree.
+    /// Leaf of the first job of the subtree in queue order.
     best: u32,
-    /// Instant until which that job is certainly the best.
+    /// Instant until which that job certainly comes first.
     until: SimTime,
 }
 
@@ -230,7 +231,7 @@ const EMPTY: Node = Node {
 /// Waiting jobs of one class.
 #[derive(Debug, Default)]
 pub(super) struct Lines {
-    /// Leaves; a job keeps its leaf.
+    /// Job in each leaf; a job stays in its leaf.
     jobs: Vec<Option<Line>>,
     leaf_of: FxHashMap<JobId, u32>,
     unused: Vec<u32>,
@@ -269,7 +270,7 @@ impl Lines {
         }
     }
 
-    /// Returns the best job that this walk has not returned before.
+    /// Returns the first job that this walk has not returned before.
     pub(super) fn pop(&mut self, now: SimTime) -> Option<Line> {
         if self.nodes.is_empty() {
             return None;
@@ -293,7 +294,7 @@ impl Lines {
         }
     }
 
-    /// Doubles the number of leaves. All outcomes become unknown and are recomputed on demand.
+    /// Doubles the number of leaves. All nodes become unknown and are recomputed on demand.
     fn grow(&mut self) {
         let leaves = (2 * self.leaves()).max(2);
         self.nodes = vec![EMPTY; 2 * leaves];
@@ -311,7 +312,7 @@ impl Lines {
         }
     }
 
-    /// Puts a job into a leaf or clears the leaf. The outcomes above the leaf become unknown.
+    /// Puts a job into a leaf or clears the leaf. The nodes above the leaf become unknown.
     fn set(&mut self, leaf: u32, best: u32) {
         let mut at = self.leaves() + leaf as usize;
         self.nodes[at].best = best;
@@ -323,7 +324,7 @@ impl Lines {
         }
     }
 
-    /// Recomputes the outcomes at and below a node that are no longer certain.
+    /// Recomputes a node and the nodes below it where their values are no longer certain.
     fn refresh(&mut self, at: usize, now: SimTime) {
         if self.nodes[at].until >= now {
             return;
@@ -333,8 +334,7 @@ impl Lines {
         self.nodes[at] = self.play(at, now);
     }
 
-    /// Computes the outcome of a node from its children. This outcome is certain for no longer than the outcomes of the
-    /// children.
+    /// Computes a node from its children. The result is certain for no longer than the values of the children.
     fn play(&self, at: usize, now: SimTime) -> Node {
         let (left, right) = (self.nodes[2 * at], self.nodes[2 * at + 1]);
         let until = left.until.min(right.until);

@@ -1,9 +1,9 @@
-//! The tiers of the dual subroutine. Two of the tiers compare several choices of jobs: all choices (exact), or the best
-//! few (beam).
+//! The tiers of the dual subroutine. Two tiers compare several choices of jobs: `exact` compares all choices, and
+//! `beam` only the best few.
 //!
 //! The search maximises the sum of payoffs. Ties go to the choice with more jobs, then to the lower cost, then to jobs
-//! that are earlier in the queue. States differ in the free GPUs of servers, and each state stores the GPUs that it has
-//! given out.
+//! that are earlier in the queue. States differ in which GPUs of the servers are free, so each state stores the GPUs
+//! that it has given out.
 
 use super::facts::Facts;
 use super::find::{Chosen, Finder, Goal, Live, Quote, above, equal};
@@ -45,7 +45,7 @@ impl Worth {
     }
 }
 
-/// One job of the queue.
+/// A job in the queue.
 #[derive(Debug)]
 struct Queued<'a> {
     rank: Rank,
@@ -53,7 +53,7 @@ struct Queued<'a> {
     live: Live,
 }
 
-/// The queue, and the finder of places.
+/// The queue, and the finder that searches for places.
 #[derive(Debug)]
 pub(super) struct Search<'a> {
     finder: &'a Finder<'a>,
@@ -117,7 +117,7 @@ impl<'a> Search<'a> {
         Chosen { rank, offer }
     }
 
-    /// Returns the best of all choices of jobs.
+    /// Returns the best choice of jobs.
     pub(super) fn exact(&self, servers: &mut Servers) -> Vec<Chosen> {
         let mut known = FxHashMap::default();
         let mut used = Used::new();
@@ -135,8 +135,8 @@ impl<'a> Search<'a> {
         chosen
     }
 
-    /// Returns the best value of the jobs from position `at` to the end of the queue, and records in `known` whether
-    /// the job at `at` is taken.
+    /// Returns the best value that the jobs from position `at` to the end of the queue can reach. Records in `known`
+    /// whether the job at `at` is taken.
     fn value(
         &self,
         servers: &mut Servers,
@@ -168,15 +168,15 @@ impl<'a> Search<'a> {
     }
 }
 
-/// Returns the offer for a job that has room, if its payoff passes the gate.
+/// Returns the offer for a job that has room, if the payoff passes the gate.
 fn paying(finder: &Finder<'_>, servers: &Servers, facts: &Facts, live: &Live) -> Option<Quote> {
     let offer = finder.find(servers, facts, live, Goal::Objective);
     offer.filter(|offer| offer.payoff > 0.0)
 }
 
-/// After each job, keeps only the best states, at most `width` of them. Takes the chosen GPUs from the servers, as the
-/// other tiers do. The walk ends when no state has a free GPU. Classes of jobs for which no state has room are skipped,
-/// because the free GPUs of states only decrease.
+/// Runs the beam search, which keeps at most the best `width` states after each job. Takes the chosen GPUs from the
+/// servers, as the other tiers do. The walk ends when no state has a free GPU. Classes of jobs for which no state has
+/// room are skipped, because the free GPUs of states only decrease.
 pub(super) fn beam(
     finder: &Finder<'_>,
     servers: &mut Servers,
@@ -258,7 +258,7 @@ impl State {
     }
 }
 
-/// Returns the GPUs that are given out once a job has taken its places. Both lists are sorted by server.
+/// Returns the GPUs that are given out after a job has also taken its places. Both lists are sorted by server.
 fn with(used: &Used, places: &Counts) -> Used {
     let mut sum = Used::with_capacity(used.len() + places.len());
     let mut rest = &used[..];
@@ -274,7 +274,7 @@ fn with(used: &Used, places: &Counts) -> Used {
     sum
 }
 
-/// Merges states with the same free GPUs. The best of these states stays, or the first of several equal ones.
+/// Merges states with the same free GPUs. Only the best of these states is kept (the first, if several are equal).
 fn merged(states: Vec<State>) -> Vec<State> {
     let mut known: FxHashMap<Rc<Used>, usize> = FxHashMap::default();
     let mut kept: Vec<Option<State>> = Vec::with_capacity(states.len());
@@ -293,8 +293,8 @@ fn merged(states: Vec<State>) -> Vec<State> {
     kept.into_iter().flatten().collect()
 }
 
-/// Returns the best `width` states in their original order. Each of `width` scans takes the best of the remaining
-/// states.
+/// Returns the best `width` states in their original order. In each of `width` scans, the best remaining state is
+/// taken.
 fn best_of(mut states: Vec<State>, width: usize) -> Vec<State> {
     if states.len() <= width {
         return states;
@@ -319,10 +319,10 @@ fn best_of(mut states: Vec<State>, width: usize) -> Vec<State> {
 
 // The following code makes one pass over the queue. Every job that passes the gate takes its best place at once.
 
-/// Jobs that a pass examined and rejected because their GPUs cost at least their utility.
+/// Jobs that a pass examined and rejected because the GPUs cost at least as much as the job's utility.
 #[derive(Debug, Default)]
 pub(super) struct Rejected {
-    /// Jobs with their utility in percent of the cost.
+    /// Jobs, each with its utility as a percentage of the cost.
     pub(super) jobs: Vec<(JobId, u32)>,
     /// The job at which the pass stopped, if the pass has a limit.
     pub(super) last: Option<Rank>,

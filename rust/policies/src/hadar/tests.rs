@@ -1,4 +1,4 @@
-//! Examples worked out by hand, and properties checked on random worlds.
+//! Examples worked out by hand, and properties checked on random scenarios.
 
 use super::facts::Facts;
 use super::find::{Finder, Goal, Live};
@@ -36,7 +36,7 @@ fn close(found: f64, wanted: f64) -> bool {
     (found - wanted).abs() <= 1e-9 * wanted.abs().max(1.0)
 }
 
-/// Creates three servers with four GPUs, one of each type, and four jobs that arrive at 0.
+/// Creates three four-GPU servers, each of a different type, and four jobs that arrive at 0.
 fn golden_world() -> World {
     let types = ["V", "P", "K"].map(|name| GpuType {
         name: name.to_owned(),
@@ -75,7 +75,7 @@ fn golden_world() -> World {
     }
 }
 
-/// Returns the policy at its first decision, and the jobs that it chooses in this decision.
+/// Returns the policy after its first decision, and the jobs that it chooses in this decision.
 fn first_decision(world: &World, params: HadarParams) -> (Hadar, Vec<Chosen>) {
     let mut policy = Hadar::new(params);
     // The example keeps a gang in the queue that a run without mixed types would refuse.
@@ -231,7 +231,7 @@ fn sums_of_payoffs_as_in_the_text() {
     }
 }
 
-/// Returns a random world with few jobs, without failures or other extras.
+/// Returns a small random scenario with few jobs and without failures or other extras.
 fn small_case(seed: u64) -> Case {
     let scope = Scope {
         jobs: 9,
@@ -326,7 +326,7 @@ fn no_beam_beats_the_exact_search() {
     assert!(gains > 0, "some beams are too narrow");
 }
 
-/// Changes the arrivals of a world.
+/// Changes the arrivals in a scenario.
 fn overload(case: &mut Case, arrival: impl Fn(SimTime) -> SimTime) {
     let jobs = &case.world.jobs;
     let mut columns = jobs.columns().clone();
@@ -360,7 +360,7 @@ fn on_an_empty_cluster_every_job_is_worth_its_price() {
     assert!(seen > 10_000, "{seen}");
 }
 
-/// Returns the payoff of each job alone on the empty cluster, at the prices that hold when all jobs are active.
+/// Returns the payoff of each job if it is alone on the empty cluster but pays the prices with all jobs active.
 fn lone_payoffs(world: &World, params: HadarParams) -> (Hadar, Vec<f64>) {
     let mut policy = Hadar::new(params);
     let config = RunConfig {

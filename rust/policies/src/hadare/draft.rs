@@ -1,4 +1,4 @@
-//! One round: assigns copies of jobs to servers.
+//! The decision for one round: assigns copies of jobs to servers.
 
 use super::params::HadarEParams;
 use crate::hadar::facts::Facts;
@@ -12,18 +12,18 @@ use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 /// An unfinished job.
 #[derive(Clone, Debug)]
 pub(super) struct Parent {
-    /// Rate of a copy, as used for planning, by column of `Nodes`; 0 means that the job cannot run there.
+    /// Planning rate of a copy for each column of `Nodes`; 0 means that the job cannot run there.
     pub(super) rates: Vec<f64>,
     pub(super) best_rate: f64,
-    /// Bytes of the job's parameters.
+    /// Size of the job's parameters in bytes.
     pub(super) bytes: f64,
 }
 
-/// Sort key of jobs that compete for a node: normalised rate (largest first, as bits of a number >= 0), copies so far,
-/// job.
+/// Sort key of jobs that compete for a node: normalised rate (largest first, as the bits of a number >= 0), number of
+/// copies so far, then job.
 type Want = (u64, u32, JobId);
 
-/// For each column, all unfinished jobs by the sort key of a job without copies; kept between decisions.
+/// For each column, all unfinished jobs, sorted as if they had no copies. The sets are kept between decisions.
 #[derive(Debug, Default)]
 pub(super) struct Standing {
     columns: Vec<BTreeSet<Want>>,
@@ -65,18 +65,19 @@ impl Standing {
     }
 }
 
-/// Copies that a job gets in this round.
+/// The copies that a job gets in this round.
 #[derive(Clone, Debug, Default)]
 struct Grant {
     /// Number of copies in each group.
     groups: BTreeMap<usize, u32>,
     copies: u32,
-    /// Sum of the rates of the copies, in the order of assignment.
+    /// Sum of the copies' rates, added in the order of assignment.
     rate: f64,
 }
 
-/// Value of one more copy of a job on a group's first idle node. A greater bid is better. Bids are compared by worth
-/// (largest first), normalised rate (highest first), number of copies (fewest first), job (first), then node (first).
+/// A job's bid for one more copy on a group's first idle node. A greater bid is better. Bids are compared by worth
+/// (largest first), normalised rate (highest first), number of copies (fewest first), then by the lowest index of the
+/// job and of the node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Bid {
     /// The gain in utility. When groups are compared, the price of the node is subtracted.
@@ -109,7 +110,7 @@ pub(super) struct Draft<'a> {
     /// Nodes that have a copy.
     given: Vec<u32>,
     claims: BTreeMap<JobId, Grant>,
-    /// Nodes of each job, by group.
+    /// Nodes that each job holds, by group.
     held: BTreeMap<JobId, BTreeMap<usize, Vec<u32>>>,
 }
 
@@ -143,7 +144,7 @@ impl<'a> Draft<'a> {
         self.claims.get(&job).map_or(0, |claim| claim.copies)
     }
 
-    /// Returns the overhead of each copy of a job, given the copies assigned so far and optionally one more in a group.
+    /// Returns the overhead of each copy of a job for the copies assigned so far, optionally with one more in a group.
     fn overhead(&self, job: JobId, more: Option<usize>) -> SimSpan {
         let claim = self.claims.get(&job);
         let held = self.held.get(&job);
@@ -167,7 +168,7 @@ impl<'a> Draft<'a> {
         }
     }
 
-    /// Returns whether a job with this many copies can get no further copy on any node.
+    /// Returns whether a job that has this many copies can get no further copies on any node.
     fn is_full(&self, copies: u32) -> bool {
         let most = self.params.max_copies;
         most.is_some_and(|most| copies as usize >= most)
@@ -201,8 +202,9 @@ impl<'a> Draft<'a> {
         claim.rate += rate;
     }
 
-    /// Assigns copies by payoff, which is the gain in utility minus the price of a node. The price is the same for all
-    /// bids in a group. A group therefore sorts its bids by gain, and a rising price does not change their order.
+    /// Assigns copies in order of payoff, which is the gain in utility minus the price of a node. The price is the same
+    /// for all bids in a group. A group therefore sorts its bids by gain, and a rising price does not change their
+    /// order.
     pub(super) fn price_pass(
         &mut self,
         active: &BTreeMap<JobId, Facts>,
@@ -246,7 +248,7 @@ impl<'a> Draft<'a> {
         }
     }
 
-    /// Returns the price of a node of a group. The price has no meaning if no node of the group is up.
+    /// Returns the price of a node in a group. The price has no meaning if no node of the group is up.
     fn price(&self, market: &Market<'_>, group: usize) -> f64 {
         let healthy = self.nodes.servers.groups[group].up;
         let given = healthy - self.nodes.idle(group).len() as u32;
@@ -260,7 +262,7 @@ impl<'a> Draft<'a> {
             .collect()
     }
 
-    /// Returns the bid of a job for a node of a group, if the job may have a copy there and the payoff is above 0.
+    /// Returns the bid of a job for a node in a group, if the job may have a copy there and the payoff is above 0.
     fn bid(&self, (facts, left): (&Facts, f64), group: usize, price: f64) -> Option<Bid> {
         let (job, node) = (facts.job, self.nodes.first_idle(group)?);
         if !self.may_have(job, node) {
@@ -277,7 +279,7 @@ impl<'a> Draft<'a> {
         })
     }
 
-    /// Returns the bid of a group with the largest payoff. The field `worth` of this bid contains the payoff. Several
+    /// Returns the bid with the largest payoff in a group. The field `worth` of this bid contains the payoff. Several
     /// different gains may round to the same payoff.
     fn best(&self, bids: &mut BinaryHeap<Bid>, group: usize, price: f64) -> Option<Bid> {
         let node = self.nodes.first_idle(group)?;
@@ -321,7 +323,7 @@ impl<'a> Draft<'a> {
         with - without
     }
 
-    /// Assigns every idle node, by index, to the job that is relatively fastest on it.
+    /// Assigns every idle node, in index order, to the job that is fastest on it relative to its best rate.
     pub(super) fn fill_pass(&mut self, standing: &mut Standing) {
         let wants = |draft: &Self, copies| (!draft.is_full(copies)).then_some(copies);
         for (&job, claim) in &self.claims {
@@ -350,8 +352,8 @@ impl<'a> Draft<'a> {
         }
     }
 
-    /// Returns the jobs that have or had nodes, each with its new nodes (ascending) and the overhead of its copies.
-    /// Jobs keep as many of their current nodes as their counts allow, lowest first.
+    /// Returns the jobs that have or had nodes, each with its new nodes in ascending order and the overhead of its
+    /// copies. Jobs keep as many of their current nodes as their counts allow, starting with the lowest.
     pub(super) fn settle(mut self) -> Vec<(JobId, Vec<u32>, SimSpan)> {
         let mut placed: BTreeMap<JobId, Vec<u32>> = BTreeMap::new();
         for node in self.given.drain(..) {
@@ -405,7 +407,7 @@ pub(super) struct Nodes {
     pub(super) servers: Servers,
     /// Number of GPUs of a copy in each group.
     pub(super) copy_gpus: Vec<u32>,
-    /// Number of servers if every node has a separate column, otherwise 0.
+    /// Number of servers if every node has its own column, otherwise 0.
     unlike: usize,
 }
 
@@ -431,7 +433,7 @@ impl Nodes {
         self.unlike > 0
     }
 
-    /// Returns the columns of the rate table used for planning: groups, or single nodes where rates are estimated.
+    /// Returns the number of columns of the planning rate table: one per group, or one per node if rates are estimated.
     pub(super) fn columns(&self) -> usize {
         self.unlike.max(self.servers.groups.len())
     }
@@ -456,7 +458,7 @@ impl Nodes {
         })
     }
 
-    /// Returns the nodes of a group that are up and without a copy.
+    /// Returns the nodes of a group that are up and have no copy.
     pub(super) fn idle(&self, group: usize) -> &BitSet {
         &self.servers.groups[group].by_free[1]
     }

@@ -20,22 +20,22 @@ pub(super) struct Copy {
 
 /// An estimator of rates.
 pub(super) trait Estimator: Debug + Send {
-    /// Returns the estimated rate of a possible copy in iterations per second, which is finite and at least 0.
+    /// Returns the estimated rate of a possible copy, in iterations per second. It is finite and at least 0.
     fn estimate(&self, copy: Copy) -> f64;
 
-    /// Returns whether estimates change with observations.
+    /// Returns whether observations change the estimates.
     fn learns(&self) -> bool {
         false
     }
 
-    /// Records that a copy is placed, with this estimate of its rate.
+    /// Records that a copy is placed, and the estimate of its rate.
     fn place(&mut self, _job: JobId, _node: u32, _estimate: f64) {}
 
-    /// Records the rate of a copy after a round.
+    /// Records the observed rate of a copy after a round.
     fn observe(&mut self, _job: JobId, _node: u32, _rate: f64) {}
 }
 
-/// Creates the estimator that the parameter chooses.
+/// Creates the estimator that the parameter selects.
 pub(super) fn estimator(choice: Choice, view: &ClusterView<'_>) -> Box<dyn Estimator> {
     match choice {
         Choice::Oracle => Box::new(Oracle),
@@ -56,7 +56,7 @@ impl Estimator for Oracle {
     }
 }
 
-/// Estimator that returns each true rate times a random factor.
+/// An estimator that multiplies each true rate by a random factor.
 #[derive(Debug)]
 struct Noisy {
     sigma: f64,
@@ -73,7 +73,7 @@ impl Estimator for Noisy {
 /// One number per job, with running sums in job order.
 #[derive(Clone, Debug, Default)]
 struct Means {
-    /// Rows (job, number of the job, sum up to this row). New rows usually belong to late jobs.
+    /// Rows (job, the job's number, running sum up to this row). New rows usually belong to jobs near the end.
     rows: Vec<(JobId, f64, f64)>,
 }
 
@@ -110,13 +110,13 @@ impl Means {
 /// The observations on a node.
 #[derive(Clone, Debug, Default)]
 struct Seen {
-    /// Estimates of the copies that were observed on the node.
+    /// Estimates for the copies that were observed on the node.
     estimates: Means,
     /// Observed rates of these copies, each divided by the mean of the job's observed rates.
     speeds: Means,
 }
 
-/// Estimator that returns an exponentially weighted moving average of observed rates.
+/// An estimator that uses an exponentially weighted moving average of observed rates.
 #[derive(Debug)]
 struct Ewma {
     /// Weight of the latest observation.
@@ -124,7 +124,7 @@ struct Ewma {
     nodes: Vec<Seen>,
     /// Observed rates of each job by node.
     rates: BTreeMap<JobId, BTreeMap<u32, f64>>,
-    /// Estimates of copies that are placed and have not been observed yet.
+    /// Estimates for copies that are placed but have not been observed yet.
     placed: BTreeMap<(JobId, u32), f64>,
 }
 

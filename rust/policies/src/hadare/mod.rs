@@ -1,6 +1,6 @@
-//! `hadare`: every job trains as several copies on different servers, which are consolidated after each round. This
-//! is our interpretation of `HadarE` (arXiv 2503.10918); `docs/policies/hadare.md` separates the paper's rules from
-//! our own choices.
+//! `hadare`: every job trains several copies on different servers; the copies are consolidated after each round. This
+//! is our interpretation of `HadarE` (arXiv 2503.10918); `docs/policies/hadare.md` separates the paper's rules from our
+//! own choices.
 //!
 //! | symbol | here | meaning |
 //! |---|---|---|
@@ -9,13 +9,13 @@
 //! | `F_j` | `HadarEParams::max_copies` | maximum number of copies of a job |
 //! | `K_j(t)` | `draft::Grant` | copies of a job in a round, by group |
 //! | `S_j` | `view.remaining_work(job)` | remaining work |
-//! | `X_jk` | `Parent::rates` | rate of a copy, by column: the same for all nodes of a group unless rates are estimated |
+//! | `X_jk` | `Parent::rates` | rate of a copy in each column; the same for all nodes of a group unless rates are estimated |
 //! | `L_s` | `HadarEParams::round` | length of a round |
-//! | `o_jk` | `draft::Draft::overhead` | time without progress at the start of a round, the same for all copies of a job |
+//! | `o_jk` | `draft::Draft::overhead` | time without progress at the start of a round; the same for all copies of a job |
 //!
 //! The policy decides at round boundaries. A decision costs O((servers + running copies) x log jobs). With prices,
-//! every unfinished job bids for each group, and an assigned copy costs O(groups x log bids). With estimated rates,
-//! nodes differ, and every unfinished job bids for each node.
+//! every unfinished job also bids for each group, and each assigned copy costs O(groups x log bids). With estimated
+//! rates, nodes differ from each other, so every unfinished job bids for each node.
 
 mod draft;
 mod estimates;
@@ -55,7 +55,7 @@ pub(crate) static COPIES: Reason = Reason::new(
 .counts(Counted::Copies)
 .ends_when_free();
 
-/// Factor by which the quotas of a job's last round are multiplied, so that rounding leaves no work for another round.
+/// Factor applied to the quotas of a job's last round, so that rounding leaves no work for another round.
 const NO_CRUMB: f64 = 1.0 + 1e-9;
 
 /// The policy.
@@ -63,7 +63,7 @@ const NO_CRUMB: f64 = 1.0 + 1e-9;
 pub(crate) struct HadarE {
     params: HadarEParams,
     nodes: Nodes,
-    /// Active jobs. In these facts, groups count as GPU types, and one node counts as one GPU.
+    /// Active jobs. In their facts, groups count as GPU types, and one node counts as one GPU.
     active: BTreeMap<JobId, Facts>,
     parents: BTreeMap<JobId, Parent>,
     pricing: Pricing,
@@ -105,7 +105,7 @@ impl HadarE {
         GpuSet::single(server, u64::MAX >> (64 - gpus))
     }
 
-    /// Returns the rates used for planning, by column.
+    /// Returns the rate used for planning in each column.
     fn rates_of(&self, view: &ClusterView<'_>, job: JobId) -> Result<Vec<f64>, PolicyError> {
         let groups = 0..self.nodes.servers.groups.len();
         let exact: Vec<f64> = groups.map(|at| self.true_rate(view, job, at)).collect();
@@ -225,7 +225,7 @@ impl HadarE {
         Ok(!changes.order.is_empty())
     }
 
-    /// Checks that overheads leave time in a round for every possible number of copies.
+    /// Checks that overheads leave time for progress in a round, for every possible number of copies.
     fn check_windows(&self, view: &ClusterView<'_>) -> Result<(), PolicyError> {
         for job in view.jobs().ids() {
             let groups = self.nodes.servers.groups.iter().enumerate();

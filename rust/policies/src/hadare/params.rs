@@ -17,7 +17,7 @@ words! {
 }
 
 words! {
-    /// Names of estimators of rates.
+    /// Names of the rate estimators.
     pub(crate) enum EstimatorName {
         /// The true rates.
         Oracle = "oracle",
@@ -28,7 +28,7 @@ words! {
     }
 }
 
-/// Source of the rates of copies for planning.
+/// Source of the rates with which copies are planned.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Estimator {
     /// The true rates.
@@ -38,7 +38,7 @@ pub(crate) enum Estimator {
         /// Weight of the latest observation.
         alpha: f64,
     },
-    /// The true rates times a log-normal factor, drawn per job and server.
+    /// The true rates times a log-normal factor, drawn for each pair of job and server.
     Noisy {
         /// Sigma of the factor.
         sigma: f64,
@@ -77,7 +77,7 @@ impl Estimator {
 pub(crate) struct HadarEParams {
     /// Policy name in messages.
     pub policy: String,
-    /// Maximum number of copies of a job; `None` means one per server.
+    /// Maximum number of copies of a job; `None` means one copy per server.
     pub max_copies: Option<usize>,
     /// GPUs of a copy.
     pub copy_gpus: CopyGpus,
@@ -87,7 +87,7 @@ pub(crate) struct HadarEParams {
     pub c0_s: f64,
     /// Bandwidth for parameters, bytes/s.
     pub bandwidth: f64,
-    /// Way in which parameters are combined.
+    /// Way in which the parameters of copies are combined.
     pub fan_in: FanIn,
     /// Utility of a completion time.
     pub utility: Utility,
@@ -99,9 +99,9 @@ pub(crate) struct HadarEParams {
     pub price_pass: bool,
     /// Minimum rate of a copy, relative to the rate of the job's fastest copy.
     pub min_share: f64,
-    /// Minimum number of iterations of a further copy in a round.
+    /// Minimum number of iterations that a further copy must do in a round.
     pub min_steps: f64,
-    /// Source of the rates of copies for planning.
+    /// Source of the rates with which copies are planned.
     pub estimator: Estimator,
 }
 
@@ -151,7 +151,7 @@ impl HadarEParams {
         Ok(read)
     }
 
-    /// Returns the time that it takes to consolidate this many copies of a model of this size in bytes.
+    /// Returns the time that it takes to consolidate this many copies of a model; `bytes` is the size of the model.
     pub(super) fn consolidation(&self, copies: usize, bytes: f64) -> SimSpan {
         if copies < 2 {
             return SimSpan::ZERO;
