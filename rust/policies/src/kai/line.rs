@@ -1,17 +1,17 @@
 //! The waiting and running jobs of one queue.
 //!
-//! Jobs with equal requests form a *group*. If one job of a group is tried without success, trying the others would
-//! also fail for the rest of the action. Where priorities count, this holds only for jobs of equal priority.
+//! Jobs with equal requests form a *group*. If one job of a group cannot start, trying the others would fail too, for
+//! the rest of the action. In actions where priorities count, this holds only for jobs of equal priority.
 
 use gangline_engine::BitSet;
 use gangline_model::{JobId, SimSpan, SimTime};
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
 
-/// The place of a job in its queue, in order of priority, then arrival, then index.
+/// The position of a job in its queue, in order of priority, then arrival, then index.
 pub(super) type Rank = u32;
 
-/// Place of a running job in the order of eviction: the lowest priority comes first, then the latest job.
+/// Position of a running job in the order of eviction: the lowest priority comes first, then the latest job.
 pub(super) type Place = (i64, Reverse<JobId>);
 
 /// Jobs of one queue with equal requests.
@@ -20,7 +20,7 @@ struct Group {
     waiting: BTreeSet<Rank>,
     /// Jobs with a rank below this one were tried without success.
     from: Rank,
-    /// Whether the last try failed, and nothing has changed since.
+    /// Whether the last attempt failed and nothing has changed since.
     is_vain: bool,
 }
 
@@ -33,15 +33,15 @@ impl Group {
 /// The jobs of a queue.
 #[derive(Debug)]
 pub(super) struct Line {
-    /// All jobs of this queue in the trace, by rank.
+    /// All jobs in the trace that belong to this queue, sorted by rank.
     pub jobs: Vec<JobId>,
     groups: Vec<Group>,
     /// Groups that have a waiting job.
     busy: BitSet,
     pub running: BTreeSet<Place>,
-    /// Times for which jobs may be protected after their start.
+    /// Lengths of the possible protection periods after a job's start.
     spans: Vec<SimSpan>,
-    /// Start times of the running jobs, if jobs may be protected.
+    /// Start times of the running jobs; recorded only if jobs may be protected.
     starts: BTreeSet<(SimTime, JobId)>,
     /// The waiting job that is tried next; `None` if no job is left to try. The value is valid only if `is_known` is
     /// set.
@@ -50,7 +50,7 @@ pub(super) struct Line {
 }
 
 impl Line {
-    /// Creates the line of a queue from its jobs, sorted by rank, and the number of groups.
+    /// Creates the line of a queue from its jobs (sorted by rank) and the number of groups.
     pub(super) fn new(jobs: Vec<JobId>, groups: usize, spans: Vec<SimSpan>) -> Self {
         Self {
             jobs,
@@ -90,7 +90,7 @@ impl Line {
         self.is_known = false;
     }
 
-    /// Records that something has changed since jobs were tried.
+    /// Records that something has changed since the last attempts.
     pub(super) fn retry(&mut self) {
         for group in &mut self.groups {
             group.is_vain = false;
@@ -104,12 +104,13 @@ impl Line {
         self.is_known = false;
     }
 
-    /// Returns whether the last try in a group failed, and nothing has changed since.
+    /// Returns whether the last attempt in a group failed and nothing has changed since.
     pub(super) fn is_vain(&self, group: usize) -> bool {
         self.groups[group].is_vain
     }
 
-    /// Returns whether a job is left to try: one in a group that is not marked as tried without success.
+    /// Returns whether any job is left to try, that is, whether a group still has a job that is not marked as tried
+    /// without success.
     pub(super) fn has_hope(&self) -> bool {
         let mut groups = self.busy.iter().map(|group| &self.groups[group]);
         groups.any(|group| !group.is_vain && group.next().is_some())
@@ -139,7 +140,7 @@ impl Line {
         self.starts.remove(&(since, place.1.0));
     }
 
-    /// Returns the instant at which the next protection of a running job ends.
+    /// Returns the next instant at which the protection of a running job ends.
     pub(super) fn next_end_of_protection(&self, now: SimTime) -> SimTime {
         let end = |&span: &SimSpan| {
             let first = (SimTime(now.0 - span.0 + 1), JobId(0));

@@ -1,18 +1,18 @@
-//! `kai`: a tree of queues with guaranteed quotas. GPUs beyond the quotas are divided by priority, weight and past
-//! usage. The policy follows the documentation of KAI Scheduler.
+//! `kai`: a tree of queues with guaranteed quotas. GPUs beyond the quotas are divided among the queues by priority,
+//! weight and past usage. The policy follows the documentation of KAI Scheduler.
 //!
 //! | term of KAI Scheduler | here | meaning |
 //! |---|---|---|
 //! | queue | a node of [`Tree`]; leaves have jobs ([`Line`]) | jobs that share a quota, a limit and a fair share |
 //! | pod group | `JobId` | a gang |
-//! | non-preemptible | [`Member::is_fixed`] | runs within the quota of its queue, and is never evicted |
-//! | scheduling cycle | [`Policy::decide`] | fair shares, then the three actions |
+//! | non-preemptible | [`Member::is_fixed`] | runs within the quota of its queue and is never evicted |
+//! | scheduling cycle | [`Policy::decide`] | computes fair shares, then performs the three actions |
 //! | allocate | [`Kai::allocate`] | jobs start on free GPUs |
-//! | reclaim | [`Kai::reclaim`] | jobs of queues above their fair share make room for those of other queues |
-//! | preempt | [`Kai::preempt`] | jobs make room for those of higher priority in the same queue |
+//! | reclaim | [`Kai::reclaim`] | jobs of queues above their fair share make room for jobs of other queues |
+//! | preempt | [`Kai::preempt`] | jobs make room for higher-priority jobs in the same queue |
 //!
-//! A job that starts or is tried without success costs O(queues + groups of jobs in the trace). The jobs of a group
-//! have the same queue, gang size and GPU types. A job that looks for victims costs O(running jobs).
+//! Each job that starts, or is tried without success, costs O(queues + groups of jobs in the trace). All jobs of a
+//! group have the same queue, gang size and GPU types. Each job that looks for victims costs O(running jobs).
 
 mod line;
 mod params;
@@ -35,7 +35,7 @@ use std::cmp::Reverse;
 use std::collections::BTreeSet;
 use tree::{ROOT, Tree};
 
-/// The queue of the job, or a queue above it, has reached its limit.
+/// The job's queue, or a queue above it, has reached its limit.
 static LIMIT: Reason = Reason::new(
     "limit",
     "its queue, or one above it, may hold no more GPUs",
@@ -79,7 +79,7 @@ pub(crate) struct Kai {
     members: Vec<Member>,
     /// Number of waiting jobs, including jobs that were evicted in this cycle.
     waiting: usize,
-    /// Instant of the cycle that follows the last cycle with evictions.
+    /// Instant of the cycle after the last cycle with evictions.
     next_cycle: SimTime,
     alarm: Alarm,
 }
@@ -106,7 +106,7 @@ impl Kai {
 
     // These methods run before the first event.
 
-    /// Returns the parameter rows of the queues, and the leaf of each job.
+    /// Returns the queues as parameter rows, and the leaf of each job.
     fn assign(&self, jobs: &JobFacts) -> Result<(Vec<Row>, Vec<usize>), PolicyError> {
         let by = self.params.queue_by;
         let label = by.of(&jobs.columns().labels);
@@ -140,7 +140,7 @@ impl Kai {
         Ok((rows, of))
     }
 
-    /// Gives each job its place in its queue.
+    /// Gives each job its position in its queue.
     fn line_up(&mut self, view: &ClusterView<'_>, of: &[usize]) {
         let jobs = view.jobs();
         let mut members: Vec<Vec<JobId>> = vec![Vec::new(); self.tree.len()];
@@ -284,7 +284,7 @@ impl Kai {
         self.members[ask.job.index()].group as usize
     }
 
-    /// Marks a job, and the jobs of its group below a rank, as tried without success.
+    /// Marks a job as tried without success, and also the jobs of its group below a rank.
     fn pass(&mut self, ask: Ask, below: Rank) {
         let group = self.group(ask);
         self.lines[ask.leaf].pass(group, below);
@@ -368,8 +368,8 @@ impl Kai {
         self.start_job(view, plan, ask, gpus);
     }
 
-    /// Returns the jobs to evict so that a job can start, from other queues or from the job's queue. The search leaves
-    /// the state unchanged.
+    /// Returns the jobs to evict, from other queues or from the job's own queue, so that a job can start. The search
+    /// leaves the state unchanged.
     fn search(
         &mut self,
         view: &ClusterView<'_>,
@@ -426,8 +426,8 @@ impl Kai {
         taken
     }
 
-    /// Returns whether a job has a place once these victims are gone, and whether the eviction is fair: the queues of
-    /// the job must not be more saturated than those of the victims.
+    /// Returns whether a job has a place once these victims are gone and the eviction is fair. It is fair if the job's
+    /// queues are not more saturated than those of the victims.
     fn is_solution(&mut self, plan: &mut Plan<'_>, ask: Ask, taken: &[Victim]) -> bool {
         let is_fair = taken.iter().all(|victim| {
             if victim.leaf == ask.leaf {
@@ -445,7 +445,7 @@ impl Kai {
 
     // These methods list the jobs that can be evicted.
 
-    /// Returns the jobs with a lower priority in the queue of the asking job, in the order of eviction.
+    /// Returns the jobs in the asking job's queue that have a lower priority, in the order of eviction.
     fn own(&self, view: &ClusterView<'_>, ask: Ask) -> Vec<Victim> {
         let mine = priority(view.jobs(), ask.job);
         let since = self.tree.node(ask.leaf).preempt_min_run;
@@ -474,7 +474,8 @@ impl Kai {
         })
     }
 
-    /// Returns the jobs that can be evicted from all other queues. Whether their queues hold too much is checked later.
+    /// Returns the jobs that can be evicted from all other queues. A later step checks whether their queues hold too
+    /// many GPUs.
     fn others(&self, view: &ClusterView<'_>, ask: Ask) -> Others {
         let tree = &self.tree;
         let mut of = vec![Vec::new(); tree.len()];
@@ -513,7 +514,7 @@ impl Kai {
     }
 }
 
-/// Returns the place of a running job among those that can be evicted.
+/// Returns the position of a running job among the jobs that can be evicted.
 fn place(jobs: &JobFacts, job: JobId) -> Place {
     (priority(jobs, job), Reverse(job))
 }
@@ -536,13 +537,13 @@ impl Candidates {
 
 /// Candidates from other queues.
 struct Others {
-    /// Candidates of each leaf; the first to be evicted is last in the list.
+    /// Candidates of each leaf; the job to be evicted first is last in the list.
     of: Vec<Vec<Victim>>,
     /// For each leaf, the two queues just below the lowest common ancestor of this leaf and the job's leaf.
     sides: Vec<(usize, usize)>,
     /// Number of leaves with candidates below each node.
     below: Vec<u32>,
-    /// For the queue of the job and those above it, whether the job fits within the quota.
+    /// For the job's queue and each queue above it, whether the job fits within the quota.
     has_quota: Vec<(usize, bool)>,
 }
 

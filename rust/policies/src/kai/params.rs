@@ -7,9 +7,9 @@ use gangline_engine::PolicyError;
 use gangline_model::{SimSpan, words};
 
 words! {
-    /// The queue that determines how long a job is protected from reclaim.
+    /// Which queue determines how long a job is protected from reclaim.
     pub enum Resolve {
-        /// Among the queues above the job, the one just below the lowest common ancestor with the reclaiming queue.
+        /// The queue above the job that lies just below the lowest common ancestor with the reclaiming queue.
         Lca = "lca",
         /// The queue of the job.
         Queue = "queue",
@@ -33,7 +33,7 @@ pub(crate) struct Row {
     pub priority: i64,
     pub preempt_min_run: Option<SimSpan>,
     pub reclaim_min_run: Option<SimSpan>,
-    /// Source of the values, which error messages name.
+    /// Where the values come from; error messages name this source.
     pub reader: Option<ParamReader>,
 }
 
@@ -78,12 +78,12 @@ impl Row {
     }
 }
 
-/// Settings that determine how past usage affects fair shares.
+/// Settings for the effect of past usage on fair shares.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct UsageParams {
     /// Weight of past usage (k); 0 means that past usage does not count.
     pub weight: f64,
-    /// Share of past usage that remains after a period.
+    /// Share of past usage that remains after one period.
     pub decay: f64,
     pub period: SimSpan,
     pub window: SimSpan,
@@ -101,7 +101,7 @@ pub(crate) struct KaiParams {
     pub resolve: Resolve,
     pub cycle: SimSpan,
     pub placement: PlacementParams,
-    /// Source of the values, which error messages name.
+    /// Where the values come from; error messages name this source.
     pub reader: ParamReader,
 }
 

@@ -1,10 +1,10 @@
-//! The tree of queues, with the limit, the held GPUs and the fair share of each queue.
+//! The tree of queues; for each queue, its limit, the GPUs that it holds, and its fair share.
 //!
 //! | symbol | here | meaning |
 //! |---|---|---|
 //! | d, L | `Node::quota`, `Node::limit` | guaranteed GPUs, maximum number of GPUs |
-//! | a, n | `Node::held`, `Node::fixed` | GPUs of running jobs, and of running jobs that cannot be preempted |
-//! | r | `Node::wanted` | GPUs of running and waiting jobs, at most the limit |
+//! | a, n | `Node::held`, `Node::fixed` | GPUs of all running jobs, and of those that cannot be preempted |
+//! | r | `Node::wanted` | GPUs of running and waiting jobs, capped at the limit |
 //! | F | `Node::fair` | fair share, computed at the beginning of a cycle |
 //! | U | `Node::past` | past usage, as a share of the past capacity of the cluster |
 //!
@@ -17,8 +17,8 @@ use gangline_model::{SimSpan, SimTime};
 use std::cmp::{Ordering, Reverse};
 use std::collections::BTreeMap;
 
-/// Maximum number of queues on the path from a top queue to a leaf. The depth is limited because walks down the tree
-/// are recursive.
+/// Maximum number of queues on a path from a top queue to a leaf. The depth is limited because walks down the tree are
+/// recursive.
 const MOST_LEVELS: usize = 100;
 
 /// The node that stands for the cluster.
@@ -34,9 +34,9 @@ pub(super) struct Node {
     pub limit: i64,
     weight: f64,
     priority: i64,
-    /// Time for which jobs of the queue are protected from preemption; inherited from the queue above if not set.
+    /// Time for which jobs of the queue are protected from preemption; if not set, the value of the queue above.
     pub preempt_min_run: SimSpan,
-    /// Time for which jobs of the queue are protected from reclaim; inherited from the queue above if not set.
+    /// Time for which jobs of the queue are protected from reclaim; if not set, the value of the queue above.
     pub reclaim_min_run: SimSpan,
     pub held: i64,
     pub fixed: i64,
@@ -47,12 +47,12 @@ pub(super) struct Node {
     past: Past,
 }
 
-/// The use of GPUs so far.
+/// The GPU usage of a node so far.
 #[derive(Clone, Copy, Debug, Default)]
 struct Past {
-    /// GPU-seconds used up to the last sample, with decay.
+    /// GPU-seconds used up to the last sample, with decay applied.
     gpu_s: f64,
-    /// GPU-nanoseconds since the last sample.
+    /// GPU-nanoseconds used since the last sample.
     gpu_ns: i128,
 }
 
@@ -74,7 +74,7 @@ pub(super) struct Tree {
     /// Number of healthy GPUs.
     capacity: i64,
     capacity_past: Past,
-    /// Instant up to which usage is counted.
+    /// Instant up to which usage has been counted.
     counted: SimTime,
 }
 
@@ -157,13 +157,13 @@ impl Tree {
         self.nodes.len()
     }
 
-    /// Returns a queue and those above it, without the root.
+    /// Returns a queue and all queues above it, without the root.
     pub(super) fn path(&self, leaf: usize) -> impl Iterator<Item = usize> {
         let up = |&node: &usize| self.nodes[node].parent;
         std::iter::successors(Some(leaf), up).filter(|&node| node != ROOT)
     }
 
-    /// Returns the times for which jobs of a leaf may be protected from eviction after their start.
+    /// Returns the protection periods that may follow the start of a leaf's jobs.
     pub(super) fn protections(&self, leaf: usize) -> Vec<SimSpan> {
         let reclaim = self.path(leaf).map(|node| self.nodes[node].reclaim_min_run);
         let mut spans: Vec<SimSpan> = reclaim.chain([self.nodes[leaf].preempt_min_run]).collect();
@@ -173,7 +173,7 @@ impl Tree {
         spans
     }
 
-    /// Returns, for each of two leaves, the queue just below their lowest common ancestor.
+    /// Returns, for each of two leaves, the queue on its path just below their lowest common ancestor.
     pub(super) fn sides(&self, leaf: usize, other: usize) -> (usize, usize) {
         let (mut x, mut z) = (leaf, other);
         let up = |node: usize| self.nodes[node].parent.unwrap_or(ROOT);
@@ -189,7 +189,7 @@ impl Tree {
         (x, z)
     }
 
-    /// Adds to the GPUs that a leaf and all nodes above it hold; a negative number subtracts.
+    /// Adds to the number of GPUs that a leaf and all nodes above it hold; a negative number subtracts.
     pub(super) fn hold(&mut self, leaf: usize, gpus: i64, is_fixed: bool) {
         let mut at = Some(leaf);
         while let Some(node) = at {
@@ -201,12 +201,13 @@ impl Tree {
         }
     }
 
-    /// Adds to the GPUs that the jobs of a leaf ask for; a negative number subtracts.
+    /// Adds to the number of GPUs that the jobs of a leaf ask for; a negative number subtracts.
     pub(super) fn ask(&mut self, leaf: usize, gpus: i64) {
         self.nodes[leaf].asked += gpus;
     }
 
-    /// Returns whether limits and quotas allow a leaf to hold the GPUs of one more job.
+    /// Returns whether limits and quotas allow a leaf to hold the GPUs of one more job; `is_fixed` means that the job
+    /// cannot be preempted.
     pub(super) fn may_hold(&self, leaf: usize, gpus: i64, is_fixed: bool) -> bool {
         self.path(leaf).all(|node| {
             let node = &self.nodes[node];
@@ -220,7 +221,7 @@ impl Tree {
         path.all(|node| self.nodes[node].fixed + gpus <= self.nodes[node].quota)
     }
 
-    /// Returns whether limits and quotas would allow a job on an empty cluster.
+    /// Returns whether limits and quotas would allow a job if the cluster were empty.
     pub(super) fn could_hold(&self, leaf: usize, gpus: i64, is_fixed: bool) -> bool {
         self.path(leaf).all(|node| {
             let node = &self.nodes[node];
@@ -237,8 +238,8 @@ impl Tree {
         }
     }
 
-    /// Compares two children, given the number of GPUs that the next job of each child needs. The lesser child starts
-    /// its job first.
+    /// Compares two children of a node, given the number of GPUs that each child's next job needs. The lesser child
+    /// starts its job first.
     pub(super) fn order(&self, x: (usize, i64), y: (usize, i64)) -> Ordering {
         let key = |(node, gpus): (usize, i64)| {
             let node = &self.nodes[node];
@@ -265,7 +266,7 @@ impl Tree {
             .then(x.0.cmp(&y.0))
     }
 
-    /// Compares two children for eviction. The greater child loses a job first.
+    /// Compares two children of a node for eviction. The greater child loses a job first.
     pub(super) fn victim_order(&self, x: usize, y: usize) -> Ordering {
         self.order((x, 0), (y, 0))
     }
@@ -354,7 +355,7 @@ impl Tree {
         self.nodes[node].wanted = asked.min(self.nodes[node].limit);
     }
 
-    /// Divides GPUs among the children of a node, then the GPUs of each child among its children, and so on.
+    /// Divides GPUs among the children of a node, then each child's GPUs among its own children, and so on.
     fn divide(&mut self, node: usize, gpus: i64) {
         let children = std::mem::take(&mut self.nodes[node].children);
         let mut left = gpus;

@@ -1,4 +1,4 @@
-//! Running jobs by queue, and the remaining quotas.
+//! Running jobs, grouped by queue, and the remaining quotas.
 
 use super::params::Rules;
 use super::quota::Tree;
@@ -7,20 +7,20 @@ use gangline_model::{GpuTypeId, JobFacts, JobId, SimTime};
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
 
-/// Place of a running job in the order of preemption: by priority, then latest admission first, then index.
+/// Position of a running job in the order of preemption: by priority, then by admission (latest first), then by index.
 pub(super) type Place = (i64, Reverse<SimTime>, u32);
 
 /// A queue.
 #[derive(Debug)]
 pub(super) struct Queue {
     pub rules: Rules,
-    /// GPU types that the queue may use, in the order in which it tries them.
+    /// GPU types that the queue may use, in the order in which they are tried.
     pub types: Vec<GpuTypeId>,
-    /// Running jobs of the queue by GPU type.
+    /// Running jobs of the queue, grouped by GPU type.
     pub running: Vec<BTreeSet<Place>>,
 }
 
-/// Queues, quotas and running jobs, including the changes of the current plan so far.
+/// Queues, quotas and running jobs, including the changes that the current plan has made so far.
 #[derive(Debug)]
 pub(super) struct Books {
     pub tree: Tree,
@@ -58,7 +58,7 @@ pub(super) fn priority(jobs: &JobFacts, job: JobId) -> i64 {
 }
 
 impl Books {
-    /// Creates the books of a run without running jobs.
+    /// Creates the books for a run in which no job runs yet.
     pub(super) fn new(tree: Tree, queues: Vec<Queue>, places: Places, of: Vec<u32>) -> Self {
         Self {
             held: vec![(GpuTypeId::new(0), SimTime::NEVER); of.len()],

@@ -1,21 +1,21 @@
-//! `kueue`: queues with quotas in a tree of cohorts, according to the documentation of Kueue.
+//! `kueue`: queues with quotas in a tree of cohorts, as described in the documentation of Kueue.
 //!
 //! | term of Kueue | here | meaning |
 //! |---|---|---|
-//! | `ClusterQueue` | [`Queue`], a leaf of [`Tree`] | jobs with a quota per GPU type |
-//! | cohort | an inner node of [`Tree`] | queues that lend each other their unused quotas |
+//! | `ClusterQueue` | [`Queue`], a leaf of [`Tree`] | jobs that share a quota for each GPU type |
+//! | cohort | an inner node of [`Tree`] | queues that lend each other unused quota |
 //! | flavor | `GpuTypeId` | unit of quotas |
 //! | workload | `JobId` | a gang on one type |
-//! | inadmissible | [`Line::refuse`] | refused, until the assignment of GPUs changes |
-//! | nomination | [`Search::choose`] | choice of the type, and of the jobs to preempt |
+//! | inadmissible | [`Line::refuse`] | refused until the assignment of GPUs changes |
+//! | nomination | [`Search::choose`] | choice of the GPU type and of the jobs to preempt |
 //!
 //! A decision consists of cycles. In each cycle, every queue nominates its first job that has not been tried yet. For
-//! each nominated job, a choice is computed from the state at the beginning of the cycle. Then the jobs with a choice
-//! are admitted in order, unless an earlier job took their place. The decision ends when no job can be admitted. A job
-//! that preempts others starts at the same instant.
+//! each nominated job, the policy makes a choice based on the state at the beginning of the cycle. It then admits the
+//! jobs that have a choice, in order, unless an earlier job has taken their place. The decision ends when no job can be
+//! admitted. A job that preempts others starts at the same instant.
 //!
-//! A cycle costs O(queues + kinds of waiting jobs). Each job that is tried adds O(running jobs that it may preempt),
-//! which is 0 if its queue never preempts. A cycle does not walk over the waiting jobs.
+//! A cycle costs O(queues + kinds of waiting jobs). Each job that is tried adds O(running jobs that it may preempt);
+//! there are none if its queue never preempts. A cycle does not walk over the waiting jobs.
 
 mod books;
 mod params;
@@ -45,7 +45,7 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use waiting::{Line, Rank, Refused};
 
-/// The queue of the job may not use enough additional GPUs, and the job may not preempt enough jobs.
+/// The job's queue may not use enough additional GPUs, and the job may not preempt enough other jobs.
 static NO_QUOTA: Reason = Reason::new(
     "no quota",
     "its queue may not use enough further GPUs, and it may not preempt enough jobs",
@@ -53,7 +53,7 @@ static NO_QUOTA: Reason = Reason::new(
 )
 .counts(Counted::Gpus);
 
-/// The job was preempted, and can be admitted again only after `requeue_s`.
+/// The job was preempted and can be admitted again only after `requeue_s`.
 static EVICTED: Reason = Reason::new(
     "evicted",
     "it was preempted and can be admitted again only after requeue_s",
@@ -64,18 +64,16 @@ static EVICTED: Reason = Reason::new(
 #[derive(Clone, Copy, Debug)]
 struct Position {
     rank: Rank,
-    /// Index of the job's kind within the queue; jobs of a kind have equal gangs and priorities.
+    /// Index of the job's kind within the queue; jobs of the same kind have equal gangs and equal priorities.
     kind: u32,
 }
 
-/// Counters of changes in the assignment of GPUs.
+/// Counters of changes to the assignment of GPUs.
 #[derive(Clone, Copy, Debug, Default)]
 struct State {
-    /// Number of all changes: jobs that start, jobs that may be preempted from now on, and the changes counted in
-    /// `room`.
+    /// Number of all changes: job starts, jobs becoming preemptible, and the changes counted in `room`.
     any: u64,
-    /// Number of changes that may make room for a job without preemption: jobs that stop, and servers that fail or are
-    /// repaired.
+    /// Number of changes that may make room without preemption: jobs that stop, and servers that fail or are repaired.
     room: u64,
 }
 
@@ -99,7 +97,7 @@ pub(crate) struct Kueue {
     /// Times at which preempted jobs can be admitted again.
     timers: JobTimers,
     state: State,
-    /// Whether some gang might fit only if less room is free. If so, every change counts.
+    /// Whether a gang might fit only when less room is free. If so, every change counts.
     is_non_monotone: bool,
 }
 
@@ -119,7 +117,7 @@ impl Kueue {
         }
     }
 
-    /// Assigns each job to its queue and gives it a position there.
+    /// Assigns each job to a queue and to a position in it.
     fn line_up(&mut self, jobs: &JobFacts) {
         let mut members: Vec<Vec<JobId>> = vec![Vec::new(); self.books.queues.len()];
         for job in jobs.ids() {
@@ -147,7 +145,7 @@ impl Kueue {
         self.busy = BitSet::new(self.lines.len().max(1));
     }
 
-    /// Returns the jobs that fit on none of the types of their queue, even alone on the empty cluster.
+    /// Returns the jobs that fit on none of their queue's types, even alone on the empty cluster.
     fn unplaceable(&self, jobs: &JobFacts) -> Vec<JobId> {
         let books = &self.books;
         let fits = |job: JobId| {
@@ -222,8 +220,8 @@ impl Kueue {
         }
     }
 
-    /// Returns the nominated jobs that have a choice, at most one per queue, in the next cycle that tries a job. The
-    /// result is `None` if no cycle is left.
+    /// Returns the nominated jobs with a choice, at most one per queue, of the next cycle that tries a job. The result
+    /// is `None` if no cycle is left.
     fn nominate(&mut self, view: &ClusterView<'_>, plan: &mut Plan<'_>) -> Option<Vec<Head>> {
         let busy = self.busy.iter();
         let nexts: Vec<(usize, Option<(u32, Rank)>)> = busy
@@ -262,9 +260,9 @@ impl Kueue {
         }
     }
 
-    /// Records that no job of this kind has a choice now. If later jobs of equal priority may be preempted, a refusal
-    /// depends on how many of them run. The refusal then holds only for jobs between the previous and the next running
-    /// job of this priority.
+    /// Records that currently no job of this kind has a choice. If later jobs of equal priority may be preempted, a
+    /// refusal depends on how many of them run. The refusal then applies only to jobs between the previous and the next
+    /// running job of this priority.
     fn refuse(&mut self, jobs: &JobFacts, job: JobId) {
         let (queue, position) = (self.books.queue(job), self.positions[job.index()]);
         let mut known = Refused {
@@ -285,7 +283,7 @@ impl Kueue {
         self.lines[queue].refuse(position.rank, position.kind as usize, known);
     }
 
-    /// Admits the nominated jobs in order, unless an earlier job took their place.
+    /// Admits the nominated jobs in order, unless an earlier job has taken their place.
     fn admit_all(&mut self, view: &ClusterView<'_>, plan: &mut Plan<'_>, mut heads: Vec<Head>) {
         let key = |head: &Head| (Reverse(priority(view.jobs(), head.job)), head.job);
         if self.params.fairness.is_none() {
@@ -303,7 +301,7 @@ impl Kueue {
     }
 
     /// Chooses the next nominated job under fair sharing. In the tree of the first queue, each node compares the jobs
-    /// that its children pass up, and passes up the one whose child would have the smallest share. Ties are broken by
+    /// that its children pass up. It passes up the job whose child would have the smallest share. Ties are broken by
     /// priority, then by age.
     fn tournament(&mut self, jobs: &JobFacts, heads: &[Head]) -> usize {
         let root = self.books.tree.root(heads[0].queue);
@@ -351,7 +349,7 @@ impl Kueue {
         (share, Reverse(priority(jobs, head.job)), head.job)
     }
 
-    /// Admits a job, unless an earlier admission took its place.
+    /// Admits a job, unless an earlier admission has taken its place.
     fn admit(&mut self, view: &ClusterView<'_>, plan: &mut Plan<'_>, head: &Head) {
         let Head { queue, job, choice } = head;
         let (job, t, jobs) = (*job, choice.gpu_type, view.jobs());
@@ -420,7 +418,7 @@ impl Kueue {
 /// Sort key of admission; the smallest comes first.
 type Claim = (Share, Reverse<i64>, JobId);
 
-/// Returns the single queue of all jobs, with all GPUs of the cluster.
+/// Returns a single queue for all jobs, with all GPUs of the cluster.
 fn only_queue(cluster: &ClusterSpec, reader: &ParamReader) -> Group {
     let mut gpus = vec![0_i64; cluster.gpu_types().len()];
     for server in cluster.servers() {

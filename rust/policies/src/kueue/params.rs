@@ -1,15 +1,15 @@
-//! Parameters of queues and cohorts.
+//! Parameters of `kueue`: queues, cohorts and their rules.
 
 use crate::params::ParamReader;
 use crate::place::PlacementParams;
 use gangline_engine::PolicyError;
 use gangline_model::{Label, Labels, SimSpan, words};
 
-/// Name of the queue of jobs without a label.
+/// Name of the queue for jobs without a label.
 pub(crate) const DEFAULT_QUEUE: &str = "default";
 
 words! {
-    /// The label that names the queue of a job.
+    /// The job label that names the queue.
     pub enum QueueLabel {
         /// The virtual cluster.
         Vc = "vc",
@@ -25,7 +25,7 @@ words! {
 }
 
 words! {
-    /// Effect of a job without a place on the jobs behind it.
+    /// How a job without a place affects the jobs behind it.
     pub enum Strategy {
         /// Later jobs may pass.
         BestEffortFifo = "BestEffortFIFO",
@@ -35,7 +35,7 @@ words! {
 }
 
 words! {
-    /// Jobs that a job may preempt in its queue.
+    /// Which jobs in its own queue a job may preempt.
     pub enum Within {
         /// No jobs.
         Never = "Never",
@@ -47,7 +47,7 @@ words! {
 }
 
 words! {
-    /// Jobs of borrowing queues that a job may preempt.
+    /// Which jobs of borrowing queues a job may preempt.
     pub enum Reclaim {
         /// No jobs.
         Never = "Never",
@@ -59,7 +59,7 @@ words! {
 }
 
 words! {
-    /// Jobs of borrowing queues that a borrowing job may preempt.
+    /// Which jobs of borrowing queues a borrowing job may preempt.
     pub enum Borrow {
         /// No jobs.
         Never = "Never",
@@ -69,7 +69,7 @@ words! {
 }
 
 words! {
-    /// Behaviour of the search if a job fits on a GPU type by borrowing.
+    /// What the search does if a job fits on a GPU type only by borrowing.
     pub enum WhenCanBorrow {
         /// The search takes this type.
         Borrow = "Borrow",
@@ -79,7 +79,7 @@ words! {
 }
 
 words! {
-    /// Behaviour of the search if a job fits on a GPU type by preemption.
+    /// What the search does if a job fits on a GPU type only by preemption.
     pub enum WhenCanPreempt {
         /// The search tries the next type first.
         TryNextFlavor = "TryNextFlavor",
@@ -89,18 +89,18 @@ words! {
 }
 
 words! {
-    /// Condition for preempting a job of a borrowing queue under fair sharing. A side is the part of the tree just
-    /// below the common cohort.
+    /// Condition under which fair sharing lets a job preempt a job of a borrowing queue. A side is the part of the tree
+    /// just below the common cohort.
     pub enum Fairness {
-        /// The share of the preempting side is at most the share that the other side has after the preemption.
+        /// The preempting side's share is at most the share that the other side has after the preemption.
         Final = "LessThanOrEqualToFinalShare",
-        /// The share of the preempting side is below the share that the other side has before the preemption.
+        /// The preempting side's share is below the share that the other side has before the preemption.
         Initial = "LessThanInitialShare",
     }
 }
 
 impl QueueLabel {
-    /// Returns the column of this label.
+    /// Returns the trace column of this label.
     pub(crate) fn of(self, labels: &Labels) -> &Label {
         match self {
             Self::Vc => &labels.vc,
@@ -145,7 +145,7 @@ pub(crate) struct Rules {
 }
 
 impl Rules {
-    /// The rules of a queue without settings.
+    /// The default rules of a queue.
     pub(super) const DEFAULT: Self = Self {
         strategy: Strategy::BestEffortFifo,
         within: Within::Never,
@@ -180,15 +180,15 @@ impl Rules {
     }
 }
 
-/// A number >= 0, stored as a fraction of two whole numbers.
+/// A number of at least 0, stored as a fraction of two whole numbers.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Weight {
     pub over: i128,
     pub under: i128,
 }
 
-/// Maximum of the numerator and the denominator of a weight. With [`GPUS_MAX`], products of shares stay within 128
-/// bits.
+/// Maximum value of the numerator and of the denominator of a weight. With [`GPUS_MAX`], products of shares stay within
+/// 128 bits.
 const WEIGHT_MAX: i128 = 1_000_000;
 /// Maximum number of GPUs in a quota.
 const GPUS_MAX: f64 = 16_777_216.0;
@@ -246,7 +246,7 @@ pub(crate) struct Group {
     pub above: Option<String>,
     pub weight: Weight,
     pub flavors: Vec<Flavor>,
-    /// Rules, which only queues have.
+    /// Rules of a queue; cohorts have no rules.
     pub rules: Rules,
 }
 
@@ -276,7 +276,7 @@ pub(crate) struct KueueParams {
     pub fairness: Option<Vec<Fairness>>,
     pub requeue: SimSpan,
     pub placement: PlacementParams,
-    /// Reader that builds error messages.
+    /// Parameter reader, which builds error messages.
     pub reader: ParamReader,
 }
 

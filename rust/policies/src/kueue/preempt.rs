@@ -18,7 +18,7 @@ pub(super) struct Choice {
     pub victims: Vec<JobId>,
 }
 
-/// The search for a possible admission of a job, which leaves the state unchanged.
+/// The search for a way to admit a job, which leaves the state unchanged.
 pub(super) struct Search<'a, 'v, 'p> {
     pub books: &'a mut Books,
     pub view: &'a ClusterView<'v>,
@@ -27,7 +27,7 @@ pub(super) struct Search<'a, 'v, 'p> {
     pub fairness: Option<&'a [Fairness]>,
 }
 
-/// A request of a job for GPUs of a type.
+/// A job's request for GPUs of one type.
 #[derive(Clone, Copy, Debug)]
 struct Ask {
     job: JobId,
@@ -42,12 +42,13 @@ struct Ask {
 struct Limits {
     /// Number of GPUs that the job adds to the usage of its queue: the gang size, or 0 if the gang is already counted.
     more: i64,
-    /// Node that may not borrow for the job, if any.
+    /// Node that may not borrow for the job, if there is one.
     inside: Option<usize>,
 }
 
 impl Search<'_, '_, '_> {
-    /// Returns the best choice among the types of the job's queue; the rules of the queue may end the search earlier.
+    /// Returns the best choice among the GPU types of the job's queue. The rules of the queue may end the search before
+    /// all types are tried.
     pub(super) fn choose(&mut self, job: JobId) -> Option<Choice> {
         let queue = self.books.queue(job);
         let rules = self.books.queues[queue].rules;
@@ -155,7 +156,7 @@ impl Search<'_, '_, '_> {
         found
     }
 
-    /// Returns the jobs to preempt on a type; empty if preemption does not help.
+    /// Returns the jobs to preempt on a type. The list is empty if preemption does not help.
     fn victims(&mut self, ask: Ask) -> Vec<JobId> {
         if !self.books.queues[ask.queue].rules.may_preempt() {
             return Vec::new();
@@ -186,7 +187,8 @@ impl Search<'_, '_, '_> {
         self.plan.take(&run.only().gpus);
     }
 
-    /// Restores the jobs that need not be preempted, from the last to the first. Returns the other jobs in order.
+    /// Restores the jobs that need not be preempted, from the last to the first. Returns the jobs that do need to be
+    /// preempted, in order.
     fn fewer(&mut self, ask: Ask, limits: Limits, chosen: Vec<Candidate>) -> Vec<Candidate> {
         let mut needed = Vec::new();
         for one in chosen.into_iter().rev() {
@@ -300,7 +302,7 @@ impl Search<'_, '_, '_> {
         if fits { chosen } else { Vec::new() }
     }
 
-    /// Preempts jobs under one rule after the other until the job fits. Returns whether the job fits in the end.
+    /// Preempts jobs, trying one rule after another, until the job fits. Returns whether the job fits at the end.
     fn take_fairly(
         &mut self,
         ask: Ask,
@@ -333,8 +335,7 @@ impl Search<'_, '_, '_> {
         false
     }
 
-    /// Returns a queue with candidates. The search descends from the root, each time to the child with the largest
-    /// share.
+    /// Returns a queue with candidates. The search descends from the root, always to the child with the largest share.
     fn target(&self, ask: Ask, pools: &mut Pools) -> Option<usize> {
         let tree = &self.books.tree;
         let root = tree.root(ask.queue);

@@ -1,15 +1,15 @@
-//! A tree of queues and cohorts with quotas. For each node, it gives the numbers of GPUs that remain, that the node
-//! lends, and that the node borrows.
+//! A tree of queues and cohorts with quotas. For each node, the tree can tell how many GPUs remain, how many the node
+//! lends, and how many it borrows.
 //!
 //! | symbol | here | meaning |
 //! |---|---|---|
 //! | left | `Tree::left` | for a queue: nominal quota minus usage; for a cohort: its own nominal quota plus what its children lend, each at most its lending limit |
-//! | lendable | `Node::lendable` | what is left if no job runs |
-//! | reach | `Node::reach` | maximum usage of a node, including all that it may borrow |
-//! | share | `Tree::share` | borrowed GPUs of a node divided by the reach of its parent and by its weight |
+//! | lendable | `Node::lendable` | `left` if no job runs |
+//! | reach | `Node::reach` | maximum usage of a node, including everything that it may borrow |
+//! | share | `Tree::share` | number of GPUs that a node borrows, divided by the reach of its parent and by its own weight |
 //!
-//! A node borrows if `left` is negative. Quotas are in GPUs of one type; a share covers all types. A change of usage
-//! propagates from the queue towards the root until it has no effect: O(depth).
+//! A node borrows if `left` is negative. A quota is a number of GPUs of one type, whereas a share covers all types. A
+//! change of usage propagates from the queue towards the root until it has no effect: O(depth).
 
 use super::params::{Flavor, Group, KueueParams, Weight};
 use crate::params::circle;
@@ -37,14 +37,14 @@ impl Quota {
     };
 }
 
-/// A queue, or a cohort of queues and cohorts.
+/// A node: a queue, or a cohort of queues and other cohorts.
 #[derive(Debug)]
 struct Node {
     parent: Option<usize>,
     children: Vec<usize>,
     /// Position of the node in the order of names; cohorts come first on a tie.
     name_rank: usize,
-    /// Two preorder numbers; the numbers of all nodes below lie between them.
+    /// Two preorder numbers of the node; the numbers of all nodes below it lie between them.
     span: (usize, usize),
     weight: Weight,
     /// Quota of each GPU type.
@@ -54,7 +54,7 @@ struct Node {
     left: Vec<i64>,
 }
 
-/// A borrowed share as an exact quotient, which is infinite if the denominator is 0.
+/// A borrowed share as an exact fraction, which is infinite if the denominator is 0.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Share {
     borrowed: i128,
@@ -152,7 +152,7 @@ impl Tree {
         Ok(tree)
     }
 
-    /// Computes the values that are constant during a run: spans, lendable quotas and reaches.
+    /// Computes the values that stay constant during a run: spans, lendable quotas and reaches.
     fn derive(&mut self, types: usize) {
         let mut order = Vec::with_capacity(self.nodes.len());
         let mut stack: Vec<usize> = self.roots().collect();
@@ -221,7 +221,7 @@ impl Tree {
         self.nodes[node].name_rank
     }
 
-    /// Returns the path from a node to its root, both included.
+    /// Returns the path from a node to its root, including both.
     pub(super) fn path(&self, node: usize) -> impl Iterator<Item = usize> {
         std::iter::successors(Some(node), |&at| self.nodes[at].parent)
     }
@@ -231,7 +231,7 @@ impl Tree {
         self.path(node).last().expect("a path contains its start")
     }
 
-    /// Returns whether a node is the other node or above it.
+    /// Returns whether a node is the same as another node or lies above it.
     pub(super) fn holds(&self, node: usize, other: usize) -> bool {
         let (first, last) = self.nodes[node].span;
         (first..last).contains(&self.nodes[other].span.0)
@@ -243,7 +243,7 @@ impl Tree {
         side.last().unwrap_or(node)
     }
 
-    /// Returns the remaining quota of a node for a type, which is negative if the node borrows.
+    /// Returns the remaining quota of a node for a type; it is negative if the node borrows.
     pub(super) fn left(&self, node: usize, t: GpuTypeId) -> i64 {
         self.nodes[node].left[t.index()]
     }
@@ -253,7 +253,7 @@ impl Tree {
         self.nodes[queue].quotas[t.index()].nominal - self.left(queue, t)
     }
 
-    /// Returns whether a queue borrows if it uses this many more GPUs.
+    /// Returns whether a queue would borrow if it used this many more GPUs.
     pub(super) fn borrows(&self, queue: usize, t: GpuTypeId, gpus: i64) -> bool {
         self.left(queue, t) < gpus
     }
@@ -270,8 +270,8 @@ impl Tree {
         }
     }
 
-    /// Returns the quota that would remain for each node from a queue to its root if this many more GPUs were in use,
-    /// given a state of the tree.
+    /// For each node from a queue to its root, returns the quota that would remain in a given state of the tree if the
+    /// queue used this many more GPUs.
     fn climb<'a>(
         &'a self,
         queue: usize,
@@ -300,8 +300,8 @@ impl Tree {
         left >= -limit
     }
 
-    /// Returns whether neither a queue nor a cohort above it exceeds its borrowing limit if the queue uses this many
-    /// more GPUs.
+    /// Returns whether a queue may use this many more GPUs without exceeding its borrowing limit or that of a cohort
+    /// above it.
     pub(super) fn has_quota(&self, queue: usize, t: GpuTypeId, gpus: i64) -> bool {
         let mut path = self.climb(queue, t, gpus, |node| &node.left);
         path.all(|at| self.is_within(at, t))
@@ -313,7 +313,7 @@ impl Tree {
         path.all(|at| self.is_within(at, t))
     }
 
-    /// Returns the remaining quota of a node above a queue if the queue used this many more GPUs.
+    /// Returns the quota that would remain for a node above a queue if the queue used this many more GPUs.
     pub(super) fn left_with(&self, node: usize, queue: usize, t: GpuTypeId, gpus: i64) -> i64 {
         let mut path = self.climb(queue, t, gpus, |node| &node.left);
         let found = path.find(|&(at, _)| at == node);
@@ -341,14 +341,15 @@ impl Tree {
         }
     }
 
-    /// Returns whether another queue and all cohorts between it and its common cohort with `queue` borrow.
+    /// Returns whether another queue is borrowing, and with it every cohort below the cohort that it shares with
+    /// `queue`.
     pub(super) fn lends(&self, queue: usize, other: usize, t: GpuTypeId) -> bool {
         let mut apart = self.path(other).take_while(|&at| !self.holds(at, queue));
         apart.all(|at| self.left(at, t) < 0)
     }
 
-    /// Returns the queues, in the tree of a queue, from which it may reclaim GPUs. These are the queues for which
-    /// `lends` is true.
+    /// Returns the queues from which a queue may reclaim GPUs; they are in the same tree. These are the queues for
+    /// which `lends` is true.
     pub(super) fn borrowers(&self, queue: usize, t: GpuTypeId) -> Vec<usize> {
         let (mut found, mut stack) = (Vec::new(), Vec::new());
         for above in self.path(queue).skip(1) {

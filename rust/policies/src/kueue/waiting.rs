@@ -1,10 +1,11 @@
 //! The waiting jobs of each queue, and the choice of the jobs that a cycle tries.
 //!
-//! In each cycle, a queue nominates its first job that has not been tried yet in this decision. Most trials would fail,
-//! because jobs of one *kind* (queue, gang, priority) are all refused as long as the assignment of GPUs does not
-//! change. A line therefore stores, for each kind, the state in which it was refused. The line also computes how many
-//! jobs come before the next job that is worth trying. Cycles in which no queue has a job worth trying are skipped at
-//! once. A decision costs O(kinds log n), for any number of waiting jobs.
+//! In each cycle, a queue nominates its first job that has not been tried yet in this decision. Most attempts would
+//! fail: once a job of a *kind* (queue, gang, priority) is refused, all jobs of its kind are refused until the
+//! assignment of GPUs changes. For each kind, a line therefore stores the state of the assignment in which the kind was
+//! refused. The line can also compute how many jobs come before the next job that is worth trying. Cycles in which no
+//! queue has a job worth trying are skipped at once. A decision costs O(kinds log n), regardless of the number of
+//! waiting jobs.
 
 use gangline_engine::{BitSet, Fenwick};
 use gangline_model::JobId;
@@ -16,11 +17,11 @@ pub(super) type Rank = u32;
 /// A range of ranks in which jobs of the same kind are known to be refused.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Refused {
-    /// State of the assignment of GPUs in which the jobs of the range are refused.
+    /// State of the assignment of GPUs in which the jobs in the range are refused.
     pub state: u64,
-    /// First rank of the range.
+    /// First rank in the range.
     pub from: Rank,
-    /// End of the range, not included.
+    /// First rank after the range.
     pub until: Rank,
 }
 
@@ -48,7 +49,7 @@ impl Kind {
 #[derive(Debug)]
 pub(super) struct Line {
     is_strict: bool,
-    /// All jobs in the trace, by rank.
+    /// All jobs of the queue in the trace, sorted by rank.
     jobs: Vec<JobId>,
     kinds: Vec<Kind>,
     /// Kinds that have a waiting job.
@@ -56,12 +57,12 @@ pub(super) struct Line {
     /// Ranks of waiting jobs.
     there: Fenwick,
     count: u32,
-    /// Waiting jobs before this rank were tried in this decision.
+    /// Waiting jobs before this rank have been tried in this decision.
     first: Rank,
 }
 
 impl Line {
-    /// Creates a line from its jobs, sorted by rank, and the number of kinds.
+    /// Creates a line from its jobs (sorted by rank) and the number of kinds.
     pub(super) fn new(jobs: Vec<JobId>, kinds: usize, is_strict: bool) -> Self {
         Self {
             is_strict,
@@ -74,12 +75,12 @@ impl Line {
         }
     }
 
-    /// Returns the job of a rank.
+    /// Returns the job with a rank.
     pub(super) fn job(&self, rank: Rank) -> JobId {
         self.jobs[rank as usize]
     }
 
-    /// Returns whether no job waits.
+    /// Returns whether no jobs are waiting.
     pub(super) fn is_empty(&self) -> bool {
         self.count == 0
     }
@@ -134,7 +135,7 @@ impl Line {
         self.there.before(self.first as usize)
     }
 
-    /// Skips this many jobs, which would be refused.
+    /// Skips this many jobs, all of which would be refused.
     pub(super) fn pass(&mut self, jobs: u32) {
         if jobs == 0 {
             return;
@@ -168,7 +169,7 @@ mod tests {
         until: Rank::MAX,
     };
 
-    /// Creates a line with ranks 0 to 9. Even ranks have kind 0, and odd ranks have kind 1.
+    /// Creates a line with the ranks 0 to 9. Even ranks have kind 0, and odd ranks have kind 1.
     fn line(is_strict: bool) -> Line {
         let mut line = Line::new((0..10).map(JobId::new).collect(), 2, is_strict);
         for rank in 0..10 {

@@ -1,8 +1,8 @@
-//! Fair share: priority goes to jobs of users who have used less of the cluster than their share.
+//! Fair share: jobs of users who have used less of the cluster than their share get a higher priority.
 //!
-//! Associations (an account, and a user in it) are the leaves of a tree of accounts. Usage, in GPU-seconds, is charged
-//! and decays at the ends of periods, so the factors are constant within a period. All sums go over the children of a
-//! node in order: accounts before users, then by name.
+//! An association is a user in an account. The associations are the leaves of a tree of accounts. Usage, in
+//! GPU-seconds, is charged at the end of each period and then decays, so the factors are constant within a period. All
+//! sums run over the children of a node in a fixed order: accounts before users, then by name.
 //!
 //! | symbol | here | meaning |
 //! |---|---|---|
@@ -24,7 +24,7 @@ struct Node {
     children: Vec<usize>,
 }
 
-/// The GPU time of one association in one QOS.
+/// The GPU time that one association uses in one QOS.
 #[derive(Clone, Debug)]
 struct Meter {
     association: usize,
@@ -55,7 +55,7 @@ pub(super) struct FairShare {
     names: Vec<(String, String)>,
     /// Nodes of the associations.
     users: Vec<usize>,
-    /// Meters by association, then by name of the QOS.
+    /// Meters, ordered by association, then by name of the QOS.
     meters: Vec<Meter>,
     factors: Arc<[f64]>,
     /// Periods that have ended.
@@ -143,7 +143,7 @@ impl FairShare {
             .collect();
     }
 
-    /// Records the start of a job on this many GPUs.
+    /// Records that a job starts on this many GPUs.
     pub(super) fn start(&mut self, meter: usize, gpus: u32, now: SimTime) {
         let meter = &mut self.meters[meter];
         meter.count(now);
@@ -151,15 +151,15 @@ impl FairShare {
         self.is_untouched = false;
     }
 
-    /// Records the stop of a job.
+    /// Records that a job stops.
     pub(super) fn stop(&mut self, meter: usize, gpus: u32, now: SimTime) {
         let meter = &mut self.meters[meter];
         meter.count(now);
         meter.gpus -= gpus;
     }
 
-    /// Performs the calculations that are due. The policy calls this method before it records the starts and stops of
-    /// an instant.
+    /// Performs the usage calculations that are due. The policy calls this method before it records the starts and
+    /// stops of an instant.
     pub(super) fn bring_up(&mut self, now: SimTime) {
         let period = self.params.calc_period.0;
         if self.is_untouched {
@@ -185,12 +185,12 @@ impl FairShare {
         }
     }
 
-    /// Returns the number of calculations so far; the factors are constant between two of them.
+    /// Returns the number of usage calculations so far; factors do not change between calculations.
     pub(super) fn ticks(&self) -> i64 {
         self.ticks
     }
 
-    /// Returns the factor of each association.
+    /// Returns the fair-share factor of each association.
     pub(super) fn factors(&mut self) -> Arc<[f64]> {
         if std::mem::take(&mut self.is_stale) {
             self.add_up(self.root);
@@ -220,8 +220,8 @@ impl FairShare {
         self.nodes[node].children = children;
     }
 
-    /// Returns the factors of the fair tree: the rank of each user, divided by the number of users. The best user has
-    /// factor 1.
+    /// Returns the factors of the fair tree algorithm: each user's rank divided by the number of users. The best-ranked
+    /// user has factor 1.
     fn ranks(&self) -> Arc<[f64]> {
         let mut ranks = Ranks {
             of: vec![0; self.nodes.len()],
@@ -235,7 +235,7 @@ impl FairShare {
             .collect()
     }
 
-    /// Ranks the children of accounts with equal values. The best child gets the rank of the accounts.
+    /// Ranks together the children of accounts that have equal values. The best child gets the rank of these accounts.
     fn visit(&self, accounts: &[usize], first: usize, ranks: &mut Ranks) {
         let mut levels: Vec<(f64, usize)> = Vec::new();
         for &account in accounts {
@@ -272,7 +272,8 @@ impl FairShare {
         }
     }
 
-    /// Returns the classic factors: 0.5 for a user whose usage equals its shares, and more for a user with less usage.
+    /// Returns the classic factors. The factor is 0.5 for a user whose usage equals its share, and higher for a user
+    /// with less usage.
     fn classic(&self) -> Arc<[f64]> {
         let mut factors = vec![0.0; self.nodes.len()];
         self.descend(self.root, 1.0, None, &mut factors);
@@ -299,7 +300,7 @@ impl FairShare {
     }
 }
 
-/// State while ranks are assigned.
+/// The state of the assignment of ranks.
 struct Ranks {
     of: Vec<usize>,
     /// Users without a rank.

@@ -1,4 +1,4 @@
-//! The properties of jobs that the policy computes once. Jobs with the same properties share a profile.
+//! The properties of jobs, which the policy computes only once. Jobs with the same properties share a profile.
 
 use super::fairshare::{FairShare, ratio};
 use super::limits::{Counts, Limits, LimitsMaker};
@@ -13,10 +13,10 @@ use std::collections::{BTreeMap, BTreeSet};
 /// Time limit of a job that may run as long as it needs.
 pub(super) const UNLIMITED: SimSpan = SimSpan(i64::MAX);
 
-/// GPU types in the order in which they are tried.
+/// GPU types in the order in which the policy tries them.
 pub(super) type Types = SmallVec<[GpuTypeId; 4]>;
 
-/// Jobs of one demand class and partition: either all of them fit or none does.
+/// Kind: jobs of one demand class and partition. Either all of them fit, or none does.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Kind {
     pub(super) class: usize,
@@ -24,24 +24,24 @@ pub(super) struct Kind {
     pub(super) types: Types,
 }
 
-/// Everything except age and usage that determines the place of a job in the order.
+/// Everything that determines a job's position in the order, except for age and usage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct LineKey {
-    /// Whether jobs of the line cannot preempt.
+    /// Whether jobs of the line cannot preempt others.
     pub(super) is_last: bool,
     /// Tier of the partition.
     pub(super) tier: i64,
     pub(super) partition: u32,
-    /// The association, if fair share has a weight.
+    /// The association of the jobs, if fair share has a weight.
     pub(super) association: u32,
-    /// Constant terms of the priority, as bits.
+    /// The constant terms of the priority, as the bits of a float.
     pub(super) terms: [u64; 4],
     pub(super) nice: i32,
-    /// For preempted jobs, the instant since which they wait; other jobs wait since their arrival.
+    /// For preempted jobs, the instant at which they began to wait again; other jobs have waited since their arrival.
     pub(super) since: Option<SimTime>,
 }
 
-/// Properties that several jobs share.
+/// A profile: properties that several jobs share.
 #[derive(Clone, Debug)]
 pub(super) struct Profile {
     pub(super) kind: usize,
@@ -70,17 +70,17 @@ pub(super) struct JobKinds {
     pub(super) partitions: usize,
 }
 
-/// Facts about a trace that are known before its run.
+/// Facts about a trace that are known before the run.
 #[derive(Debug)]
 pub(super) struct Known {
     pub(super) jobs: JobKinds,
     pub(super) fair: FairShare,
     pub(super) limits: Limits,
-    /// Names of QOS by index.
+    /// Names of the QOS, by index.
     pub(super) qos_names: Vec<String>,
 }
 
-/// Names that jobs have, with the index that each name gets.
+/// The names that occur in jobs, and the index of each name.
 #[derive(Debug, Default)]
 struct Names<'a> {
     numbers: BTreeMap<&'a str, u32>,
@@ -93,7 +93,7 @@ impl<'a> Names<'a> {
     }
 }
 
-/// Names of a job; Slurm's default name replaces a missing one.
+/// The names of a job; Slurm's default name replaces a missing name.
 #[derive(Clone, Copy, Debug)]
 struct Whose<'a> {
     user: &'a str,
@@ -120,7 +120,8 @@ impl<'a> Whose<'a> {
     }
 }
 
-/// Values that distinguish profiles: class, labels, nice, and the time limit if the size of a job depends on it.
+/// The values that distinguish profiles: class, labels, nice value, and the time limit if the size factor depends on
+/// it.
 type Key = (usize, [u32; 4], i32, SimSpan);
 
 fn key(jobs: &JobFacts, places: &Places, job: JobId, limit: SimSpan) -> Key {
@@ -142,7 +143,7 @@ fn key(jobs: &JobFacts, places: &Places, job: JobId, limit: SimSpan) -> Key {
 }
 
 impl JobKinds {
-    /// Returns the profiles of a trace. `limit` is called if the size of a job depends on its time limit.
+    /// Returns the profiles of a trace. `limit` is called only if the size factor of a job depends on its time limit.
     #[expect(
         clippy::too_many_lines,
         reason = "one walk over the columns of the trace"
@@ -253,10 +254,10 @@ impl JobKinds {
     }
 }
 
-/// The terms of the priority that depend on neither time nor usage.
+/// Computes the terms of the priority that depend on neither time nor usage.
 struct Terms<'a> {
     params: &'a SlurmParams,
-    /// GPUs by type, whether they are up or down.
+    /// Number of GPUs of each type, whether up or down.
     gpus: Vec<u32>,
     /// Names of the types.
     types: Vec<&'a str>,
@@ -322,7 +323,7 @@ impl<'a> Terms<'a> {
         f64::from(gpus) / every
     }
 
-    /// Returns the factors for job size, partition, QOS and GPUs, each multiplied by its weight.
+    /// Returns the factors for job size, partition, QOS and GPUs, each of them multiplied by its weight.
     fn of(&self, of: &Whose<'_>, gpus: u32, limit: SimSpan) -> [f64; 4] {
         let params = self.params;
         let weights = &params.weights;

@@ -1,11 +1,10 @@
-//! Limits of QOS, users and accounts on concurrent jobs: the counters, and the amount that each job adds to each
-//! counter.
+//! Limits on the concurrent jobs of QOS, users and accounts: the counters, and the amounts that each job adds to them.
 
 use super::params::SlurmParams;
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
-/// Amount that a job adds to a counter, and whether the counter limits the job.
+/// The amount that a job adds to a counter, and whether the counter limits the job.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Count {
     counter: usize,
@@ -29,7 +28,7 @@ pub(super) struct Limits {
 }
 
 impl Limits {
-    /// Returns whether a limit keeps a job waiting.
+    /// Returns whether a limit currently keeps a job from starting.
     pub(super) fn is_held(&self, counts: &Counts) -> bool {
         let mut limits = counts.iter().filter(|count| count.is_limit);
         limits.any(|count| {
@@ -38,20 +37,20 @@ impl Limits {
         })
     }
 
-    /// Returns whether a job exceeds a limit even if no other job runs.
+    /// Returns whether a job would exceed a limit even if no other job ran.
     pub(super) fn is_beyond(&self, counts: &Counts) -> bool {
         let mut limits = counts.iter().filter(|count| count.is_limit);
         limits.any(|count| f64::from(count.amount) > self.counters[count.counter].most)
     }
 
-    /// Records the start of a job.
+    /// Records that a job starts.
     pub(super) fn start(&mut self, counts: &Counts) {
         for count in counts {
             self.counters[count.counter].now += count.amount;
         }
     }
 
-    /// Records the stop of a job.
+    /// Records that a job stops.
     pub(super) fn stop(&mut self, counts: &Counts) {
         for count in counts {
             self.counters[count.counter].now -= count.amount;

@@ -1,4 +1,4 @@
-//! `slurm`: the scheduling of Slurm, according to its documentation (`docs/policies/slurm.md`).
+//! `slurm`: Slurm's scheduling, as described in its documentation (`docs/policies/slurm.md`).
 //!
 //! | Slurm | here |
 //! |---|---|
@@ -6,9 +6,9 @@
 //! | main scheduling loop | [`Slurm::main_pass`] |
 //! | sched/backfill | [`Slurm::backfill_pass`], [`planner`] |
 //! | preempt/qos | [`preempt`] |
-//! | limits of QOS and associations | [`limits`] |
+//! | limits on QOS and associations | [`limits`] |
 //!
-//! A pass examines jobs in order of priority as long as one of the remaining jobs might start ([`Hope`]). A pass is
+//! A pass examines jobs in order of priority as long as any of the remaining jobs might start ([`Hope`]). A pass is
 //! skipped if the last pass found nothing to do and nothing has changed since ([`Quiet`]).
 
 mod fairshare;
@@ -41,7 +41,7 @@ use rustc_hash::FxHashMap;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-/// The job was preempted, and its requeue delay has not ended.
+/// The job was preempted, and its requeue delay is not over yet.
 pub(crate) static REQUEUED: Reason = Reason::new(
     "requeue delay",
     "it was preempted, and its requeue delay has not ended",
@@ -55,7 +55,7 @@ pub(crate) static LIMIT: Reason = Reason::new(
     "starting it would have exceeded a limit of its QOS, its user or its account{meanwhile}",
 );
 
-/// Enough GPUs are free, but jobs with a higher priority come first or no pass has reached the job.
+/// Enough GPUs are free, but jobs with a higher priority come first, or no pass has reached the job yet.
 pub(crate) static ORDER: Reason = Reason::new(
     "order",
     "enough GPUs are free, but jobs with a higher priority come first or no pass has reached it",
@@ -71,7 +71,7 @@ pub(crate) struct Slurm {
     params: SlurmParams,
     places: Places,
     jobs: Arc<JobKinds>,
-    /// Fair share, if this factor has a weight.
+    /// Fair share, if the fair-share factor has a weight.
     fair: Option<FairShare>,
     limits: Limits,
     preemption: Preemption,
@@ -87,7 +87,7 @@ pub(crate) struct Slurm {
 /// The state of the running jobs.
 #[derive(Clone, Debug, Default)]
 struct Running {
-    /// Expected ends of the jobs with a time limit, rounded to the grid.
+    /// Expected ends of the jobs with a time limit, rounded to the time grid.
     ends: BTreeSet<(SimTime, JobId)>,
     end_of: FxHashMap<JobId, SimTime>,
     /// Jobs that this plan starts.
@@ -121,10 +121,10 @@ impl Running {
     }
 }
 
-/// Whether jobs of each kind would have a place on the servers that are up if no job ran.
+/// For each kind, whether its jobs would have a place on the healthy servers if no job ran.
 #[derive(Clone, Debug, Default)]
 struct Homes {
-    /// The cluster without jobs; `None` while all servers are up.
+    /// The state of the cluster without jobs; `None` while all servers are up.
     empty: Option<FreeIndex>,
     of_kind: Vec<Option<bool>>,
 }
@@ -132,9 +132,9 @@ struct Homes {
 /// Conditions under which a pass can be skipped.
 #[derive(Clone, Copy, Debug)]
 struct Quiet {
-    /// Instant before which a pass would do nothing unless something changes.
+    /// Instant before which a pass would do nothing if nothing changes.
     until: SimTime,
-    /// Number of usage calculations at the time of the pass that found nothing to do.
+    /// Number of usage calculations when a pass last found nothing to do.
     ticks: i64,
 }
 
@@ -150,18 +150,18 @@ impl Quiet {
 struct Test {
     job: JobId,
     limit: SimSpan,
-    /// The earliest end that the jobs of the same kind behind this one would have if they started now.
+    /// The earliest end that a later job of the same kind would have if it started now.
     next_end: Option<SimTime>,
 }
 
-/// The kinds with a job that a backfill pass has not reached yet and that could still start now. A job can start only
-/// if the servers that are not booked before its end have enough free GPUs, whatever the placement rule is. Bookings
-/// are only added, so a kind without a chance has none for the rest of the pass.
+/// The kinds that have a job that a backfill pass has not reached yet and that could still start now. Under every
+/// placement rule, a job can start only if the servers that are not booked before its end have enough free GPUs. A pass
+/// only ever adds bookings, so a kind that has no chance now has none for the rest of the pass.
 #[derive(Clone, Debug)]
 struct Chances {
     /// For each kind, the earliest end that the remaining jobs would have if they started now.
     end: Vec<Option<SimTime>>,
-    /// For each kind, the latest end that a job may have.
+    /// For each kind, the latest end that a job may have in order to start now.
     open_until: Vec<SimTime>,
 }
 
@@ -187,7 +187,7 @@ struct Hope {
     fits: Vec<bool>,
     /// Number of jobs whose kind fits.
     count: u32,
-    /// Number of jobs that may preempt others.
+    /// Number of these jobs that may preempt others.
     preemptors: u32,
 }
 
@@ -215,7 +215,7 @@ impl Hope {
         }
     }
 
-    /// Records that the pass has reached a job.
+    /// Records that the pass has now reached a job.
     fn see(&mut self, profile: &Profile) {
         self.left[profile.kind] -= 1;
         self.count -= u32::from(self.fits[profile.kind]);
@@ -357,7 +357,7 @@ impl Slurm {
         }
     }
 
-    /// Starts a job, and preempts others for it.
+    /// Starts a job and preempts other jobs for it.
     fn start(
         &mut self,
         (view, plan): (&ClusterView<'_>, &mut Plan<'_>),
@@ -391,7 +391,7 @@ impl Slurm {
         Ok(end)
     }
 
-    /// Returns the jobs to preempt for a job, chosen among the jobs on servers without bookings.
+    /// Returns the jobs to preempt for a job, chosen from the jobs on servers without bookings.
     fn way(
         &mut self,
         (view, plan): (&ClusterView<'_>, &mut Plan<'_>),
@@ -426,8 +426,8 @@ impl Slurm {
         }
     }
 
-    /// Walks over at most `depth` jobs of the queue in order, and starts each on free GPUs or by preemption. If one
-    /// job cannot start, no later job of its partition starts.
+    /// Walks over at most `depth` jobs of the queue in order, and tries to start each of them on free GPUs or by
+    /// preemption. If a job cannot start, no later job of its partition starts either.
     fn main_pass(
         &mut self,
         view: &ClusterView<'_>,
@@ -486,7 +486,7 @@ impl Slurm {
         Ok(())
     }
 
-    /// Records that a pass does nothing before an instant unless something changes.
+    /// Records that a pass would do nothing before an instant if nothing changes.
     fn quiet(&self, until: SimTime) -> Quiet {
         let ticks = self.fair.as_ref().map_or(0, FairShare::ticks);
         Quiet { until, ticks }
@@ -499,7 +499,7 @@ impl Slurm {
         now < pass.until && (is_fixed || self.queue.is_one_line())
     }
 
-    /// Returns the expected ends of running jobs; overdue jobs end at the next instant of the grid.
+    /// Returns the expected ends of running jobs; overdue jobs are expected to end at the next instant of the grid.
     fn ends(&self, now: SimTime) -> Ends {
         let soon = self.planner.up(now + SimSpan(1));
         let ends = self.running.ends.iter();
@@ -566,7 +566,7 @@ impl Slurm {
         Ok(())
     }
 
-    /// Returns the first jobs of the queue in order, and their chances before anything is booked.
+    /// Returns the first jobs of the queue, in order, and their chances to start before anything is booked.
     fn tests(
         &mut self,
         view: &ClusterView<'_>,

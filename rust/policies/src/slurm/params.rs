@@ -1,4 +1,4 @@
-//! Parameters of `slurm`; `docs/policies/slurm.md` gives their names.
+//! Parameters of `slurm`; `docs/policies/slurm.md` lists their names in Slurm.
 
 use crate::params::{ParamReader, ParamValue};
 use crate::place::PlacementParams;
@@ -7,18 +7,18 @@ use gangline_model::{ClusterSpec, SimSpan, words};
 use std::collections::BTreeMap;
 
 words! {
-    /// Method by which fair share is computed.
+    /// Method of computing the fair-share factor.
     pub(crate) enum ShareRule {
-        /// Ranks in the tree of accounts determine the factor.
+        /// From ranks in the tree of accounts.
         Tree = "tree",
-        /// A formula of shares and usage gives the factor.
+        /// From a formula of shares and usage.
         Classic = "classic",
     }
 }
 
 type Numbers = BTreeMap<String, f64>;
 
-/// Weights of the factors of the priority.
+/// Weights of the factors in the priority.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Weights {
     pub(super) age: f64,
@@ -55,13 +55,13 @@ impl FairParams {
         std::iter::successors(Some(account), above)
     }
 
-    /// Returns the shares of users as ((account, user), shares).
+    /// Returns the shares of users as tuples ((account, user), shares).
     pub(super) fn user_shares(&self) -> impl Iterator<Item = ((&str, &str), f64)> {
         let given = self.user_shares.iter();
         given.filter_map(|(name, shares)| Some((name.split_once('/')?, *shares)))
     }
 
-    /// Returns the first account that is below itself.
+    /// Returns the first account that is its own ancestor.
     fn circle(&self) -> Option<&str> {
         let most = self.account_parents.len() + 2; // at most all keys, a parent that is no key, and the root
         let accounts = self.account_parents.keys();
@@ -118,7 +118,7 @@ pub(crate) struct BackfillParams {
     pub(super) window: SimSpan,
     pub(super) resolution: SimSpan,
     pub(super) max_job_test: usize,
-    /// Maximum number of jobs of one user that a pass tries; 0 means no limit.
+    /// Maximum number of jobs of one user that a backfill pass tries; 0 means no limit.
     pub(super) max_job_user: u32,
 }
 
@@ -126,7 +126,8 @@ impl SlurmParams {
     /// Reads the values of the parameters.
     ///
     /// # Errors
-    /// Returns [`PolicyError::Parameter`] for a time out of range, an empty name, or an account below itself.
+    /// Returns [`PolicyError::Parameter`] for a time out of range, an empty name, or an account that is its own
+    /// ancestor.
     #[expect(clippy::too_many_lines, reason = "a line per parameter")]
     pub(crate) fn read(params: &ParamReader) -> Result<Self, PolicyError> {
         let numbers = |name| params.named_numbers(name).unwrap_or_default();
@@ -245,13 +246,13 @@ impl SlurmParams {
         Ok(())
     }
 
-    /// Returns the QOS that a QOS preempts.
+    /// Returns the QOS whose jobs the jobs of a QOS may preempt.
     pub(super) fn preempts(&self, qos: &str) -> &[String] {
         self.qos_preempt.get(qos).map_or(&[], Vec::as_slice)
     }
 }
 
-/// Returns the values of a parameter by name, converted by a function.
+/// Returns the values of a parameter, keyed by name and converted by a function.
 fn table<T>(
     params: &ParamReader,
     name: &str,

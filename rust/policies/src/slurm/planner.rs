@@ -1,11 +1,12 @@
-//! The plan of a backfill pass: expected ends of running jobs, booked servers, and the free GPUs at an instant.
+//! The state of a backfill pass: the expected ends of running jobs, the booked servers, and the free GPUs at an
+//! instant.
 //!
-//! A search for the start of a job sweeps over the ends of running jobs and of bookings. During the sweep, the draft
-//! contains the GPUs that would be free: GPUs of jobs that have ended are given back, and booked servers have none. At
-//! the end of the search, the draft is rolled back to the instant at which the search began, not to the current
-//! instant. If jobs of the next kind cannot start sooner, the next search can begin near this instant, and adjusts only
-//! the GPUs of jobs that end between the two instants. The cost for a job is O(ends between the two instants + ends
-//! that the sweep passes + bookings).
+//! To find the start of a job, a search sweeps over the ends of running jobs and of bookings. During the sweep, the
+//! draft contains the GPUs that would be free: the GPUs of jobs that have ended by then are given back, and booked
+//! servers have no free GPUs. At the end of the search, the draft is rolled back to the instant at which the search
+//! began, not to the current instant. If the next job cannot start sooner, the next search can begin near this instant.
+//! It then adjusts only the GPUs of jobs that end between the two instants. A search costs O(ends between the two
+//! instants + ends that the sweep passes + bookings).
 
 use gangline_engine::{FreeIndex, Mark};
 use gangline_model::{GpuSet, GpuTypeId, JobId, ServerId, SimSpan, SimTime};
@@ -19,27 +20,27 @@ struct Booking {
     servers: SmallVec<[ServerId; 4]>,
     begin: SimTime,
     end: SimTime,
-    /// Whether the booking closes its servers to the job that is being planned.
+    /// Whether the booking closes its servers to the job that is currently planned.
     is_shut: bool,
 }
 
-/// Number of bookings that close a server, and the mask of the GPUs that would be free without them.
+/// Number of bookings that close a server, and a mask of the GPUs that would be free without them.
 #[derive(Clone, Copy, Debug, Default)]
 struct Shut {
     bookings: u32,
     mask: u64,
 }
 
-/// For each GPU type, the servers with free GPUs: the start of their first booking (latest first) and their number of
-/// free GPUs.
+/// For each GPU type, the servers with free GPUs: the start of each server's first booking (latest first) and its
+/// number of free GPUs.
 #[derive(Clone, Debug)]
 pub(super) struct OpenGpus {
     by_type: Vec<Vec<(SimTime, u32)>>,
 }
 
 impl OpenGpus {
-    /// Returns the latest possible end of a gang that starts now on one of the types: until then, enough free GPUs are
-    /// on servers without a booking.
+    /// Returns the latest end that a gang may have if it starts now on one of the types. Until this end, servers
+    /// without bookings have enough free GPUs.
     pub(super) fn until(&self, types: &[GpuTypeId], gpus: u32) -> SimTime {
         let latest = |id: &GpuTypeId| {
             let mut found = 0;
@@ -68,16 +69,16 @@ pub(super) struct Planner {
     by_begin: Vec<usize>,
     by_end: Vec<usize>,
     pub(super) ends: Ends,
-    /// For each kind, time limits of jobs that were planned, ascending. Each has an instant before which no job with
-    /// this limit or a longer one can start. The instants ascend as well.
+    /// For each kind, the time limits of jobs that were planned, in ascending order. Each limit comes with an instant
+    /// before which no job with this limit or a longer one can start. The instants are in ascending order as well.
     earliest: FxHashMap<usize, Vec<(SimSpan, SimTime)>>,
     /// For each server, the earliest start of a booking.
     first_booked: Vec<SimTime>,
     shut: Vec<Shut>,
-    /// For each GPU type, the servers with GPUs that are free now, each with the number of these GPUs.
+    /// For each GPU type, the servers with GPUs that are free now, each with its number of free GPUs.
     open: Vec<Vec<(ServerId, u32)>>,
-    /// Marks of the draft, one for each of the first ends whose GPUs were given back to the draft. A mark holds the
-    /// state before that end.
+    /// Marks in the draft: one for each of the first ends, up to the last end whose GPUs were given back. Each mark
+    /// stands for the state before that end.
     given: Vec<Mark>,
     // The following fields are the state of the current search.
     begun: Option<Mark>,
@@ -96,7 +97,7 @@ impl Planner {
         }
     }
 
-    /// Rounds an instant up to the grid.
+    /// Rounds an instant up to the time grid.
     pub(super) fn up(&self, at: SimTime) -> SimTime {
         match at.0 % self.resolution {
             0 => at,
@@ -126,7 +127,7 @@ impl Planner {
         }
     }
 
-    /// Forgets the end of a job that is preempted in this pass.
+    /// Removes the end of a job that is preempted in this pass.
     pub(super) fn remove_end(&mut self, job: JobId) {
         self.ends.retain(|&(_, other)| other != job);
     }
@@ -161,8 +162,8 @@ impl Planner {
         self.by_end.insert(place, at);
     }
 
-    /// Records that no job of this kind, with this time limit or a longer one, can start before an instant in this
-    /// pass.
+    /// Records that, in this pass, no job of this kind with this time limit or a longer one can start before an
+    /// instant.
     pub(super) fn note_earliest(&mut self, kind: usize, limit: SimSpan, begin: SimTime) {
         let known = self.earliest.entry(kind).or_default();
         let from = known.partition_point(|one| one.0 < limit);
@@ -180,7 +181,7 @@ impl Planner {
         known[..before].last().map(|one| one.1)
     }
 
-    /// Forgets the instants of [`Self::note_earliest`] after GPUs became free unexpectedly.
+    /// Discards the instants recorded by [`Self::note_earliest`], because GPUs have become free unexpectedly.
     pub(super) fn forget_earliest(&mut self) {
         self.earliest.clear();
     }
@@ -190,7 +191,7 @@ impl Planner {
         self.bookings.len()
     }
 
-    /// Records the GPUs that are free now; the draft must show the current state.
+    /// Records which GPUs are free now; the draft must be in the current state.
     pub(super) fn note_free(&mut self, free: &FreeIndex) {
         self.open.resize(free.types(), Vec::new());
         self.open.iter_mut().for_each(Vec::clear);
@@ -203,7 +204,7 @@ impl Planner {
         }
     }
 
-    /// Returns the GPUs that are free now, by the first bookings of their servers.
+    /// Returns the GPUs that are free now, sorted by the first bookings of their servers.
     pub(super) fn open_gpus(&self) -> OpenGpus {
         let first = |&(server, free): &(ServerId, u32)| (self.first_booked[server.index()], free);
         let by_type = self.open.iter().map(|servers| {
@@ -256,7 +257,7 @@ impl Planner {
         (self.next_begin, self.next_end, self.next_gone) = (0, 0, gone);
     }
 
-    /// Rolls the draft back so that only the GPUs of the first `gone` ends are given back.
+    /// Rolls the draft back to the state in which only the GPUs of the first `gone` ends are given back.
     pub(super) fn rewind(&mut self, free: &mut FreeIndex, gone: usize) {
         if let Some(&before) = self.given.get(gone) {
             free.rollback(before);
@@ -264,8 +265,8 @@ impl Planner {
         }
     }
 
-    /// Moves the draft on to the time from an instant to the end of a job that starts at it. The instant must not be
-    /// before the last one.
+    /// Moves the draft on to the interval from an instant to the end of a job that would start at this instant. The
+    /// instant must not be earlier than in the last call.
     pub(super) fn look_at<'g>(
         &mut self,
         free: &mut FreeIndex,

@@ -1,4 +1,5 @@
-//! Preemption by QOS: the jobs that a job may stop, and the choice of few of them that make room together.
+//! Preemption by QOS: finds the jobs that a job may stop, and chooses a small number of them that together make room
+//! for it.
 
 use super::jobs::Kind;
 use super::params::SlurmParams;
@@ -11,9 +12,9 @@ use std::collections::BTreeSet;
 /// Properties of each QOS, by index, and the rules for choosing victims.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Preemption {
-    /// For each QOS, the QOS that it may preempt.
+    /// For each QOS, the QOS whose jobs its jobs may preempt.
     lower: Vec<Vec<u32>>,
-    /// For each QOS, the time after a start during which its jobs are not preempted.
+    /// For each QOS, the time after their start during which its jobs are not preempted.
     exempt: Vec<SimSpan>,
     /// For each QOS, the rank of its priority.
     priority: Vec<usize>,
@@ -29,10 +30,10 @@ pub(super) struct Victim<'a> {
     pub(super) gpus: &'a GpuSet,
 }
 
-/// Jobs to preempt, and the place that becomes free.
+/// Jobs to preempt, and the place that becomes free as a result.
 type Way<'a> = (Vec<Victim<'a>>, GpuSet);
 
-/// A job in search of a place.
+/// A job for which a place is searched.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Seeker<'a> {
     pub(super) job: JobId,
@@ -41,7 +42,7 @@ pub(super) struct Seeker<'a> {
 }
 
 impl Seeker<'_> {
-    /// Returns the first place in the draft.
+    /// Returns the first place for the job in the draft.
     pub(super) fn place(&self, places: &mut Places, plan: &mut Plan<'_>) -> Option<GpuSet> {
         let types = self.kind.types.iter();
         let mut found = types.map(|&id| places.place_on(plan, self.kind.class, self.job, id));
@@ -74,7 +75,7 @@ impl Preemption {
         }
     }
 
-    /// Returns the running jobs that a job may preempt, in the order in which they are tried.
+    /// Returns the running jobs that a job may preempt, in the order in which the policy tries them.
     fn victims<'a>(
         &self,
         view: &ClusterView<'a>,
@@ -104,7 +105,7 @@ impl Preemption {
         found.into_iter().map(victim).collect()
     }
 
-    /// Returns the jobs to preempt for a job without a place in the draft, and the place that becomes free.
+    /// Returns the jobs to preempt for a job that has no place in the draft, and the place that becomes free.
     pub(super) fn find<'a>(
         &self,
         (view, places, plan): (&ClusterView<'a>, &mut Places, &mut Plan<'_>),
@@ -142,7 +143,7 @@ impl Preemption {
     }
 }
 
-/// Returns the number of jobs, taken in order, that must be preempted before a job has a place, and that place.
+/// Returns how many of the jobs, taken in order, must be preempted until a job has a place, and that place.
 fn take(
     places: &mut Places,
     plan: &mut Plan<'_>,

@@ -1,8 +1,8 @@
-//! The queue in order of priority, without computing every priority at every pass.
+//! The queue in order of priority. A pass does not have to compute the priority of every job.
 //!
 //! Jobs that differ only in their age form one *line*. Priority never falls with age, and jobs are numbered in order of
-//! arrival, so the order of a line by number never changes. A pass merges the lines by the priorities of their heads,
-//! at a cost of O(lines + visited jobs x log n).
+//! arrival. The order within a line is therefore always the order of job numbers. A pass merges the lines according to
+//! the priorities of their heads. It costs O(lines + visited jobs x log n).
 
 use super::jobs::{JobKinds, LineKey, Profile};
 use gangline_model::{JobId, SimTime};
@@ -10,16 +10,16 @@ use rustc_hash::FxHashMap;
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, BinaryHeap};
 
-/// Jobs with the same key.
+/// A line: jobs with the same key.
 #[derive(Clone, Debug)]
 struct Line {
     key: LineKey,
     jobs: BTreeSet<JobId>,
-    /// Index in the list of lines with jobs.
+    /// Index in the list of lines that contain jobs.
     slot: usize,
 }
 
-/// Sort key of a pass: jobs that can preempt first, then tier, priority, arrival.
+/// Sort key of a pass: jobs that can preempt others come first; then tier, priority and arrival decide.
 type Rank = (bool, Reverse<i64>, Reverse<i64>, JobId);
 
 /// Waiting jobs.
@@ -44,7 +44,7 @@ pub(super) struct Queue {
 }
 
 impl Queue {
-    /// Creates an empty queue for this number of kinds. `has_ages` tells whether priorities depend on the age of jobs.
+    /// Creates an empty queue for this number of kinds. `has_ages` tells whether priorities depend on the ages of jobs.
     pub(super) fn new(kinds: usize, has_ages: bool) -> Self {
         Self {
             of_kind: vec![0; kinds],
@@ -58,7 +58,7 @@ impl Queue {
         self.len
     }
 
-    /// Returns whether the order stays the same as long as priorities change only with age.
+    /// Returns whether the order stays the same while priorities change only with age.
     pub(super) fn is_one_line(&self) -> bool {
         self.busy.len() <= 1
     }
@@ -70,7 +70,7 @@ impl Queue {
             .map_or(SimTime::NEVER, |Reverse(next)| next.0)
     }
 
-    /// Returns the instant since which a preempted job counts as waiting.
+    /// Returns the instant from which on a preempted job counts as waiting.
     pub(super) fn since(&self, job: JobId) -> Option<SimTime> {
         self.since.get(&job).copied()
     }
@@ -81,14 +81,14 @@ impl Queue {
         self.enter(jobs, job);
     }
 
-    /// Adds a preempted job, which becomes eligible at a given instant.
+    /// Adds a preempted job, which becomes eligible at the given instant.
     pub(super) fn delay(&mut self, job: JobId, until: SimTime) {
         self.len += 1;
         self.since.insert(job, until);
         self.delayed.push(Reverse((until, job)));
     }
 
-    /// Marks the jobs whose delay has ended as eligible.
+    /// Marks the jobs whose requeue delay has ended as eligible.
     pub(super) fn wake(&mut self, jobs: &JobKinds, now: SimTime) -> bool {
         let mut any = false;
         while let Some(&Reverse((until, job))) = self.delayed.peek()
@@ -158,7 +158,7 @@ impl Queue {
         }
     }
 
-    /// Walks over all eligible jobs in the order of a pass; `priority` returns the priority of a job in a line.
+    /// Starts a walk over all eligible jobs in the order of a pass; `priority` returns the priority of a job in a line.
     pub(super) fn walk<P: Fn(&LineKey, JobId) -> i64>(&self, priority: P) -> Walk<P> {
         let mut walk = Walk {
             heads: BinaryHeap::with_capacity(self.busy.len()),
@@ -171,7 +171,7 @@ impl Queue {
     }
 }
 
-/// A pass over the queue. Jobs that the walk has returned may leave the queue.
+/// A pass over the queue. Jobs that the walk has already returned may leave the queue.
 #[derive(Debug)]
 pub(super) struct Walk<P> {
     heads: BinaryHeap<Reverse<(Rank, usize)>>,
@@ -194,7 +194,7 @@ impl<P: Fn(&LineKey, JobId) -> i64> Walk<P> {
         Some((rank.3, line))
     }
 
-    /// Continues in the line of a job that was returned.
+    /// Continues with the next job in the line of a job that was returned.
     pub(super) fn go_on(&mut self, queue: &Queue, (job, line): (JobId, usize)) {
         let from = JobId(job.0 + 1);
         let next = queue.lines[line].jobs.range(from..).next();
