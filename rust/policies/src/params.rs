@@ -1,7 +1,7 @@
-//! Parameters as data: the parameters that a policy takes, and their values.
+//! Parameters as data: the parameters that a policy accepts, and their values.
 //!
-//! A policy declares its parameters once, in the registry. Code that checks, prints or documents parameters reads this
-//! declaration. Values come from outside as [`ParamValue`] and are read through [`ParamReader`].
+//! A policy declares its parameters once, in the registry. All code that checks, prints or documents parameters reads
+//! this declaration. Values enter as [`ParamValue`] and are read through [`ParamReader`].
 
 use gangline_engine::PolicyError;
 use gangline_model::SimSpan;
@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 /// A value given to a parameter.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ParamValue {
-    /// No value; the declaration of the parameter defines the meaning.
+    /// No value; the declaration of the parameter says what this means.
     None,
     /// True or false.
     Bool(bool),
@@ -73,14 +73,15 @@ impl ParamValue {
     }
 }
 
-/// Default of a parameter: the form of a [`ParamValue`] that a table of constants can hold.
+/// Default of a parameter, in a form that can be stored in a table of constants; see [`ParamValue`] for the form at run
+/// time.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum ParamDefault {
     /// No value.
     None,
     /// True or false.
     Bool(bool),
-    /// A whole number, for a parameter that is an integer in Python as well.
+    /// A whole number, for a parameter that is also an integer in Python.
     Int(i64),
     /// A number.
     Float(f64),
@@ -93,7 +94,7 @@ pub enum ParamDefault {
 }
 
 impl ParamDefault {
-    /// Returns the default as a value.
+    /// Returns the default as a [`ParamValue`].
     pub fn value(self) -> ParamValue {
         match self {
             Self::None => ParamValue::None,
@@ -108,7 +109,7 @@ impl ParamDefault {
     }
 }
 
-/// Kind of the values of a parameter.
+/// Kind of values that a parameter accepts.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum ParamKind {
     /// True or false.
@@ -131,15 +132,15 @@ pub enum ParamKind {
     Text,
     /// One of the given words.
     Choice(&'static [&'static str]),
-    /// Positive numbers, strictly increasing; at least one.
+    /// At least one positive number, in strictly increasing order.
     Increasing,
-    /// Positive numbers in any order, at least one; or none.
+    /// At least one positive number, in any order; or none.
     Positives,
-    /// At least one positive share by name, with a sum of at most 1; or none.
+    /// At least one positive share, keyed by name, with a sum of at most 1; or none.
     NamedShares,
-    /// At least one positive weight by name; or none.
+    /// At least one positive weight, keyed by name; or none.
     NamedWeights,
-    /// Values of the given kind by name; or none.
+    /// Values of the given kind, keyed by name; or none.
     Named(&'static ParamKind),
     /// Strings in order, without duplicates.
     Names,
@@ -158,12 +159,12 @@ pub struct ParamSpec {
     pub kind: ParamKind,
     /// Default value.
     pub default: ParamDefault,
-    /// Unit, or an empty string.
+    /// Unit of the parameter, or an empty string.
     pub unit: &'static str,
     /// One line for the documentation.
     pub doc: &'static str,
-    /// Whether, in tests with random values, a positive value must exceed every restart overhead so that jobs make
-    /// progress.
+    /// Whether a positive value must exceed every restart overhead so that jobs make progress; tests with random values
+    /// read this.
     pub outlasts_restarts: bool,
 }
 
@@ -190,7 +191,7 @@ impl ParamSpec {
     }
 }
 
-/// Declares a parameter, without unit and documentation.
+/// Declares a parameter that has no unit and no documentation yet.
 pub const fn spec(name: &'static str, kind: ParamKind, default: ParamDefault) -> ParamSpec {
     ParamSpec {
         name,
@@ -221,11 +222,11 @@ pub const fn choice(
     spec(name, ParamKind::Choice(words), ParamDefault::Str(default))
 }
 
-/// Reads the values of one policy with its defaults, and builds error messages.
+/// Reads the parameter values of one policy, including defaults, and builds error messages.
 #[derive(Clone, Debug)]
 pub struct ParamReader {
     policy: String,
-    /// Path of the values: empty, or the path of a table in a parameter, with a dot at the end.
+    /// Path of the values: empty, or the path of a table within a parameter, ending in a dot.
     path: String,
     values: Params,
 }
@@ -234,7 +235,8 @@ impl ParamReader {
     /// Checks the given values against the policy's declaration and fills in the defaults.
     ///
     /// # Errors
-    /// Returns [`PolicyError::Parameter`] for a bad value, or for an unknown name, with the nearest known one.
+    /// Returns [`PolicyError::Parameter`] for a bad value or an unknown name; for an unknown name, the error suggests
+    /// the nearest known name.
     pub fn new(
         policy: &str,
         specs: impl Iterator<Item = ParamSpec> + Clone,
@@ -271,7 +273,7 @@ impl ParamReader {
         Ok(reader)
     }
 
-    /// Returns a value in the form that readers store, if it is of the right kind.
+    /// Converts a value to the form that readers store, if it is of the right kind.
     fn check(&self, spec: &ParamSpec, value: ParamValue) -> Result<ParamValue, PolicyError> {
         match (spec.kind, value) {
             (ParamKind::Named(_), ParamValue::None) => Ok(ParamValue::Table(Params::new())),
@@ -302,7 +304,7 @@ impl ParamReader {
         }
     }
 
-    /// Returns a reader for the contents of this value; the reader has no values yet.
+    /// Returns a reader for the contents of this value, which starts without values.
     fn inside(&self, name: &str) -> Self {
         Self {
             policy: self.policy.clone(),
@@ -363,7 +365,8 @@ impl ParamReader {
     /// Refuses a value other than the default for a parameter that has no effect because of another parameter.
     ///
     /// # Errors
-    /// Returns [`PolicyError::Parameter`] for a value other than the default; `when` states the reason.
+    /// Returns [`PolicyError::Parameter`] for a value other than the default; `when` states why the parameter has no
+    /// effect.
     pub fn expect_default(&self, spec: &ParamSpec, when: &str) -> Result<(), PolicyError> {
         let default = spec.default.value();
         match self.get(spec.name) {
@@ -396,7 +399,7 @@ impl ParamReader {
         }
     }
 
-    /// Returns a word; empty if the policy has no such parameter.
+    /// Returns a word; it is empty if the policy has no such parameter.
     pub fn word(&self, name: &str) -> &str {
         match self.get(name) {
             Some(ParamValue::Str(value)) => value,
@@ -417,7 +420,7 @@ impl ParamReader {
         self.get(name).and_then(ParamValue::number)
     }
 
-    /// Returns the numbers, if given.
+    /// Returns the numbers, if any are given.
     pub fn list(&self, name: &str) -> Option<Vec<f64>> {
         match self.get(name) {
             Some(ParamValue::List(values)) => values.iter().map(ParamValue::number).collect(),
@@ -425,7 +428,7 @@ impl ParamReader {
         }
     }
 
-    /// Returns the strings in order; empty if the policy has no such parameter.
+    /// Returns the strings in order; the list is empty if the policy has no such parameter.
     pub fn texts(&self, name: &str) -> Vec<&str> {
         let texts = self.get(name).and_then(ParamValue::texts);
         texts.unwrap_or_default()
@@ -462,7 +465,7 @@ impl ParamReader {
         readers.collect()
     }
 
-    /// Returns a reader for each table in a list; for a given key, all tables must have different words.
+    /// Returns a reader for each table in a list. The words under the given key must differ from table to table.
     ///
     /// # Errors
     /// Returns [`PolicyError::Parameter`] for a word that an earlier table already has.
@@ -488,7 +491,7 @@ impl ParamReader {
             .map_err(|_| self.bad(name, &ParamValue::Float(seconds), "at most 4e9 seconds"))
     }
 
-    /// Returns the seconds as nanoseconds, for the period of a repeated event, which must be at least 1 ns.
+    /// Returns the seconds as nanoseconds for the period of a repeated event; the period must be at least 1 ns.
     ///
     /// # Errors
     /// Returns [`PolicyError::Parameter`] for a time beyond the range of simulated time, or below its resolution.
@@ -515,7 +518,7 @@ impl ParamReader {
     /// Returns the GPU-seconds as GPU-nanoseconds.
     ///
     /// # Errors
-    /// Returns [`PolicyError::Parameter`], which names the parameter, for a number above 1e20.
+    /// Returns [`PolicyError::Parameter`] for a number above 1e20; the error names the parameter.
     pub fn gpu_ns(&self, name: &str, gpu_seconds: f64) -> Result<i128, PolicyError> {
         if gpu_seconds.abs() <= 1e20 {
             // Numbers are rounded, with halves rounded up. Larger numbers are exact, because every f64 beyond 2^53 is
@@ -679,7 +682,7 @@ impl std::fmt::Display for ParamValue {
     }
 }
 
-/// Returns the description of a valid parent of a node, if the node is above itself.
+/// If a node is above itself, returns a description of the parents that would be valid.
 pub(crate) fn circle(
     node: usize,
     parents: &[Option<usize>],
@@ -693,7 +696,7 @@ pub(crate) fn circle(
     Some(format!("a parent that is not below it: {names}"))
 }
 
-/// Returns the word among `known` with the smallest edit distance to `word`; the first on a tie.
+/// Returns the word in `known` with the smallest edit distance to `word`; ties go to the first.
 pub fn nearest(word: &str, known: &[&str]) -> String {
     known
         .iter()
@@ -701,8 +704,8 @@ pub fn nearest(word: &str, known: &[&str]) -> String {
         .map_or_else(String::new, |&name| name.to_owned())
 }
 
-/// Returns the hint that ends a message about a wrong word. It is empty unless a known word differs in at most a third
-/// of its letters.
+/// Returns the hint that ends a message about a wrong word. The hint is empty unless a known word differs in at most a
+/// third of its letters.
 fn guess(word: &str, known: &[&str]) -> String {
     let word = word.to_lowercase();
     let distance = |name: &str| edits(&word, &name.to_lowercase());
@@ -715,8 +718,8 @@ fn guess(word: &str, known: &[&str]) -> String {
     near.map_or_else(String::new, |name| format!("; did you mean `{name}`?"))
 }
 
-/// Returns the number of edits that turn one word into another: a letter is inserted, dropped or changed, or two
-/// adjacent letters are swapped.
+/// Returns the number of edits that turn one word into another. An edit inserts, drops or changes a letter, or swaps
+/// two adjacent letters.
 fn edits(a: &str, b: &str) -> usize {
     let [a, b] = [a, b].map(|word| word.chars().collect::<Vec<char>>());
     let mut rows: Vec<Vec<usize>> = vec![(0..=b.len()).collect()];

@@ -1,27 +1,27 @@
-//! Building blocks of several policies: indexes of waiting jobs, GPUs and servers, and small rules.
+//! Building blocks that several policies use: indexes of waiting jobs, GPUs and servers, and small rules.
 //!
 //! The engine owns the state: waiting and running jobs, and free GPUs. A policy reads this state through its
-//! `ClusterView`, and its `Plan` shows which GPUs are left within a decision. A policy needs a separate index only for
-//! queries in an order that it defines:
+//! `ClusterView`, and the `Plan` shows which GPUs are still free within a decision. A policy needs its own index only
+//! for queries in an order that it defines:
 //!
 //! | question | index | used by |
 //! |---|---|---|
-//! | Which waiting job of a class comes first? | [`ByClass`]: a heap per class; only the first leaves | `fifo-skip`, `sjf`, `sjf-strict`, `ssf`, `gandiva`, `yarn-cs`, rounds, preemption |
-//! | Which gangs are alike, and where is room for one? | [`Places`]: the demand classes of the trace with the placement rule | all except `hadar`, `hadare`, `pollux`, `optimus`, sharing |
+//! | Which waiting job of a class comes first? | [`ByClass`]: a heap per class; only the first job can leave | `fifo-skip`, `sjf`, `sjf-strict`, `ssf`, `gandiva`, `yarn-cs`, rounds, preemption |
+//! | Which gangs are alike, and where is there room for one? | [`Places`]: the demand classes of the trace, and the placement rule | all except `hadar`, `hadare`, `pollux`, `optimus`, sharing |
 //! | Which servers of a group have this much free capacity? | [`Servers`]: by GPU type, size and free GPUs | `hadar`, `hadare` |
 //! | Which job's timer is due next? | [`JobTimers`]: one per job, through a single timer of the engine ([`Alarm`]) | preemption, `gandiva` |
-//! | Which running job is last in order, and how many GPUs do those behind a rank hold? | `preempt::incremental` | `srtf`, `srsf`, `las`, `gittins` and those built on them |
+//! | Which running job is last in the order, and how many GPUs do the jobs behind a rank hold? | `preempt::incremental` | `srtf`, `srsf`, `las`, `gittins` and those built on them |
 //! | How long does a job take, as the policy sees it? | [`Seen`] | policies that know durations |
 //! | Who owns a job? On which GPU type does it run? | [`Owners`], [`GpuPick`] | `yarn-cs`, rounds |
 //! | Is a turn long enough for progress? | [`check_length`], [`Protection`] | policies that stop jobs |
 //! | Why does a job wait? | [`why`]: reasons that several policies use | all |
 //!
-//! A start is one call: [`Places::start_job`] finds GPUs and starts the job; `plan.start` starts it on the given GPUs.
-//! Both ways take the GPUs for the rest of the decision and count the start.
+//! Starting a job takes one call: [`Places::start_job`] finds GPUs and starts the job; `plan.start` starts it on the
+//! given GPUs. Both calls take the GPUs for the rest of the decision and count the start.
 //!
 //! # Examples
-//! The following code is all of `sjf`. [`ByClass`] returns the first job of each class. If the first job of a class
-//! finds no room, the class is done for this decision, because free GPUs only decrease.
+//! The following code is the complete `sjf` policy. [`ByClass`] returns the first job of each class. If the first job
+//! of a class finds no room, the class is done for this decision, because the number of free GPUs only decreases.
 //! ```
 //! use gangline_engine::{Changes, ClusterView, Knowledge, Next, Plan, Policy, PolicyError, PolicyTraits};
 //! use gangline_model::{JobId, SimSpan};

@@ -1,11 +1,11 @@
-//! Owners of jobs: users or virtual clusters of a trace, by index.
+//! Owners of jobs, identified by index: the users or virtual clusters of a trace.
 
 use gangline_model::words;
 use gangline_model::{JobFacts, JobId};
 use std::collections::BTreeSet;
 
 words! {
-    /// The label that defines a queue.
+    /// The label that defines the queues.
     pub enum QueueBy {
         /// No label: all jobs are in one queue.
         None = "none",
@@ -16,7 +16,7 @@ words! {
     }
 }
 
-/// Name of the owner of jobs without a label, and of all jobs if there is one queue.
+/// Name of the owner of jobs without a label; it also owns all jobs if there is only one queue.
 const DEFAULT: &str = "default";
 
 /// The owners of a trace, in order of their names.
@@ -29,7 +29,7 @@ pub(crate) struct Owners {
 }
 
 impl Owners {
-    /// Creates the owners of the jobs; `None` if the label is required and no job has one.
+    /// Determines the owners of the jobs; `None` if the label is required and no job has one.
     pub(crate) fn of(jobs: &JobFacts, by: QueueBy) -> Option<Self> {
         let labels = &jobs.columns().labels;
         let label = match by {

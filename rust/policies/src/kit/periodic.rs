@@ -5,7 +5,7 @@ use gangline_engine::{
 };
 use gangline_model::{JobId, SimSpan};
 
-/// A policy that asks another policy only at multiples of a period, and then passes on all changes since the last
+/// A policy that asks another policy only at multiples of a period and then passes on all changes since the last
 /// decision.
 pub(crate) struct Periodic {
     policy: Box<dyn Policy>,
@@ -13,7 +13,7 @@ pub(crate) struct Periodic {
 }
 
 impl Periodic {
-    /// Wraps a policy. If the period is 0, the policy itself is returned.
+    /// Wraps a policy. If the period is 0, returns the policy itself.
     pub(crate) fn of(policy: Box<dyn Policy>, period: SimSpan) -> Box<dyn Policy> {
         if period == SimSpan::ZERO {
             return policy;

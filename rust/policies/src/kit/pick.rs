@@ -11,7 +11,7 @@ use std::cmp::Reverse;
 type Order = SmallVec<[GpuTypeId; 8]>;
 
 words! {
-    /// Rule that chooses the GPU type; remaining ties go to the lowest index.
+    /// Rule that chooses the GPU type; ties go to the lowest index.
     pub enum GpuPick {
         /// The type with the most free GPUs.
         MostFree = "most_free",
@@ -27,7 +27,7 @@ words! {
 }
 
 impl GpuPick {
-    /// Returns the GPUs for a job; `None` if no type has a place.
+    /// Returns the GPUs for a job; `None` if no type has a place for it.
     pub(crate) fn place(
         self,
         view: &ClusterView<'_>,
@@ -54,7 +54,8 @@ impl GpuPick {
         Some(found.swap_remove(draw.below(found.len() as u64) as usize))
     }
 
-    /// Returns the types of the class in the order in which they are tried; types without a free GPU may be missing.
+    /// Returns the types of the class in the order in which the policy tries them; types without a free GPU may be
+    /// missing.
     fn order(
         self,
         view: &ClusterView<'_>,

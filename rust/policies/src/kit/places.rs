@@ -1,7 +1,7 @@
-//! Demand classes, which are gangs that the cluster cannot tell apart, and the placement of their jobs.
+//! Demand classes (sets of gangs that the cluster cannot tell apart) and the placement of their jobs.
 //!
-//! Whether a gang fits depends only on its class, so a queue checks once per class instead of once per job. Classes are
-//! determined once, before the first event; a typical trace has tens of classes.
+//! Whether a gang fits depends only on its class, so a queue needs only one check per class instead of one per job.
+//! Classes are determined once, before the first event; a typical trace has tens of classes.
 
 use crate::place::{Demand, PlacementParams, Placer, Skew};
 use gangline_engine::{ClusterView, FreeIndex, Plan, PolicyError};
@@ -9,17 +9,17 @@ use gangline_model::{GpuSet, GpuTypeId, JobId, ServerId};
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
-/// The types that a class may use, in the order in which they are tried.
+/// The types that a class may use, in the order in which the policy tries them.
 pub type TypeList = SmallVec<[GpuTypeId; 4]>;
 
-/// Gangs of the same size, the same GPU types and the same skew.
+/// Gangs of the same size, with the same GPU types and the same skew.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DemandClass {
     /// Gang size.
     pub gpus: u32,
     /// Usable types in descending order of base rate, then by index.
     pub types: TypeList,
-    /// Demand of the jobs of the class, as the placement rule reads it.
+    /// Demand of each job of the class, as the placement rule reads it.
     pub demand: Demand,
 }
 
@@ -97,7 +97,7 @@ impl Classes {
         &self.list[class]
     }
 
-    /// Returns all classes, in order of their first job.
+    /// Returns all classes, ordered by their first job.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = &DemandClass> {
         self.list.iter()
     }
@@ -109,12 +109,12 @@ pub struct Places {
     params: PlacementParams,
     classes: Classes,
     placer: Option<Placer>,
-    /// For each class, a mask of the types on which it has a place on the empty cluster.
+    /// For each class, a mask of the types on which it would have a place on the empty cluster.
     homes: Vec<u64>,
 }
 
 impl Places {
-    /// Creates the places of a placement rule; [`Self::start`] completes them.
+    /// Creates the places for a placement rule; [`Self::start`] completes them.
     pub fn new(params: PlacementParams) -> Self {
         Self {
             params,
@@ -159,7 +159,7 @@ impl Places {
         self.homes[self.classes.of(job)] >> gpu_type.index() & 1 == 1
     }
 
-    /// Returns the rate of a gang on a type; 0 if the gang has no place there.
+    /// Returns the rate of a gang on a type; 0 if the gang can have no place there.
     #[inline]
     pub(crate) fn rate(&self, view: &ClusterView<'_>, job: JobId, gpu_type: GpuTypeId) -> f64 {
         if self.has_home(job, gpu_type) {
@@ -203,7 +203,7 @@ impl Places {
             .is_non_monotone(free, gpu_type, &self.classes.list[class].demand)
     }
 
-    /// Returns whether any class might have a place with fewer free GPUs although it has none with more; see
+    /// Returns whether any class might find no place with more free GPUs, but find one with fewer; see
     /// [`Placer::is_non_monotone`].
     pub fn has_non_monotone(&self, free: &FreeIndex) -> bool {
         self.rule().may_refuse()
@@ -231,7 +231,7 @@ impl Places {
         placer.can(free, gpu_type, &self.classes.list[class].demand)
     }
 
-    /// Returns whether a job now has a place on one of the types. The method is meant for use outside a decision, where
+    /// Returns whether a job now has a place on one of the types. This method is meant for use outside decisions, where
     /// there is no draft. The cost is O(types), or O(servers) if the rule may refuse a gang although enough GPUs are
     /// free.
     pub(crate) fn has_place(
@@ -257,7 +257,7 @@ impl Places {
         enough.any(|&id| rule.place(&mut free, id, &demand).is_some())
     }
 
-    /// Returns GPUs of one type for a job of the class, among those that are free in the draft.
+    /// Returns GPUs of one type for a job of the class, chosen from those that are free in the draft.
     #[inline]
     pub fn place_on(
         &mut self,
@@ -270,8 +270,8 @@ impl Places {
         self.place_in(plan.free(), class, (job, starts), gpu_type)
     }
 
-    /// Returns GPUs of one type, among those that are free in an index, for a job of the class that has had this number
-    /// of starts.
+    /// Returns GPUs of one type for a job of the class that has been started this many times, chosen from those that
+    /// are free in an index.
     #[inline]
     pub fn place_in(
         &mut self,
@@ -310,7 +310,7 @@ impl Places {
         placer.place(free, gpu_type, &demand)
     }
 
-    /// Returns the GPUs for a job of the class on the first of its types that has room.
+    /// Returns the GPUs for a job of the class on the first of its types with room.
     #[inline]
     pub fn place(&mut self, plan: &mut Plan<'_>, class: usize, job: JobId) -> Option<GpuSet> {
         let types = self.classes.list[class].types.len();
@@ -320,7 +320,7 @@ impl Places {
         })
     }
 
-    /// Starts a job on the GPUs that [`Self::place`] chooses. Returns whether the job has started.
+    /// Starts a job on the GPUs that [`Self::place`] returns. Returns whether the job has started.
     #[inline]
     pub fn start_job(&mut self, plan: &mut Plan<'_>, class: usize, job: JobId) -> bool {
         let Some(gpus) = self.place(plan, class, job) else {

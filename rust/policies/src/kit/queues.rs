@@ -4,8 +4,8 @@ use gangline_engine::BitSet;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// A heap per class, with the smallest key first. A caller that changes a key pushes the new key, and passes a test to
-/// [`Self::first_if`] that tells which keys are current. Outdated keys are dropped when they come to the top.
+/// One heap for each class, with the smallest key first. To change a key, the caller pushes the new key. The test that
+/// it passes to [`Self::first_if`] tells which keys are current. Outdated keys are dropped when they reach the top.
 #[derive(Debug)]
 pub struct ByClass<K> {
     heaps: Vec<BinaryHeap<Reverse<K>>>,
@@ -21,7 +21,7 @@ impl<K: Ord + Copy> Default for ByClass<K> {
 }
 
 impl<K: Ord + Copy> ByClass<K> {
-    /// Creates a queue for each of `classes` classes.
+    /// Creates an empty queue for each of `classes` classes.
     pub fn new(classes: usize) -> Self {
         Self {
             heaps: (0..classes).map(|_| BinaryHeap::new()).collect(),
@@ -45,7 +45,7 @@ impl<K: Ord + Copy> ByClass<K> {
         self.heaps[class].peek().map(|first| first.0)
     }
 
-    /// Returns the first job of a class whose key is current; entries before it are dropped.
+    /// Returns the first job of a class whose key is current, and drops the entries before it.
     #[inline]
     pub fn first_if(&mut self, class: usize, is_current: impl Fn(&K) -> bool) -> Option<K> {
         while let Some(Reverse(key)) = self.heaps[class].peek() {
@@ -78,8 +78,8 @@ impl<K: Ord + Copy> ByClass<K> {
         std::iter::successors(self.next_busy(0), |&class| self.next_busy(class + 1))
     }
 
-    /// Replaces all jobs with the given ones, each with its class. The cost is O(jobs), because a heap is built from a
-    /// whole list at once.
+    /// Replaces all jobs with the given jobs, each of which comes with its class. The cost is O(jobs), because a heap
+    /// is built from a whole list at once.
     pub fn refill(&mut self, jobs: impl Iterator<Item = (usize, K)>) {
         let emptied = self.heaps.iter_mut().map(std::mem::take);
         let mut lists: Vec<Vec<Reverse<K>>> = emptied.map(BinaryHeap::into_vec).collect();

@@ -1,10 +1,11 @@
-//! Durations as a policy sees them: the estimates of the run, or true durations times a random factor that the policy
-//! draws once per job.
+//! Durations as a policy sees them: either the run's estimates, or the true durations times a random factor that the
+//! policy draws once for each job.
 
 use gangline_engine::{ClusterView, Estimate, PolicyError, noise};
 use gangline_model::{JobId, SimSpan};
 
-/// Durations as a policy sees them: with an error of the policy (parameter `estimate_error`), or the run's estimates.
+/// Durations as a policy sees them: either with an error that the policy draws (parameter `estimate_error`), or the
+/// run's estimates.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Seen {
     sigma: f64,
@@ -14,7 +15,7 @@ impl Seen {
     /// The run's estimates, unchanged.
     pub const AS_TOLD: Self = Self { sigma: 0.0 };
 
-    /// Exact durations are multiplied by exp(N(0, sigma)). With sigma 0, the run's estimates are used.
+    /// Exact durations are multiplied by exp(N(0, sigma)). If sigma is 0, the run's estimates are used.
     pub fn new(sigma: f64) -> Self {
         Self { sigma }
     }
@@ -42,7 +43,7 @@ impl Seen {
         Ok(self.estimate(view, job)?.of(view.duration(job)?))
     }
 
-    /// Returns the isolated time for the remaining work, as the policy sees it.
+    /// Returns the isolated time that the remaining work takes, as the policy sees it.
     ///
     /// # Errors
     /// Returns [`PolicyError::NotAllowedToKnow`] for an online policy.
@@ -51,7 +52,8 @@ impl Seen {
         Ok(self.estimate(view, job)?.of(view.remaining(job)?))
     }
 
-    /// Returns the factor on the remaining work, and on the time that this work takes at any rate.
+    /// Returns the factor that the policy applies to the remaining work, and to the time that this work takes at any
+    /// rate.
     ///
     /// # Errors
     /// Returns [`PolicyError::NotAllowedToKnow`] for an online policy.
@@ -64,8 +66,8 @@ impl Seen {
         }
     }
 
-    /// Converts a time for the remaining work at some rate into the policy's estimate of it, rounded to the nearest
-    /// nanosecond with halves rounded up.
+    /// Converts the true time that the remaining work takes at some rate into the policy's estimate, rounded to the
+    /// nearest nanosecond (halves up).
     ///
     /// # Errors
     /// Returns [`PolicyError::NotAllowedToKnow`] for an online policy.
@@ -104,8 +106,8 @@ impl Seen {
         })
     }
 
-    /// Converts the true remaining time of a job at its current rate, in seconds, into the policy's estimate of it. The
-    /// method is for policies that know durations.
+    /// Converts the true remaining time of a job at its current rate, in seconds, into the policy's estimate. Only
+    /// policies that know durations may use this method.
     #[inline]
     pub fn seconds(self, view: &ClusterView<'_>, job: JobId, seconds: f64) -> f64 {
         self.factor(view, job)

@@ -1,15 +1,15 @@
-//! Servers by group (the same GPU type and size) and by free capacity. This inventory serves policies that compute a
-//! complete allocation at a round boundary and look at groups of servers rather than at single servers.
+//! An index of servers by group (the same GPU type and size) and by free capacity. This inventory serves policies that
+//! compute a complete allocation at a round boundary and look at groups of servers rather than at single servers.
 //!
 //! Between decisions, every server that is up counts as completely free, because at a boundary every job can be
-//! preempted. A decision takes and returns capacity and finally restores this state, so nothing is rebuilt. Taking or
-//! returning costs O(log64 servers).
+//! preempted. A decision takes and returns capacity and restores this state at the end, so nothing is rebuilt. Taking
+//! or returning capacity costs O(log64 servers).
 
 use gangline_engine::BitSet;
 use gangline_model::{ClusterSpec, GpuTypeId, Server, ServerId};
 use smallvec::SmallVec;
 
-/// The GPUs of a gang, as servers in ascending order, each with a number of GPUs.
+/// The GPUs of a gang: servers in ascending order, each with a number of GPUs.
 pub(crate) type Counts = SmallVec<[(u32, u32); 4]>;
 
 /// Servers with the same GPU type and size.
@@ -18,11 +18,11 @@ pub(crate) struct Group {
     pub(crate) gpu_type: GpuTypeId,
     /// GPUs of a server.
     pub(crate) size: u32,
-    /// Capacity of a server: its GPUs, or one copy of a job.
+    /// Capacity of one server: its number of GPUs, or 1 if capacity counts copies of jobs.
     pub(crate) capacity: u32,
-    /// The first server in the description, up or down, as a representative.
+    /// The first server of the group in the cluster description, up or down, which represents the group.
     pub(crate) first: ServerId,
-    /// Number of servers in the description.
+    /// Number of servers of the group in the cluster description.
     pub(crate) servers: u32,
     /// Number of servers that are up.
     pub(crate) up: u32,
@@ -54,8 +54,8 @@ struct Rack {
 }
 
 impl Servers {
-    /// Creates the state of all servers of a cluster, up and free. `capacity` returns the capacity of a server; `None`
-    /// means that the server is not usable.
+    /// Creates the state of a cluster in which all servers are up and free. `capacity` returns the capacity of a
+    /// server; `None` means that the server is not usable.
     pub(crate) fn new(
         cluster: &ClusterSpec,
         rack_aware: bool,
@@ -105,8 +105,7 @@ impl Servers {
         all
     }
 
-    /// Records, between decisions, that a server was repaired or has failed. Between decisions, all of its GPUs are
-    /// free.
+    /// Records, between decisions, that a server was repaired or failed. At that time, all of its GPUs count as free.
     pub(crate) fn set_up(&mut self, server: ServerId, is_up: bool) {
         let (index, group) = (server.index(), self.group_of[server.index()]);
         if group == NONE || std::mem::replace(&mut self.is_up[index], is_up) == is_up {
@@ -149,7 +148,7 @@ impl Servers {
         }
     }
 
-    /// Changes from one set of taken GPUs to another; both are sorted by server.
+    /// Replaces one set of taken GPUs by another; both must be sorted by server.
     pub(crate) fn shift(&mut self, from: &[(u32, u32)], to: &[(u32, u32)]) {
         let (mut from, mut to) = (from.iter().peekable(), to.iter().peekable());
         loop {
@@ -186,7 +185,7 @@ impl Servers {
         self.free[server as usize]
     }
 
-    /// Returns the number of servers in the description.
+    /// Returns the number of servers in the cluster description.
     pub(crate) fn count(&self) -> usize {
         self.free.len()
     }
@@ -207,7 +206,7 @@ impl Servers {
         self.free_of_type[gpu_type.index()]
     }
 
-    /// Returns the free capacity by type.
+    /// Returns the free capacity of each type.
     #[inline]
     pub(crate) fn free_by_type(&self) -> &[u32] {
         &self.free_of_type
@@ -219,7 +218,7 @@ impl Servers {
         self.free_total
     }
 
-    /// Returns the capacity of servers that are up, by type.
+    /// Returns, for each type, the capacity of the servers that are up.
     pub(crate) fn up_by_type(&self) -> SmallVec<[u32; 4]> {
         let mut up = SmallVec::from_elem(0, self.free_of_type.len());
         for group in &self.groups {
@@ -228,7 +227,7 @@ impl Servers {
         up
     }
 
-    /// Returns the total capacity of servers that are up.
+    /// Returns the total capacity of the servers that are up.
     pub(crate) fn up_total(&self) -> u32 {
         self.groups.iter().map(|one| one.up * one.capacity).sum()
     }
@@ -251,7 +250,7 @@ impl Servers {
         (group != NONE).then_some(group as usize)
     }
 
-    /// Returns the servers of the rack with the most free GPUs of these types, the lowest rack on a tie. The search
+    /// Returns the servers of the rack with the most free GPUs of these types; ties go to the lowest rack. The search
     /// visits every rack.
     pub(crate) fn roomiest_rack(&self, types: &[GpuTypeId]) -> &[u32] {
         let room =

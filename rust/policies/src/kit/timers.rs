@@ -1,11 +1,11 @@
-//! One timer of the engine that follows the earliest of several instants.
+//! A single timer of the engine that is always set to the earliest of several instants.
 
 use gangline_engine::Plan;
 use gangline_model::{JobId, SimTime, TimerTag};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// The only timer that a policy has in the engine.
+/// The only timer that a policy keeps in the engine.
 #[derive(Debug)]
 pub(crate) struct Alarm {
     at: SimTime,
@@ -34,13 +34,14 @@ impl Alarm {
     }
 }
 
-/// Timers by job, at most one per job. Most timers of a queue policy are cancelled before they are due. Cancelling a
-/// timer needs no search, because its entry simply becomes stale. Only the earliest timer is set in the engine.
+/// Timers by job, at most one per job. With most queue policies, timers are usually cancelled before they are due.
+/// Cancelling a timer needs no search, because its entry simply becomes stale. Only the earliest timer is set in the
+/// engine.
 #[derive(Debug)]
 pub struct JobTimers {
     /// Pairs (time, job), some of which are stale.
     heap: BinaryHeap<Reverse<(SimTime, u32)>>,
-    /// Timer of each job; `SimTime::NEVER` means none.
+    /// Timer of each job; `SimTime::NEVER` means that the job has no timer.
     at: Vec<SimTime>,
     live: usize,
     alarm: Alarm,
@@ -57,7 +58,7 @@ impl JobTimers {
         }
     }
 
-    /// Sets the timer of a job; `SimTime::NEVER` means none.
+    /// Sets the timer of a job; `SimTime::NEVER` means that the job gets no timer.
     #[inline]
     pub fn set(&mut self, job: JobId, time: SimTime) {
         let at = &mut self.at[job.index()];
@@ -85,7 +86,7 @@ impl JobTimers {
         self.set(job, SimTime::NEVER);
     }
 
-    /// Removes the next timer that is due and returns its job. The order is by time, then job.
+    /// Removes the next timer that is due, and returns its job. Timers are ordered by time, then by job.
     #[inline]
     pub fn due(&mut self, now: SimTime) -> Option<JobId> {
         let (time, job) = self.first()?;
@@ -110,7 +111,7 @@ impl JobTimers {
         None
     }
 
-    /// Sets the earliest timer in the engine, if it has changed. The policy must call this method at the end of a
+    /// Passes the earliest timer to the engine, if it has changed. The policy must call this method at the end of a
     /// decision.
     #[inline]
     pub fn flush(&mut self, now: SimTime, plan: &mut Plan<'_>) {

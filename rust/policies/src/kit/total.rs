@@ -1,4 +1,4 @@
-/// A float with its total order, for keys that are compared as a whole. Smaller values come first, and NaN comes last.
+/// A float with a total order, for use in compound sort keys. Smaller values come first, and NaN comes last.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Total(pub(crate) f64);
 

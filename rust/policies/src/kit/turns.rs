@@ -5,8 +5,9 @@ use crate::params::ParamReader;
 use gangline_engine::{ClusterView, PolicyError};
 use gangline_model::{JobId, SimSpan};
 
-/// Refuses a turn length at which a restarted job makes no lasting progress, because two jobs could take turns for
-/// ever. `field` is the parameter that sets the length; jobs without a place under the policy do not count.
+/// Refuses a turn length at which a restarted job would make no lasting progress, because then two jobs could take
+/// turns for ever. `field` is the parameter that sets the length. Jobs that can have no place under the policy do not
+/// count.
 pub(crate) fn check_length(
     view: &ClusterView<'_>,
     policy: &str,
@@ -61,17 +62,18 @@ impl Protection {
         })
     }
 
-    /// Refuses a protection time with which a run might never end. The policy must call this method at the start of a
-    /// run.
+    /// Refuses a protection time that might keep a run from ever ending. The policy must call this method at the start
+    /// of a run.
     ///
-    /// A decision is made at the end of each protection. Under a placement rule that may refuse a gang, jobs may run on
-    /// GPUs that earlier jobs in the order cannot use. While these later jobs are protected, they keep the earlier jobs
-    /// out; afterwards they give way. If they give way before their restart is over, all of these jobs might take turns
-    /// for ever without progress. A rule that refuses no gang is safe. Under such a rule, the first job in the order
-    /// keeps its GPUs, because protected jobs either started before it or fit next to it.
+    /// The policy makes a decision at the end of each protection. Under a placement rule that may refuse a gang, jobs
+    /// may run on GPUs that earlier jobs in the order cannot use. While these jobs are protected, they keep the earlier
+    /// jobs from running; afterwards they give way. If they have to give way before their restart overhead is over, all
+    /// of these jobs might take turns for ever without progress. A rule that refuses no gang is safe. Under such a
+    /// rule, the first job in the order keeps its GPUs, because protected jobs either started before it or fit next to
+    /// it.
     ///
     /// # Errors
-    /// Returns [`PolicyError::Parameter`], which names the longest restart.
+    /// Returns [`PolicyError::Parameter`], which states the longest restart overhead.
     pub fn check(&self, view: &ClusterView<'_>, places: &Places) -> Result<(), PolicyError> {
         if self.span == SimSpan::ZERO || !places.rule().may_refuse() {
             return Ok(());

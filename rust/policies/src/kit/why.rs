@@ -1,10 +1,10 @@
-//! Reasons of waiting that several policies use.
+//! Reasons for waiting that several policies use.
 
 use gangline_engine::{Cause, ClusterView, Counted, Reason, Run};
 use gangline_model::JobId;
 use std::cmp::Reverse;
 
-/// Another waiting job comes first and has no place, and no job behind that one starts.
+/// Another waiting job comes first and has no place, and no job behind it may start.
 pub(crate) static BEHIND: Reason = Reason::new(
     "behind",
     "another waiting job comes first and has no place; none behind it starts",
@@ -12,7 +12,7 @@ pub(crate) static BEHIND: Reason = Reason::new(
      queue{meanwhile}",
 );
 
-/// No place was acceptable to the placement rule when the policy tried the job.
+/// When the policy tried the job, the placement rule accepted no place.
 pub(crate) static NO_PLACE: Reason = Reason::new(
     "no place",
     "the policy tried it, but the placement rule accepted no place",
@@ -29,7 +29,7 @@ pub(crate) static OUTRANKED: Reason = Reason::new(
 )
 .ends_when_free();
 
-/// The policy starts jobs only at certain instants, and the next one is at this time or later.
+/// The policy starts jobs only at certain instants, and the next of them is at this time or later.
 pub(crate) static NEXT_DECISION: Reason = Reason::new(
     "next decision",
     "the policy starts jobs only when it makes a new allocation",
@@ -64,7 +64,7 @@ pub(crate) static PRICE: Reason = Reason::new(
 .otherwise("enough GPUs were free, but its utility was below their price")
 .counts(Counted::Percent);
 
-/// Returns the cause for a job that waits in a queue whose first job, `head`, has no place.
+/// Returns why a job waits in a queue whose first job, `head`, has no place.
 pub(crate) fn at_head(head: JobId, job: JobId) -> Cause {
     if head == job {
         Cause::new(&NO_PLACE)
@@ -73,7 +73,7 @@ pub(crate) fn at_head(head: JobId, job: JobId) -> Cause {
     }
 }
 
-/// Returns the number of GPUs of all parts of a job, if some of them are of a type that another job can use; otherwise
+/// Returns the number of GPUs that all parts of a job hold if another job can use the type of some of them; otherwise
 /// 0.
 fn gpus_for(view: &ClusterView<'_>, run: &Run, job: JobId) -> u32 {
     let usable = view.usable_types(job);
@@ -88,8 +88,8 @@ fn gpus_for(view: &ClusterView<'_>, run: &Run, job: JobId) -> u32 {
     if any { gpus } else { 0 }
 }
 
-/// Returns the running job with the most GPUs among those that hold a GPU that a waiting job can use; the oldest on a
-/// tie.
+/// Returns the running job with the most GPUs among those that hold a GPU of a type that a waiting job can use; ties go
+/// to the oldest.
 pub(crate) fn largest(
     view: &ClusterView<'_>,
     job: JobId,
@@ -104,7 +104,7 @@ pub(crate) fn largest(
         .map(|(_, Reverse(other))| other)
 }
 
-/// Returns whether enough GPUs for a gang are free on one type that it can use, or on all of them together.
+/// Returns whether enough GPUs for a gang are free on one of its usable types, or on all of them together.
 pub(crate) fn has_enough(view: &ClusterView<'_>, job: JobId, gpus: u32, mixes_types: bool) -> bool {
     let mut free = view.types_of(job).map(|id| view.gpus_free(id));
     if mixes_types {

@@ -1,4 +1,4 @@
-//! `consolidate`: one server, otherwise one rack, otherwise several racks. With `fewest_servers`, the rule visits racks
+//! `consolidate`: one server, otherwise one rack, otherwise several racks. With `fewest_servers`, the rule checks racks
 //! one by one.
 
 use super::{Fit, Level, Pick, PlacementParams, RackChoice};
@@ -62,7 +62,7 @@ pub(crate) fn at_level(
     }
 }
 
-/// Returns the server with room that the fit prefers.
+/// Returns the server that the fit rule prefers among those with room.
 pub(crate) fn server(fit: Fit, pool: &mut TypePool, gpus: u32) -> Option<usize> {
     match fit {
         Fit::Best => pool.best_fit(gpus),
@@ -70,7 +70,7 @@ pub(crate) fn server(fit: Fit, pool: &mut TypePool, gpus: u32) -> Option<usize> 
     }
 }
 
-/// Returns the rack with room that the parameters prefer, among the racks that are not taken.
+/// Returns the rack that the parameters prefer among the racks with room that are not taken.
 pub(crate) fn rack(
     params: &PlacementParams,
     pool: &mut TypePool,
@@ -90,8 +90,8 @@ pub(crate) fn rack(
     }
 }
 
-/// Returns the rack with room that comes next after a given rack, in the order of free GPUs, then index. Without a
-/// given rack, it returns the first one.
+/// Returns the next rack with room after a given rack, in order of free GPUs, then index. If no rack is given, returns
+/// the first rack with room.
 fn fuller_rack(
     pool: &mut TypePool,
     gpus: u32,
@@ -108,7 +108,7 @@ fn fuller_rack(
     next
 }
 
-/// Visits the racks with room until it finds one that no other rack can beat; in the worst case, it visits all of them.
+/// Checks racks with room until it finds one that no other rack can beat; in the worst case, it checks all of them.
 fn rack_of_fewest_servers(pool: &mut TypePool, gpus: u32, taken: &[usize]) -> Option<usize> {
     let least = gpus.div_ceil(pool.server_gpus_max().max(1)) as usize;
     let mut best: Option<(usize, usize)> = None;
@@ -127,7 +127,7 @@ fn rack_of_fewest_servers(pool: &mut TypePool, gpus: u32, taken: &[usize]) -> Op
     best.map(|(_, rack)| rack)
 }
 
-/// Returns the number of servers that a best-fit fill of the rack takes, but at most `limit`.
+/// Returns how many servers the gang takes if it fills the rack by best fit, but at most `limit`.
 pub(super) fn servers_of_fill(pool: &mut TypePool, rack: usize, gpus: u32, limit: usize) -> usize {
     let mut rest = gpus;
     let mut servers = 0;
@@ -144,7 +144,7 @@ pub(super) fn servers_of_fill(pool: &mut TypePool, rack: usize, gpus: u32, limit
     limit
 }
 
-/// Takes `gpus` GPUs inside a rack that has at least that many free GPUs. With best fit, the servers with the most free
+/// Takes `gpus` GPUs in a rack that has at least that many free GPUs. With best fit, the servers with the most free
 /// GPUs come first, so that the gang uses the fewest servers. The rest goes to the server where it fits best. With
 /// first fit, servers are taken in index order.
 pub(crate) fn fill(fit: Fit, pool: &mut TypePool, rack: usize, gpus: u32, picks: &mut Vec<Pick>) {
@@ -185,8 +185,8 @@ pub(crate) fn fill(fit: Fit, pool: &mut TypePool, rack: usize, gpus: u32, picks:
     unreachable!("the rack has {gpus} free GPUs");
 }
 
-/// Takes whole racks, the rack with the most free GPUs first, as long as the gang needs all free GPUs of a rack. The
-/// rest of the gang is placed as if the cluster did not have these racks.
+/// Takes whole racks, starting with the most free GPUs, as long as the gang needs all free GPUs of a rack. The rest of
+/// the gang is placed as if the cluster did not have these racks.
 fn network(params: &PlacementParams, pool: &mut TypePool, gpus: u32, picks: &mut Vec<Pick>) {
     let mut rest = gpus;
     let mut taken: SmallVec<[usize; 16]> = SmallVec::new();
@@ -224,7 +224,7 @@ fn network(params: &PlacementParams, pool: &mut TypePool, gpus: u32, picks: &mut
     }
 }
 
-/// Picks all free GPUs of some racks; the list of racks is sorted. The picks may be in any order, because they are
+/// Picks all free GPUs of the given racks; the list of racks is sorted. The picks may be in any order, because they are
 /// sorted later.
 fn pick_racks(pool: &mut TypePool, gpus: u32, racks: &[usize], picks: &mut Vec<Pick>) {
     if pool.free_total() <= 2 * gpus {
@@ -240,8 +240,8 @@ fn pick_racks(pool: &mut TypePool, gpus: u32, racks: &[usize], picks: &mut Vec<P
     }
 }
 
-/// Returns the server with room that the fit prefers, as [`server`] does, but outside some racks; the list of racks is
-/// sorted. The search skips only servers that the gang uses in these racks.
+/// Like [`server`], returns the server that the fit rule prefers among those with room, but outside the given racks.
+/// The list of racks is sorted. The search needs to skip only servers that the gang uses in these racks.
 fn server_outside(fit: Fit, pool: &TypePool, gpus: u32, taken: &[usize]) -> Option<usize> {
     let servers = pool.all_servers();
     let is_outside = |at: &usize| taken.binary_search(&pool.rack_of(*at)).is_err();

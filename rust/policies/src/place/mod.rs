@@ -1,14 +1,14 @@
 //! Placement: the rules that choose the GPUs of a gang, in one library for all policies.
 //!
-//! A rule gets the free GPUs of one type and returns a set of them or nothing. A rule never reads a clock and never
-//! changes the state, because it undoes its trials on the index. Random numbers come only from the stream keyed by
-//! (seed, job, starts), so a result does not depend on earlier queries. A placement costs O(servers taken x log n),
-//! unless it visits racks.
+//! A rule receives the free GPUs of one type and returns a set of them, or nothing. A rule never reads a clock. It
+//! never changes the state either, because it undoes its trial changes to the index. Random numbers come only from a
+//! stream keyed by (seed, job, starts), so results do not depend on earlier queries. A placement costs O(servers taken
+//! x log n), unless it visits racks.
 //!
 //! | symbol | here | meaning |
 //! |---|---|---|
 //! | d | `gpus` | gang size |
-//! | G | `server_gpus_max` | size of the largest server of the type that is up |
+//! | G | `server_gpus_max` | size of the largest healthy server of the type |
 //! | f(s), F(k) | `free`, `rack_free` | free GPUs of a server, and of a rack |
 //! | W(k) | `whole` | idle servers of size G in a rack |
 
@@ -33,20 +33,20 @@ use speeds::{Speeds, Waits};
 /// Demand of a gang.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Demand {
-    /// The job; its index is part of the key of random draws.
+    /// The job; its index is part of the key for random draws.
     pub job: JobId,
     /// Gang size, at least 1.
     pub gpus: u32,
-    /// Types on which the gang waits for a narrow place, for rule `skew` only.
+    /// Types on which the gang waits for a narrow place; only rule `skew` uses this.
     pub skew: Skew,
-    /// Number of starts of the job so far, which is part of the key of random draws.
+    /// Number of times that the job has started; it is part of the key for random draws.
     pub starts: u32,
-    /// Widest tier allowed for this call, for rule `consolidate` only. The parameter of the rule may set a narrower
-    /// tier.
+    /// Widest tier allowed for this call; only rule `consolidate` uses this. The rule's own parameter may limit the
+    /// tier further.
     pub max_level: Level,
 }
 
-/// GPUs that are taken on one server: the position of the server in the pool, and the number of GPUs.
+/// The server's position in the pool, and the number of GPUs to take on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Pick {
     pub(crate) at: usize,
@@ -61,15 +61,15 @@ pub struct Placer {
     is_bucket_first: bool,
     draws: Stream,
     high_skew_by_label: Vec<bool>,
-    /// Network model, for the rules that use it.
+    /// Network model, for the rules that use one.
     speeds: Option<Speeds>,
     /// Buffer that all calls reuse.
     picks: Vec<Pick>,
 }
 
-/// Returns whether enough servers, in any racks, have enough free GPUs for a gang that uses as few servers of the
-/// largest size as possible. This condition for a place is necessary but not sufficient. The cost is O(1). `gpus` must
-/// be larger than one server.
+/// Checks a gang that must use the fewest servers of the largest size: returns whether enough servers, in any racks,
+/// have enough free GPUs. The condition is necessary for a place, but not sufficient. The cost is O(1). `gpus` must be
+/// larger than one server.
 fn has_fewest_servers(pool: &TypePool, gpus: u32) -> bool {
     let (servers, least) = fewest_servers(gpus, pool.server_gpus_max());
     // Each server that is not completely free uses at least one of the spare GPUs.
@@ -77,7 +77,7 @@ fn has_fewest_servers(pool: &TypePool, gpus: u32) -> bool {
     pool.whole_total() + spare >= servers && pool.count_at_least(least) >= servers
 }
 
-/// Checks the condition of `has_fewest_servers` inside one rack. The result is always `true` if the pool does not list
+/// Checks the condition of `has_fewest_servers` within one rack. The result is always `true` if the pool does not list
 /// its servers rack by rack. In the worst case, the cost is O(servers with enough free GPUs).
 fn has_fewest_servers_in_a_rack(pool: &TypePool, gpus: u32) -> bool {
     let (servers, least) = fewest_servers(gpus, pool.server_gpus_max());
@@ -91,8 +91,8 @@ fn has_fewest_servers_in_a_rack(pool: &TypePool, gpus: u32) -> bool {
     })
 }
 
-/// Returns the minimum number of servers with `size` GPUs that a gang needs, and the minimum number of free GPUs that
-/// each of them must have.
+/// Returns the minimum number of servers of size `size` that a gang needs, and the minimum number of free GPUs that it
+/// needs on each of them.
 fn fewest_servers(gpus: u32, size: u32) -> (u32, u32) {
     let servers = gpus.div_ceil(size);
     (servers, size - (servers * size - gpus))
@@ -167,7 +167,7 @@ impl Placer {
         }
     }
 
-    /// Returns whether the job's model counts as highly skewed because of its name. A job without a model name counts
+    /// Returns whether the job's model counts as highly skewed, judging by its name. A job without a model name counts
     /// as highly skewed.
     #[inline]
     pub fn high_skew(&self, jobs: &JobFacts, job: JobId) -> bool {
@@ -201,8 +201,8 @@ impl Placer {
         )
     }
 
-    /// Returns whether the gang gets one server or no place, as long as the size of the largest server that is up does
-    /// not change.
+    /// Returns whether the gang gets either a single server or no place. The answer holds as long as the size of the
+    /// largest healthy server does not change.
     pub fn is_on_one_server(&self, free: &FreeIndex, gpu_type: GpuTypeId, demand: &Demand) -> bool {
         let is_narrow = demand.gpus <= free.pool(gpu_type).server_gpus_max();
         match self.params.rule {
@@ -215,9 +215,9 @@ impl Placer {
         }
     }
 
-    /// Returns `(servers, gpus)`: the gang has no place unless this number of servers have at least this number of free
-    /// GPUs each, as long as the size of the largest server that is up does not change. This condition is necessary but
-    /// not sufficient. `None` means that nothing is known.
+    /// Returns `(servers, gpus)`: the gang has no place unless at least `servers` servers have at least `gpus` free
+    /// GPUs each. The answer holds as long as the size of the largest healthy server does not change. This condition is
+    /// necessary but not sufficient. `None` means that no such condition is known.
     pub fn needs(
         &self,
         free: &FreeIndex,
@@ -241,28 +241,29 @@ impl Placer {
         }
     }
 
-    /// Returns GPUs on a server from the free slots in `mask`, which must be enough. The placement rule is not applied.
+    /// Returns GPUs on a server, chosen from the free slots in `mask`; there must be enough of them. This ignores the
+    /// placement rule.
     pub fn place_in_mask(&self, server: ServerId, mask: u64, gpus: u32) -> GpuSet {
         GpuSet::single(server, self.slots_in(mask, gpus))
     }
 
-    /// Returns GPUs on the server at a position, which must have enough free GPUs. The placement rule is not applied.
+    /// Returns GPUs on the server at a position, which must have enough free GPUs. This ignores the placement rule.
     pub fn place_at(&self, pool: &TypePool, at: usize, gpus: u32) -> GpuSet {
         GpuSet::single(pool.server(at), self.slots(pool, at, gpus))
     }
 
-    /// Returns whether the gang might have a place with fewer free GPUs although it had no place with more. Under
-    /// `skew`, a gang wider than every rack takes completely free racks first, largest first, and may then find no
-    /// place for the rest.
+    /// Returns whether the gang might find no place with more free GPUs, but find one with fewer. Under `skew`, a gang
+    /// wider than every rack first takes completely free racks, the largest ones first, and may then find no place for
+    /// its remaining GPUs.
     pub fn is_non_monotone(&self, free: &FreeIndex, gpu_type: GpuTypeId, demand: &Demand) -> bool {
         self.params.rule == Rule::Skew
             && demand.skew.on(gpu_type) != Waits::Nowhere
             && demand.gpus > free.pool(gpu_type).rack_up_max()
     }
 
-    /// Makes a quick check: `false` means that [`Self::place`] would find nothing. The cost is usually O(1). The cost
-    /// is O(log racks) if the widest tier is a rack, and O(servers with enough free GPUs) for the fewest servers of one
-    /// rack.
+    /// Makes a quick check: If the result is `false`, [`Self::place`] would find nothing. The cost is usually O(1). The
+    /// cost is O(log racks) if the widest tier is a rack, and O(servers with enough free GPUs) if the gang must use the
+    /// fewest servers in one rack.
     #[inline]
     pub fn can(&self, free: &mut FreeIndex, gpu_type: GpuTypeId, demand: &Demand) -> bool {
         let pool = free.pool_mut(gpu_type);
@@ -323,7 +324,7 @@ impl Placer {
         self.place_by_rule(free, gpu_type, demand)
     }
 
-    /// Makes the first check of [`Self::place`], in O(1). Returns `None` if this check cannot decide.
+    /// Performs the first check of [`Self::place`], in O(1). Returns `None` if this check cannot decide the result.
     #[inline]
     pub fn place_in_bucket(&self, pool: &TypePool, gpus: u32) -> Option<GpuSet> {
         if !self.is_bucket_first {

@@ -1,4 +1,4 @@
-//! Parameters of the placement rules: names, words, defaults and types, in one place.
+//! Parameters of the placement rules: their names, accepted words, defaults and types, all in one place.
 
 use crate::params::{
     ParamDefault, ParamKind, ParamReader, ParamSpec, Params, choice, flag, number,
@@ -10,19 +10,19 @@ words! {
     pub enum Rule {
         /// One server, otherwise one rack, otherwise several racks; servers and racks are filled as far as possible.
         Consolidate = "consolidate",
-        /// One server, otherwise idle servers and one more server in one rack.
+        /// One server, otherwise idle servers plus one more server in the same rack.
         Yarn = "yarn",
-        /// The rule of `yarn`, but gangs larger than a server take only idle servers.
+        /// Like `yarn`, but gangs larger than a server take only idle servers.
         WholeServers = "whole_servers",
-        /// One GPU of each server, the server with the most free GPUs first, repeated until there are enough.
+        /// One GPU from each server in turn, starting with the most free GPUs, until there are enough.
         Spread = "spread",
         /// Random free GPUs, uniformly.
         Random = "random",
-        /// A server drawn uniformly from those with room; otherwise random free GPUs.
+        /// A server drawn uniformly from those with room; if there is none, random free GPUs.
         RandomServer = "random_server",
         /// The lowest free GPUs, regardless of their place.
         Count = "count",
-        /// The fewest servers possible for models with skewed tensors; `consolidate` for other models.
+        /// The fewest possible servers for models with skewed tensors; `consolidate` for other models.
         Skew = "skew",
         /// The fastest of the places that `consolidate` would take at each level.
         BestSpeed = "best_speed",
@@ -30,7 +30,7 @@ words! {
 }
 
 words! {
-    /// Choice among servers or racks with room.
+    /// Rule that chooses among servers or racks with room.
     pub enum Fit {
         /// The server or rack with the fewest free GPUs.
         Best = "best",
@@ -40,7 +40,7 @@ words! {
 }
 
 words! {
-    /// Choice of slots on a server.
+    /// Rule that chooses the slots on a server.
     pub enum Slots {
         /// The lowest free slots.
         Lowest = "lowest",
@@ -50,7 +50,7 @@ words! {
 }
 
 words! {
-    /// Choice of the rack, with best fit.
+    /// Rule that chooses the rack under best fit.
     pub enum RackChoice {
         /// The rack with the fewest free GPUs among those with enough.
         BestFit = "best_fit",
@@ -60,13 +60,13 @@ words! {
 }
 
 words! {
-    /// Method by which models are classified by skew.
+    /// Method of classifying models by skew.
     pub enum SkewSource {
-        /// Models are classified by name.
+        /// By the name of the model.
         Flags = "flags",
-        /// Models are classified by the size of the largest gradient tensor.
+        /// By the size of the model's largest gradient tensor.
         Sizes = "sizes",
-        /// Models are classified by the network model.
+        /// By the speed that the network model predicts.
         Oracle = "oracle",
     }
 }
@@ -76,21 +76,21 @@ words! {
 pub struct PlacementParams {
     /// The rule; parameter `placement`.
     pub rule: Rule,
-    /// Choice of best or first fit.
+    /// Best fit or first fit.
     pub fit: Fit,
     /// Widest tier of `consolidate`.
     pub max_level: Tier,
     /// Slots of a server.
     pub slots: Slots,
-    /// Choice of the rack by `consolidate`, and by `skew` for models with low skew.
+    /// Rule by which `consolidate` chooses a rack; `skew` uses it too, for models with low skew.
     pub rack_choice: RackChoice,
-    /// Source of the classes of `skew`.
+    /// How `skew` classifies models.
     pub skew: SkewSource,
-    /// Minimum skew of a model that counts as highly skewed, with `skew = "sizes"`.
+    /// With `skew = "sizes"`, the minimum skew at which a model counts as highly skewed.
     pub skew_threshold: f64,
-    /// Loss of speed that `skew = "oracle"` accepts.
+    /// With `skew = "oracle"`, the loss of speed that a gang accepts.
     pub skew_eps: f64,
-    /// Whether `yarn` and `whole_servers` may take servers of several racks.
+    /// Whether `yarn` and `whole_servers` may take servers in several racks.
     pub yarn_cross_rack: bool,
 }
 
@@ -125,7 +125,7 @@ impl Default for PlacementParams {
 }
 
 impl PlacementParams {
-    /// Returns the parameters of every policy that uses the placement rules; `rule` is the default.
+    /// Returns the placement parameters that every policy with a placement rule accepts; `rule` is the default rule.
     pub fn specs(rule: Rule) -> impl Iterator<Item = ParamSpec> + Clone {
         SPECS.into_iter().map(move |spec| ParamSpec {
             default: match spec.name {

@@ -5,7 +5,7 @@ use gangline_engine::{FreeIndex, TypePool};
 use gangline_model::{GpuSet, GpuTypeId, mask_of_lowest};
 use gangline_rng::Stream;
 
-/// The key of a job's random draws.
+/// The key for a job's random draws.
 pub(super) struct Key<'a> {
     pub(super) draws: Stream,
     pub(super) demand: &'a Demand,
@@ -23,9 +23,9 @@ impl Key<'_> {
 /// Takes GPUs in sweeps over the servers, one GPU from each server per sweep. The servers with the most free GPUs come
 /// first. The pool must have at least `gpus` free GPUs.
 ///
-/// In sweep `j`, every server with at least `j` free GPUs gives one. The order is that of the first sweep, because all
-/// of these servers have lost the same number of GPUs. A server therefore gives one GPU in each complete sweep in which
-/// it takes part, and the first servers give one more in the last sweep.
+/// In sweep `j`, every server that began with at least `j` free GPUs gives one. The servers keep the order of the first
+/// sweep, because each of them has given the same number of GPUs so far. A server therefore gives one GPU in each
+/// complete sweep in which it takes part. In the last, incomplete sweep, only the first servers give one more.
 pub(super) fn spread(pool: &TypePool, gpus: u32, picks: &mut Vec<Pick>) -> bool {
     let mut rest = gpus;
     let mut sweeps = 0;

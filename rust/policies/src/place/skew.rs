@@ -1,4 +1,4 @@
-//! `skew`: the fewest servers possible for models whose largest tensor is large.
+//! `skew`: the fewest possible servers for models with one dominating tensor.
 
 use super::consolidate::{fill, server, servers_of_fill, take_rack};
 use super::{Fit, Pick};
@@ -6,7 +6,8 @@ use gangline_engine::{FreeIndex, TypePool};
 use gangline_model::GpuTypeId;
 use std::cmp::Reverse;
 
-/// Model families that have no dominating tensor in the public simulator; all others count as highly skewed.
+/// Model families that have no dominating tensor according to the public simulator; all other models count as highly
+/// skewed.
 const LOW: [&str; 2] = ["resnet", "bert"];
 
 /// Returns whether a model with this name counts as highly skewed.
@@ -19,7 +20,7 @@ pub(super) fn is_high(model: &str) -> bool {
     })
 }
 
-/// Applies the rule for a highly skewed gang, on a pool with at least `gpus` free GPUs.
+/// Applies the rule for a highly skewed gang to a pool with at least `gpus` free GPUs.
 pub(super) fn place_high(
     fit: Fit,
     free: &mut FreeIndex,
@@ -54,8 +55,8 @@ pub(super) fn place_high(
     found
 }
 
-/// Returns one server if a server can be large enough, otherwise the fewest servers of one rack. In the worst case, the
-/// search visits all racks with room.
+/// Returns GPUs on one server if a server can be large enough, otherwise on the fewest servers in one rack. In the
+/// worst case, the search checks all racks with room.
 fn inside_a_rack(
     fit: Fit,
     free: &mut FreeIndex,

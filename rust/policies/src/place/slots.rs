@@ -1,4 +1,4 @@
-//! Choice of the slots on a server.
+//! Chooses the slots on a server.
 
 use gangline_model::mask_of_lowest;
 

@@ -1,29 +1,30 @@
-//! The network model for the placement rules that use one, and the places for which a gang waits because of distance.
+//! The network model for the placement rules that use it, and the places that a gang waits for because distance would
+//! slow it.
 
 use gangline_engine::{ClusterView, SharedFacts};
 use gangline_model::{ClusterSpec, GpuSet, GpuTypeId, JobId, LocalityModel, Shape, Tier};
 use std::sync::Arc;
 
-/// GPU types on which a gang waits for a narrow place: bit `t` stands for type `t`.
+/// Bit masks of the GPU types on which a gang waits for a narrow place; bit `t` stands for type `t`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 pub struct Skew {
-    /// Types on which the gang waits for the fewest servers possible.
+    /// Types on which the gang waits for the fewest possible servers.
     pub server: u64,
-    /// Types on which one rack is enough.
+    /// Types on which the gang waits for a place in one rack.
     pub rack: u64,
 }
 
 impl Skew {
     /// The gang accepts any place.
     pub const LOW: Self = Self { server: 0, rack: 0 };
-    /// The gang waits for the fewest servers possible, on every type.
+    /// The gang waits for the fewest possible servers, on every type.
     pub const HIGH: Self = Self {
         server: u64::MAX,
         rack: 0,
     };
 
-    /// Returns a number for the place that the gang waits for on a type. Gangs with equal numbers wait for the same
-    /// place.
+    /// Returns a number that stands for the place that the gang waits for on a type. Gangs with equal numbers wait for
+    /// the same place.
     pub fn kind_on(self, gpu_type: GpuTypeId) -> u8 {
         self.on(gpu_type) as u8
     }
@@ -47,7 +48,7 @@ pub(super) enum Waits {
     Nowhere,
 }
 
-/// The network model of a run, with the data for its queries.
+/// The network model of a run, and the data that its queries need.
 #[derive(Clone, Debug)]
 pub(super) struct Speeds {
     cluster: Arc<ClusterSpec>,
@@ -73,8 +74,8 @@ impl Speeds {
         self.network.locality(&gang, Shape::of(&self.cluster, gpus))
     }
 
-    /// Returns the place that a gang waits for if it accepts only locality factors of at least `accepts`. The narrowest
-    /// level that the gang does not accept determines this place.
+    /// Returns the kind of place that a gang waits for if it accepts only locality factors of at least `accepts`. The
+    /// narrowest level that the gang does not accept determines the result.
     pub(super) fn skew(&self, job: JobId, accepts: f64) -> Skew {
         let mut skew = Skew::LOW;
         for index in 0..self.cluster.gpu_types().len() {

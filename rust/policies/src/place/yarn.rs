@@ -1,14 +1,15 @@
-//! `yarn` and `whole_servers`: one server, or idle servers in one rack, to which `yarn` adds one more server.
+//! `yarn` and `whole_servers`: one server, or otherwise idle servers in one rack; `yarn` adds one more server for the
+//! rest of the gang.
 
 use super::{Fit, Pick, PlacementParams, Rule, consolidate};
 use gangline_engine::TypePool;
 
-/// Division of a gang larger than a server.
+/// How a gang larger than a server is divided among servers.
 #[derive(Clone, Copy)]
 struct Cut {
     /// Idle servers of the largest size.
     whole: u32,
-    /// GPUs on one more server.
+    /// GPUs on one additional server.
     rest: u32,
     /// GPUs that are left unused on the last idle server.
     unused: u32,
