@@ -1,13 +1,13 @@
-//! `optimus`: elastic gangs. In every round, each job first gets its minimum number of GPUs, in order of arrival. Then
-//! GPUs go one by one to the job whose remaining time they shorten most. The policy follows Optimus (2018) and
-//! "Optimus+Oracle" in the Pollux paper (`docs/policies/optimus.md`).
+//! `optimus`: elastic gangs. In every round, each job first gets its minimum number of GPUs, in order of arrival. The
+//! other GPUs then go, one by one, to the job whose remaining time they shorten most. The policy follows Optimus (2018)
+//! and "Optimus+Oracle" in the Pollux paper (`docs/policies/optimus.md`).
 //!
 //! | symbol | here | meaning |
 //! |---|---|---|
 //! | `w_j` | `Claim::count` | GPUs of a job |
 //! | `f(w_j)` | `Ladder::rungs` | rate of a job on these GPUs |
 //! | `Q_j / f(w_j)` | `Claim::seconds` | remaining time of a job, according to the estimates of the run |
-//! | gain | `Step::gain` | decrease of the remaining time, per GPU |
+//! | gain | `Step::gain` | decrease in the remaining time per GPU |
 
 use crate::kit::why::{NO_PLACE, OUTRANKED, has_enough, largest};
 use crate::kit::{Seen, Total};
@@ -33,11 +33,11 @@ static TOO_SMALL: Reason = Reason::new(
 .ends_when_free();
 
 words! {
-    /// Choice of the servers for a job that is placed anew.
+    /// Rule that chooses the servers for a job that gets a new place.
     pub(crate) enum ServerChoice {
         /// The servers with the most free GPUs.
         MostFree = "most_free",
-        /// One server if possible: the one with the fewest free GPUs among those that have enough.
+        /// One server if possible: the server with the fewest free GPUs among those with enough.
         BestFit = "best_fit",
     }
 }
@@ -49,7 +49,7 @@ pub(crate) struct OptimusParams {
     period: SimSpan,
     /// Maximum number of GPUs of an elastic job.
     max_gpus_per_job: u32,
-    /// Whether to skip numbers of GPUs with which a job would be no faster than with fewer GPUs.
+    /// Whether to skip GPU counts with which a job would be no faster than with fewer GPUs.
     skip_slower: bool,
     server_choice: ServerChoice,
 }
@@ -70,7 +70,8 @@ impl OptimusParams {
 #[derive(Clone, Debug)]
 struct Ladder {
     gpu_type: GpuTypeId,
-    /// Numbers of GPUs, ascending, each with the rate of the job on them. The rate is 0 for a job that is not elastic.
+    /// Numbers of GPUs in ascending order, each with the job's rate on that many GPUs. The rate is 0 for a job that is
+    /// not elastic.
     rungs: Vec<(u32, f64)>,
 }
 
@@ -79,15 +80,15 @@ struct Ladder {
 struct Claim<'a> {
     view: ClusterView<'a>,
     job: JobId,
-    /// Types of the job, fastest first; empty for a job that keeps its GPUs in any case.
+    /// GPU types of the job, fastest first; empty for a job that keeps its GPUs in any case.
     ladders: Vec<Ladder>,
-    /// Type of the GPUs that the job gets.
+    /// GPU type that the job gets.
     gpu_type: GpuTypeId,
     /// Number of GPUs that the job gets.
     count: u32,
 }
 
-/// A step that gives a job more GPUs, perhaps of another type. Steps are ordered by gain per GPU (largest first), then
+/// A step that gives a job more GPUs, possibly of another type. Steps are ordered by gain per GPU (largest first), then
 /// by job, then by the order of the job's types.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Step {
@@ -106,8 +107,9 @@ impl Claim<'_> {
         Seen::AS_TOLD.seconds_at(&self.view, self.job, rate)
     }
 
-    /// Returns the steps that have a gain, at most one on each type. On its current type, the job steps to the next
-    /// rung. On another type, it steps to the lowest rung with more GPUs than now on which it is faster than now.
+    /// Returns the steps that shorten the remaining time, at most one for each type. On its current type, the job steps
+    /// to the next rung. On another type, it steps to the lowest rung that has more GPUs and on which the job is faster
+    /// than now.
     fn steps(&self, at: usize) -> Result<Vec<Step>, PolicyError> {
         let mut found = Vec::new();
         let is_own = |ladder: &&Ladder| ladder.gpu_type == self.gpu_type;
@@ -147,8 +149,8 @@ impl Claim<'_> {
         })
     }
 
-    /// Returns terms with the batch of the trace, divided into passes. The terms are empty if the model does not allow
-    /// this batch.
+    /// Returns terms with the batch from the trace, divided into passes. The terms are empty if the model does not
+    /// allow this batch.
     fn terms(&self) -> Terms {
         let phase = self.view.noise_phase(self.job);
         let passes = |model: &ElasticModel| {
@@ -165,7 +167,7 @@ impl Claim<'_> {
     }
 }
 
-/// Returns the GPU type of a gang.
+/// Returns the GPU type on which a gang runs.
 fn type_of(view: &ClusterView<'_>, gpus: &GpuSet) -> GpuTypeId {
     let first = gpus.by_server()[0].server;
     view.cluster().server(first).gpu_type
@@ -175,12 +177,12 @@ fn type_of(view: &ClusterView<'_>, gpus: &GpuSet) -> GpuTypeId {
 #[derive(Debug)]
 struct Room {
     free: Vec<u64>,
-    /// Servers with free GPUs by type, in order of the number of free GPUs, then index.
+    /// For each type, the servers with free GPUs, ordered by number of free GPUs, then by index.
     by_type: Vec<BTreeSet<(u32, usize)>>,
 }
 
 impl Room {
-    /// Creates the room of a decision: all healthy GPUs except those that jobs keep.
+    /// Creates the room for a decision: all healthy GPUs except those that jobs keep.
     fn new(view: &ClusterView<'_>, claims: &[Claim<'_>]) -> Self {
         let servers = view.cluster().servers();
         let is_up = |at: usize| view.is_up(ServerId::new(at));
@@ -229,11 +231,11 @@ impl Room {
     }
 }
 
-/// Elastic gangs by marginal gain.
+/// The policy `optimus`, which sizes elastic gangs by marginal gain.
 #[derive(Debug)]
 pub(crate) struct Optimus {
     params: OptimusParams,
-    /// The jobs of the last decision in order, each with its first rung.
+    /// The jobs of the last decision, in order, each with its first rung.
     ranked: Vec<(JobId, u32)>,
 }
 
@@ -282,8 +284,8 @@ impl Optimus {
         Ladder { gpu_type, rungs }
     }
 
-    /// Returns the active jobs in order, each with its first rung. Jobs that keep their GPUs come first, with these
-    /// GPUs; the other jobs follow by arrival.
+    /// Returns the active jobs in order, each with its first rung. Jobs that keep their GPUs come first, and the other
+    /// jobs follow in order of arrival.
     fn claims<'a>(&mut self, view: &ClusterView<'a>, left: &mut [u32]) -> Vec<Claim<'a>> {
         let mut servers = vec![0; left.len()];
         for (at, one) in view.cluster().servers().iter().enumerate() {
@@ -320,8 +322,8 @@ impl Optimus {
         claims
     }
 
-    /// Repeatedly takes the step with the largest gain. A step for which a type has too few GPUs left waits until a job
-    /// leaves that type.
+    /// Repeatedly takes the step with the largest gain. If a type has too few GPUs left for a step, the step waits
+    /// until a job leaves that type.
     fn climb(claims: &mut [Claim<'_>], left: &mut [u32]) -> Result<(), PolicyError> {
         let mut steps = BinaryHeap::new();
         for (at, claim) in claims.iter().enumerate() {
@@ -351,8 +353,8 @@ impl Optimus {
         Ok(())
     }
 
-    /// Returns the GPUs of the jobs that do not keep their current GPUs. Jobs are placed by number of GPUs (smallest
-    /// first), then by arrival.
+    /// Returns the new GPUs of the jobs that do not keep their current GPUs. Jobs are placed by number of GPUs
+    /// (smallest first), then by arrival.
     fn place(&self, view: &ClusterView<'_>, claims: &[Claim<'_>]) -> Vec<(JobId, GpuSet, Terms)> {
         let mut room = Room::new(view, claims);
         let is_open = |claim: &&Claim<'_>| claim.count > 0 && !claim.stays();
@@ -427,8 +429,8 @@ impl Policy for Optimus {
         vec![&OUTRANKED, &COUNTED_OUT, &TOO_SMALL]
     }
 
-    /// A job waits if too few GPUs of each of its types were left at its turn. GPUs may be free nevertheless: earlier
-    /// jobs may have stepped to another type, or there may be fewer free GPUs than the batch of the job needs.
+    /// A job waits if, at its turn, every type that it can use had too few GPUs left. GPUs may still be free: earlier
+    /// jobs may have stepped to another type, or the job's batch may need more GPUs than are free.
     fn why(&self, view: &ClusterView<'_>, job: JobId) -> Option<Cause> {
         let at = self.ranked.iter().position(|one| one.0 == job);
         let Some((at, first)) = at.map(|at| (at, self.ranked[at].1)) else {

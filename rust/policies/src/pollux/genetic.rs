@@ -1,6 +1,6 @@
 //! A genetic search over all placements, for small clusters, as a reference for the greedy search. The operators follow
-//! the public code of Pollux; the probabilities, the order of draws and the selection are our own choice. The cost is
-//! O(generations x population x jobs x servers).
+//! the public code of Pollux; the probabilities, the order of random draws and the selection are our own choice. The
+//! cost is O(generations x population x jobs x servers).
 
 use super::params::GeneticParams;
 use super::racer::Objective;
@@ -11,17 +11,17 @@ use gangline_model::{GpuSet, ServerId, mask_of_lowest};
 use gangline_rng::{Purpose, Stream};
 use std::cmp::Reverse;
 
-/// Probability that a job returns to its current allocation.
+/// Probability that a job goes back to its current allocation.
 const BACK: f64 = 0.1;
 /// Probability that a job may lose servers; each of its servers is then lost with the same probability.
 const DROP: f64 = 0.1;
-/// Probability that a job gets a different number of GPUs on a server. This is our own choice.
+/// Probability that a job gets a different number of GPUs on a given server. This is our own choice.
 const CHANGE: f64 = 0.5;
 
-/// The number of GPUs of each job on each server, job by job.
+/// The number of GPUs that each job has on each server, job by job.
 type Rows = Vec<u32>;
 
-/// A candidate, and the value of the objective for it.
+/// A candidate, and its value of the objective.
 #[derive(Clone, Debug, PartialEq)]
 struct Member {
     value: f64,
@@ -45,7 +45,7 @@ pub(super) struct Genetic<'a> {
 }
 
 impl<'a> Genetic<'a> {
-    /// Creates a search that begins with the current allocation.
+    /// Creates a search that starts from the current allocation.
     pub(super) fn new(
         view: ClusterView<'a>,
         (racers, bidders): (&'a [Racer<'a>], &'a [Bidder]),
@@ -115,7 +115,7 @@ impl<'a> Genetic<'a> {
         self.racers[job].speedup(gpus, spans(row))
     }
 
-    /// Returns the value of the objective for a candidate. A waiting job counts without a discount.
+    /// Returns the value of the objective for a candidate. Waiting jobs get no discount.
     fn value(&self, rows: &Rows) -> f64 {
         let width = self.sizes.len();
         let pairs = rows.chunks(width).zip(self.present.chunks(width));
@@ -170,7 +170,7 @@ impl<'a> Genetic<'a> {
         }
     }
 
-    /// Limits the row of a job to the GPUs that it may have among those that are left.
+    /// Limits the row of a job to GPUs that are still left and that the job may have.
     fn repair_one(&self, job: usize, row: &mut [u32], left: &[u32], spanned: &[bool]) {
         self.keep_type(job, row);
         let avoids = self.avoids && spans(row);
@@ -189,9 +189,9 @@ impl<'a> Genetic<'a> {
         }
     }
 
-    /// Completes a job that has fewer GPUs than its minimum. GPUs on the servers that it already uses come first, then
-    /// servers of their type with the most free GPUs. Changes of single servers cannot create a gang that needs several
-    /// servers, so this step is needed.
+    /// Adds GPUs to a job that has fewer than its minimum. The GPUs come first from servers that the job already uses,
+    /// then from the servers of the same type with the most free GPUs. This step is needed because changes to single
+    /// servers cannot create a gang that needs several servers.
     fn complete(&self, job: usize, row: &mut [u32], left: &[u32], spanned: &[bool]) {
         let Some(first) = row.iter().position(|&gpus| gpus > 0) else {
             return;
@@ -223,8 +223,7 @@ impl<'a> Genetic<'a> {
         }
     }
 
-    /// Keeps only the servers of the type on which the job has the most GPUs; on a tie, the type that is the job's
-    /// first choice.
+    /// Keeps only the servers of the type on which the job has the most GPUs; ties go to the type that the job prefers.
     fn keep_type(&self, job: usize, row: &mut [u32]) {
         let servers = self.view.cluster().servers();
         let mut best: Option<(u32, gangline_model::GpuTypeId)> = None;
@@ -242,7 +241,7 @@ impl<'a> Genetic<'a> {
         }
     }
 
-    /// Limits a job to the number of GPUs that it may have. The last servers lose their GPUs first.
+    /// Limits the row of a job to the number of GPUs that the job may have. The last servers lose their GPUs first.
     fn trim(&self, job: usize, row: &mut [u32]) {
         let bidder = &self.bidders[job];
         let mut excess = row
@@ -277,13 +276,14 @@ impl<'a> Genetic<'a> {
         }
     }
 
-    /// Returns the better of two random candidates; candidates are sorted, best first.
+    /// Returns the better of two random candidates; `candidates` must be sorted, best first.
     fn parent(&mut self, members: usize) -> usize {
         let one = self.below(members);
         one.min(self.below(members))
     }
 
-    /// Returns a child that has the jobs before a random point from one parent, and the other jobs from another parent.
+    /// Returns a child that takes the rows of the jobs before a random point from one parent and the other rows from
+    /// another parent.
     fn child(&mut self, members: &[Member]) -> Member {
         let (one, two) = (self.parent(members.len()), self.parent(members.len()));
         let point = self.below(self.racers.len()) * self.sizes.len();
@@ -292,7 +292,7 @@ impl<'a> Genetic<'a> {
         self.member(rows, true)
     }
 
-    /// Returns the best candidates without duplicates; on a tie, the earlier candidate.
+    /// Returns the best candidates without duplicates; ties go to the earlier candidate.
     fn survivors(&self, mut members: Vec<Member>) -> Vec<Member> {
         members.sort_by(|a, b| b.value.total_cmp(&a.value));
         let mut kept: Vec<Member> = Vec::with_capacity(self.params.population);
@@ -327,8 +327,8 @@ impl<'a> Genetic<'a> {
         members.swap_remove(0).rows
     }
 
-    /// Runs the search and returns the GPUs of each job. A job whose numbers of GPUs are unchanged keeps its GPUs;
-    /// other jobs, in order, get the lowest free ones.
+    /// Runs the search and returns the GPUs of each job. A job whose row is unchanged keeps its GPUs; the other jobs
+    /// get, in order, the lowest free GPUs.
     pub(super) fn put(mut self) -> Vec<Option<GpuSet>> {
         let (rows, width) = (self.search(), self.sizes.len());
         let mut free: Vec<u64> = self

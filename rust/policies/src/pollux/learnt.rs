@@ -1,7 +1,7 @@
-//! Models that are learnt as jobs run (`models = learnt`): the profile of each job, step times that are fitted to the
-//! profile, and the gradient noise of the job so far. Profiles and ties follow the public code of Pollux. The fit uses
-//! closed forms and one search over the overlap, because a general optimiser might not give the same bits on all
-//! platforms.
+//! Models that are learnt as jobs run (`models = learnt`): for each job, a profile, step times that are fitted to the
+//! profile, and the gradient noise observed so far. Profiles and tie-breaking follow the public code of Pollux. The fit
+//! uses closed-form expressions and a single search over the overlap, because a general optimiser might not give
+//! bit-identical results on all platforms.
 
 use gangline_engine::ClusterView;
 use gangline_model::{
@@ -10,14 +10,14 @@ use gangline_model::{
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Smallest time that a fit may have.
+/// Lower bound for every fitted time.
 const LEAST: f64 = 1e-8;
-/// Share of an interval that a golden section keeps.
+/// Share of the interval that remains after each step of the golden-section search.
 const GOLDEN: f64 = 0.618_033_988_749_894_9;
 /// Number of steps in the search for the overlap.
 const SECTIONS: usize = 30;
 
-/// A size at which a job has run, and the times that were observed at that size.
+/// A configuration with which a job has run, and the times that were observed with it.
 #[derive(Clone, Copy, Debug)]
 struct Sight {
     /// Whether the GPUs were on several servers.
@@ -30,14 +30,14 @@ struct Sight {
     step_s: f64,
 }
 
-/// The observations of a job that has run, and the models that follow from them.
+/// What has been observed of a job that has run, and the models fitted to these observations.
 #[derive(Clone, Debug)]
 pub(super) struct Profile {
     sights: Vec<Sight>,
     fit: StepFit,
-    /// The last observed gradient noise, which is used for every batch.
+    /// The gradient noise that was observed last; it is assumed for every batch.
     noise: NoisePhase,
-    /// Cache of the best configurations by number of GPUs, on one server and on several.
+    /// Cache of the best configuration for each number of GPUs, on one server and on several servers.
     best: Vec<[Cell<Option<Configuration>>; 2]>,
 }
 
@@ -60,12 +60,12 @@ impl Profile {
     }
 }
 
-/// The policy's assumption about the model of an elastic job.
+/// What the policy assumes about an elastic job.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Belief<'a> {
     /// The true model.
     Known,
-    /// There is no model yet; progress is assumed to be proportional to the number of GPUs.
+    /// There is no model yet, so progress is assumed to be proportional to the number of GPUs.
     Nothing,
     /// The model that is fitted to the job's profile.
     Learnt(&'a Profile),
@@ -76,7 +76,7 @@ impl Belief<'_> {
         !matches!(self, Self::Known)
     }
 
-    /// Returns the best configuration on this number of GPUs, on one server or on several.
+    /// Returns the best configuration with this number of GPUs, on one server or on several servers.
     pub(super) fn best(
         self,
         model: &ElasticModel,
@@ -102,7 +102,7 @@ impl Belief<'_> {
         }
     }
 
-    /// Returns the configuration with the total batch that the trace gives.
+    /// Returns the configuration with the total batch from the trace.
     pub(super) fn frozen(
         self,
         model: &ElasticModel,
@@ -138,7 +138,7 @@ impl Learnt {
         profile.map_or(Belief::Nothing, Belief::Learnt)
     }
 
-    /// Adds to the profiles what can be observed of the running jobs that have made progress since their last start.
+    /// Adds observations to the profiles, from running jobs that have made progress since their last start.
     pub(super) fn look(&mut self, view: &ClusterView<'_>, active: &[JobId]) {
         let active: BTreeSet<JobId> = active.iter().copied().collect();
         self.profiles.retain(|job, _| active.contains(job));
@@ -154,8 +154,8 @@ impl Learnt {
         }
     }
 
-    /// Adds a size to the profile of a job unless it contains that size. `named` contains the passes that a plan named;
-    /// without them, the job has the batch in the trace.
+    /// Adds a configuration to the profile of a job, unless the profile already contains it. `named` contains the
+    /// passes that a plan has set; if there are none, the job has the batch from the trace.
     fn see(
         &mut self,
         job: JobId,
@@ -228,8 +228,8 @@ fn least_squares(rows: impl Iterator<Item = (f64, f64, f64)>) -> [f64; 2] {
     [a.max(LEAST), b.max(LEAST)]
 }
 
-/// Fits the constant and the per-sample time of a pass. If only one number of samples was observed, half of the time of
-/// a pass is assumed to be constant.
+/// Fits the constant part and the per-sample part of the time of a pass. If only one number of samples has been
+/// observed, half of the time is assumed to be constant.
 fn fit_pass(sights: &[Sight]) -> [f64; 2] {
     let first = sights[0].pass_batch;
     if sights.iter().all(|sight| sight.pass_batch == first) {
@@ -243,7 +243,7 @@ fn fit_pass(sights: &[Sight]) -> [f64; 2] {
     }))
 }
 
-/// Returns the times of the exchange on one server or on several, given the times of a pass and the overlap.
+/// Fits the times of the exchange on one server or on several servers, given the times of a pass and the overlap.
 fn fit_exchange(sights: &[Sight], spans: bool, pass_s: [f64; 2], gamma: f64) -> [f64; 2] {
     // Each row has the number of GPUs above two, the inverse of the time of a step, and the time of the exchange.
     let row = |sight: &Sight| {
@@ -284,7 +284,7 @@ fn pass_of(pass_s: [f64; 2], sight: &Sight) -> f64 {
     pass_s[0] + pass_s[1] * f64::from(sight.pass_batch)
 }
 
-/// Returns the best fit with this overlap.
+/// Returns the best fit for this overlap.
 fn with_overlap(sights: &[Sight], pass_s: [f64; 2], gamma: f64) -> StepFit {
     StepFit {
         pass_s,
@@ -311,7 +311,7 @@ fn loss(sights: &[Sight], pass_s: [f64; 2], gamma: f64) -> f64 {
         + 0.01 * (ratio(fit.servers_s) + ratio(fit.server_s))
 }
 
-/// Returns the step times that fit a profile best.
+/// Returns the step times that best fit a profile.
 fn fit(sights: &[Sight]) -> StepFit {
     let pass_s = fit_pass(sights);
     if sights.iter().all(|sight| sight.gpus == 1) {
@@ -356,8 +356,8 @@ fn fit(sights: &[Sight]) -> StepFit {
 mod tests {
     use super::*;
 
-    /// Creates an observation on one server. A pass takes 0.1 s and 0.01 s per sample, and the exchange takes 0.3 s and
-    /// 0.05 s per GPU above two.
+    /// Creates an observation of a job on one server. A pass takes 0.1 s plus 0.01 s per sample, and the exchange takes
+    /// 0.3 s plus 0.05 s per GPU above two.
     fn sight(gpus: u32, pass_batch: u32) -> Sight {
         let truth = StepFit {
             pass_s: [0.1, 0.01],

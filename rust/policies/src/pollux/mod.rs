@@ -1,6 +1,6 @@
-//! `pollux`: elastic gangs. In every round, GPUs and batches are chosen so that the mean speed-up of the jobs, measured
-//! in goodput, is as large as possible. The objective and the model are those of the public code of Pollux (OSDI 2021);
-//! the search is our own (`docs/policies/pollux.md`).
+//! `pollux`: elastic gangs. `pollux`: in every round, chooses GPUs and batches that maximise the jobs' mean speed-up,
+//! measured in goodput. The objective and the model come from the public code of Pollux (OSDI 2021); the search is our
+//! own (`docs/policies/pollux.md`).
 //!
 //! | symbol | here | meaning |
 //! |---|---|---|
@@ -34,7 +34,7 @@ use racer::{Fair, Objective, Racer, discount};
 use search::{Bidder, Search};
 use std::collections::BTreeSet;
 
-/// Enough GPUs are free, but not on a set of servers that the policy would use.
+/// Enough GPUs are free, but not on any set of servers that the policy would use.
 pub(crate) static NO_SERVERS: Reason = Reason::new(
     NO_PLACE.name,
     NO_PLACE.meaning,
@@ -59,9 +59,9 @@ pub(crate) static COUNTED_OUT: Reason = Reason::new(
 /// History of a job.
 #[derive(Clone, Copy, Debug, Default)]
 struct Past {
-    /// Maximum number of GPUs that the job has had so far.
+    /// Largest number of GPUs that the job has had so far.
     most: u32,
-    /// Number of starts and moves.
+    /// Number of starts and moves of the job.
     restarts: u32,
 }
 
@@ -74,8 +74,8 @@ pub(crate) struct Pollux {
     past: Vec<Past>,
     /// Observations of the active jobs; `None` if the policy knows their models.
     learnt: Option<Learnt>,
-    /// The jobs of the last decision, in order, and whether the search assigned GPUs to each, even if it found no place
-    /// for them. The list is empty after a search over all placements.
+    /// The jobs of the last decision, in order. For each job: whether the search assigned GPUs to it, even if no place
+    /// was found for them. The list is empty after a genetic search.
     ranked: Vec<(JobId, bool)>,
 }
 
@@ -149,7 +149,7 @@ impl Pollux {
         }
     }
 
-    /// Returns the GPUs of each job, and whether the next round would find the same GPUs if nothing else changed.
+    /// Returns each job's GPUs, and whether the next round would find the same GPUs if nothing else changed.
     fn search(
         &mut self,
         view: &ClusterView<'_>,
@@ -309,8 +309,9 @@ impl Policy for Pollux {
         vec![&NO_SERVERS, &OUTRANKED, &COUNTED_OUT, &SEARCH]
     }
 
-    /// The greedy search gives every job its minimum number of GPUs in order, and no GPUs to a job for which too few
-    /// are left. GPUs that other jobs later give back or cannot place may be enough for a job that was left out.
+    /// The greedy search goes through the jobs in order. It gives each job its minimum number of GPUs, or no GPUs if
+    /// too few are left. GPUs that other jobs later give back or cannot place may be enough for a job that was left
+    /// out.
     fn why(&self, view: &ClusterView<'_>, job: JobId) -> Option<Cause> {
         let elastic = view.elastic(job).map(|model| model.class().min_gpus);
         let least = elastic.unwrap_or_else(|| view.jobs().gpus(job));

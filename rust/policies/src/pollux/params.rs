@@ -6,11 +6,11 @@ use gangline_model::SimSpan;
 use gangline_model::words;
 
 words! {
-    /// Choice of the batch of a job.
+    /// Rule that chooses a job's batch.
     pub(crate) enum Batch {
         /// The batch with the largest goodput on its GPUs.
         Best = "best",
-        /// The batch in the trace.
+        /// The batch from the trace.
         Traced = "traced",
     }
 }
@@ -36,7 +36,7 @@ words! {
 }
 
 words! {
-    /// Limit of an equal share.
+    /// Limit on an equal share.
     pub(crate) enum Share {
         /// An equal share is limited by the largest server and by the range of the job.
         Server = "server",
@@ -45,12 +45,12 @@ words! {
     }
 }
 
-/// Sizes of the genetic search.
+/// Size limits of the genetic search.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct GeneticParams {
-    /// Maximum number of jobs x servers.
+    /// Maximum product of the numbers of jobs and servers.
     pub cells_max: usize,
-    /// Number of candidates that survive.
+    /// Number of candidates that survive each generation.
     pub population: usize,
     /// Number of generations.
     pub generations: usize,
@@ -63,29 +63,30 @@ pub(crate) struct PolluxParams {
     pub period: SimSpan,
     /// Assumed cost of changing a job's GPUs.
     pub phi_delay: SimSpan,
-    /// Exponent of the mean over jobs.
+    /// Exponent of the power mean over jobs.
     pub fairness_p: f64,
     /// Whether a server may hold at most one job that spans several servers.
     pub avoid_interference: bool,
     /// Maximum number of GPUs of a job.
     pub max_gpus_per_job: u32,
-    /// Maximum number of GPUs of a job, relative to the maximum that it has had so far.
+    /// Maximum number of GPUs of a job, relative to the largest number that it has had so far.
     pub growth: f64,
     /// Maximum number of moves of the local search; `None` means two per job.
     pub ls_moves: Option<usize>,
-    /// Choice of the batch of a job.
+    /// Rule that chooses a job's batch.
     pub batch: Batch,
     /// Source of the policy's models of elastic jobs.
     pub models: Models,
-    /// Limit of an equal share.
+    /// Limit on an equal share.
     pub share: Share,
     /// Whether the first start of a job counts as a change of its GPUs.
     pub first_start_counts: bool,
-    /// Number that is added to every speed-up, so that a job without GPUs has a finite value.
+    /// Number that is added to every speed-up, so that a job without GPUs contributes a finite
+    /// value.
     pub floor: f64,
     /// Method of searching placements.
     pub search: SearchKind,
-    /// Sizes of the genetic search.
+    /// Size limits of the genetic search.
     pub ga: GeneticParams,
 }
 

@@ -1,6 +1,6 @@
-//! Places jobs after their numbers of GPUs are fixed: on one server if possible, otherwise on whole idle servers and
-//! one more server. Numbers of GPUs for which there is no place are corrected afterwards. The cost is O(servers) per
-//! job.
+//! Places jobs once their numbers of GPUs are fixed: each job on one server if possible, otherwise on whole idle
+//! servers plus one more server. If there is no place for a number of GPUs, the number is corrected afterwards. The
+//! cost is O(servers) per job.
 
 use super::racer::Objective;
 use super::racer::Racer;
@@ -9,10 +9,10 @@ use gangline_engine::ClusterView;
 use gangline_model::{GpuSet, GpuTypeId, ServerId, mask_of_lowest};
 use std::cmp::Reverse;
 
-/// Minimum increase in the objective that counts as a gain.
+/// Minimum increase of the objective that counts as a gain.
 const GAIN_MIN: f64 = 1e-9;
 
-/// Room that another job makes by giving up a rung on its server.
+/// The room that another job makes if it gives up a rung on its server.
 #[derive(Clone, Copy)]
 struct Room {
     gain: f64,
@@ -22,7 +22,7 @@ struct Room {
     up: u32,
 }
 
-/// Returns the lowest free GPUs of some servers, in the order of these servers.
+/// Returns the lowest free GPUs of the given servers, taken in the given order of servers.
 fn first_of(servers: &[usize], free: impl Fn(usize) -> u64, gpus: u32) -> GpuSet {
     let mut rest = gpus;
     let part = |&server: &usize| {
@@ -33,7 +33,7 @@ fn first_of(servers: &[usize], free: impl Fn(usize) -> u64, gpus: u32) -> GpuSet
     servers.iter().map_while(part).collect()
 }
 
-/// The GPUs of all jobs after the decision, as far as they are already decided.
+/// The GPUs that each job has after the decision, as far as they have been decided.
 #[derive(Debug)]
 pub(super) struct Layout<'a> {
     view: ClusterView<'a>,
@@ -44,7 +44,7 @@ pub(super) struct Layout<'a> {
     full: Vec<u64>,
     /// For each server, the number of its jobs that use several servers.
     spanning: Vec<u32>,
-    /// GPUs by job, in the order of the racers.
+    /// GPUs of each job, in the order of the racers.
     held: Vec<Option<GpuSet>>,
 }
 
@@ -78,8 +78,7 @@ impl<'a> Layout<'a> {
         }
     }
 
-    /// Finds GPUs for all jobs. The counts of the bidders are changed to the numbers of GPUs for which there is a
-    /// place.
+    /// Finds GPUs for all jobs. Changes the bidders' counts to the numbers of GPUs that could be placed.
     pub(super) fn put(mut self, bidders: &mut [Bidder]) -> Vec<Option<GpuSet>> {
         let stays = |one: &Bidder| one.now > 0 && one.count == one.now;
         for (at, bidder) in bidders.iter().enumerate() {
@@ -175,7 +174,8 @@ impl<'a> Layout<'a> {
         !self.avoids || self.spanning[server] == 0
     }
 
-    /// Places a job with its count, or otherwise with the highest rung below it for which there is a place.
+    /// Places a job with its assigned number of GPUs, or otherwise with the highest lower rung for which there is a
+    /// place.
     fn put_one(&mut self, at: usize, bidder: &mut Bidder) {
         let lower = bidder.ladder.iter().rev().map(|rung| rung.0);
         let lower = lower.filter(|&rung| rung < bidder.count);
@@ -197,7 +197,7 @@ impl<'a> Layout<'a> {
         bidder.count = 0;
     }
 
-    /// Returns GPUs for a job, trying one type after the other: on one server, otherwise on whole idle servers and one
+    /// Returns GPUs for a job, trying one type after another: on one server, otherwise on whole idle servers plus one
     /// more server.
     fn find(&self, at: usize, gpus: u32) -> Option<GpuSet> {
         let mut types = self.view.types_of(self.racers[at].job);
@@ -211,7 +211,7 @@ impl<'a> Layout<'a> {
         })
     }
 
-    /// Returns the server with the fewest free GPUs among the servers with enough; the first one on a tie.
+    /// Returns the server with the fewest free GPUs among the servers with enough; ties go to the first.
     fn best_fit(&self, id: GpuTypeId, gpus: u32, is_open: impl Fn(usize) -> bool) -> Option<usize> {
         let fitting = self
             .of_type(id)
@@ -243,8 +243,8 @@ impl<'a> Layout<'a> {
         self.objective.worth(bidder.felt(count))
     }
 
-    /// Finds more GPUs for a job with too little room, if this increases the objective. Another job may give up a rung,
-    /// or the job may use GPUs on several servers.
+    /// Finds more GPUs for a job that did not have enough room, if this increases the objective. Another job may give
+    /// up a rung, or the job may use GPUs on several servers.
     fn improve(&mut self, at: usize, wanted: u32, bidders: &mut [Bidder]) {
         let room = self.find_room(at, wanted, bidders);
         let apart = self.find_apart(at, wanted, &bidders[at]);
@@ -266,7 +266,7 @@ impl<'a> Layout<'a> {
         }
     }
 
-    /// Returns the best other job that can give up a rung on its server, if there is such a job.
+    /// Returns the other job that can best give up a rung on its server, if there is such a job.
     fn find_room(&self, at: usize, wanted: u32, bidders: &[Bidder]) -> Option<Room> {
         let usable = self.view.usable_types(self.racers[at].job);
         let own = &bidders[at];
@@ -301,7 +301,7 @@ impl<'a> Layout<'a> {
         found
     }
 
-    /// Returns free GPUs on several servers, and the gain at the resulting speed.
+    /// Returns free GPUs on several servers, and the gain that the job has with them.
     fn find_apart(&self, at: usize, wanted: u32, bidder: &Bidder) -> Option<(f64, GpuSet)> {
         let racer = &self.racers[at];
         let own = match (&self.held[at], self.server_of(at)) {
@@ -360,7 +360,7 @@ impl<'a> Layout<'a> {
         best.map(|(_, at, up)| (at, up))
     }
 
-    /// Gives a job on one server more GPUs of that server, the lowest free ones.
+    /// Gives a job that runs on one server more GPUs there: the lowest free ones.
     fn grow(&mut self, at: usize, up: u32) {
         let Some(server) = self.server_of(at) else {
             return;

@@ -10,7 +10,7 @@ use gangline_model::{Configuration, ElasticModel, JobId, SimSpan, Terms};
 pub(super) struct Fair {
     pub(super) gpus: u32,
     pub(super) share: Share,
-    /// GPUs of the largest server that is up.
+    /// Number of GPUs of the largest healthy server.
     pub(super) server: u32,
 }
 
@@ -69,8 +69,8 @@ impl<'a> Racer<'a> {
     }
 
     /// Returns the configuration on this number of GPUs; `None` for a job that is not elastic. If the model has no
-    /// batch for this number, the configuration has the batch in the trace. Without this, a job that cannot shrink
-    /// would wait for ever.
+    /// batch for this number, the configuration has the batch from the trace. Otherwise, a job that cannot shrink would
+    /// wait for ever.
     pub(super) fn configuration(&self, gpus: u32, spans: bool) -> Option<Configuration> {
         let model = self.model?;
         let best = match self.batch {
@@ -84,8 +84,8 @@ impl<'a> Racer<'a> {
         })
     }
 
-    /// Returns the terms of a plan for the batch. The terms are empty if the job runs with the batch in the trace and
-    /// the model does not allow this batch.
+    /// Returns the terms with which a plan sets the batch. The terms are empty if the job runs with the batch from the
+    /// trace although the model does not allow this batch.
     pub(super) fn terms(&self, gpus: u32, spans: bool) -> Terms {
         let found = self.configuration(gpus, spans);
         let passes = found.map(|one| (one.pass_batch, one.accum));
@@ -101,7 +101,7 @@ impl<'a> Racer<'a> {
         }
     }
 
-    /// Returns the goodput on this number of GPUs, which is proportional to this number for a job that is not elastic.
+    /// Returns the goodput on this number of GPUs. For a job that is not elastic, it is proportional to the number.
     pub(super) fn goodput(&self, gpus: u32, spans: bool) -> f64 {
         let found = self.configuration(gpus, spans);
         found.map_or(f64::from(gpus), |found| found.rate)
@@ -112,7 +112,7 @@ impl<'a> Racer<'a> {
         self.goodput(gpus, spans) / self.fair
     }
 
-    /// Returns the minimum and the maximum number of GPUs.
+    /// Returns the job's minimum and maximum number of GPUs.
     pub(super) fn range(&self) -> (u32, u32) {
         self.model.map_or((self.gang, self.gang), |model| {
             (model.class().min_gpus, model.class().max_gpus)
@@ -121,7 +121,7 @@ impl<'a> Racer<'a> {
 }
 
 /// Returns whether a job is running and would lose all progress since its last start if it were stopped now. If jobs in
-/// this state were stopped, they could take turns for ever.
+/// this state could be stopped, they might take turns for ever.
 pub(crate) fn is_bound(view: &ClusterView<'_>, job: JobId) -> bool {
     let least = view.checkpoint_interval().unwrap_or(SimSpan(1));
     view.run(job)
@@ -130,7 +130,7 @@ pub(crate) fn is_bound(view: &ClusterView<'_>, job: JobId) -> bool {
 
 // The following code defines the objective of the policy: the power mean over jobs of (speed-up x discount + floor).
 
-/// The exponent of the mean, and the floor.
+/// The mean over jobs: its exponent, and the number that is added to every speed-up.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Objective {
     p: f64,
@@ -142,7 +142,7 @@ impl Objective {
         Self { p, floor }
     }
 
-    /// Returns the contribution of a job to the sum. The contribution increases with the speed-up for every exponent.
+    /// Returns what a job contributes to the sum. For every exponent, the contribution increases with the speed-up.
     pub(super) fn worth(self, speedup: f64) -> f64 {
         let value = speedup + self.floor;
         if self.p == 0.0 {
@@ -162,8 +162,8 @@ impl Objective {
     }
 }
 
-/// Returns the discount for a job whose GPUs change. The discount is the job's age minus the cost of earlier changes,
-/// relative to the job's age plus the cost of this change. Each change costs `delay_s` seconds.
+/// Returns the discount for a job whose GPUs change. The discount is (age - cost of earlier changes) / (age + cost of
+/// this change), where the age is that of the job. Each change costs `delay_s` seconds.
 pub(super) fn discount(age_s: f64, restarts: u32, delay_s: f64) -> f64 {
     let lived = (age_s - delay_s * f64::from(restarts)).max(0.0);
     if age_s + delay_s > 0.0 {

@@ -1,27 +1,28 @@
-//! Finds the number of GPUs of each job. First, each job gets a number of GPUs by gain per GPU; then single rungs move
-//! from job to job. The search is our own; Pollux itself uses a genetic algorithm. The cost is O((G + J) log J) for G
-//! GPUs and J jobs, and O(J) per move.
+//! Finds the number of GPUs of each job. First, GPUs are assigned to jobs by gain per GPU; then single rungs move from
+//! job to job. The search is our own; Pollux itself uses a genetic algorithm. The cost is O((G + J) log J) for G GPUs
+//! and J jobs, and O(J) per move.
 
 use super::racer::Objective;
 use crate::kit::Total;
 use std::cmp::{Ordering, Reverse};
 use std::collections::BinaryHeap;
 
-/// Minimum increase in the objective that counts as a gain.
+/// Minimum increase of the objective that counts as a gain.
 const GAIN_MIN: f64 = 1e-9;
 /// Number of jobs that are considered on each side of a move. This is our own choice.
 const MOVE_JOBS: usize = 16;
-/// Numbers of GPUs that are tried beyond the minimum.
+/// Numbers of GPUs to try beyond the minimum.
 const COUNTS: [u32; 12] = [1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64];
 
 /// A job that wants GPUs.
 #[derive(Clone, Debug)]
 pub(super) struct Bidder {
-    /// Possible numbers of GPUs, ascending, each with its speed-up. The speed-ups ascend as well.
+    /// Possible numbers of GPUs in ascending order, each with its speed-up. The speed-ups are in ascending order as
+    /// well.
     pub(super) ladder: Vec<(u32, f64)>,
     /// Number of GPUs that the job holds.
     pub(super) now: u32,
-    /// Present speed-up of the job.
+    /// Current speed-up of the job.
     pub(super) speedup_now: f64,
     /// Discount for a change.
     pub(super) phi: f64,
@@ -32,8 +33,8 @@ pub(super) struct Bidder {
 }
 
 impl Bidder {
-    /// Returns the possible numbers of GPUs of a job: the minimum, then the listed numbers up to a limit. Rungs that
-    /// are no faster than the rung below are left out, and so are rungs on which the job cannot run.
+    /// Returns the possible numbers of GPUs of a job: the minimum, then the listed numbers up to a limit. The list
+    /// leaves out rungs on which the job cannot run, and rungs that are no faster than the rung below them.
     pub(super) fn ladder(least: u32, most: u32, speedup: impl Fn(u32) -> f64) -> Vec<(u32, f64)> {
         let above = COUNTS
             .into_iter()
@@ -50,7 +51,7 @@ impl Bidder {
         ladder
     }
 
-    /// Returns the speed-up for a number of GPUs: a number of the ladder, the current number, or 0.
+    /// Returns the speed-up with a number of GPUs, which must be a number on the ladder, the current number, or 0.
     pub(super) fn speedup(&self, count: u32) -> f64 {
         if count == 0 {
             return 0.0;
@@ -75,24 +76,24 @@ impl Bidder {
         rungs.into_iter().find(|&rung| rung > self.count)
     }
 
-    /// Returns the highest rung below the current one that frees at least `freed` GPUs, and at least one GPU. A rung
-    /// never has zero GPUs.
+    /// Returns the highest rung below the current one that frees at least `freed` GPUs, and at least one GPU. No rung
+    /// has zero GPUs.
     pub(super) fn down(&self, freed: u32) -> Option<u32> {
         let most = self.count.checked_sub(freed.max(1))?;
         let rungs = self.ladder.iter().rev().map(|rung| rung.0);
         rungs.into_iter().find(|&rung| rung <= most)
     }
 
-    /// Returns the next higher rung. If the number of GPUs that the job holds is still higher, returns this number as
-    /// well.
+    /// Returns the next higher rung. Also returns the number of GPUs that the job currently holds, if this number is
+    /// still higher.
     fn ups(&self) -> impl Iterator<Item = u32> {
         let up = self.up();
         let least = up.unwrap_or(self.count).max(self.count);
         up.into_iter().chain((self.now > least).then_some(self.now))
     }
 
-    /// Returns the highest rung that frees at least `freed` GPUs. If going back to the number of GPUs that the job
-    /// holds also frees enough, returns this number as well.
+    /// Returns the highest rung that frees at least `freed` GPUs. Also returns the number of GPUs that the job
+    /// currently holds, if going back to it frees enough as well.
     fn downs(&self, freed: u32) -> impl Iterator<Item = u32> {
         let down = self.down(freed);
         let is_other = self.now != 0 && down != Some(self.now);
@@ -102,7 +103,7 @@ impl Bidder {
     }
 }
 
-/// A rung that a job may climb to. Climbs are ordered by gain per GPU (largest first), then by job.
+/// A rung to which a job may climb. Climbs are ordered by gain per GPU (largest first), then by job.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Climb {
     gain: Total,
@@ -111,7 +112,7 @@ struct Climb {
     extra: u32,
 }
 
-/// The bidders of a decision, and the GPUs that are not assigned.
+/// The bidders of a decision, and the GPUs that are not yet assigned.
 #[derive(Debug)]
 pub(super) struct Search<'a> {
     pub(super) bidders: &'a mut [Bidder],
@@ -120,8 +121,8 @@ pub(super) struct Search<'a> {
 }
 
 impl Search<'_> {
-    /// Assigns the minimum count to each job in order, then more GPUs by the largest gain per GPU. Returns whether
-    /// every job got GPUs.
+    /// Assigns to each job, in order, its minimum number of GPUs; then assigns the other GPUs by largest gain per GPU.
+    /// Returns whether every job got GPUs.
     pub(super) fn give(&mut self) -> bool {
         let mut is_whole = true;
         for at in 0..self.bidders.len() {
@@ -166,7 +167,7 @@ impl Search<'_> {
         }
     }
 
-    /// Lets running jobs keep their GPUs if the new count is not worth the change; the GPUs that become free go to
+    /// Lets running jobs keep their GPUs if the new number of GPUs is not worth the change; GPUs that become free go to
     /// other jobs.
     pub(super) fn settle(&mut self) {
         // GPUs that a later job gives back may let an earlier job keep its count.
@@ -233,7 +234,7 @@ impl Search<'_> {
         mean(sum + gain) - mean(sum) > GAIN_MIN
     }
 
-    /// Returns the best move between the jobs that lose least and the jobs that gain most.
+    /// Returns the best move from one of the jobs that lose least to one of the jobs that gain most.
     fn best_move(&self, offers: &[Value]) -> Option<Move> {
         let numbered = || offers.iter().enumerate();
         let loss = |(at, offer): (usize, &Value)| Some((offer.here - offer.down?, at));
@@ -272,7 +273,7 @@ impl Search<'_> {
     }
 }
 
-/// Contribution of a job to the objective, with its current count and with other counts.
+/// What a job contributes to the objective, with its current number of GPUs and with others.
 #[derive(Clone, Copy, Debug)]
 struct Value {
     here: f64,
@@ -302,7 +303,7 @@ struct Move {
     up: u32,
 }
 
-/// Keeps only the first few entries in an order.
+/// Keeps only the first few entries, sorted in the given order.
 fn keep_first<T>(all: &mut Vec<T>, order: impl Fn(&T, &T) -> Ordering) {
     if all.len() > MOVE_JOBS {
         all.select_nth_unstable_by(MOVE_JOBS - 1, &order);
@@ -355,7 +356,7 @@ mod tests {
         is_whole
     }
 
-    /// Returns the best value of the objective over all counts.
+    /// Returns the best value of the objective over all possible counts.
     fn exhaustive(bidders: &mut [Bidder], at: usize, spare: u32) -> f64 {
         if at == bidders.len() {
             return total(bidders);

@@ -1,4 +1,5 @@
-//! The auction. The job with the largest gain per GPU gets its place, and the remaining GPUs are assigned afterwards.
+//! The auction. The job with the largest gain per GPU gets its place, again and again; the remaining GPUs are assigned
+//! afterwards.
 
 use super::exact::Exact;
 use super::fairness::{Fairness, Rho, Standing};
@@ -13,7 +14,7 @@ use std::collections::BinaryHeap;
 words! {
     /// Method of choosing winners.
     pub(crate) enum Winners {
-        /// The highest bid per GPU wins, one bid after the other.
+        /// Repeatedly, the bid with the highest value per GPU wins.
         Greedy = "greedy",
         /// The set of bids with the largest product of all valuations wins.
         Milp = "milp",
@@ -21,16 +22,16 @@ words! {
 }
 
 words! {
-    /// Choice of the jobs that get the remaining GPUs.
+    /// Rule that chooses the jobs that get the remaining GPUs.
     pub enum Leftover {
         /// The job that is worst off.
         Rho = "rho",
-        /// A random job; the draw is keyed by instant and job.
+        /// A random job, drawn with the instant and the job as the key.
         Random = "random",
     }
 }
 
-/// Bid for the best available place: ln(v) / d.
+/// The job's bid for the best available place: ln(v) / d.
 #[derive(Clone, Copy, Debug)]
 struct Bid {
     value: f64,
@@ -66,7 +67,7 @@ impl Eq for Bid {}
 pub(super) struct Auction {
     fairness: f64,
     leftover: Leftover,
-    /// The exact auction, if it replaces the greedy auction.
+    /// The exact auction, if it is used instead of the greedy auction.
     exact: Option<Exact>,
     bids: BinaryHeap<Bid>,
     winners: Vec<(JobId, GpuSet)>,
@@ -93,7 +94,7 @@ impl Auction {
         }
     }
 
-    /// Assigns the free GPUs of the plan's draft. `lease_left` is the time to the next auction.
+    /// Assigns the free GPUs of the plan's draft. `lease_left` is the time until the next auction.
     pub(super) fn run(
         &mut self,
         view: &ClusterView<'_>,
@@ -130,7 +131,7 @@ impl Auction {
         Ok(())
     }
 
-    /// Repeatedly serves the job with the largest gain per GPU.
+    /// Repeatedly gives GPUs to the job with the largest gain per GPU.
     fn greedy(
         &mut self,
         view: &ClusterView<'_>,
@@ -173,7 +174,7 @@ impl Auction {
         self.winners.push((job, gpus));
     }
 
-    /// Gives the remaining GPUs to the other jobs in turn, where they fit.
+    /// Gives the remaining GPUs to the other jobs, one after another, if they fit.
     fn hand_on(
         &mut self,
         view: &ClusterView<'_>,
@@ -207,7 +208,8 @@ impl Auction {
         }
     }
 
-    /// Writes the actions, which the draft already contains. Returns the increase in the number of waiting jobs.
+    /// Writes the actions; the draft already contains their effects. Returns the increase in the number of waiting
+    /// jobs, which may be negative.
     pub(super) fn carry_out(
         &mut self,
         view: &ClusterView<'_>,
@@ -235,13 +237,13 @@ impl Auction {
     }
 }
 
-/// Returns whether any GPU is left.
+/// Returns whether any GPUs are left.
 fn has_any(plan: &mut Plan<'_>) -> bool {
     let free = plan.free();
     (0..free.types()).any(|at| free.pool(GpuTypeId::new(at)).free_total() > 0)
 }
 
-/// Returns, for each class, whether a gang might have a place.
+/// Returns, for each class, whether a gang of the class might have a place.
 fn rooms(plan: &mut Plan<'_>, places: &Places) -> Vec<bool> {
     let classes = 0..places.classes().len();
     classes
@@ -250,7 +252,7 @@ fn rooms(plan: &mut Plan<'_>, places: &Places) -> Vec<bool> {
 }
 
 /// Returns the best place that a job can have now, and ln(v) / d for this place. If all GPUs that the job held are
-/// free, they are preferred to an equally good place. Otherwise types are tried in the job's order.
+/// free, the job prefers them to an equally good place. Otherwise, types are tried in the job's order.
 fn bid(
     view: &ClusterView<'_>,
     plan: &mut Plan<'_>,

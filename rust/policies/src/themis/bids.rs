@@ -5,9 +5,9 @@ use gangline_model::{GpuTypeId, ServerId, SimTime, Tier};
 /// What a bid is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Offer {
-    /// GPUs of a type for a gang, at any place within a tier.
+    /// GPUs of a type for a gang, anywhere within a tier.
     Anywhere(GpuTypeId, Tier),
-    /// The GPUs that the bidder holds.
+    /// The GPUs that the bidder already holds.
     Own(GpuTypeId, Tier),
 }
 
@@ -16,7 +16,7 @@ pub enum Offer {
 pub struct Bid {
     /// Position of the bidder.
     pub bidder: usize,
-    /// The offer that the bid is for.
+    /// The offer for which the bid is made.
     pub offer: Offer,
     /// Value of the bid, ln(v).
     pub value: f64,
@@ -35,7 +35,7 @@ pub struct Room {
     pub free: u32,
 }
 
-/// The description of an auction.
+/// The description of an auction: its bids and its rooms.
 #[derive(Clone, Debug, Default)]
 pub struct AuctionAsk {
     /// Instant of the auction.
@@ -46,15 +46,16 @@ pub struct AuctionAsk {
     pub bids: Vec<Bid>,
     /// Servers with free GPUs, ascending.
     pub rooms: Vec<Room>,
-    /// GPUs that bidders hold: (position of the bid for them, position of the room, number of GPUs).
+    /// GPUs that bidders hold: tuples (position of the bid for these GPUs, position of the room, number of GPUs).
     pub own: Vec<(usize, usize, u32)>,
 }
 
-/// The winning bid of a bidder, with a room that holds the whole gang (tier server) or is in its rack (tier rack).
+/// A bidder's winning bid and a room: the server that holds the whole gang (tier `server`) or a server in its rack
+/// (tier `rack`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Award {
     /// Position of the bid.
     pub bid: usize,
-    /// Index of a room. This field has a meaning only for `Anywhere` on a server or in a rack.
+    /// Index of a room. This field is meaningful only for `Anywhere` on a server or in a rack.
     pub room: usize,
 }

@@ -1,5 +1,5 @@
-//! The exact auction. Among all ways to give each bidder a gang on one type and tier, or nothing, the auction finds the
-//! way with the largest product of v.
+//! The exact auction. Each bidder gets a gang on one type and tier, or nothing; of all such outcomes, the auction finds
+//! one with the largest product of v.
 
 use super::bids::{AuctionAsk, Award, Bid, Offer, Room};
 use super::fairness::Standing;
@@ -15,14 +15,14 @@ use gangline_model::{GpuSet, GpuTypeId, JobId, ServerId, SimSpan, Tier};
 /// Maximum number of bidders.
 const BIDDERS_MAX: usize = 64;
 
-/// Maximum number of choices that one program ranks. With this limit, the values of choices stay within a solver's
+/// Maximum number of choices that a single program ranks. This limit keeps the worths of the choices within a solver's
 /// tolerances.
 const CHOICES_MAX: u64 = 1 << 24;
 
-/// Finds the bids with the largest product that can be served together. Ties go to the choice that leaves the most
-/// bidders on the GPUs that they hold. Further ties go to the choice that gives the first bidder its earliest possible
-/// bid, then the second bidder, and so on. Returns at most one award per bidder, in order of the bids, and the cost of
-/// the programs.
+/// Finds the bids with the largest product of values that can be served together. Ties go to the choice in which the
+/// most bidders keep the GPUs that they hold. Further ties go to the choice that gives the first bidder the earliest of
+/// its bids, then the second bidder, and so on. Returns at most one award for each bidder, in order of the bids, and
+/// the cost of solving the programs.
 ///
 /// # Errors
 /// Returns [`SolverError`] if there is no proven answer.
@@ -40,7 +40,7 @@ pub fn award(
     Ok((awards, spent))
 }
 
-/// State of the exact auctions of a run.
+/// The state of the exact auctions in a run.
 pub(super) struct Exact {
     outside: Outside,
     time_limit_s: f64,
@@ -56,7 +56,7 @@ impl std::fmt::Debug for Exact {
 }
 
 impl Exact {
-    /// Creates an exact auction; `placement` must use the rule consolidate.
+    /// Creates an exact auction; `placement` must use the rule `consolidate`.
     pub(super) fn new(outside: Outside, time_limit_s: f64, placement: PlacementParams) -> Self {
         Self {
             outside,
@@ -91,7 +91,7 @@ impl Exact {
         }
     }
 
-    /// Returns the winning jobs with their GPUs. The draft contains these GPUs.
+    /// Returns the winning jobs with their GPUs. The draft already contains these GPUs.
     pub(super) fn winners(
         &mut self,
         view: &ClusterView<'_>,
@@ -123,7 +123,7 @@ impl Exact {
     }
 }
 
-/// Describes an auction among these jobs. Returns the jobs that bid, in order.
+/// Creates the description of an auction among these jobs. Returns the jobs that make bids, in order.
 fn ask(
     view: &ClusterView<'_>,
     plan: &mut Plan<'_>,
@@ -170,7 +170,7 @@ fn ask(
     Ok((ask, bidders))
 }
 
-/// Adds the bids of one job that are worth more than waiting.
+/// Adds those bids of a job that are worth more than waiting.
 fn add_bids(
     view: &ClusterView<'_>,
     plan: &mut Plan<'_>,
@@ -248,7 +248,7 @@ fn tiers(
 
 /// Returns the places of the awards, and removes them from the draft. Awards of GPUs that a job holds come first, then
 /// narrow tiers before wide tiers, and within a tier, large gangs before small gangs. The placement rule places each
-/// gang. If a winner then finds no room, all winners get the rooms of their awards.
+/// gang. If a winner finds no room in this way, all winners get the rooms of their awards instead.
 fn place(
     plan: &mut Plan<'_>,
     places: &Places,

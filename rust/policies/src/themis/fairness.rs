@@ -4,7 +4,7 @@ use gangline_engine::{Changes, ClusterView};
 use gangline_model::{JobId, SimSpan, SimTime};
 use std::cmp::Ordering;
 
-/// A job that may get GPUs.
+/// A job that may get GPUs in an auction.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Standing {
     pub job: JobId,
@@ -20,8 +20,9 @@ pub(super) struct Standing {
 }
 
 impl Standing {
-    /// Returns v, the gain of a job from GPUs on which its work takes `stretch` times as long. This gain is rho if the
-    /// job gets GPUs only at the next auction, divided by rho if the job gets these GPUs now.
+    /// Returns v, the gain of a job from GPUs on which its work takes `stretch` times as long as on the best GPUs. v is
+    /// the rho that results if the job gets GPUs only at the next auction, divided by the rho that results if it gets
+    /// these GPUs now.
     pub(super) fn gain(&self, stretch: f64, lease_left: SimSpan) -> f64 {
         let age = self.age.0 as f64;
         // If the estimate is bad, the remaining time may reach the end of time.
@@ -31,8 +32,8 @@ impl Standing {
     }
 }
 
-/// Two floats whose relative difference is above this have the order of the exact fractions, because each float is
-/// within 1e-14 of its fraction.
+/// If two floats differ by more than this (relatively), they have the same order as the exact fractions, because each
+/// float is within 1e-14 of its fraction.
 const CLEAR: f64 = 1e-12;
 
 /// Returns the order of two values of rho by floats; `None` if they are too close.
@@ -80,10 +81,10 @@ fn product(factors: [u128; 3]) -> [u64; 6] {
     digits
 }
 
-/// Counters from which the mean number of active jobs during each job's life is computed.
+/// Counters from which the mean number of active jobs during a job's life is computed.
 #[derive(Debug, Default)]
 pub(super) struct Fairness {
-    /// Number of GPUs of the cluster, M.
+    /// M, the number of GPUs of the cluster.
     gpus: u32,
     active: i64,
     last: SimTime,
@@ -111,8 +112,8 @@ impl Fairness {
         self.active += changes.arrived.len() as i64 - changes.finished.len() as i64;
     }
 
-    /// Returns the integral of the number of active jobs over a job's age, and this age. At age 0, the two values are
-    /// the current number and 1.
+    /// Returns a job's age and the integral of the number of active jobs over this age. At age 0, returns the current
+    /// number of active jobs and 1 instead.
     fn active_over(&self, job: JobId, age: SimSpan) -> (u128, u64) {
         if age.0 == 0 {
             return (u128::from(number(self.active)), 1);
@@ -121,8 +122,8 @@ impl Fairness {
         (sum.unsigned_abs(), number(age.0))
     }
 
-    /// Returns rho = (age + time left) / (isolated duration x max(1, d n / M)), rounded. n is the mean number of active
-    /// jobs since the arrival; at age 0, it is the current number. Times are at least 1 ns.
+    /// Returns rho = (age + time left) / (isolated duration x max(1, d n / M)), rounded. Here n is the mean number of
+    /// active jobs since the job's arrival; at age 0, it is the current number. Times are at least 1 ns.
     pub(super) fn rho(
         &self,
         view: &ClusterView<'_>,
@@ -153,7 +154,7 @@ impl Fairness {
         }
     }
 
-    /// Compares two jobs. The job that is worse off comes first, and ties are broken by job index.
+    /// Compares two jobs. The job that is worse off comes first; ties are broken by job index.
     pub(super) fn order(&self, view: &ClusterView<'_>, one: &Standing, two: &Standing) -> Ordering {
         let exact = || self.fraction(view, two).compare(&self.fraction(view, one));
         let by_rho = clear_order(two.rho, one.rho).unwrap_or_else(exact);
@@ -182,8 +183,7 @@ mod tests {
     }
 
     proptest! {
-        /// Fractions that are equal up to a common factor tie, and a fraction with the next larger numerator is
-        /// greater.
+        /// Fractions that are equal up to a common factor tie. A fraction with the next larger numerator is greater.
         #[test]
         fn equal_fractions_tie_and_close_ones_do_not(
             finish_ns in 1..1_u64 << 32, ideal_ns in 1..1_u64 << 32, wanted in 1..1_u128 << 90,

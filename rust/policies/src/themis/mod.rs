@@ -1,4 +1,5 @@
-//! Themis (NSDI 2020): finish-time fairness by auction, in our version for whole gangs (`docs/policies/themis.md`).
+//! Themis (NSDI 2020): finish-time fairness by auction. Our version auctions GPUs to whole gangs
+//! (`docs/policies/themis.md`).
 //!
 //! | symbol | here | meaning |
 //! |---|---|---|
@@ -6,8 +7,8 @@
 //! | T_id | `Fairness::rho` | isolated duration x max(1, d n / M) |
 //! | n | `Fairness` | mean number of active jobs since the job's arrival |
 //! | M | `Fairness::gpus` | GPUs of the cluster |
-//! | f | `fairness` | share of the bidders that the auction leaves out |
-//! | v | `Bid::value` | gain of a job from the offered place, compared with waiting until the next auction |
+//! | f | `fairness` | share of the bidders that are left out of an auction |
+//! | v | `Bid::value` | gain of a job from the offered place compared with waiting until the next auction |
 
 mod auction;
 mod bids;
@@ -43,11 +44,11 @@ pub(crate) static LEASED: Reason = Reason::new(
     "the GPUs were leased to other jobs until {until}",
 );
 
-/// The spans of a job that no auction has considered since it began to wait.
+/// The spans of a job that has not been considered in any auction since it began to wait.
 const UNKNOWN: (SimSpan, SimSpan) = (SimSpan::ZERO, SimSpan::ZERO);
 const BOUNDARY: TimerTag = TimerTag { kind: 0, id: 0 };
 
-/// Auctions GPUs at the ends of leases, which are at multiples of the length of a lease.
+/// The policy `themis`. It auctions GPUs at the ends of leases, which are multiples of the lease length.
 #[derive(Debug)]
 pub struct Themis {
     lease: SimSpan,
@@ -55,7 +56,7 @@ pub struct Themis {
     places: Places,
     fairness: Fairness,
     auction: Auction,
-    /// Waiting jobs by class. One check per class is enough to know whether a job fits.
+    /// Waiting jobs by class. One check per class is enough to find out whether its jobs fit.
     waiting_by_class: Vec<u32>,
     /// Remaining time and isolated duration of each waiting job, which are constant until it starts.
     spans: Vec<(SimSpan, SimSpan)>,
@@ -63,9 +64,9 @@ pub struct Themis {
 }
 
 impl Themis {
-    /// Creates a policy that holds an auction every `lease`. The fraction `1 - fairness` of the jobs takes part in each
-    /// auction: the jobs that are worst off. With a solver and its time limit, the auction maximises the product of the
-    /// values v.
+    /// Creates a policy that holds an auction every `lease`. The fraction `1 - fairness` of the bidders takes part in
+    /// each auction: those that are worst off. If `exact` contains a solver and its time limit, the auction maximises
+    /// the product of the values v.
     pub fn new(
         lease: SimSpan,
         fairness: f64,
@@ -131,7 +132,7 @@ impl Themis {
         }
     }
 
-    /// Gathers all jobs that may get GPUs now: waiting jobs and, at a boundary, running jobs.
+    /// Collects all jobs that may get GPUs now: waiting jobs and, at the end of a lease, running jobs.
     fn gather(&mut self, view: &ClusterView<'_>, is_boundary: bool) -> Result<(), PolicyError> {
         let mut standings = std::mem::take(&mut self.standings);
         standings.clear();

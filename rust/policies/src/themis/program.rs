@@ -1,25 +1,26 @@
-//! Solves the exact auction as integer programs.
+//! Solves the exact auction with integer programs.
 //!
-//! Gangs of the same size are equivalent for a server, so packing is counted by size and not by gang. For each size,
-//! there are two kinds of counts: the number of gangs that a server holds completely, and the number that a rack holds
-//! over several of its servers. Only the winners of bids are decided gang by gang. The columns are first the bids, then
-//! the counts of gangs in a room, then the counts of gangs in a rack.
+//! For a server, gangs of the same size are equivalent, so the programs count gangs by size instead of listing each
+//! gang. For each size, there are two kinds of counts: gangs that a single server holds, and gangs that a rack holds,
+//! possibly on several of its servers. Only the winning bids are decided gang by gang. The variables are, in this
+//! order: the bids, the counts of gangs in a room, and the counts of gangs in a rack.
 
 use super::bids::{AuctionAsk, Bid, Offer};
 use gangline_allocation::{How, Model, Rows, Solver, SolverError};
 use gangline_model::{GpuTypeId, Tier};
 use std::collections::BTreeMap;
 
-/// Values of an objective within this tolerance count as equal; for values above 1, the tolerance is relative.
+/// Values of an objective count as equal if they differ by at most this tolerance, which is relative for values above
+/// 1.
 const SAME: f64 = 1e-9;
 
 type Terms = Vec<(usize, f64)>;
-/// A GPU type, and a rack with servers of the type.
+/// A GPU type, and a rack that has servers of this type.
 type Rack = (GpuTypeId, u32);
-/// Common properties of bids: type, tier (`None` for GPUs that the bidder holds) and gang size.
+/// Properties that bids have in common: type, tier (`None` for GPUs that the bidder holds) and gang size.
 type Kind = (GpuTypeId, Option<Tier>, u32);
 
-/// Returns the winning bids in order, and the numbers of programs and steps.
+/// Returns the winning bids in order, and the numbers of programs and solver iterations.
 pub(super) fn winners(
     ask: &AuctionAsk,
     solver: &mut dyn Solver,
@@ -51,7 +52,7 @@ struct Program<'a> {
 }
 
 impl Program<'_> {
-    /// Returns 1 for each winning bid and 0 for the others.
+    /// Returns 1 for each winning bid and 0 for all others.
     fn choose(&mut self, choices_max: u64) -> Result<Vec<f64>, SolverError> {
         let values: Vec<f64> = self.ask.bids.iter().map(|bid| bid.value).collect();
         let mut wins = self.serve(&values)?;
@@ -90,7 +91,7 @@ impl Program<'_> {
         Ok(bids.map(|own| own.round_ties_even()).collect())
     }
 
-    /// Restricts the choices to those that are worth as much as the given one.
+    /// Restricts the choices to those that are worth at least as much as the given choice.
     fn keep(&mut self, worth: &[f64], wins: &[f64]) {
         let least: f64 = worth
             .iter()
@@ -112,8 +113,8 @@ fn is_own(bid: &Bid) -> f64 {
     f64::from(u8::from(matches!(bid.offer, Offer::Own(..))))
 }
 
-/// Returns, for successive groups of bidders, worths of bids that make the bidders choose in turn. The worth of a
-/// bidder outweighs the worths of all bidders that follow.
+/// Returns, for each group of successive bidders, worths of bids with which the bidders choose in turn. The worth of a
+/// bidder's bid outweighs the worths of the bids of all bidders that follow.
 fn turns(ask: &AuctionAsk, choices_max: u64) -> Vec<Vec<f64>> {
     let mut turns = Vec::new();
     let mut some: Vec<&[Bid]> = Vec::new();
@@ -133,7 +134,7 @@ fn turns(ask: &AuctionAsk, choices_max: u64) -> Vec<Vec<f64>> {
     turns
 }
 
-/// Returns the worths of the bids of some successive bidders; `first` is the first of them.
+/// Returns the worths of the bids of successive bidders; `first` is the index of their first bid.
 fn in_turn(some: &[&[Bid]], first: usize, bids: usize) -> Vec<f64> {
     let mut worth = vec![0.0; bids];
     let (mut end, mut unit) = (first + some.iter().map(|own| own.len()).sum::<usize>(), 1.0);
@@ -147,7 +148,7 @@ fn in_turn(some: &[&[Bid]], first: usize, bids: usize) -> Vec<f64> {
     worth
 }
 
-/// Values by key, in the order in which keys are inserted.
+/// A map whose values are in the order in which keys were inserted.
 #[derive(Default)]
 struct InOrder<K, V> {
     place: BTreeMap<K, usize>,
@@ -164,13 +165,13 @@ impl<K: Ord + Copy, V: Default> InOrder<K, V> {
     }
 }
 
-/// Gangs of a size in a place: a room, or the first room of a rack.
+/// The variable that counts gangs of one size in a place: in a room, or in the rack of which `room` is the first room.
 struct Column {
     room: usize,
     gang: u32,
 }
 
-/// Returns the program, without an objective.
+/// Returns the integer program, without an objective.
 fn model(ask: &AuctionAsk) -> Model {
     let mut kinds = InOrder::<Kind, Vec<usize>>::default();
     for (at, bid) in ask.bids.iter().enumerate() {
@@ -227,8 +228,8 @@ fn model(ask: &AuctionAsk) -> Model {
     }
 }
 
-/// Returns the columns by place and gang size, for places in which a gang fits. A place is given by a room and its free
-/// GPUs.
+/// Returns the count variables for all pairs of a place and a gang size that fits there. A place is given by a room and
+/// its free GPUs.
 fn columns(
     ask: &AuctionAsk,
     kinds: &[(Kind, Vec<usize>)],
@@ -245,8 +246,8 @@ fn columns(
         .collect()
 }
 
-/// Adds rows so that, for each size and tier, the number of winning gangs equals the number of gangs in the tier's
-/// places. `on_room` and `in_rack` each contain columns and the index of the first of them.
+/// Adds constraints: for each size and tier, the number of winning gangs equals the number of gangs in the tier's
+/// places. `on_room` and `in_rack` each contain variables and the index of the first of them.
 fn as_many_as_win(
     ask: &AuctionAsk,
     kinds: &[(Kind, Vec<usize>)],
@@ -269,7 +270,8 @@ fn as_many_as_win(
     }
 }
 
-/// Adds the rows that keep every server, rack and type within its free GPUs.
+/// Adds constraints: the gangs on each server, in each rack and on each type must not need more GPUs than are free
+/// there.
 fn fits(
     ask: &AuctionAsk,
     kinds: &[(Kind, Vec<usize>)],
@@ -314,8 +316,8 @@ fn fits(
     }
 }
 
-/// Adds a row. The coefficients of a repeated column are added, because a gang may hold GPUs in several rooms of a
-/// rack.
+/// Adds a constraint. The coefficients of a repeated variable are added up, because a gang may hold GPUs in several
+/// rooms of a rack.
 fn add(rows: &mut Rows, terms: Terms, lower: f64, upper: f64) {
     let mut summed = InOrder::<usize, f64>::default();
     for (column, factor) in terms {

@@ -7,9 +7,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// Returns a room for each of the winning bids, in order; `None` if they do not fit together.
 ///
-/// Gangs choose in turn: gangs for one server before gangs for one rack, large gangs before small ones, and then in the
-/// order of the bids. Each gang gets the first room that leaves room for all other gangs. For a gang in a rack, this is
-/// the first room of the rack.
+/// Gangs choose in turn: gangs for one server before gangs for one rack, then large gangs before small gangs, then in
+/// the order of the bids. Each gang gets the first room that leaves room for all other gangs. For a gang in a rack,
+/// this is the first room of the rack.
 pub(super) fn deal(ask: &AuctionAsk, winners: &[usize]) -> Option<Vec<Award>> {
     let mut left: Vec<u32> = ask.rooms.iter().map(|room| room.free).collect();
     for &(bid, room, gpus) in &ask.own {
@@ -53,15 +53,15 @@ struct Turns<'a> {
     ask: &'a AuctionAsk,
     racks: &'a [Vec<usize>],
     order: &'a [usize],
-    /// Free GPUs of each room.
+    /// Number of free GPUs in each room.
     left: Vec<u32>,
-    /// States from which no solution exists.
+    /// States from which there is no solution.
     dead: BTreeSet<(usize, Vec<Vec<u32>>)>,
     found: BTreeMap<usize, usize>,
 }
 
 impl Turns<'_> {
-    /// Returns whether all gangs find room, starting with the given one.
+    /// Returns whether the given gang and all gangs after it find room.
     fn place(&mut self, at: usize) -> bool {
         let Some(&bid) = self.order.get(at) else {
             return true;
@@ -102,8 +102,8 @@ impl Turns<'_> {
         false
     }
 
-    /// Returns the free GPUs by rack. Servers of a rack with equal numbers of free GPUs are equivalent for the gangs
-    /// that follow.
+    /// Returns the free GPUs, grouped by rack. For the gangs that follow, servers of a rack with equal numbers of free
+    /// GPUs are equivalent.
     fn state(&self) -> Vec<Vec<u32>> {
         let racks = self.racks.iter().map(|rooms| {
             let mut free: Vec<u32> = rooms.iter().map(|&room| self.left[room]).collect();
