@@ -1,15 +1,15 @@
 //! `sjf-ffs` and `sjf-bsbf`: shortest job first without preemption. If a job does not find enough free GPUs, it may
-//! share GPUs of running jobs. SJF-FFS shares wherever there is room. SJF-BSBF shares where that lowers the mean
-//! completion time of the two jobs (arXiv 2407.13088). `docs/policies/sjf-bsbf.md` separates the paper's rules from our
-//! own choices.
+//! share GPUs of running jobs. Under SJF-FFS, jobs share wherever there is room. Under SJF-BSBF, two jobs share where
+//! that lowers their mean completion time (arXiv 2407.13088). `docs/policies/sjf-bsbf.md` separates the paper's rules
+//! from our own choices.
 //!
 //! | symbol | here | meaning |
 //! |---|---|---|
 //! | `L` | `Sharing::queue` | isolated duration, which is the key of the queue |
-//! | `A`, `B` | `Pair::{new_s, resident_s}` | time that the new job and the resident need alone |
-//! | `xi_A`, `xi_B` | `Pair::{xi_new, xi_resident}` | slowdown factors of the two |
-//! | `g` | `Pair::inflation` | iteration time at the sub-batch divided by that at full batch |
-//! | `c` | `Pair::threshold` | sharing pays if and only if B > c A |
+//! | `A`, `B` | `Pair::{new_s, resident_s}` | time that the new job and the resident would each need alone |
+//! | `xi_A`, `xi_B` | `Pair::{xi_new, xi_resident}` | slowdown factors of the two jobs |
+//! | `g` | `Pair::inflation` | iteration time with the sub-batch divided by the iteration time with the full batch |
+//! | `c` | `Pair::threshold` | sharing pays off if and only if B > c A |
 //!
 //! A decision tries the first job of each class of waiting jobs ([`waiting`]) and finds partners by searches in ordered
 //! sets ([`partners`]). A decision never scans all residents or all GPUs. `tests/reference/sjf_bsbf.py` implements the
@@ -36,20 +36,20 @@ use search::{Found, Newcomer, Reach, ladder};
 use std::cmp::Reverse;
 use waiting::{Queue, Waiter};
 
-/// Running jobs have room on their GPUs, but the policy lets the job share with none of them.
+/// Some running jobs have room on their GPUs, but the policy lets the job share with none of them.
 pub(crate) static NO_PARTNER: Reason = Reason::new(
     "no partner",
     "some running jobs have room on their GPUs, but the policy lets it share with none of them",
     "some running jobs had room on their GPUs, but the policy's rule lets it share with none of them",
 );
 
-/// `sjf-ffs` or `sjf-bsbf`, depending on the parameters.
+/// The policy `sjf-ffs` or `sjf-bsbf`, depending on the parameters.
 #[derive(Debug)]
 pub struct Sharing {
     params: SharingParams,
     queue: Queue,
     residents: Residents,
-    /// Number of arrived jobs that wait although other jobs have room on their GPUs.
+    /// Number of jobs that have had to wait on arrival although other jobs had room on their GPUs.
     refused: u64,
 }
 
@@ -64,8 +64,8 @@ impl Sharing {
         }
     }
 
-    /// Brings the records of the residents up to date: their rates until now, and the jobs that have left. Returns the
-    /// jobs that lost a co-runner; a job may be listed more than once.
+    /// Updates the records of the residents: counts their progress up to now, and removes the jobs that have left.
+    /// Returns the jobs that lost a co-runner; a job may be listed more than once.
     fn follow(
         &mut self,
         view: &ClusterView<'_>,
@@ -89,8 +89,8 @@ impl Sharing {
         Ok(left)
     }
 
-    /// Restores the full batch of jobs whose last co-runner has left. From this decision on, these jobs need the memory
-    /// and the time of the full batch.
+    /// Restores the full batch of the jobs whose last co-runner has left. From this decision on, these jobs need the
+    /// memory and the time of the full batch.
     fn restore(
         &mut self,
         view: &ClusterView<'_>,
@@ -197,7 +197,7 @@ impl Sharing {
         }
     }
 
-    /// Starts a job. Until the next decision, the job and its co-runners count as running alone.
+    /// Starts a job. Until the next decision, the records treat the job and its co-runners as if they ran alone.
     fn start_on(
         &mut self,
         view: &ClusterView<'_>,
@@ -241,7 +241,8 @@ impl Sharing {
         Ok(None)
     }
 
-    /// Tries the jobs that have just arrived. No GPUs were released, so jobs that waited before still wait.
+    /// Tries the jobs that have just arrived. No GPUs were released, so jobs that were already waiting continue to
+    /// wait.
     fn try_some(
         &mut self,
         view: &ClusterView<'_>,

@@ -5,17 +5,17 @@ use crate::params::ParamReader;
 use gangline_model::words;
 
 words! {
-    /// Source of the shared GPUs of a gang.
+    /// Where the shared GPUs of a gang come from.
     pub enum Gather {
-        /// GPUs of any servers, taken partner by partner.
+        /// From any servers, partner by partner.
         Cluster = "cluster",
-        /// GPUs of one server, if any server has enough.
+        /// From a single server, if one has enough GPUs.
         ServerFirst = "server_first",
     }
 }
 
 words! {
-    /// Choice of the free GPUs of a gang.
+    /// Rule that chooses the free GPUs of a gang.
     pub enum FreePick {
         /// GPUs of the server with the fewest free GPUs among those with enough.
         BestFit = "best_fit",
@@ -38,9 +38,9 @@ words! {
 }
 
 words! {
-    /// Decisions at which waiting jobs are tried again.
+    /// When waiting jobs are tried again.
     pub enum Retest {
-        /// Decisions at which a job ends or the capacity changes.
+        /// At decisions at which a job ends or the capacity changes.
         OnRelease = "on_release",
         /// Every decision.
         Always = "always",
@@ -48,7 +48,7 @@ words! {
 }
 
 words! {
-    /// Choice of the sub-batch of a new job.
+    /// Rule that chooses the sub-batch of a new job.
     pub enum SubBatchRule {
         /// The sub-batch with the lowest mean completion time.
         Best = "best",
@@ -67,22 +67,22 @@ words! {
     }
 }
 
-/// Parameters of SJF-BSBF only.
+/// Parameters that only SJF-BSBF has.
 #[derive(Clone, Copy, Debug)]
 pub struct BenefitParams {
     /// The remaining time of a resident in the pair rule.
     pub partner_time: PartnerTime,
     /// Smallest sub-batch that is tried; `None` means that only the full batch is tried.
     pub min_sub_batch: Option<u32>,
-    /// Choice of the sub-batch.
+    /// Rule that chooses the sub-batch.
     pub sub_batch_rule: SubBatchRule,
     /// Whether a job gets its full batch back after its last co-runner has left.
     pub restore_sub_batch: bool,
-    /// Maximum number of residents examined for one server that can hold the gang.
+    /// Maximum number of residents that are examined in the search for a single server for the gang.
     pub max_probe: usize,
     /// Whether a job takes the type on which it adds the least time, instead of the fastest type with a place.
     pub compare_types: bool,
-    /// Whether a job shares GPUs on one server, if this adds less time than free GPUs on several servers.
+    /// Whether a job may share GPUs on one server instead of taking free GPUs on several, if that adds less time.
     pub compare_spread: bool,
 }
 
@@ -91,7 +91,7 @@ pub struct BenefitParams {
 pub struct SharingParams {
     /// Source of shared GPUs.
     pub gather: Gather,
-    /// Choice of the free GPUs of a gang.
+    /// Rule that chooses the free GPUs of a gang.
     pub free_pick: FreePick,
     /// Order of the queue.
     pub key: QueueKey,
@@ -101,7 +101,7 @@ pub struct SharingParams {
     pub block: bool,
     /// Durations as the policy sees them.
     pub seen: Seen,
-    /// The pair rule; `None` shares wherever there is room (SJF-FFS).
+    /// The pair rule; `None` means that jobs share wherever there is room (SJF-FFS).
     pub benefit: Option<BenefitParams>,
 }
 

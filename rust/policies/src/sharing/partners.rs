@@ -1,8 +1,8 @@
-//! Finds the residents with which a new job gains, best first, without examining other residents.
+//! Finds the residents with which a new job gains by sharing, best first, without examining the other residents.
 //!
-//! Within a kind, the mean completion time grows with the remaining time of the resident, and so does the gain of
-//! sharing. The residents with a gain are therefore the tail of the kind, and the first of them is the best. A heap
-//! merges the kinds. The cost is O(K log n) for K kinds, and O(log n) for each partner taken.
+//! Within a kind, both the mean completion time and the gain from sharing grow with the resident's remaining time. The
+//! residents with a gain therefore form the tail of the kind, and the first of them is the best. A heap merges the
+//! kinds. The cost is O(K log n) for K kinds, and O(log n) for each partner taken.
 
 use super::params::PartnerTime;
 use super::residents::{Members, Residents};
@@ -12,21 +12,21 @@ use gangline_model::{GpuTypeId, JobId, NANOS_PER_SECOND, SimSpan, SimTime};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// The threshold is exact only up to rounding. Residents that are below the threshold by less than this are tested with
+/// The threshold is exact only up to rounding. Residents that are below it by less than this are therefore tested with
 /// the rule itself.
 const NEAR: f64 = 1e-12; // This is our own choice; it is far larger than rounding errors.
 
-/// A new job at a sub-batch.
+/// A new job with a certain sub-batch.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Asking<'a> {
     pub(super) view: &'a ClusterView<'a>,
     pub(super) job: JobId,
     pub(super) gpu_type: GpuTypeId,
-    /// Time that the new job needs alone at full batch, as the policy sees it.
+    /// Time that the new job would need alone with its full batch, as the policy sees it.
     pub(super) new_s: f64,
-    /// Iteration time at the sub-batch divided by that at full batch.
+    /// Iteration time with the sub-batch divided by the iteration time with the full batch.
     pub(super) inflation: f64,
-    /// Maximum memory that a resident may hold to leave enough for the new job.
+    /// Maximum memory that a resident may hold if enough is to be left for the new job.
     pub(super) room: u64,
     pub(super) seen: Seen,
     pub(super) partner_time: PartnerTime,
@@ -39,7 +39,7 @@ pub(super) struct Partner {
     pub(super) t_con: f64,
 }
 
-/// Possible partners in order of mean completion time, then job.
+/// Possible partners, sorted by mean completion time, then by job.
 #[derive(Debug)]
 pub(super) struct Partners<'a> {
     now: SimTime,
@@ -49,26 +49,26 @@ pub(super) struct Partners<'a> {
     next: BinaryHeap<Reverse<(u64, JobId, SimTime, usize)>>,
 }
 
-/// The residents of a kind with which sharing pays.
+/// The residents of a kind with which sharing pays off.
 #[derive(Debug)]
 struct Tail<'a> {
     members: &'a Members,
     /// Pair of the new job with a resident of the kind.
     beside: Beside,
-    /// The latest finish such that all residents with it are in the heap.
+    /// The latest finish for which all residents with this finish are in the heap.
     opened: SimTime,
 }
 
-/// A pair of the new job and a resident whose end is not fixed yet.
+/// A pair of the new job and a resident whose end is not yet given.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Beside {
     pair: Pair,
-    /// Number by which the time until the end of the resident is divided.
+    /// Number by which the time until the resident's end is divided.
     pace: f64,
 }
 
 impl Beside {
-    /// Returns the pair with a resident that ends at an instant.
+    /// Returns the pair with a resident that ends at the given instant.
     pub(super) fn until(&self, finish: SimTime, now: SimTime) -> Pair {
         Pair {
             resident_s: (finish - now).seconds() / self.pace,
@@ -93,13 +93,13 @@ impl Tail<'_> {
         }
     }
 
-    /// Returns the first resident that ends at an instant or later.
+    /// Returns the first resident that ends at the given instant or later.
     fn from(&self, finish: SimTime) -> Option<(SimTime, JobId)> {
         self.members.range((finish, JobId(0))..).next().copied()
     }
 }
 
-/// Returns the next instant; `None` if there is no later one.
+/// Returns the next instant; `None` if there is no later instant.
 fn after(finish: SimTime) -> Option<SimTime> {
     (finish < SimTime::NEVER).then_some(finish + SimSpan(1))
 }
@@ -136,8 +136,8 @@ impl<'a> Partners<'a> {
         found
     }
 
-    /// Adds all residents of a kind if the policy sees their times with individual errors. Residents with individual
-    /// errors have no order, so each of them is examined.
+    /// Adds all residents of a kind; used if the policy sees their times with individual errors. Such residents are not
+    /// in the order of the times that the policy sees, so each of them is examined.
     fn add_each(&mut self, asking: &Asking<'_>, tail: &Tail<'_>) {
         for &(finish, job) in tail.members {
             let pair = asking.as_seen(job, tail.beside.until(finish, self.now));
@@ -149,7 +149,7 @@ impl<'a> Partners<'a> {
     }
 
     /// Adds the first resident that finishes at `first` or later, and the following residents with the same mean
-    /// completion time. Different times can give equal means, and the job index then decides.
+    /// completion time. Different times can give equal means; the job index then decides.
     fn open(&mut self, index: usize, first: SimTime) {
         let now = self.now;
         let tail = &mut self.tails[index];
@@ -190,8 +190,8 @@ impl Iterator for Partners<'_> {
 }
 
 impl Asking<'_> {
-    /// Returns the pair of the new job with a resident, given the current slowdown factor of the resident; `None` if
-    /// the two may not share.
+    /// Returns the pair of the new job and a resident, given the resident's current slowdown factor; `None` if the two
+    /// may not share.
     pub(super) fn beside(&self, resident: JobId, xi: f64) -> Option<Beside> {
         let (pace, present) = match self.partner_time {
             PartnerTime::Exclusive => (xi, 1.0),
@@ -210,7 +210,7 @@ impl Asking<'_> {
         Some(Beside { pair, pace })
     }
 
-    /// Returns the pair with the remaining time of the resident as the policy sees it.
+    /// Returns the pair with the resident's remaining time as the policy sees it.
     pub(super) fn as_seen(&self, resident: JobId, pair: Pair) -> Pair {
         Pair {
             resident_s: self.seen.seconds(self.view, resident, pair.resident_s),
@@ -221,10 +221,10 @@ impl Asking<'_> {
 
 // The following code is the pair rule of SJF-BSBF, which decides whether two jobs should share a GPU.
 
-/// Maximum relative difference at which two times count as equal, because decimals are inexact as floats.
+/// Maximum relative difference at which two times count as equal; it allows for decimals that are inexact as floats.
 const ROUNDING: f64 = 1e-12; // This is our own choice; it is far larger than rounding errors.
 
-/// A job that could join another one, and the slowdown factor of each. All times are in seconds.
+/// A new job that could join a resident, and the slowdown factors of both. All times are in seconds.
 ///
 /// # Examples
 /// ```
@@ -235,23 +235,24 @@ const ROUNDING: f64 = 1e-12; // This is our own choice; it is far larger than ro
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Pair {
-    /// Time that the new job needs alone at full batch (A).
+    /// Time that the new job would need alone with its full batch (A).
     pub new_s: f64,
-    /// Time that the resident still needs alone (B).
+    /// Time that the resident would still need alone (B).
     pub resident_s: f64,
     /// Slowdown factor of the new job next to the resident, at least 1.
     pub xi_new: f64,
     /// Slowdown factor of the resident next to the new job, at least 1.
     pub xi_resident: f64,
-    /// Iteration time of the new job at its sub-batch divided by that at full batch (g), at least 1.
+    /// Iteration time of the new job with its sub-batch divided by its iteration time with the full batch (g), at least
+    /// 1.
     pub inflation: f64,
 }
 
 impl Pair {
-    /// Returns the mean completion time of the two jobs, from now, if the new job starts at once.
+    /// Returns the mean completion time of the two jobs, counted from now, if the new job starts at once.
     ///
-    /// Each formula is valid in one case and never smaller in the other, so the minimum of both is the correct value.
-    /// This minimum is monotone in the times to the last bit.
+    /// There are two cases, each with its own formula. In the other case, a formula never gives the smaller value, so
+    /// the minimum of both is correct. The minimum is monotone in the times, down to the last bit.
     pub fn t_con(&self) -> f64 {
         let (a, b, g) = (self.new_s, self.resident_s, self.inflation);
         let (xi_a, xi_b) = (self.xi_new, self.xi_resident);
@@ -260,12 +261,13 @@ impl Pair {
         resident_first.min(newcomer_first)
     }
 
-    /// Returns the mean completion time of the two jobs, from now, if the new job waits for the end of the resident.
+    /// Returns the mean completion time of the two jobs, counted from now, if the new job waits until the resident
+    /// ends.
     pub fn t_seq(&self) -> f64 {
         self.resident_s + self.new_s / 2.0
     }
 
-    /// Returns the value c for which sharing pays if and only if B > c A. The value depends only on the slowdown
+    /// Returns the value c for which sharing pays off if and only if B > c A. The value depends only on the slowdown
     /// factors and the inflation.
     pub fn threshold(&self) -> f64 {
         let (xi_a, xi_b, g) = (self.xi_new, self.xi_resident, self.inflation);
@@ -300,8 +302,8 @@ mod tests {
         }
     }
 
-    /// Cases that were computed by hand. Each case lists A, B, both slowdown factors and g, then the mean completion
-    /// times and the threshold, and finally the expected decision.
+    /// Cases that were computed by hand. Each case lists A, B, both slowdown factors and g, followed by the mean
+    /// completion times, the threshold and the expected decision.
     const GOLDEN: [([f64; 5], [f64; 3], bool); 16] = [
         ([100.0, 100.0, 1.2, 1.2, 1.0], [120.0, 150.0, 0.0], true),
         ([100.0, 100.0, 1.5, 1.5, 1.0], [150.0, 150.0, 1.0], false),
@@ -341,7 +343,8 @@ mod tests {
         ([100.0, 20.0, 1.1, 1.1, 1.2], [72.0, 70.0, 0.25], false),
     ];
 
-    /// The cases are ties in decimals: B = c A, with c = 2 xi - 2 for equal slowdown factors of at least 1.5 and g = 1.
+    /// The cases are exact ties in decimal arithmetic: B = c A, with c = 2 xi - 2 for equal slowdown factors of at
+    /// least 1.5 and g = 1.
     #[test]
     fn a_tie_in_decimals_does_not_share() {
         for (xi, a, b) in [
@@ -367,7 +370,7 @@ mod tests {
         }
     }
 
-    /// Computes step by step the mean completion time if the new job joins after `kappa` seconds.
+    /// Computes, step by step, the mean completion time if the new job joins after `kappa` seconds.
     fn mean_at(pair: &Pair, kappa: f64) -> f64 {
         let work_a = pair.inflation * pair.new_s;
         let left_b = pair.resident_s - kappa;

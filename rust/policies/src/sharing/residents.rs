@@ -1,19 +1,19 @@
-//! The running jobs by remaining time, and the GPUs with one resident.
+//! The running jobs, sorted by remaining time, and the GPUs with one resident.
 //!
-//! The records follow the run from decision to decision. Starts are recorded when they are planned, ends when they are
-//! reported, and new rates when they are final. Residents of the same kind progress at the same speed, so their order
-//! by finish changes only with their rates. A change costs O(GPUs of the gang x log n).
+//! The records are updated from decision to decision. Starts are recorded when they are planned, ends when they are
+//! reported, and new rates when they are known for certain. Residents of the same kind progress at the same speed, so
+//! their order by finish changes only if their rates change. Each change costs O(GPUs of the gang x log n).
 
 use gangline_engine::ClusterView;
 use gangline_model::{GpuSet, GpuTypeId, JobId, ServerGpus, ServerId, SimTime, gpus_in};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Memory of a resident, and its finish at its current rate.
+/// What is known about a resident: its memory, and its finish at the current rate.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Stay {
-    /// Instant at which the job will be done at its current rate.
+    /// Instant at which the job will finish at its current rate.
     pub(super) finish: SimTime,
-    /// Slowdown factor from which the finish was computed.
+    /// Slowdown factor with which the finish was computed.
     pub(super) xi: f64,
     /// Memory per GPU.
     pub(super) bytes: u64,
@@ -31,7 +31,7 @@ struct Resident {
     alone: u32,
 }
 
-/// Residents with the same slowdown, memory and progress.
+/// A kind of residents: they have the same slowdown, memory and progress.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Kind {
     gpu_type: GpuTypeId,
@@ -41,7 +41,7 @@ pub(super) struct Kind {
 }
 
 impl Kind {
-    /// Returns the current slowdown factor, or 1 if it is not needed.
+    /// Returns the current slowdown factor, or 1 if the factor is not needed.
     pub(super) fn xi(&self) -> f64 {
         f64::from_bits(self.xi_bits)
     }
@@ -57,7 +57,7 @@ impl Kind {
     }
 }
 
-/// Residents of a kind that are alone on a GPU, by finish, then job.
+/// Residents of a kind that are alone on a GPU, sorted by finish, then by job.
 pub(super) type Members = BTreeSet<(SimTime, JobId)>;
 
 /// A server.
@@ -76,14 +76,14 @@ struct Spot {
 #[derive(Clone, Debug, Default)]
 struct Open {
     total: u32,
-    /// Number of these GPUs, by the memory that the resident holds.
+    /// Number of these GPUs for each amount of memory that a resident holds.
     by_bytes: BTreeMap<u64, u32>,
 }
 
 /// All running jobs.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Residents {
-    /// Whether the current slowdown of residents is needed.
+    /// Whether the rule needs the current slowdown of residents.
     by_slowdown: bool,
     spots: Vec<Spot>,
     /// The resident of each GPU that has exactly one resident.
@@ -92,8 +92,8 @@ pub(super) struct Residents {
     running: Vec<Option<Box<Resident>>>,
     kinds: BTreeMap<Kind, Members>,
     open: Vec<Open>,
-    /// Servers of each type by the number of different jobs on them. These numbers are recorded only if a rule needs
-    /// them.
+    /// Servers of each type, sorted by the number of different jobs on them. These numbers are recorded only if a rule
+    /// needs them.
     by_jobs: Option<Vec<BTreeSet<(u32, ServerId)>>>,
 }
 
@@ -268,13 +268,13 @@ impl Residents {
         resident.is_some_and(|one| one.alone == one.gpus.gpus())
     }
 
-    /// Returns the residents of a GPU type that are alone on a GPU, by kind.
+    /// Returns the residents of a GPU type that are alone on a GPU, grouped by kind.
     pub(super) fn kinds(&self, gpu_type: GpuTypeId) -> impl Iterator<Item = (&Kind, &Members)> {
         let from = self.kinds.range(Kind::first_of(gpu_type)..);
         from.take_while(move |(kind, _)| kind.gpu_type == gpu_type)
     }
 
-    /// Returns the slots where a job is alone, by server.
+    /// Returns, for each server, the slots where a job is alone.
     pub(super) fn alone_of(&self, job: JobId) -> impl Iterator<Item = (ServerId, u64)> {
         let gpus = self.resident(job).map(|one| one.gpus.by_server());
         let gpus = gpus.into_iter().flatten();
@@ -282,7 +282,7 @@ impl Residents {
             .filter(|&(_, mask)| mask != 0)
     }
 
-    /// Returns the slots of a server with one resident.
+    /// Returns the slots of a server that have exactly one resident.
     pub(super) fn one_on(&self, server: ServerId) -> u64 {
         self.spots[server.index()].one
     }
@@ -297,25 +297,25 @@ impl Residents {
         self.spots[server.index()].jobs
     }
 
-    /// Returns the servers of a type by number of jobs, then index.
+    /// Returns the servers of a type, ordered by number of jobs, then by index.
     pub(super) fn servers_by_jobs(&self, gpu_type: GpuTypeId) -> impl Iterator<Item = ServerId> {
         let by_jobs = self.by_jobs.as_ref().map(|all| &all[gpu_type.index()]);
         by_jobs.into_iter().flatten().map(|&(_, server)| server)
     }
 
-    /// Returns the number of GPUs of a type with one resident.
+    /// Returns the number of GPUs of a type that have exactly one resident.
     pub(super) fn open(&self, gpu_type: GpuTypeId) -> u32 {
         self.open[gpu_type.index()].total
     }
 
-    /// Returns the number of GPUs of a type with one resident that holds at most `bytes` bytes.
+    /// Returns the number of GPUs of a type whose only resident holds at most `bytes` bytes.
     pub(super) fn open_below(&self, gpu_type: GpuTypeId, bytes: u64) -> u32 {
         let by_bytes = &self.open[gpu_type.index()].by_bytes;
         by_bytes.range(..=bytes).map(|(_, count)| count).sum()
     }
 }
 
-/// Returns the set bits of a mask, lowest first.
+/// Returns the positions of the set bits of a mask, lowest first.
 pub(super) fn slots(mask: u64) -> impl Iterator<Item = u32> {
     let mut rest = mask;
     std::iter::from_fn(move || {

@@ -11,7 +11,7 @@ use gangline_model::{GpuSet, GpuTypeId, JobId, ServerId, gpus_in, mask_of_lowest
 use smallvec::SmallVec;
 use std::collections::BTreeMap;
 
-/// A new job on one of its types.
+/// A new job, considered on one of its types.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Newcomer<'a> {
     pub(super) view: &'a ClusterView<'a>,
@@ -30,16 +30,16 @@ pub(super) struct Found {
     pub(super) sub_batch: u32,
 }
 
-/// Servers that are searched for shared GPUs.
+/// Which servers are searched for shared GPUs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Reach {
     /// All servers.
     All,
-    /// One server that has enough GPUs, free and shared ones together.
+    /// A single server that has enough GPUs, counting free and shared ones together.
     OneServer,
 }
 
-/// Chosen GPUs, and the mean completion time over the shared ones.
+/// Chosen GPUs, and the mean completion time averaged over the shared GPUs.
 struct Choice {
     gpus: GpuSet,
     score: f64,
@@ -71,8 +71,8 @@ impl Newcomer<'_> {
         self.free.pool(self.gpu_type).free_total()
     }
 
-    /// Returns the maximum memory that a resident may hold to leave enough for a sub-batch; `None` if even an empty GPU
-    /// has too little memory.
+    /// Returns the maximum memory that a resident may hold if enough is to be left for a sub-batch; `None` if even an
+    /// empty GPU has too little memory.
     fn room(&self, sub_batch: u32) -> Option<u64> {
         let capacity = self.view.cluster().gpu_types()[self.gpu_type.index()].memory_bytes;
         capacity.checked_sub(self.view.memory_bytes(self.job, sub_batch))
@@ -117,7 +117,7 @@ impl Newcomer<'_> {
         Some(gang.gpus)
     }
 
-    /// Returns all free GPUs of the type, which are fewer than the gang needs.
+    /// Returns all free GPUs of the type; there are fewer than the gang needs.
     fn with_free(&self) -> Gang {
         let mut gang = Gang::new(self.need());
         let pool = self.free.pool(self.gpu_type);
@@ -127,7 +127,7 @@ impl Newcomer<'_> {
         gang
     }
 
-    /// Returns all free GPUs, and then the first GPUs with one resident.
+    /// Returns all free GPUs, followed by the first GPUs with one resident.
     pub(super) fn first_fit(&self) -> Option<Found> {
         if !self.has_room(0) {
             return None;
@@ -149,8 +149,8 @@ impl Newcomer<'_> {
         })
     }
 
-    /// Returns the slots of a server that hold exactly one job, where this job leaves enough memory for the new one and
-    /// the two may share a GPU.
+    /// Returns the slots of a server with exactly one job, if this job leaves enough memory for the new job and the two
+    /// may share a GPU.
     fn eligible(&self, server: ServerId) -> u64 {
         let room = self.room(0);
         let fits = |&slot: &u32| {
@@ -164,7 +164,7 @@ impl Newcomer<'_> {
         one.filter(fits).fold(0, |mask, slot| mask | 1 << slot)
     }
 
-    /// Returns the gang on one server with shared GPUs, if a server has enough GPUs.
+    /// Returns GPUs for the gang on a single server, some of them shared, if a server has enough GPUs.
     fn first_server(&self) -> Option<Gang> {
         let need = self.need();
         let pool = self.free.pool(self.gpu_type);
@@ -186,7 +186,7 @@ impl Newcomer<'_> {
         Some(gang)
     }
 
-    /// Returns the request for partners at a sub-batch, given the time that the new job needs alone.
+    /// Returns the request for partners with a sub-batch, given the time that the new job would need alone.
     fn asking(&self, rule: &BenefitParams, new_s: f64, sub_batch: u32) -> Option<Asking<'_>> {
         let view = self.view;
         Some(Asking {
@@ -240,7 +240,7 @@ impl Newcomer<'_> {
         Ok(best.map(|(_, found)| found))
     }
 
-    /// Returns the time of the new job on some GPUs plus the delay of its partners there, averaged over the shared
+    /// Returns the new job's time on the given GPUs plus the delay of its partners there, averaged over the shared
     /// GPUs.
     pub(super) fn added_s(&self, rule: &BenefitParams, found: &Found) -> Result<f64, PolicyError> {
         let view = self.view;
@@ -296,7 +296,7 @@ impl Newcomer<'_> {
         self.on_many(ranked.into_iter().chain(partners))
     }
 
-    /// Returns all free GPUs, then those of the best residents. Of each resident, the GPUs on servers that the gang
+    /// Returns all free GPUs, followed by GPUs of the best residents. For each resident, GPUs on servers that the gang
     /// already uses come first.
     fn on_many(&self, partners: impl Iterator<Item = Partner>) -> Option<Choice> {
         let mut gang = self.with_free();
@@ -317,7 +317,7 @@ impl Newcomer<'_> {
         None
     }
 
-    /// Returns the first server that has enough GPUs when partners are added to `ranked` one by one.
+    /// Adds partners to `ranked` one by one until some server has enough GPUs, and returns this server.
     fn on_one_server(
         &self,
         partners: impl Iterator<Item = Partner>,
@@ -344,7 +344,7 @@ impl Newcomer<'_> {
         None
     }
 
-    /// Returns the gang on one server with enough GPUs: first the free GPUs, then those of the partners in order.
+    /// Returns GPUs for the gang on a server with enough GPUs: first the free GPUs, then GPUs of the partners in order.
     fn gather_on(&self, server: ServerId, partners: &[Partner]) -> Choice {
         let mut gang = Gang::new(self.need());
         gang.take(server, self.free.free_mask(server));

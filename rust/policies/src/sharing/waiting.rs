@@ -1,5 +1,6 @@
-//! Waiting jobs by class. Jobs of a class differ only in their length. If one job finds no place, a longer job of the
-//! class finds no place either. A decision therefore tries the first job of each class that it has not yet refused.
+//! Waiting jobs, divided into classes. Jobs of a class differ only in length. If one job finds no place, a longer job
+//! of the class finds no place either. A decision therefore tries the first job of each class that it has not yet
+//! refused.
 
 use super::params::{QueueKey, SharingParams};
 use gangline_engine::{ClusterView, PolicyError};
@@ -17,7 +18,7 @@ pub(super) struct Waiter {
     pub(super) class: u32,
 }
 
-/// Everything except the length that affects places, as numbers.
+/// The properties that affect places, except for the length, as numbers.
 type ClassKey = SmallVec<[u64; 10]>;
 
 /// The queue of waiting jobs.
@@ -68,7 +69,7 @@ impl Queue {
         Some(Waiter { length, job, class })
     }
 
-    /// Returns the first job of every class, the shortest on top.
+    /// Returns the first job of every class as a heap with the shortest job on top.
     pub(super) fn heads(&self) -> BinaryHeap<Reverse<Waiter>> {
         let classes = self.classes.keys();
         let heads = classes.filter_map(|&class| self.first(class));
@@ -77,7 +78,7 @@ impl Queue {
 }
 
 /// Returns the common properties of a class. A job that has already done work is alone in its class, because it has
-/// less work left than its position in the order suggests. A job whose rate changes with its progress is also alone in
+/// less work left than its position in the queue suggests. A job whose rate changes with its progress is also alone in
 /// its class.
 fn class_key(view: &ClusterView<'_>, job: JobId) -> Result<ClassKey, PolicyError> {
     let jobs = view.jobs();
