@@ -13,7 +13,7 @@ const PARAMETERS: &[ParamSpec] = &[
         .doc("length of a lease; longer than every restart overhead")
         .outlasting_restarts(),
     choice("mode", Mode::NAMES, "auto").doc(
-        "delays: auto (tuned), manual (rack_delay and network_delay), no_wait or \
+        "delays: auto (tuned), manual (rack_delay and network_delay), no_wait (no delays) or \
          fully_consolidated (wait without limit)",
     ),
     number("rack_delay", ParamKind::AtLeast(0.0), 6.0)
@@ -24,7 +24,7 @@ const PARAMETERS: &[ParamSpec] = &[
         .doc("with mode = manual: waiting time before a job accepts several racks; at least rack_delay"),
     number("history_leases", ParamKind::Above(0.0), 24.0)
         .unit(LEASES)
-        .doc("window of the tuner, and maximum of its delays"),
+        .doc("length of the tuner's window, which is also its maximum delay"),
     number("rack_floor", ParamKind::AtLeast(0.0), 6.0)
         .unit(LEASES)
         .doc("minimum tuned delay before a job accepts several servers of one rack"),
@@ -35,7 +35,7 @@ const PARAMETERS: &[ParamSpec] = &[
         .doc("maximum tuned delay before a job accepts several servers of one rack, as a share of history_leases"),
     number("sd_factor", ParamKind::AtLeast(0.0), 2.0)
         .doc("number of standard deviations that the tuner adds to the mean waiting time"),
-    choice("fit", Fit::NAMES, "best").doc("choice among places with room: best (tightest) or first (lowest index)"),
+    choice("fit", Fit::NAMES, "best").doc("how to choose among places with room: best (tightest) or first (lowest index)"),
     choice("renewal", Renewal::NAMES, "keep").doc(
         "at the end of a lease: keep (the job keeps its GPUs unless a more urgent job takes them) \
          or redecide (it competes like a new job)",
@@ -45,9 +45,9 @@ const PARAMETERS: &[ParamSpec] = &[
     flag("align_leases", false).doc("whether all leases end at multiples of lease_s"),
     number("overhead_per_gpu_s", ParamKind::AtLeast(0.0), 0.0)
         .unit("s")
-        .doc("overhead per GPU that is added to every restart and migration"),
+        .doc("overhead that each GPU of a gang adds to every restart and migration"),
     flag("score_includes_overhead", false)
-        .doc("whether overhead counts as time without progress in the score"),
+        .doc("whether overhead counts as time without progress in a job's score"),
 ];
 
 const PRESETS: &[Preset] = &[
@@ -75,7 +75,7 @@ const PRESETS: &[Preset] = &[
 
 pub(super) const POLICIES: &[PolicyInfo] = &[PolicyInfo {
     name: "dally",
-    summary: "delay scheduling with tuned delays and leases; largest communication slowdown first",
+    summary: "delay scheduling with tuned delays and leases; jobs with the largest communication slowdown first",
     stops: Stops::AtLeaseEnds,
     family: "locality",
     source: "Dally (arXiv 2401.16492), our implementation",

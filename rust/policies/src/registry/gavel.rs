@@ -1,4 +1,5 @@
-//! Registry entries of the round-based policies whose shares come from linear programs or closed forms (Gavel).
+//! Registry entries of the round-based policies that compute shares by linear programs or closed-form expressions
+//! (Gavel).
 
 use super::world::{PAIRS, SHARING, TYPES};
 use super::{Fact, PolicyInfo, Premise, Preset, Services, Stops};
@@ -25,9 +26,9 @@ const INTERVAL: ParamSpec = number("min_solve_interval_s", ParamKind::AtLeast(0.
      the next allocation",
     );
 words! {
-    /// Rate from which shares are computed for a job whose rate changes with its progress.
+    /// Which rate is used to compute the shares of a job whose rate changes with its progress.
     enum PlannedRate {
-        /// The mean rate over all of the work.
+        /// The mean rate over all of the job's work.
         Mean = "mean",
         /// Steps per second in the current phase.
         Present = "present",
@@ -43,7 +44,7 @@ const BACKFILL: ParamSpec = flag("backfill_mid_round", false).doc(
      stay idle until the boundary",
 );
 const SOLVER: ParamSpec = choice("solver", Choice::NAMES, "auto")
-    .doc("LP solver: auto (by the size of the LP), simplex, ipx or dual");
+    .doc("LP solver: auto (depends on the size of the LP), simplex, ipx or dual");
 words! {
     /// Choice among several optima.
     enum TieBreak {
@@ -55,30 +56,31 @@ words! {
 }
 
 const TIE_BREAK: ParamSpec = choice("tie_break", TieBreak::NAMES, "max_sum").doc(
-    "choice among several optima: max_sum (the largest sum of normalised throughputs; agnostic \
-     variants spread the time of each job evenly) or none (the one that the solver returns)",
+    "which of several optima to use: max_sum (the one with the largest sum of normalised \
+     throughputs; agnostic variants spread the time of each job evenly) or none (the one that the \
+     solver returns)",
 );
 const TIME_LIMIT: ParamSpec = number("time_limit_s", ParamKind::Above(0.0), 60.0)
     .unit("s")
-    .doc("time limit of each solve (wall time); a solve that reaches it counts as failed");
+    .doc("time limit (wall-clock) for each solve; a solve that reaches it counts as failed");
 words! {
-    /// Rates in a sum of throughputs.
+    /// How rates are scaled in a sum of throughputs.
     enum Normalise {
         /// The rates are unchanged.
         Raw = "none",
-        /// Each rate is divided by its average on the cluster.
+        /// Each rate is divided by the job's average rate on the cluster.
         Proportional = "proportional",
     }
 }
 
 const NORMALISE: ParamSpec = choice("normalise", Normalise::NAMES, "none").doc(
-    "rates in the sum: none (raw, which favours models with short steps) or proportional (each \
-     divided by its average on the cluster)",
+    "how rates are scaled in the sum: none (not at all, which favours models with short steps) or \
+     proportional (each divided by the job's average on the cluster)",
 );
 
 const TYPE_ORDER: ParamSpec = spec("type_order", ParamKind::Text, ParamDefault::Str("auto")).doc(
-    "names of GPU types in the order in which they are served, separated by commas; auto = types on which \
-     the jobs run best first",
+    "comma-separated names of GPU types, in the order in which they are served; auto = the types \
+     on which the jobs run best come first",
 );
 const ZERO_PASS: ParamSpec = choice("zero_priority_pass", ZeroPass::NAMES, "after").doc(
     "when jobs without a share may use the remaining GPUs: after (after all other jobs) or inline (type \
@@ -96,16 +98,16 @@ words! {
 
 const ON_ERROR: ParamSpec = choice("on_solver_error", OnError::NAMES, "raise").doc(
     "what happens when a solve fails: raise (the run ends) or isolated (an equal split takes its \
-     place, counted in spec.json)",
+     place; spec.json counts these cases)",
 );
 const WRITE_FAILED: ParamSpec = spec("write_failed_to", ParamKind::Text, ParamDefault::Str(""))
     .doc("file that receives the LP of a failed solve, for gl.lp.load_instance; empty = none");
 words! {
-    /// The single rate of each job that an agnostic policy uses.
+    /// The single rate that an agnostic policy uses for each job.
     enum AgnosticRate {
-        /// The average over all GPUs.
+        /// The average rate over all GPUs.
         Mean = "mean",
-        /// The rate on one type.
+        /// The rate on one GPU type.
         Reference = "reference",
     }
 }
@@ -118,20 +120,20 @@ const REFERENCE_TYPE: ParamSpec =
     spec("reference_type", ParamKind::Text, ParamDefault::Str("v100"))
         .doc("with agnostic_rate = reference: name of a GPU type of the cluster");
 const DROP_ALL: ParamSpec = flag("drop_all_infeasible", false).doc(
-    "whether an allocation that cannot meet every deadline ignores all of them, as the public \
-     simulator does; otherwise it minimises the weight of missed deadlines",
+    "whether an allocation that cannot meet all deadlines ignores them all, as in the public \
+     simulator; otherwise it minimises the weight of missed deadlines",
 );
 const ALPHA: ParamSpec = number("alpha", ParamKind::Above(0.0), 1.0).doc(
-    "share of the active jobs, oldest first, that an assignment includes; it includes at least as \
-     many jobs as there are free GPUs",
+    "share of the active jobs (oldest first) that an assignment includes; at least as many jobs as \
+     there are free GPUs",
 );
 
 const GPU_PICK: ParamSpec = choice("gpu_pick", GpuPick::NAMES, "most_free").doc(
-    "GPU type of a gang, among those with a place: most_free, first_fit (that of the first server \
-     with a free GPU), fastest, slowest or random",
+    "how to choose a gang's GPU type among those with a place: most_free, first_fit (type of the \
+     first server with a free GPU), fastest, slowest or random",
 );
 const COMPAT: ParamSpec = flag("compat", false)
-    .doc("whether to use the timing of the public simulator with all its quirks, for comparisons");
+    .doc("whether to use the public simulator's timing with all its quirks, for comparisons");
 
 const PARTITIONS: ParamSpec = spec("partitions", ParamKind::Whole(1.0), ParamDefault::Int(1)).doc(
     "number of parts into which the jobs and GPUs of an allocation are split at random; each part is solved \
@@ -142,23 +144,26 @@ const PACKED: ParamSpec = flag("packed", false).doc(
      much co-runners slow each other down",
 );
 const SLACK_WEIGHT: ParamSpec = number("slack_weight", ParamKind::Fraction, 0.5).doc(
-    "weight that rounds give to the share of a job with much slack; a job that must run without a \
-     break until the makespan has weight 1; 1 = equal weights, as published and with compat",
+    "weight that rounds give to the share of a job with much slack, where a job that must run \
+     without a break until the makespan has weight 1; 1 = equal weights, as published and with \
+     compat",
 );
 const HIERARCHICAL: ParamSpec = flag("hierarchical", false)
     .doc("whether weights belong to entities, each of which splits its weight among its jobs");
 const ENTITY_BY: ParamSpec = choice("entity_by", &["user", "vc"], "user").doc(
-    "label that defines an entity: user or vc; jobs without the label belong to the entity default",
+    "label that defines the entities: user or vc; jobs without the label belong to the entity `default`",
 );
 const ENTITY_WEIGHT: ParamSpec = spec("entity_weight", ParamKind::NamedWeights, ParamDefault::None)
-    .doc("weight of each entity, with a value for every entity of the trace; none = equal weights");
+    .doc(
+        "weight of each entity; needs a value for every entity of the trace; none = equal weights",
+    );
 const ENTITY_POLICY: ParamSpec = choice("entity_policy", Inside::NAMES, "fairness").doc(
-    "how the weight of an entity is divided: fairness (among all its jobs, by their weights) or \
-     fifo (to its first job whose share can still rise)",
+    "how an entity's weight is divided: fairness (among all its jobs, in proportion to their \
+     weights) or fifo (all of it to the first job whose share can still rise)",
 );
 
 const PACKS: [Premise; 2] = [SHARING.with("packed"), PAIRS.with("packed")];
-/// The premises of a policy that uses rates and may pack.
+/// The premises of a policy that uses rates and may pack jobs.
 const AWARE: &[Premise] = &[TYPES, PACKS[0], PACKS[1]];
 
 /// The parameters of every policy that solves linear programs.
@@ -211,7 +216,7 @@ const ALLOX: &[ParamSpec] = &[
     ALPHA,
 ];
 
-/// Returns the common parameters, followed by parameters of a single policy.
+/// Returns the common parameters, followed by the parameters of a single policy.
 const fn with<const OWN: usize, const ALL: usize>(own: [ParamSpec; OWN]) -> [ParamSpec; ALL] {
     let mut all = [ROUND; ALL];
     let mut at = 0;
@@ -226,7 +231,7 @@ const fn with<const OWN: usize, const ALL: usize>(own: [ParamSpec; OWN]) -> [Par
     all
 }
 
-/// Common part of the declarations of policies whose shares optimise an objective.
+/// Common part of the declarations of all policies whose shares optimise an objective.
 const SOLVED: PolicyInfo = PolicyInfo {
     family: "shares in rounds",
     source: "Gavel (OSDI 2020)",
@@ -251,7 +256,7 @@ pub(super) const POLICIES: &[PolicyInfo] = &[
                 ("tie_break", ParamDefault::Str("none")),
             ],
         }],
-        summary: "max-min fairness: maximises the smallest rate per fair share and weight",
+        summary: "max-min fairness: maximises the smallest rate, relative to the job's fair share and weight",
         premises: AWARE,
         objective: Some(|_| Objective::Las { is_agnostic: false }),
         own: PACKING,
@@ -349,7 +354,7 @@ pub(super) const POLICIES: &[PolicyInfo] = &[
     },
     PolicyInfo {
         name: "gavel-fifo",
-        summary: "order of arrival, regardless of rates; each job runs to its end where it started",
+        summary: "in order of arrival, regardless of rates; each job runs to its end where it started",
         stops: Stops::Never,
         own: FIFO,
         make: |params, _| rounds(params, Box::new(EqualSplit)), // This policy never uses its allocator.
@@ -361,7 +366,7 @@ pub(super) const POLICIES: &[PolicyInfo] = &[
             name: "gavel-compat-fifo-perf",
             params: &[("compat", ParamDefault::Bool(true))],
         }],
-        summary: "order of arrival, fastest GPU type with room; placed anew at each allocation",
+        summary: "in order of arrival, on the fastest GPU type with room; jobs are placed anew at each allocation",
         premises: &[TYPES],
         objective: Some(|_| Objective::FifoPerf {
             by_name: Vec::new(),
@@ -372,7 +377,7 @@ pub(super) const POLICIES: &[PolicyInfo] = &[
     },
     PolicyInfo {
         name: "gavel-allox",
-        summary: "minimum mean completion time of jobs with one GPU; larger jobs can never run",
+        summary: "minimum mean completion time of single-GPU jobs; larger jobs can never run",
         premises: &[Premise::required(Fact::OneGpuJobs), TYPES],
         objective: Some(|params| Objective::Allox {
             alpha: params.number("alpha"),
@@ -447,7 +452,7 @@ fn objective(params: &ParamReader) -> Result<Option<Objective>, PolicyError> {
     Ok(read.map(|read| read(params)))
 }
 
-/// Returns the policy with an allocator; jobs may share GPUs if its parameters say so.
+/// Returns the policy with an allocator; jobs may share GPUs if the parameters allow it.
 pub(super) fn rounds(
     params: &ParamReader,
     allocator: Box<dyn Allocator>,
@@ -456,7 +461,7 @@ pub(super) fn rounds(
     sharing(params, allocator, packs)
 }
 
-/// Does the same as [`rounds`], with a choice of the jobs that may share GPUs.
+/// Does the same as [`rounds`], but lets the caller choose which jobs may share GPUs.
 fn sharing(
     params: &ParamReader,
     allocator: Box<dyn Allocator>,
@@ -497,7 +502,7 @@ fn sharing(
     )))
 }
 
-/// Returns the policy with the timing of the public simulator, which does not support some parameters.
+/// Returns the policy with the public simulator's timing, which does not support some parameters.
 fn compat(
     params: &ParamReader,
     allocator: Box<dyn Allocator>,

@@ -1,4 +1,4 @@
-//! Registry entry of queues with quotas and fair shares, after KAI Scheduler.
+//! Registry entry of queues with quotas and fair shares, modelled on KAI Scheduler.
 
 use super::{PolicyInfo, Stops};
 use crate::kai::{Kai, KaiParams, Resolve};
@@ -9,7 +9,7 @@ const QUEUE: &[ParamSpec] = &[
     spec("name", ParamKind::Text, ParamDefault::None)
         .doc("name of the queue, which is the label of its jobs; jobs without a label are in the queue `default`"),
     spec("parent", ParamKind::Text, ParamDefault::Str(""))
-        .doc("name of the queue above; only queues without queues below them have jobs"),
+        .doc("name of the parent queue; only queues without child queues can have jobs"),
     spec("quota", ParamKind::Whole(-1.0), ParamDefault::Int(0))
         .unit("GPUs")
         .doc("guaranteed GPUs; -1 = without limit"),
@@ -17,48 +17,48 @@ const QUEUE: &[ParamSpec] = &[
         .unit("GPUs")
         .doc("maximum number of GPUs that the queue may hold; none = no limit"),
     spec("weight", ParamKind::Whole(0.0), ParamDefault::Int(1))
-        .doc("weight of the queue, among queues of equal priority, when GPUs beyond the quotas are divided"),
+        .doc("weight of the queue among queues of equal priority, used when GPUs beyond the quotas are divided"),
     spec(
         "priority",
         ParamKind::Whole(-2_147_483_648.0),
         ParamDefault::Int(100),
     )
-    .doc("priority when GPUs beyond the quotas are divided; queues of higher priority come first"),
+    .doc("priority used when GPUs beyond the quotas are divided; queues of higher priority come first"),
     spec(
         "preempt_min_run_s",
         ParamKind::Maybe(0.0),
         ParamDefault::None,
     )
     .unit("s")
-    .doc("time for which a job runs before jobs of its queue may preempt it; none = as in the queue above"),
+    .doc("minimum run time of a job before jobs of its own queue may preempt it; none = the parent queue's value"),
     spec(
         "reclaim_min_run_s",
         ParamKind::Maybe(0.0),
         ParamDefault::None,
     )
     .unit("s")
-    .doc("time for which a job runs before other queues may reclaim its GPUs; none = as in the queue above"),
+    .doc("minimum run time of a job before other queues may reclaim its GPUs; none = the parent queue's value"),
 ];
 
 const OWN: &[ParamSpec] = &[
     choice("queue_by", QueueLabel::NAMES, "vc").doc("label that names the queue of a job"),
     spec("queues", ParamKind::Tables(QUEUE), ParamDefault::None)
-        .doc("the queues; none = one queue per label, without a quota and with equal weights"),
+        .doc("table of queues; none = one queue per label, without quotas and with equal weights"),
     spec(
         "fixed_priority",
         ParamKind::Whole(-2_147_483_648.0),
         ParamDefault::Int(100),
     )
-    .doc("jobs of at least this priority are never evicted, and run only within the quota of their queue"),
+    .doc("jobs of at least this priority are never evicted and run only within their queue's quota"),
     number("saturation_multiplier", ParamKind::AtLeast(1.0), 1.0)
-        .doc("factor on the saturation of the reclaiming queue; a factor above 1 makes reclaiming rarer"),
+        .doc("factor that multiplies the saturation of the reclaiming queue; a factor above 1 makes reclaiming rarer"),
     flag("in_quota_reclaim", false)
-        .doc("whether queues of higher priority may reclaim GPUs within the quota of other queues"),
+        .doc("whether queues of higher priority may reclaim GPUs that other queues hold within their quotas"),
     number("k_value", ParamKind::AtLeast(0.0), 0.0)
         .doc("strength with which past usage lowers fair shares; 0 = no effect"),
     number("half_life_s", ParamKind::AtLeast(0.0), 0.0)
         .unit("s")
-        .doc("time after which past usage counts half; 0 = past usage does not decay"),
+        .doc("half-life of past usage; 0 = past usage does not decay"),
     number("window_s", ParamKind::Above(0.0), 604_800.0)
         .unit("s")
         .doc("past usage is forgotten at multiples of this time"),

@@ -1,4 +1,4 @@
-//! The only list of policies, with their names, parameters as data, and constructors.
+//! The only list of policies: their names, their parameters as data, and their constructors.
 
 mod dally;
 mod gandiva;
@@ -31,12 +31,12 @@ pub use world::{Fact, Premise};
 /// External services for policies.
 #[derive(Default)]
 pub struct Services {
-    /// Solver of the programs that the library cannot solve itself.
+    /// Solver for the linear and integer programs that the library cannot solve itself.
     pub outside: Outside,
 }
 
 words! {
-    /// Instants at which a policy may stop jobs that run, as shown in the table of policies.
+    /// Instants at which a policy may stop running jobs, as shown in the table of policies.
     pub enum Stops {
         /// Never.
         Never = "no",
@@ -51,7 +51,7 @@ words! {
     }
 }
 
-/// A name that stands for a policy with some of its parameters set.
+/// A name that stands for a policy with certain parameter values.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Preset {
     /// The name.
@@ -66,47 +66,48 @@ pub type ReadObjective = fn(&ParamReader) -> Objective;
 /// Creates a policy from its checked parameters.
 pub type MakePolicy = fn(&ParamReader, Services) -> Result<Box<dyn Policy>, PolicyError>;
 
-/// The only declaration of a policy. `scripts/registry.py` writes everything that users and tests read elsewhere.
+/// The single declaration of a policy. From it, `scripts/registry.py` writes everything that users and tests read
+/// elsewhere.
 #[derive(Clone, Copy, Debug)]
 pub struct PolicyInfo {
     /// Name.
     pub name: &'static str,
-    /// One line that describes the policy in the terms of the field.
+    /// One line that describes the policy in terms that are common in the field.
     pub summary: &'static str,
     /// Family of policies.
     pub family: &'static str,
     /// Source of the policy.
     pub source: &'static str,
-    /// Knowledge of the policy about the remaining work.
+    /// What the policy knows about the remaining work of jobs.
     pub knowledge: Knowledge,
     /// Whether the policy needs durations in the trace; see [`PolicyInfo::needs_durations`].
     pub reads_durations: bool,
-    /// Name of the parameter, if any, that makes the policy read durations if its value is above 0.
+    /// Name of the parameter, if there is one, that makes the policy read durations when its value is above 0.
     pub reads_durations_with: Option<&'static str>,
-    /// Instants at which the policy may stop jobs that run.
+    /// Instants at which the policy may stop running jobs.
     pub stops: Stops,
-    /// Whether every job that fits starts, under a placement rule that refuses no gang.
+    /// Whether every job that fits is started, provided that the placement rule refuses no gang.
     pub is_work_conserving: bool,
     /// Objective of the policy's allocations, if it makes any.
     pub objective: Option<ReadObjective>,
     /// Premises of the policy about the cluster and the trace.
     pub premises: &'static [Premise],
-    /// Page of `docs/policies` that describes the policy, if the name of the page differs from the policy's name.
+    /// Page of `docs/policies` that describes the policy, if its name differs from the policy's name.
     pub page: Option<&'static str>,
-    /// Parameters that tables show even if they have their default values.
+    /// Parameters that tables show even if the values are the defaults.
     pub always_shown: &'static [&'static str],
-    /// Names for the policy with some parameters set.
+    /// Names for the policy with certain parameter values.
     pub presets: &'static [Preset],
     /// Default placement rule; `None` for a policy without placement parameters.
     pub placement: Option<Rule>,
-    /// Parameters of the policy, without those of placement.
+    /// Parameters of the policy itself, without the placement parameters.
     pub own: &'static [ParamSpec],
     /// Function that creates the policy from checked parameters; see [`Self::build`].
     pub make: MakePolicy,
 }
 
 impl PolicyInfo {
-    /// Values that most declarations share; a declaration states only the differences.
+    /// Values that most declarations share; each declaration states only the differences.
     pub const BASE: Self = Self {
         name: "",
         summary: "",
@@ -132,7 +133,7 @@ impl PolicyInfo {
         self.page.unwrap_or(self.name)
     }
 
-    /// Returns all parameters: first those of the policy, then those of placement.
+    /// Returns all parameters: first those of the policy itself, then the placement parameters.
     pub fn parameters(&self) -> impl Iterator<Item = ParamSpec> + Clone + use<> {
         let rule = self.placement;
         let own = self.own.iter().copied();
@@ -153,8 +154,8 @@ impl PolicyInfo {
         (self.make)(&reader, services)
     }
 
-    /// Returns the objective and settings of the allocations with these parameters; parameters that the policy does not
-    /// have are ignored. The result is `None` if the policy makes no allocations.
+    /// Returns the objective and the settings of the policy's allocations with these parameters. Parameters that the
+    /// policy does not have are ignored. The result is `None` if the policy makes no allocations.
     ///
     /// # Errors
     /// Returns [`PolicyError::Parameter`] for an unknown name or a bad value.
@@ -233,7 +234,7 @@ pub fn find(name: &str) -> Result<&'static PolicyInfo, PolicyError> {
 
 /// Creates a policy from its parameters and external services.
 ///
-/// A policy without a service that it needs ends its run at the first decision that uses it.
+/// If a policy lacks a service that it needs, the run ends at the first decision that uses this service.
 ///
 /// # Errors
 /// Returns [`PolicyError::UnknownPolicy`] for an unknown policy, or [`PolicyError::Parameter`] for a bad parameter.
@@ -253,7 +254,7 @@ pub fn build(
     find(name)?.build(params, services)
 }
 
-/// Creates a round-based policy, for tests, with shares that no objective would give.
+/// Creates a round-based policy for tests, with shares that no objective would produce.
 ///
 /// # Errors
 /// Returns [`PolicyError`] for an unknown policy or wrong parameters.

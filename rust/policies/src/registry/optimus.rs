@@ -1,4 +1,4 @@
-//! Registry entry of elastic gangs by marginal gain in remaining time.
+//! Registry entry of a policy that sizes elastic gangs by their marginal gain in remaining time.
 
 use super::{Fact, PolicyInfo, Premise, Stops};
 use crate::optimus::{Optimus, OptimusParams, ServerChoice};
@@ -8,13 +8,13 @@ use gangline_engine::Knowledge;
 const PARAMETERS: &[ParamSpec] = &[
     number("period_s", ParamKind::Above(0.0), 600.0).unit("s").doc("time between two decisions").outlasting_restarts(),
     spec("max_gpus_per_job", ParamKind::Whole(1.0), ParamDefault::Int(64)).unit("GPUs").doc("maximum number of GPUs of an elastic job"),
-    flag("skip_slower", false).doc("whether to skip numbers of GPUs with which a job would be no faster than with fewer; if false, the first such number ends the growth of a job"),
-    choice("server_choice", ServerChoice::NAMES, "most_free").doc("servers for a job that is placed anew: most_free (the servers with the most free GPUs) or best_fit (if possible one server: the one with the fewest free GPUs among those with enough)"),
+    flag("skip_slower", false).doc("whether to skip GPU counts with which a job would be no faster than with fewer GPUs; if false, a job stops growing at the first such count"),
+    choice("server_choice", ServerChoice::NAMES, "most_free").doc("servers for a job that gets a new place: most_free (those with the most free GPUs) or best_fit (if possible a single server: the one with the fewest free GPUs among those with enough)"),
 ];
 
 pub(super) const POLICIES: &[PolicyInfo] = &[PolicyInfo {
     name: "optimus",
-    summary: "elastic gangs: GPUs go one by one to the job whose remaining time they shorten most",
+    summary: "elastic gangs: each further GPU goes to the job whose remaining time it shortens most",
     family: "elastic",
     source: "Optimus (EuroSys 2018), as in the Pollux paper",
     knowledge: Knowledge::Remaining,

@@ -1,4 +1,4 @@
-//! Registry entry of elastic gangs by goodput.
+//! Registry entry of a policy that sizes elastic gangs by goodput.
 
 use super::{Fact, PolicyInfo, Premise, Preset, Stops};
 use crate::params::{ParamDefault, ParamKind, ParamSpec, choice, flag, number, spec};
@@ -12,17 +12,18 @@ const PARAMETERS: &[ParamSpec] = &[
          0 = geometric mean"),
     flag("avoid_interference", true).doc("whether a server may hold at most one job that spans several servers"),
     spec("max_gpus_per_job", ParamKind::Whole(1.0), ParamDefault::Int(64)).unit("GPUs").doc("maximum number of GPUs of an elastic job"),
-    number("growth", ParamKind::AtLeast(1.0), 2.0).doc("maximum number of GPUs of an elastic job, relative to the maximum that it has had so far"),
-    spec("ls_moves", ParamKind::MaybeWhole(1.0), ParamDefault::None).doc("maximum number of moves from job to job in a decision; none = twice the number of jobs"),
-    choice("batch", Batch::NAMES, "best").doc("batch of an elastic job: best (largest goodput on its GPUs) or traced (the total batch of the \
-         trace)"),
+    number("growth", ParamKind::AtLeast(1.0), 2.0).doc("maximum number of GPUs of an elastic job, relative to the largest number that it has had so far"),
+    spec("ls_moves", ParamKind::MaybeWhole(1.0), ParamDefault::None).doc("maximum number of times that a decision moves a rung from one job to another; none = twice the number of jobs"),
+    choice("batch", Batch::NAMES, "best").doc("batch of an elastic job: best (the largest goodput \
+         on its GPUs) or traced (the total batch from the trace)"),
     choice("models", Models::NAMES, "known").doc("models of elastic jobs: known (the true ones) or learnt (fitted to the sizes at which a job has run)"),
     choice("share", Share::NAMES, "server").doc("equal share of the GPUs: limited by the largest server and by the range of the job (server), or without a limit (cluster)"),
     flag("first_start_counts", true).doc("whether the first start of a job counts as a change of its GPUs"),
-    number("floor", ParamKind::Above(0.0), 0.001).doc("number that is added to every speed-up, so that a job without GPUs has a finite value"),
-    choice("search", SearchKind::NAMES, "greedy").doc("method of search: greedy (by gain per GPU, then moves) or ga (genetic, over all placements; for comparison on small \
+    number("floor", ParamKind::Above(0.0), 0.001).doc("number that is added to every speed-up, so that a job without GPUs contributes a finite value"),
+    choice("search", SearchKind::NAMES, "greedy").doc("search method: greedy (by gain per GPU, \
+         then moves) or ga (a genetic search over all placements, for comparison on small \
          clusters)"),
-    spec("ga_max_cells", ParamKind::Whole(1.0), ParamDefault::Int(4096)).doc("with search = ga: maximum of active jobs x servers; the run ends with an error above it"),
+    spec("ga_max_cells", ParamKind::Whole(1.0), ParamDefault::Int(4096)).doc("with search = ga: maximum of active jobs x servers; above it, the run ends with an error"),
     spec("ga_population", ParamKind::Whole(2.0), ParamDefault::Int(100)).doc("with search = ga: number of placements kept from one generation to the next"),
     spec("ga_generations", ParamKind::Whole(1.0), ParamDefault::Int(100)).doc("with search = ga: number of generations in a decision"),
 ];
@@ -49,7 +50,7 @@ const PRESETS: &[Preset] = &[
 
 pub(super) const POLICIES: &[PolicyInfo] = &[PolicyInfo {
     name: "pollux",
-    summary: "elastic gangs: a greedy search chooses the GPUs and the batch of each job by goodput",
+    summary: "elastic gangs: a greedy search chooses each job's GPUs and batch by goodput",
     family: "elastic",
     source: "Pollux (OSDI 2021), with a search of our own",
     stops: Stops::InRounds,

@@ -1,4 +1,4 @@
-//! Registry entries of policies that preempt: shortest remaining time first, attained service.
+//! Registry entries of preemptive policies: shortest remaining time first, and attained service.
 
 use super::parameters::{ESTIMATE_ERROR, MIN_RUN, PERIOD};
 use super::{PolicyInfo, Stops, seen};
@@ -18,7 +18,7 @@ const LIMITS: ParamSpec = spec(
 .unit("GPU-s")
 .doc("attained service at which a job moves to the next queue");
 const KNOB: ParamSpec = number("promote_knob", ParamKind::AtLeast(0.0), 0.0).doc(
-    "a job returns to the first queue when it has waited for this multiple of its executed time since its last promotion; 0 = never",
+    "a waiting job returns to the first queue after this multiple of the time that it has executed since its last promotion; 0 = never",
 );
 const LAS_TIME: ParamSpec =
     flag("las_time", false).doc("whether attained service counts seconds instead of GPU-seconds");
@@ -32,7 +32,7 @@ const LAS: &[ParamSpec] = &[
         "whether running jobs come before waiting jobs within a queue, as in the public code; false = by first start",
     ),
     flag("discretised", true).doc("whether jobs are ordered by queues; false = by attained service"),
-    number("las_quantum", ParamKind::AtLeast(0.0), 600.0).unit("GPU-s per GPU").doc("with discretised = false: lead in attained service that a waiting job needs before it preempts"),
+    number("las_quantum", ParamKind::AtLeast(0.0), 600.0).unit("GPU-s per GPU").doc("with discretised = false: lead in attained service that a waiting job needs in order to preempt"),
     MIN_RUN,
     PERIOD,
 ];
@@ -46,7 +46,7 @@ const GITTINS: &[ParamSpec] = &[
     spec("distribution", ParamKind::Positives, ParamDefault::None)
         .unit("GPU-s")
         .doc(
-            "total services that the policy assumes; none = those of the trace, which makes the policy an oracle of the distribution",
+            "list of total services that the policy assumes; none = those of the trace, so the policy knows the exact distribution",
         ),
     MIN_RUN,
     PERIOD,
@@ -95,7 +95,7 @@ pub(super) const POLICIES: &[PolicyInfo] = &[
     },
     PolicyInfo {
         name: "gittins",
-        summary: "queues by service, Gittins index within each queue (Tiresias-G without its placement)",
+        summary: "queues by attained service, Gittins index within each queue (Tiresias-G without its placement)",
         stops: Stops::Anytime,
         is_work_conserving: true,
         family: "attained service",

@@ -11,7 +11,7 @@ const SIZED: &[ParamSpec] = &[ESTIMATE_ERROR];
 const EASY: &[ParamSpec] = &[
     ESTIMATE_ERROR,
     number("estimate_extend", ParamKind::AtLeast(1.0), 1.1)
-        .doc("an expired estimate is extended to this multiple of the elapsed time"),
+        .doc("when an estimate expires, it is extended to this multiple of the elapsed time"),
 ];
 
 const OF_QUEUES: &str = "classic";
@@ -37,8 +37,7 @@ pub(super) const POLICIES: &[PolicyInfo] = &[
     },
     PolicyInfo {
         name: "easy",
-        summary: "EASY backfilling: order of arrival, with a reservation for the head of the \
-                  queue",
+        summary: "EASY backfilling: order of arrival, and a reservation for the head of the queue",
         family: "backfill",
         source: "Lifka 1995, by count",
         knowledge: Knowledge::Remaining,

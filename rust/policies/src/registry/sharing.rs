@@ -1,4 +1,4 @@
-//! Registry entries of shortest job first with shared GPUs.
+//! Registry entries of shortest-job-first policies with shared GPUs.
 
 use super::parameters::ESTIMATE_ERROR;
 use super::world::{PAIRS, SHARING};
@@ -10,11 +10,14 @@ use crate::sharing::{
 use gangline_engine::Knowledge;
 
 const GATHER: ParamSpec = choice("gather", Gather::NAMES, "cluster").doc(
-    "GPUs that a sharing gang takes: all free GPUs, then shared GPUs on any server (cluster), or \
-     the GPUs of one server if a server has enough (server_first)",
+    "GPUs that a sharing gang takes: all free GPUs and then shared GPUs on any server (cluster), \
+     or GPUs of a single server if one has enough (server_first)",
 );
-const FREE_PICK: ParamSpec = choice("free_pick", FreePick::NAMES, "best_fit").doc("free GPUs that a gang takes if it shares none: those of the server with the fewest free GPUs among those with enough \
-     (best_fit), or of servers with the fewest resident jobs (few_residents)");
+const FREE_PICK: ParamSpec = choice("free_pick", FreePick::NAMES, "best_fit").doc(
+    "free GPUs that \
+     a gang takes if it shares none: on the server with the fewest free GPUs among those with \
+     enough (best_fit), or on servers with the fewest resident jobs (few_residents)",
+);
 const KEY: ParamSpec = choice("key", QueueKey::NAMES, "time").doc(
     "order of the queue: time (isolated duration) or gpu_time (duration x GPUs), shortest first",
 );
@@ -29,19 +32,18 @@ const FIRST_FIT: &[ParamSpec] = &[GATHER, FREE_PICK, KEY, RETEST, BLOCK, ESTIMAT
 const BEST_BENEFIT: &[ParamSpec] = &[
     GATHER,
     FREE_PICK,
-    choice("partner_time", PartnerTime::NAMES, "exclusive").doc("remaining time of a running job in the pair rule: exclusive (as if it were alone), current (at its present rate) or shared (at its present rate; the new job slows it down only as far as its slowdown factor exceeds the present one); with current and shared, every decision tries all waiting jobs"),
+    choice("partner_time", PartnerTime::NAMES, "exclusive").doc("remaining time of a running job in the pair rule: exclusive (as if it were alone), current (at its current rate) or shared (at its current rate; the new job slows it down only as far as the new slowdown factor exceeds the current one); with current and shared, every decision tries all waiting jobs"),
     RETEST,
     flag("sub_batches", true).doc("whether a job that shares GPUs may run with a smaller batch per pass"),
-    spec("min_sub_batch", ParamKind::Whole(1.0), ParamDefault::Int(1)).unit("samples").doc("minimum batch per GPU and pass"),
-    choice("sub_batch_rule", SubBatchRule::NAMES, "best").doc("choice of the sub-batch: best (lowest mean completion time) or largest (the largest with which sharing pays)"),
+    spec("min_sub_batch", ParamKind::Whole(1.0), ParamDefault::Int(1)).unit("samples").doc("minimum batch for each GPU and pass"),
+    choice("sub_batch_rule", SubBatchRule::NAMES, "best").doc("which sub-batch to use: best (lowest mean completion time) or largest (the largest one with which sharing pays)"),
     KEY,
-    flag("restore_sub_batch", true).doc("whether a job gets its full batch back when its last co-runner has left"),
+    flag("restore_sub_batch", true).doc("whether a job gets its full batch back once its last co-runner has left"),
     BLOCK,
-    spec("max_probe", ParamKind::Whole(1.0), ParamDefault::Int(256)).unit("residents").doc("with gather = server_first: maximum number of running jobs examined in the search for one server that \
-         can hold the gang"),
-    flag("compare_types", false).doc("whether a job takes the GPU type with the least added time (for itself and its co-runners) instead of the fastest type with a place"),
-    flag("compare_spread", false).doc("whether a job shares GPUs on one server, if this adds less \
-         time than free GPUs on several servers"),
+    spec("max_probe", ParamKind::Whole(1.0), ParamDefault::Int(256)).unit("residents").doc("with gather = server_first: maximum number of running jobs that the search for a single server examines"),
+    flag("compare_types", false).doc("whether a job takes the GPU type on which it adds the least time (for itself and its co-runners) instead of the fastest type with a place"),
+    flag("compare_spread", false).doc("whether a job may share GPUs on one server instead of \
+         taking free GPUs on several, if that adds less time"),
     ESTIMATE_ERROR,
 ];
 

@@ -30,13 +30,13 @@ const OWN: &[ParamSpec] = &[
         ParamDefault::Int(0),
     )
     .doc(
-        "weight of the GPUs of a job relative to those of its partition (PriorityWeightTRES gres/gpu)",
+        "weight of a job's GPUs, relative to all GPUs of its partition (PriorityWeightTRES gres/gpu)",
     ),
     number("max_age_s", ParamKind::Above(0.0), 604_800.0)
         .unit("s")
         .doc("waiting time at which the age factor reaches 1 (PriorityMaxAge)"),
     flag("favor_small", false)
-        .doc("whether small jobs have the larger size factor (PriorityFavorSmall)"),
+        .doc("whether smaller jobs have larger size factors (PriorityFavorSmall)"),
     flag("small_relative_to_time", false)
         .doc("whether the size of a job is divided by its time limit (SMALL_RELATIVE_TO_TIME)"),
     choice("fairshare", ShareRule::NAMES, "tree")
@@ -61,19 +61,19 @@ const OWN: &[ParamSpec] = &[
     spec("partition_types", NAMES, ParamDefault::None).doc("GPU types of each partition; absent = all"),
     named("qos_priority", &WHOLE).doc("priority of each QOS, divided by the largest priority; absent = 0 (Priority)"),
     named("qos_usage_factor", &ParamKind::AtLeast(0.0))
-        .doc("for each QOS, the factor on the GPU time that is charged; absent = 1 (UsageFactor)"),
+        .doc("for each QOS, the factor by which the charged GPU time is multiplied; absent = 1 (UsageFactor)"),
     spec("qos_preempt", NAMES, ParamDefault::None)
         .doc("for each QOS, the list of QOS whose jobs its jobs may preempt (Preempt)"),
     number("preempt_exempt_s", ParamKind::AtLeast(0.0), 0.0)
         .unit("s")
-        .doc("time after its start during which a job is not preempted (PreemptExemptTime)"),
+        .doc("time after the start of a job during which it is not preempted (PreemptExemptTime)"),
     named("qos_exempt_s", &ParamKind::AtLeast(0.0))
         .unit("s")
-        .doc("for each QOS, the time after its start during which a job is not preempted; replaces preempt_exempt_s (PreemptExemptTime)"),
+        .doc("for each QOS, the time after the start of a job during which it is not preempted; overrides preempt_exempt_s (PreemptExemptTime)"),
     flag("youngest_first", false)
-        .doc("whether the job with the latest start is preempted first, instead of the lowest QOS (youngest_first)"),
+        .doc("whether the job that started last is preempted first, instead of the job with the lowest QOS (youngest_first)"),
     flag("strict_order", false)
-        .doc("whether reordering keeps the order of preemption (strict_order)"),
+        .doc("whether reordering preserves the order of preemption (strict_order)"),
     spec("reorder_count", WHOLE, ParamDefault::Int(1))
         .doc("number of attempts to preempt fewer jobs, after enough were found (reorder_count)"),
     number("requeue_delay_s", ParamKind::AtLeast(0.0), 120.0)
@@ -86,7 +86,7 @@ const OWN: &[ParamSpec] = &[
     named("qos_user_jobs", &ParamKind::Whole(1.0))
         .doc("maximum number of running jobs of a user in a QOS; absent = no limit (MaxJobsPerUser)"),
     named("account_grp_gpus", &WHOLE).doc(
-        "maximum number of GPUs that the jobs of an account and of the accounts below it may hold, unless the QOS has a limit of this kind (GrpTRES)",
+        "maximum number of GPUs that the jobs of an account and of the accounts below it may hold together; a limit of the same kind on the QOS takes precedence (GrpTRES)",
     ),
     number("default_limit_s", ParamKind::AtLeast(0.0), 0.0)
         .unit("s")
@@ -94,7 +94,7 @@ const OWN: &[ParamSpec] = &[
     number("limit_factor", ParamKind::AtLeast(0.0), 0.0)
         .doc("time limit for jobs that specify none, as a multiple of their duration; 0 = use default_limit_s"),
     spec("queue_depth", WHOLE, ParamDefault::Int(100))
-        .doc("maximum number of jobs tried after an event (default_queue_depth)"),
+        .doc("maximum number of jobs that are tried after an event (default_queue_depth)"),
     number("sched_interval_s", ParamKind::AtLeast(0.0), 60.0)
         .unit("s")
         .doc("time between two passes over the whole queue; 0 = none (sched_interval)"),
@@ -105,18 +105,18 @@ const OWN: &[ParamSpec] = &[
         .doc("time between two backfill passes (bf_interval)"),
     number("bf_window_s", ParamKind::Above(0.0), 86_400.0)
         .unit("s")
-        .doc("how far ahead starts are planned (bf_window)"),
+        .doc("how far into the future starts are planned (bf_window)"),
     number("bf_resolution_s", ParamKind::AtLeast(1.0), 60.0)
         .unit("s")
-        .doc("step of the planned times (bf_resolution)"),
+        .doc("time resolution of the planned starts (bf_resolution)"),
     spec(
         "bf_max_job_test",
         ParamKind::Whole(1.0),
         ParamDefault::Int(500),
     )
-    .doc("maximum number of jobs tried in a backfill pass (bf_max_job_test)"),
+    .doc("maximum number of jobs that are tried in a backfill pass (bf_max_job_test)"),
     spec("bf_max_job_user", WHOLE, ParamDefault::Int(0))
-        .doc("maximum number of jobs of one user tried in a backfill pass; 0 = no limit (bf_max_job_user)"),
+        .doc("maximum number of jobs of one user that are tried in a backfill pass; 0 = no limit (bf_max_job_user)"),
 ];
 
 pub(super) const POLICIES: &[PolicyInfo] = &[PolicyInfo {

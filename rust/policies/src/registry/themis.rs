@@ -8,19 +8,20 @@ use crate::themis::{Leftover, Themis, Winners};
 use gangline_engine::{Knowledge, Policy, PolicyError};
 
 const THEMIS: &[ParamSpec] = &[
-    number("lease_s", ParamKind::Above(0.0), 1200.0).unit("s").doc("time between auctions, longer than every restart overhead; leases end at multiples of it")
+    number("lease_s", ParamKind::Above(0.0), 1200.0).unit("s").doc("time between auctions, which must be longer than every restart overhead; leases end at multiples of this time")
     .outlasting_restarts(),
-    number("fairness", ParamKind::Share, 0.8).doc("share of the bidders that an auction leaves out; these are the bidders that are best off"),
-    choice("leftover", Leftover::NAMES, "rho").doc("job that gets the GPUs left after an auction: rho (the worst off) or random (a keyed draw)"),
-    choice("auction", Winners::NAMES, "greedy").doc("method of choosing winners: greedy (repeatedly the highest bid per GPU) or milp (the largest \
-         product of all valuations; at most 64 bidders)"),
-    number("time_limit_s", ParamKind::Above(0.0), 60.0).unit("s").doc("with auction = milp: time limit of the solver for one auction (wall time)"),
+    number("fairness", ParamKind::Share, 0.8).doc("share of bidders that are left out of an auction: those that are best off"),
+    choice("leftover", Leftover::NAMES, "rho").doc("job that gets the GPUs left over after an auction: rho (the worst off) or random (a keyed draw)"),
+    choice("auction", Winners::NAMES, "greedy").doc("how to choose the winners: greedy (repeatedly \
+         takes the highest bid per GPU) or milp (maximises the product of all valuations; at most \
+         64 bidders)"),
+    number("time_limit_s", ParamKind::Above(0.0), 60.0).unit("s").doc("with auction = milp: time limit (wall-clock) of the solver for each auction"),
     ESTIMATE_ERROR,
 ];
 
 pub(super) const POLICIES: &[PolicyInfo] = &[PolicyInfo {
     name: "themis",
-    summary: "finish-time fairness: leases of GPUs, auctioned to the jobs that are worst off",
+    summary: "finish-time fairness: leases of GPUs are auctioned to the jobs that are worst off",
     stops: Stops::AtLeaseEnds,
     is_work_conserving: true,
     family: "fairness",

@@ -1,5 +1,5 @@
-//! Premises of policies about the cluster and the trace, which are declared with each policy and evaluated before a
-//! run.
+//! Premises of policies: assumptions about the cluster and the trace. Each policy declares its premises, and they are
+//! checked before a run.
 
 use crate::params::ParamDefault;
 use gangline_model::words;
@@ -15,7 +15,7 @@ words! {
         Network = "network",
         /// Jobs run at different speeds on different GPU types.
         RatesByType = "rates_by_type",
-        /// Some jobs have known speeds for other numbers of GPUs and other batches.
+        /// For some jobs, the speeds with other numbers of GPUs and other batches are known.
         ElasticJobs = "elastic_jobs",
         /// Every GPU type has a price.
         Prices = "prices",
@@ -29,12 +29,12 @@ words! {
 /// An assumption of a policy about the cluster and the trace of a run.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Premise {
-    /// The fact that should hold.
+    /// The fact that is assumed to hold.
     pub fact: Fact,
-    /// Value of a parameter under which the premise applies; `None` means always.
+    /// Parameter value with which the premise applies; `None` means that it always applies.
     pub only_if: Option<(&'static str, ParamDefault)>,
-    /// The mechanism that gains nothing without the fact, as a noun phrase in the singular; empty if the run fails
-    /// without the fact.
+    /// The mechanism that gains nothing if the fact does not hold, as a singular noun phrase; empty if the run would
+    /// fail without the fact.
     pub mechanism: &'static str,
 }
 
@@ -56,7 +56,7 @@ impl Premise {
         }
     }
 
-    /// Returns this premise, limited to runs in which a flag is set.
+    /// Returns this premise, restricted to runs in which a flag is set.
     pub(super) const fn with(self, flag: &'static str) -> Self {
         Self {
             only_if: Some((flag, ParamDefault::Bool(true))),
@@ -65,12 +65,12 @@ impl Premise {
     }
 }
 
-/// The choice of GPU types by the rates of each job.
+/// The premise for choosing GPU types by the rates of each job.
 pub(super) const TYPES: Premise = Premise::of(
     "choosing GPU types by the rates of each job",
     Fact::RatesByType,
 );
-/// The choice of pairs on shared GPUs by their slowdown factors.
+/// The premise for choosing pairs on shared GPUs by their slowdown factors.
 pub(super) const PAIRS: Premise = Premise::of(
     "choosing which jobs share a GPU by their slowdown factors",
     Fact::FactorsByPair,

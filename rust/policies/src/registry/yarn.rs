@@ -1,4 +1,4 @@
-//! Registry entries of capacity queues.
+//! Registry entry of capacity queues.
 
 use super::PolicyInfo;
 use crate::kit::{GpuPick, QueueBy};
@@ -8,22 +8,22 @@ use crate::yarn::{QueueParams, Yarn};
 
 const OWN: &[ParamSpec] = &[
     choice("queue_by", QueueBy::NAMES, "none").doc(
-        "label that defines a queue: none (one queue), user or vc; jobs without the label are in the \
-         queue default",
+        "label that defines the queues: none (one queue), user or vc; jobs without the label are \
+         in the queue `default`",
     ),
     spec("queue_shares", ParamKind::NamedShares, ParamDefault::None).doc(
-        "share of the cluster for each queue, at most 1 in total; none = equal shares for the \
-         queues of the trace",
+        "each queue's share of the cluster, at most 1 in total; none = equal shares for all queues \
+         of the trace",
     ),
     choice("gpu_pick", GpuPick::NAMES, "most_free").doc(
-        "GPU type of a gang, among those with a place: most_free, first_fit (that of the first \
-         server with a free GPU), fastest, slowest or random",
+        "how to choose a gang's GPU type among those with a place: most_free, first_fit (type of \
+         the first server with a free GPU), fastest, slowest or random",
     ),
 ];
 
 pub(super) const POLICIES: &[PolicyInfo] = &[PolicyInfo {
     name: "yarn-cs",
-    summary: "capacity queues with shares of the cluster, each in order of arrival; no preemption",
+    summary: "capacity queues, each with a share of the cluster and in order of arrival; no preemption",
     family: "queue",
     source: "documentation of Hadoop YARN's capacity scheduler",
     always_shown: &["gpu_pick"],
