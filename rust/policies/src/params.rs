@@ -99,7 +99,7 @@ impl ParamDefault {
         match self {
             Self::None => ParamValue::None,
             Self::Bool(value) => ParamValue::Bool(value),
-            // A reader holds every number as a float.
+            // A reader stores every number as a float.
             Self::Int(value) => ParamValue::Float(value as f64),
             Self::Float(value) => ParamValue::Float(value),
             Self::Str(value) => ParamValue::Str(value.to_owned()),
@@ -331,7 +331,7 @@ impl ParamReader {
             && let Ok(number) = text.parse()
             && kind.takes(&ParamValue::Float(number))
         {
-            expected = format!("{expected}, not text: write {text} without quotes");
+            expected = format!("{expected}, not a string: write {text} without quotes");
         }
         if let ParamKind::Choice(words) | ParamKind::Words(words) = kind {
             let given = value.text().map(|text| vec![text]).or(value.texts());
@@ -362,7 +362,7 @@ impl ParamReader {
         }
     }
 
-    /// Refuses a value other than the default for a parameter that has no effect because of another parameter.
+    /// For a parameter that has no effect because of another parameter, refuses every value except the default.
     ///
     /// # Errors
     /// Returns [`PolicyError::Parameter`] for a value other than the default; `when` states why the parameter has no
@@ -644,7 +644,7 @@ impl ParamKind {
                 "a table of positive shares by name that add up to at most 1".to_owned()
             }
             ParamKind::Named(kind) => format!("a table by name, with {} each", kind.expected()),
-            ParamKind::Names => "a list of names, none of them twice".to_owned(),
+            ParamKind::Names => "a list of names without duplicates".to_owned(),
             ParamKind::Words(words) => {
                 format!(
                     "a list of {}, or some of them in this order",

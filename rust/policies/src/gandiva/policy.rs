@@ -52,7 +52,7 @@ pub(crate) struct Gandiva {
     timers: JobTimers,
     /// Groups whose running residents have left, so that no resident runs until the next turn.
     idle: Vec<u32>,
-    /// Whether groups on several servers might now find a narrower place than at the last search.
+    /// Whether groups on several servers might now find a narrower place although they found none at the last search.
     pub(super) may_narrow: bool,
     pub(super) counts: Counts,
 }
@@ -125,7 +125,7 @@ impl Gandiva {
             && interval.is_some_and(|interval| interval > self.params.quantum)
         {
             let value = self.params.quantum.seconds().to_string();
-            let expected = "at least checkpoint_interval_s, or turns would keep no progress";
+            let expected = "at least checkpoint_interval_s; otherwise turns would save no progress";
             return bad("quantum_s", value, expected);
         }
         Ok(())
@@ -363,7 +363,7 @@ impl Gandiva {
             self.timers.set(JobId(slot), self.groups.get(slot).due());
             self.write(view, plan, slot);
         }
-        // Changes that are made here need no further decision.
+        // Changes made here need no further decision.
         self.groups.forget_changed();
     }
 

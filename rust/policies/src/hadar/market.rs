@@ -33,8 +33,8 @@ impl HadarParams {
     pub fn of_market(reader: &ParamReader) -> Result<Self, PolicyError> {
         let params = Self::read(reader)?;
         if params.utility == Utility::FinishTimeFairness {
-            let expected = "another utility: ftf fixes the A of a job at its arrival, which may be before \
-                            prices are first asked for";
+            let expected = "another utility: ftf fixes the A of a job at its arrival, which may be \
+                            before prices are first requested";
             return Err(reader.refuse("utility", expected));
         }
         Ok(params)
@@ -54,8 +54,7 @@ impl Market {
 
     /// Sets the servers to those of a cluster, all of which are up.
     pub(super) fn open(&mut self, cluster: &ClusterSpec) {
-        // A gang for which the usable types have enough GPUs has a place, and the engine knows whether the gang may use
-        // several types.
+        // A gang has a place if its usable types have enough GPUs; the engine knows whether it may use several types.
         let all = |server: &Server| Some(server.gpus);
         self.servers = Servers::new(cluster, self.params.rack_aware, all);
         self.pricing = Pricing::new(cluster.gpu_types().len());
@@ -100,7 +99,7 @@ impl Market {
             let mean = weighted.sum::<f64>() / all;
             (mean > 0.0).then(|| work / (mean * (all / (jobs * gang)).min(1.0)))
         };
-        // If no GPU that the job can use is up, the GPUs in the description of the cluster count.
+        // If no GPU that the job can use is up, the GPUs in the cluster description count instead.
         let seconds = on(&self.servers.up_by_type());
         let seconds = seconds.or_else(|| on(view.cluster().gpus_by_type()));
         Ok(seconds.expect("every job of the run has a GPU that it can use"))
@@ -194,8 +193,8 @@ impl Market {
     }
 }
 
-/// An allocation under construction: the prices of one instant, and the free GPUs. At first, all GPUs of servers that
-/// are up are free.
+/// An allocation under construction: the prices at one instant, and the GPUs that are still free. At first, all GPUs of
+/// servers that are up are free.
 #[derive(Clone, Debug)]
 pub struct Allocation {
     prices: Prices,

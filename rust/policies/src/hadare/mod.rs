@@ -50,7 +50,7 @@ pub(crate) static TOO_SLOW: Reason = Reason::new(
 pub(crate) static COPIES: Reason = Reason::new(
     "copies",
     "copies of other jobs hold every server that it can use; the job with the most copies is named",
-    "copies of other jobs held every server that it can use, such as {some}",
+    "copies of other jobs, such as {some}, held every server that it can use",
 )
 .counts(Counted::Copies)
 .ends_when_free();
@@ -89,8 +89,8 @@ impl HadarE {
         }
     }
 
-    /// Returns the true rate of a copy of a job in a group, if the copy runs alone and consolidated; 0 means that the
-    /// job cannot run there.
+    /// Returns the true rate of a job's copy that runs alone and consolidated in a group; 0 means that the job cannot
+    /// run there.
     fn true_rate(&self, view: &ClusterView<'_>, job: JobId, group: usize) -> f64 {
         let of = &self.nodes.servers.groups[group];
         if view.usable_types(job) >> of.gpu_type.index() & 1 == 0 {
@@ -196,7 +196,8 @@ impl HadarE {
         }
     }
 
-    /// Updates the estimator with the observations of the last round, and then the planning rates of every job.
+    /// Updates the estimator with the observations from the last round, and then updates the planning rates of every
+    /// job.
     fn learn(&mut self, view: &ClusterView<'_>, changes: &Changes) -> Result<(), PolicyError> {
         let failed = changes.order.iter().filter_map(|change| match change {
             Change::Down(server) => Some(server.0),
@@ -358,7 +359,7 @@ impl HadarE {
                 ..HoldTerms::default()
             };
             if parts.iter().any(|part| part.number == number) {
-                // Several copies that become one are consolidated, so that their progress is saved.
+                // If several copies become one copy, they are consolidated so that their progress is saved.
                 let pause = if nodes.len() > 1 {
                     Some(overhead)
                 } else {

@@ -25,7 +25,7 @@ pub(crate) fn check_length(
     let expected = match view.checkpoint_interval() {
         Some(interval) if restart.0.saturating_add(interval.0) > length.0 => format!(
             "at least the longest restart overhead, {seconds} s, and checkpoint_interval_s = {} \
-             together, or a turn would keep no progress",
+             together; otherwise a turn would save no progress",
             interval.seconds()
         ),
         None if restart >= length => format!("more than the longest restart overhead, {seconds} s"),
@@ -66,11 +66,11 @@ impl Protection {
     /// of a run.
     ///
     /// The policy makes a decision at the end of each protection. Under a placement rule that may refuse a gang, jobs
-    /// may run on GPUs that earlier jobs in the order cannot use. While these jobs are protected, they keep the earlier
-    /// jobs from running; afterwards they give way. If they have to give way before their restart overhead is over, all
-    /// of these jobs might take turns for ever without progress. A rule that refuses no gang is safe. Under such a
-    /// rule, the first job in the order keeps its GPUs, because protected jobs either started before it or fit next to
-    /// it.
+    /// may run on GPUs that cannot be used by jobs before them in the order. While these jobs are protected, they keep
+    /// the earlier jobs from running; afterwards they give way. If they have to give way before their restart overhead
+    /// is over, all of these jobs might take turns for ever without progress. A rule that refuses no gang is safe.
+    /// Under such a rule, the first job in the order keeps its GPUs, because protected jobs either started before it or
+    /// fit next to it.
     ///
     /// # Errors
     /// Returns [`PolicyError::Parameter`], which states the longest restart overhead.

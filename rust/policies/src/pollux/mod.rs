@@ -47,8 +47,8 @@ pub(crate) static NO_SERVERS: Reason = Reason::new(
 pub(crate) static COUNTED_OUT: Reason = Reason::new(
     "counted out",
     "the policy fixes the number of GPUs job by job, and jobs before it left too few; other jobs hold the GPUs, or found no place for all GPUs that were assigned to them",
-    "when {policy} fixed the numbers of GPUs, jobs that rank before this one left too few; others held them, such as \
-     {some}",
+    "when {policy} fixed the numbers of GPUs, jobs that rank before this one left too few; other \
+     jobs, such as {some}, held the GPUs",
 )
 .otherwise(
     "when {policy} fixed the numbers of GPUs, jobs that rank before this one left too few; enough stayed free, and it \
@@ -135,7 +135,7 @@ impl Pollux {
             Bidder::ladder(least, limit, speedup)
         };
         if ladder.is_empty() {
-            // The size in the trace is always allowed, because the job would otherwise wait for ever.
+            // The gang size in the trace is always allowed, because otherwise the job would wait for ever.
             limit = limit.max(racer.gang);
             ladder.push((racer.gang, speedup(racer.gang)));
         }
@@ -173,7 +173,8 @@ impl Pollux {
         search.settle();
         search.improve(self.params.ls_moves.unwrap_or(2 * racers.len()));
         let is_free = racers.iter().all(|racer| !racer.is_bound);
-        // Without a discount, equally good plans depend on the order of service, which changes while jobs run.
+        // Without a discount, the choice among equally good plans depends on the order of service, which changes while
+        // jobs run.
         let is_kept = self.params.phi_delay > SimSpan::ZERO;
         let is_steady = is_kept && is_whole && is_wanted && is_free && search.is_at_rest();
         let pairs = racers.iter().zip(search.bidders.iter());
@@ -211,7 +212,7 @@ impl Pollux {
                 self.act(view, &racers[at], gpus, plan);
             }
         }
-        // If a plan is not the optimum, a discount or the order of service may change the plan later.
+        // If a plan is not optimal, a discount or the order of service may change it later.
         Ok(if is_steady && plan.is_empty() {
             Next::Steady
         } else {
@@ -219,7 +220,7 @@ impl Pollux {
         })
     }
 
-    /// Starts, moves or keeps a job on these GPUs, with the batch for them.
+    /// Starts, moves or keeps a job on these GPUs, with the batch that suits them.
     fn act(
         &mut self,
         view: &ClusterView<'_>,

@@ -169,7 +169,7 @@ impl SlurmParams {
             return Err(params.refuse(field, "accounts with a name"));
         }
         if let Some(account) = fair.circle() {
-            let expected = format!("no account below itself, as {account} is");
+            let expected = format!("no account that is its own ancestor, as {account} is");
             return Err(params.refuse("account_parents", &expected));
         }
         let texts = |value: &ParamValue| {
