@@ -206,8 +206,8 @@ impl Easy {
         Ok(false)
     }
 
-    /// Starts a job behind the head on the first of its types on which it fits and may pass the head. Returns whether
-    /// the job has started.
+    /// Starts a job behind the head on the first of its types on which it fits and is allowed to pass the head. Returns
+    /// whether the job has started.
     fn backfill(
         &mut self,
         view: &ClusterView<'_>,
@@ -438,7 +438,8 @@ impl Policy for Easy {
         let mut shadow = self.reserve(view, plan, head);
         self.dead.fill(0);
         if before == Some(shadow) {
-            // The reservation is unchanged and no GPUs have become free, so only jobs that have just arrived may start.
+            // The reservation is unchanged and no GPUs have become free, so only jobs that have just arrived might
+            // start.
             for &job in &changes.arrived {
                 self.backfill(view, plan, job, &mut shadow)?;
             }
@@ -475,15 +476,15 @@ impl Policy for Easy {
     }
 }
 
-// The following code stores the waiting jobs of `easy` by class and arrival, with their estimated times on each type of
-// the class, ns.
+// The following code stores the waiting jobs of `easy` by class and arrival, and their estimated times in ns on each
+// type of the class.
 
 /// Waiting jobs. The positions in a class are in order of arrival.
 #[derive(Debug, Default)]
 pub(super) struct Backlog {
     /// Jobs of each class in order of arrival.
     members: Vec<Vec<JobId>>,
-    /// Estimates by position, for each class and type of the class.
+    /// For each class and each of its types, the estimates by position.
     trees: Vec<Vec<MinTree>>,
     position: Vec<u32>,
     waiting: Vec<u32>,
@@ -551,7 +552,7 @@ impl Backlog {
         }
     }
 
-    /// Returns the first waiting job of a class, at or after a position, whose estimate on a type is at most `bound`.
+    /// Returns the first waiting job of a class, at or after a position, whose estimate for a type is at most `bound`.
     pub(super) fn first_at_most(
         &self,
         class: usize,
@@ -563,15 +564,16 @@ impl Backlog {
     }
 }
 
-// The following tree stores minima over an array, with sixteen values per node, to find the leftmost value that is at
-// most a bound.
+// The following tree stores minima over an array, with sixteen values per node. With it, the leftmost value that is at
+// most a bound is found quickly.
 
 const WIDTH: usize = 16;
 
 /// Value at each position, initially [`MinTree::NONE`].
 #[derive(Clone, Debug)]
 pub(super) struct MinTree {
-    /// Level 0 contains the values; each level above it contains the minima of groups of sixteen.
+    /// Level 0 contains the values; each higher level contains the minima of groups of sixteen entries of the level
+    /// below.
     levels: Vec<Vec<i64>>,
 }
 

@@ -85,7 +85,7 @@ impl ShortestRemaining {
             main,
             job: job.0,
         });
-        // A gang over several racks may be slowed at any time by other jobs on its up-links.
+        // Other jobs may at any time slow down a gang that spans several racks, because they share its up-links.
         let is_exposed = run.only().tier == Tier::Network && view.shares_uplinks();
         // The remaining work of an elastic job is rounded again whenever its noise changes.
         let is_elastic = view.elastic(job).is_some();

@@ -12,8 +12,8 @@
 //! | Nw | [`queue::Rank::score`] | mean locality so far, in 10^-12 |
 //! | G, Gr | [`offer::Extent`] | number of healthy GPUs in the largest server, and in the largest rack |
 //!
-//! The modules are [`offer`] (one decision), [`rooms`] (places with room, and the GPUs that jobs claim), [`tuner`]
-//! (timers), [`leases`] (boundaries) and [`queue`] (waiting jobs). The policy itself is in [`walk`].
+//! The modules are [`offer`] (one decision), [`rooms`] (the search for places, and claims), [`tuner`] (timers),
+//! [`leases`] (ends of leases) and [`queue`] (waiting jobs). The policy itself is in [`walk`].
 
 mod leases;
 mod offer;

@@ -128,8 +128,8 @@ impl DallyParams {
         }
     }
 
-    /// Converts a number of leases to a length in ns, rounded to the nearest integer (halves up). A length that exceeds
-    /// the range of times counts as infinite.
+    /// Converts a number of leases to a length in ns, rounded to the nearest integer (halves up). A length beyond the
+    /// range of times counts as infinite.
     pub(super) fn leases(&self, count: f64) -> i64 {
         (count * self.lease.0 as f64).round() as i64
     }

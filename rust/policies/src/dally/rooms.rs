@@ -261,8 +261,8 @@ fn rest_rack(
     unclaimed.or_else(|| claimed_rack(params.fit, free, claimed, gpu_type, rest))
 }
 
-/// Returns the slots on the picked servers: first the job's own slots, then unclaimed slots, then the slots of the last
-/// claim, and so on towards the first claim.
+/// Returns the slots on the picked servers. The job's own slots come first, then unclaimed slots, then the slots of the
+/// claims, from the last claim to the first.
 fn slots(
     free: &FreeIndex,
     claims: &Claims,
@@ -288,7 +288,7 @@ fn slots(
     set
 }
 
-// A claim is the GPUs of a job whose lease has ended and that has not yet had an offer.
+// A claim consists of the GPUs of a job whose lease has ended and which has not had an offer yet.
 //
 // The draft of the plan contains unclaimed GPUs. A search that may displace claims adds them, searches, and removes
 // them again. The cost of a search depends only on these claims.
@@ -416,7 +416,7 @@ fn clear(masks: &mut Masks, server: ServerId, mask: u64) {
     }
 }
 
-/// Claimed GPUs of one type, by server and by rack of its pool.
+/// Claimed GPUs of one type, by server and by rack.
 #[derive(Clone, Debug)]
 pub(super) struct Claimed {
     /// For each server with claimed GPUs: the server, its position in the pool, and its number of claimed GPUs.

@@ -4,7 +4,7 @@ use super::params::{DallyParams, Mode};
 use gangline_model::SimTime;
 use std::collections::VecDeque;
 
-/// Times, in ns, that a job waits before it accepts a wider place.
+/// Times in ns for which a job waits before it accepts a wider place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Delays {
     /// Waiting time before the job accepts several servers in one rack.
@@ -215,8 +215,8 @@ impl Wide {
         if high == 0 {
             return low as f64;
         }
-        // The number is reduced to its upper 128 bits. The last of these bits is set if a bit was cut off, so that ties
-        // round correctly.
+        // The number is reduced to its upper 128 bits. The last of these bits is set if any of the lower bits was set,
+        // so that ties are rounded correctly.
         let shift = 128 - high.leading_zeros();
         let kept = if shift == 128 {
             high
@@ -246,7 +246,7 @@ mod tests {
         }
     }
 
-    /// Returns the timers that follow from these waiting times; all times are in leases.
+    /// Computes the timers from these waiting times; all times are in leases.
     fn after(history_leases: f64, server: &[f64], rack: &[f64]) -> (f64, f64) {
         let params = params(history_leases);
         let mut tuner = Tuner::new(&params);

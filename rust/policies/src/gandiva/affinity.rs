@@ -66,7 +66,7 @@ impl Affinity {
         let (gpu_type, position) = (free.type_of(server), free.position(server));
         let count = free.pool(gpu_type).free(position);
         let place = kind.map_or(At::Idle(gpu_type), At::Claimed);
-        // A server that is down has no free GPU.
+        // A server that is down has no free GPUs.
         let wanted = (count > 0).then_some((place, count));
         if wanted == listed {
             return;

@@ -240,7 +240,7 @@ impl Resident {
     }
 }
 
-/// GPUs of one gang size with the jobs that take turns on them.
+/// A group: GPUs for one gang size, and the jobs that take turns on them.
 #[derive(Clone, Debug)]
 pub(super) struct Group {
     pub(super) kind: usize,
@@ -278,8 +278,8 @@ impl Group {
         self.running.contains(&job)
     }
 
-    /// Returns the residents that may migrate: those that wait for a turn. If none waits, all of them may migrate,
-    /// unless there is only one.
+    /// Returns the residents that may migrate: those that are waiting for a turn. If none is waiting, every resident
+    /// may migrate, unless there is only one.
     pub(super) fn movable(&self) -> impl Iterator<Item = &Resident> {
         let (has_waiting, is_alone) = (self.has_waiting(), self.residents.len() == 1);
         self.residents

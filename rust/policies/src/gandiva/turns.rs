@@ -156,7 +156,8 @@ impl Turns<'_> {
     }
 }
 
-// The following code measures in trials which models make good co-runners, and stores the results by pair.
+// The following code uses trials to find out which models make good co-runners, and stores the results for each pair of
+// models.
 
 /// Two sums of speeds count as equal if they differ by less than this.
 const ROUNDING: f64 = 1e-12; // This is our own choice; it is thousands of times larger than the rounding errors.

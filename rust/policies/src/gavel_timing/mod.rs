@@ -43,9 +43,9 @@ pub(crate) struct GavelTimingParams {
     pub policy: String,
     /// Maximum length of a micro-task, in seconds.
     pub round_s: f64,
-    /// Whether GPU types are shuffled at each choice, for policies without rates.
+    /// Whether GPU types are shuffled at each choice, as they are for policies that do not use rates.
     pub shuffles: bool,
-    /// Whether jobs without a share are skipped, for first come, first served.
+    /// Whether jobs without a share are skipped, as they are under first come, first served.
     pub skips_zero: bool,
     /// Knowledge about jobs that the allocator needs.
     pub knowledge: Knowledge,
@@ -250,8 +250,8 @@ impl GavelTiming {
         Claim { priority, ..claim }
     }
 
-    /// Returns the jobs and types of the next round, and whether each job runs. A job without shares occupies GPUs but
-    /// does not run.
+    /// Returns the jobs and their types for the next round, and whether each of these jobs runs. A job without shares
+    /// occupies GPUs but does not run.
     fn choose(&mut self, view: &ClusterView<'_>) -> Vec<(JobId, GpuTypeId)> {
         let mut taken: BTreeSet<JobId> = BTreeSet::new();
         let mut chosen = Vec::new();
@@ -408,7 +408,7 @@ impl Policy for GavelTiming {
         self.renew(view)?;
         let mut chosen = self.choose(view);
         if chosen.is_empty() && self.expected == 0 && !self.active.is_empty() {
-            // No micro-task is running and no job will arrive, so another renewal is allowed.
+            // No micro-task is running and no job will arrive, so shares may be recomputed once more.
             self.last_reset = SimTime(0);
             self.renew(view)?;
             chosen = self.choose(view);

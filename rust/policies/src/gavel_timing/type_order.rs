@@ -1,5 +1,5 @@
-//! The order in which the public simulator serves GPU types: by name, or shuffled at each choice by the generator of
-//! `CPython`.
+//! The order in which the public simulator serves GPU types: by name, or shuffled at each choice by `CPython`'s random
+//! generator.
 
 use gangline_model::{GpuType, GpuTypeId};
 use rand_mt::Mt;
@@ -41,8 +41,8 @@ impl TypeOrder {
     }
 }
 
-/// Returns `random.Random(seed)` of `CPython`: a generator that is seeded with the 32-bit words of the seed, lowest
-/// first.
+/// Returns the generator that `random.Random(seed)` is in `CPython`: it is seeded with the 32-bit words of the seed,
+/// lowest first.
 fn python_random(seed: u64) -> Mt {
     let (low, high) = (seed as u32, (seed >> 32) as u32);
     let words = if high == 0 {

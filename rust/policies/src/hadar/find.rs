@@ -331,7 +331,7 @@ fn is_before(a: (f64, u32, u32), b: (f64, u32, u32)) -> bool {
         .is_lt()
 }
 
-/// Returns the counts sorted by server, if they use more than one server.
+/// Returns the counts, sorted by server, if they use more than one server.
 fn several(mut places: Counts) -> Option<Counts> {
     places.sort_unstable();
     (places.len() > 1).then_some(places)

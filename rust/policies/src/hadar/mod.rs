@@ -47,7 +47,7 @@ use queue::{Rank, Waiting};
 use search::{Rejected, Search, pass};
 use std::collections::BTreeSet;
 
-/// The utility of the job was below the price of its GPUs, and a job behind it took some of them.
+/// The job's utility was below the price of its GPUs, and a job behind it took some of these GPUs.
 pub(crate) static OUTBID: Reason = Reason::new(
     "outbid",
     "its utility was below the price of its GPUs, and a job behind it took them",
@@ -290,7 +290,7 @@ impl Policy for Hadar {
         let is_behind = |run: &Run| ran(run.job).is_some_and(|other| own < *other);
         if let Some(&(_, percent)) = self.rejected.jobs.iter().find(|one| one.0 == job) {
             let price = Cause::new(&PRICE).number(percent);
-            // Backfilling gives GPUs first to earlier jobs, even if they were also too expensive.
+            // Backfilling first gives GPUs to earlier jobs, even if the GPUs were too expensive for these jobs as well.
             let behind = || largest(view, job, is_behind).map(|other| Cause::of(&OUTBID, other));
             let before = || largest(view, job, is_before).map(|other| Cause::of(&OUTRANKED, other));
             let others = || behind().or_else(before).unwrap_or(price);

@@ -1,8 +1,8 @@
-//! The prices of GPUs, which rise exponentially with the share of a server that is given out.
+//! The prices of GPUs, which rise exponentially with the share of the server's GPUs that are given out.
 //!
-//! The price bounds are minima and maxima of the active jobs' constants, which are kept in heaps. An arrival usually
-//! costs O(types); the completion of a job at the top of a heap costs O(log jobs). The values in one of the heaps
-//! depend on the epoch, so this heap is rebuilt when the epoch changes.
+//! The price bounds are minima and maxima of constants of the active jobs; these constants are kept in heaps. An
+//! arrival usually costs O(types); the completion of a job at the top of a heap costs O(log jobs). The values in one of
+//! the heaps depend on the epoch, so this heap is rebuilt when the epoch changes.
 
 use super::facts::{Facts, TypeFacts};
 use super::params::{HadarParams, Terms};

@@ -3,7 +3,7 @@
 //!
 //! Waiting jobs with the same usable types and gang size form a class. If one job of a class finds no room, no job of
 //! the class has room until GPUs become free. Running jobs, at most one per GPU, are ranked again in each decision. A
-//! decision costs O(running jobs + classes + (jobs examined + lines that crossed) x log jobs).
+//! decision costs O(running jobs + classes + (jobs examined + swaps in the order) x log jobs).
 
 use super::facts::{Facts, Line};
 use super::params::Sorting;
@@ -159,7 +159,7 @@ impl Merge<'_> {
     }
 }
 
-// The following code defines the place of a job in the queue.
+// The following code defines the position of a job in the queue.
 
 /// The position of a job in the queue at one instant; a smaller rank comes first. Ranks are compared exactly, without a
 /// tolerance.
@@ -174,7 +174,7 @@ pub(super) struct Rank {
 impl Rank {
     /// Computes the rank of a job from its remaining work.
     pub(super) fn new(sorting: Sorting, now: SimTime, facts: &Facts, remaining: f64) -> Self {
-        // Times are in whole nanoseconds, so that equal decimal times tie.
+        // Times are whole nanoseconds, so that equal decimal times tie.
         let left_ns = || (remaining / facts.best_rate * NANOS_PER_SECOND).round();
         let main = match sorting {
             Sorting::Density => return Self::dense(&facts.line(remaining), now),
@@ -199,14 +199,14 @@ impl Rank {
     }
 }
 
-// The following code is a kinetic tournament: it finds the best of many jobs whose utilities per GPU fall at different
-// speeds.
+// The following code is a kinetic tournament: of many jobs whose utilities per GPU fall at different speeds, it finds
+// the one with the highest utility per GPU.
 //
-// Each node of the tournament stores the instant until which its outcome is certain. The inverse of a utility per GPU
+// Each node of the tournament stores the instant until which its outcome is certain. The inverse of the utility per GPU
 // is linear in time, so two jobs change places at most once. The outcomes are the same as those of the exact ranks.
 // Near a crossing, where rounding might decide, a node is recomputed each time. Nodes are computed lazily, so n jobs
-// that arrive together cost O(n). The cost is O(log jobs) per job added, removed or examined, and per outcome that
-// expires.
+// that arrive together cost O(n). The cost is O(log jobs) for each job that is added, removed or examined, and for each
+// outcome that expires.
 
 /// Two lines whose relative distance is below this might swap because of rounding. The value is our own choice; it is
 /// far above the noise of a few operations.
@@ -363,7 +363,7 @@ fn certain_until(first: &Line, second: &Line, now: SimTime) -> SimTime {
     {
         return SimTime::NEVER; // The two lines are equal for ever, so the index decides.
     }
-    // `level` is the present inverse of the utility per GPU, and the slope is its increase per second.
+    // `level` is the current inverse of the utility per GPU, and the slope is its increase per second.
     let level = |line: &Line| ((now - line.arrival).seconds() + line.left_s) / line.numerator;
     let (level_a, level_b) = (level(first), level(second));
     let (slope_a, slope_b) = (1.0 / first.numerator, 1.0 / second.numerator);
@@ -377,7 +377,7 @@ fn certain_until(first: &Line, second: &Line, now: SimTime) -> SimTime {
     } else {
         f64::INFINITY
     };
-    // A cast of a value that is too large saturates.
+    // Casting a value that is too large saturates.
     SimTime(now.0.saturating_add((seconds * NANOS_PER_SECOND) as i64))
 }
 

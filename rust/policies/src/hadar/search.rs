@@ -1,9 +1,9 @@
 //! The tiers of the dual subroutine. Two tiers compare several choices of jobs: `exact` compares all choices, and
 //! `beam` only the best few.
 //!
-//! The search maximises the sum of payoffs. Ties go to the choice with more jobs, then to the lower cost, then to jobs
-//! that are earlier in the queue. States differ in which GPUs of the servers are free, so each state stores the GPUs
-//! that it has given out.
+//! The search maximises the sum of payoffs. Ties go to the choice with more jobs, then to the choice with the lower
+//! cost, then to the choice with jobs that are earlier in the queue. States differ in which GPUs of the servers are
+//! free, so each state stores the GPUs that it has given out.
 
 use super::facts::Facts;
 use super::find::{Chosen, Finder, Goal, Live, Quote, above, equal};
@@ -176,7 +176,7 @@ fn paying(finder: &Finder<'_>, servers: &Servers, facts: &Facts, live: &Live) ->
 
 /// Runs the beam search, which keeps at most the best `width` states after each job. Takes the chosen GPUs from the
 /// servers, as the other tiers do. The walk ends when no state has a free GPU. Classes of jobs for which no state has
-/// room are skipped, because the free GPUs of states only decrease.
+/// room are skipped, because the number of free GPUs in a state only decreases.
 pub(super) fn beam(
     finder: &Finder<'_>,
     servers: &mut Servers,
@@ -190,7 +190,7 @@ pub(super) fn beam(
         free: servers.free_by_type().into(),
         taken: None,
     }];
-    // These are the GPUs that `servers` has given out for the state that is being examined.
+    // The GPUs that `servers` has given out for the state that is being examined.
     let mut present: Rc<Used> = Rc::default();
     loop {
         let has_room = |types, gpus| {

@@ -78,7 +78,7 @@ fn golden_world() -> World {
 /// Returns the policy after its first decision, and the jobs that it chooses in this decision.
 fn first_decision(world: &World, params: HadarParams) -> (Hadar, Vec<Chosen>) {
     let mut policy = Hadar::new(params);
-    // The example keeps a gang in the queue that a run without mixed types would refuse.
+    // The example keeps a gang in the queue which a run without mixed types would refuse.
     let traits = PolicyTraits {
         mixes_types: true,
         ..policy.traits()
@@ -407,8 +407,8 @@ fn only_the_scale_of_a_utility_differs() {
         if case.world.jobs.columns().allowed_types.is_some() {
             continue; // If jobs allow different types, the best rates of two jobs may differ.
         }
-        // All jobs have the same best rate, which is a power of two, so A = work is A = work / best rate times a
-        // constant.
+        // All jobs have the same best rate, which is a power of two. A = work therefore equals A = work / best rate,
+        // times a constant.
         let run = |utility| run_case(&case, &[("utility", word(utility))]);
         let (a, b) = (run("effective_throughput"), run("normalised"));
         assert!(conformance::are_equal(&a, &b), "seed {seed}");

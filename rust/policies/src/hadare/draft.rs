@@ -239,7 +239,7 @@ impl<'a> Draft<'a> {
                 .expect("only active jobs bid");
             for group in groups.clone() {
                 if group == given && self.nodes.are_unlike() {
-                    // The first idle node of the group has changed, and so have the rates of all jobs on it.
+                    // The group's first idle node has changed, so the rates of all jobs on it have changed too.
                     bids[group] = self.bids(&market, group, prices[group]);
                 } else {
                     bids[group].extend(self.bid(market.jobs[at], group, prices[group]));
@@ -398,7 +398,7 @@ impl<'a> Draft<'a> {
     }
 }
 
-// The following code treats servers as nodes, each of which can hold one copy, and defines the columns of the rate
+// The following code treats servers as nodes, each of which can hold one copy. It also defines the columns of the rate
 // table.
 
 /// All nodes that can hold a copy.

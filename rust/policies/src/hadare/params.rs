@@ -85,19 +85,19 @@ pub(crate) struct HadarEParams {
     pub round: SimSpan,
     /// Fixed cost of a consolidation, in seconds.
     pub c0_s: f64,
-    /// Bandwidth for parameters, bytes/s.
+    /// Bandwidth for transferring parameters, in bytes/s.
     pub bandwidth: f64,
     /// Way in which the parameters of copies are combined.
     pub fan_in: FanIn,
     /// Utility of a completion time.
     pub utility: Utility,
-    /// Factor on the lowest price.
+    /// Factor by which the lowest price is multiplied.
     pub umin_factor: f64,
     /// Whether idle servers get copies at any price.
     pub fill: bool,
     /// Whether copies are assigned by price.
     pub price_pass: bool,
-    /// Minimum rate of a copy, relative to the rate of the job's fastest copy.
+    /// Minimum rate of a copy, relative to the rate of the job's fastest possible copy.
     pub min_share: f64,
     /// Minimum number of iterations that a further copy must do in a round.
     pub min_steps: f64,
@@ -160,7 +160,7 @@ impl HadarEParams {
             FanIn::Parallel => self.c0_s + bytes / self.bandwidth,
             FanIn::Serial => self.c0_s + copies as f64 * bytes / self.bandwidth,
         };
-        // This time is longer than any round, so the run is refused before it starts.
+        // A time that is out of range is longer than any round, so the run is refused before it starts.
         SimSpan::from_seconds(seconds).unwrap_or(SimSpan(i64::MAX / 4))
     }
 }

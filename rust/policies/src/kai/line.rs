@@ -18,7 +18,7 @@ pub(super) type Place = (i64, Reverse<JobId>);
 #[derive(Clone, Debug, Default)]
 struct Group {
     waiting: BTreeSet<Rank>,
-    /// Jobs with a rank below this one were tried without success.
+    /// Jobs with a rank below this one have been tried without success.
     from: Rank,
     /// Whether the last attempt failed and nothing has changed since.
     is_vain: bool,

@@ -333,8 +333,8 @@ impl Kai {
     fn preempt(&mut self, view: &ClusterView<'_>, plan: &mut Plan<'_>) -> bool {
         self.restart();
         let mut has_evicted = false;
-        // A job finds no victims if a job of its group that has a higher priority found none, because the latter may
-        // evict more jobs.
+        // A job finds no victims if a job of higher priority in its group found none, because the latter may evict more
+        // jobs.
         while self.lines.iter().any(Line::has_hope)
             && let Some(ask) = self.next(view.jobs())
         {
@@ -404,7 +404,7 @@ impl Kai {
         is_found.then_some(taken)
     }
 
-    /// Spares the victims that need not be evicted for the job to start, from the last to the first.
+    /// Removes from the victims, from the last to the first, those that need not be evicted for the job to start.
     fn fewer(
         &mut self,
         view: &ClusterView<'_>,
@@ -474,8 +474,8 @@ impl Kai {
         })
     }
 
-    /// Returns the jobs that can be evicted from all other queues. A later step checks whether their queues hold too
-    /// many GPUs.
+    /// Returns the jobs in all other queues that can be evicted. A later step checks whether their queues hold too many
+    /// GPUs.
     fn others(&self, view: &ClusterView<'_>, ask: Ask) -> Others {
         let tree = &self.tree;
         let mut of = vec![Vec::new(); tree.len()];
@@ -569,7 +569,7 @@ impl Others {
                 || (has_quota && its.held > its.quota)
                 || (kai.params.in_quota_reclaim && has_quota && tree.outranks(x, z));
             let there = &mut self.of[node];
-            // The queue only becomes less saturated, so none of its other jobs can be evicted either.
+            // The queue can only become less saturated, so none of its other jobs can be evicted either.
             let victim = if is_due { there.pop() } else { None };
             if !is_due {
                 there.clear();

@@ -46,7 +46,7 @@ impl Policy for Periodic {
         plan: &mut Plan<'_>,
     ) -> Result<Next, PolicyError> {
         self.policy.decide(view, changes, plan)?;
-        // Time alone may change a decision, for example where a job falls into a lower queue.
+        // Time alone may change a decision, for example when a job drops to a lower queue.
         let is_idle = view.first_waiting().is_none() && view.running().next().is_none();
         Ok(if is_idle { Next::Steady } else { Next::Ask })
     }

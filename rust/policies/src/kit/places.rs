@@ -38,7 +38,7 @@ impl Classes {
             list: Vec::new(),
             of: Vec::with_capacity(jobs.len()),
         };
-        // If jobs differ only in gang size and skew, these two define a class.
+        // If jobs differ only in gang size and skew, these two properties define a class.
         let is_uniform = jobs.is_uniform();
         let mut small = [[u16::MAX; 2]; 128];
         for job in jobs.ids() {

@@ -46,7 +46,7 @@ pub(crate) struct Servers {
 
 const NONE: u32 = u32::MAX;
 
-/// A rack, which is recorded only if gangs may prefer a single rack.
+/// A rack; racks are recorded only if gangs may prefer a single rack.
 #[derive(Clone, Debug, Default)]
 struct Rack {
     servers: Vec<u32>,
@@ -255,7 +255,7 @@ impl Servers {
     pub(crate) fn roomiest_rack(&self, types: &[GpuTypeId]) -> &[u32] {
         let room =
             |rack: &Rack| -> u32 { types.iter().map(|id| rack.free_of_type[id.index()]).sum() };
-        // On a tie, `max_by_key` takes the last one.
+        // On a tie, `max_by_key` returns the last element.
         let best = self.racks.iter().rev().max_by_key(|rack| room(rack));
         best.map_or(&[], |rack| &rack.servers)
     }

@@ -211,7 +211,7 @@ impl Kueue {
         }
     }
 
-    /// Returns the counter on which the choices of a queue depend.
+    /// Returns the change counter on which the choices of a queue depend.
     fn state_of(&self, queue: usize) -> u64 {
         if self.is_non_monotone || self.books.queues[queue].rules.may_preempt() {
             self.state.any << 1 | 1
@@ -330,7 +330,8 @@ impl Kueue {
         winners.min().expect("a head is below").1
     }
 
-    /// Returns the sort key of a job: the share of a node after the job below it is admitted, then priority and age.
+    /// Returns the sort key of a job: the share that a node above the job has once the job is admitted, then the job's
+    /// priority and age.
     fn claim(&mut self, jobs: &JobFacts, head: &Head, node: usize) -> Claim {
         let t = head.choice.gpu_type;
         let victims = head.choice.victims.iter().copied();

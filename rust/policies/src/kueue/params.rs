@@ -138,7 +138,7 @@ pub(crate) struct Rules {
     pub within: Within,
     pub reclaim: Reclaim,
     pub borrow: Borrow,
-    /// Maximum priority of a job that may be preempted for a borrowing job.
+    /// Maximum priority of the jobs that a borrowing job may preempt.
     pub borrow_max: i64,
     pub when_can_borrow: WhenCanBorrow,
     pub when_can_preempt: WhenCanPreempt,
@@ -198,7 +198,7 @@ impl Weight {
     pub(super) const ONE: Self = Self { over: 1, under: 1 };
 
     fn read(row: &ParamReader) -> Result<Self, PolicyError> {
-        // The text is the shortest decimal that is read as the number.
+        // The string is the shortest decimal that is read as this number.
         let text = row.number("weight").to_string();
         let (whole, decimals) = text.split_once('.').unwrap_or((&text, ""));
         let digits = format!("{whole}{decimals}");

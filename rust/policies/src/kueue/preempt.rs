@@ -106,7 +106,7 @@ impl Search<'_, '_, '_> {
         i64::from(self.view.jobs().gpus(job))
     }
 
-    /// Returns whether the quotas allow a job, and the placement rule finds GPUs for it.
+    /// Returns whether the quotas allow a job and the placement rule finds GPUs for it.
     fn fits(&mut self, ask: Ask, limits: Limits) -> bool {
         let (tree, places) = (&self.books.tree, &mut self.books.places);
         if let Some(node) = limits.inside
@@ -353,7 +353,7 @@ impl Search<'_, '_, '_> {
                 node = child;
                 continue;
             }
-            // The descent has reached a dead end, because the queues below no longer borrow.
+            // The descent has reached a dead end, because the queues below this node no longer borrow.
             pools.clear(tree, node);
             tree.parent(node)?;
             node = root;

@@ -42,7 +42,7 @@ impl Quota {
 struct Node {
     parent: Option<usize>,
     children: Vec<usize>,
-    /// Position of the node in the order of names; cohorts come first on a tie.
+    /// Position of the node in the order of names; on a tie, cohorts come first.
     name_rank: usize,
     /// Two preorder numbers of the node; the numbers of all nodes below it lie between them.
     span: (usize, usize),
@@ -96,7 +96,7 @@ pub(super) struct Tree {
 }
 
 impl Tree {
-    /// Creates the trees that the parameters describe, for a cluster.
+    /// Creates, for a cluster, the trees that the parameters describe.
     pub(super) fn new(params: &KueueParams, cluster: &ClusterSpec) -> Result<Self, PolicyError> {
         let mut all: Vec<Group> = params.queues.clone();
         let queues = all.len();

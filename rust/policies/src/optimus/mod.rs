@@ -141,7 +141,7 @@ impl Claim<'_> {
         Ok(found)
     }
 
-    /// Returns whether the job already runs on the type and the number of GPUs that it gets.
+    /// Returns whether the job already runs on the type and with the number of GPUs that it gets.
     fn stays(&self) -> bool {
         let held = self.view.run(self.job).map(Run::gpus);
         held.is_some_and(|held| {

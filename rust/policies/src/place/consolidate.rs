@@ -228,7 +228,7 @@ fn network(params: &PlacementParams, pool: &mut TypePool, gpus: u32, picks: &mut
 /// sorted later.
 fn pick_racks(pool: &mut TypePool, gpus: u32, racks: &[usize], picks: &mut Vec<Pick>) {
     if pool.free_total() <= 2 * gpus {
-        // Few servers have a free GPU, so a scan of all of them costs less than a query per rack.
+        // Few servers have free GPUs, so scanning all of them costs less than one query per rack.
         picks.extend(
             all_free(pool).filter(|pick| racks.binary_search(&pool.rack_of(pick.at)).is_ok()),
         );

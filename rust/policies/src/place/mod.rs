@@ -1,4 +1,4 @@
-//! Placement: the rules that choose the GPUs of a gang, in one library for all policies.
+//! Placement: a library of the rules that choose the GPUs of a gang, shared by all policies.
 //!
 //! A rule receives the free GPUs of one type and returns a set of them, or nothing. A rule never reads a clock. It
 //! never changes the state either, because it undoes its trial changes to the index. Random numbers come only from a
@@ -115,7 +115,7 @@ impl Placer {
         placer
     }
 
-    /// Creates a rule outside a run, from the seed of its random draws and the model labels of the jobs.
+    /// Creates a rule outside a run, from a seed for its random draws and the model labels of the jobs.
     pub fn with_seed(params: PlacementParams, seed: u64, model_labels: &[String]) -> Self {
         let is_bucket_first = params.rule == Rule::Consolidate && params.fit == Fit::Best;
         Self {
@@ -396,7 +396,8 @@ impl Placer {
         found.then(|| self.gpu_set(free.pool(gpu_type), picks))
     }
 
-    /// Returns the fastest of the places that `consolidate` would take at each level; on a tie, the narrowest of them.
+    /// Compares the places that `consolidate` would take at each level, and returns the fastest one; ties go to the
+    /// narrowest.
     fn best_speed(
         &self,
         free: &mut FreeIndex,

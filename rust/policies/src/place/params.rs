@@ -24,7 +24,7 @@ words! {
         Count = "count",
         /// The fewest possible servers for models with skewed tensors; `consolidate` for other models.
         Skew = "skew",
-        /// The fastest of the places that `consolidate` would take at each level.
+        /// The fastest place among those that `consolidate` would take at each level.
         BestSpeed = "best_speed",
     }
 }

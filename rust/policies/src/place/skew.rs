@@ -32,8 +32,8 @@ pub(super) fn place_high(
         return inside_a_rack(fit, free, gpu_type, gpus, picks);
     }
     let pool = free.pool(gpu_type);
-    // Completely free racks are taken, largest first, as long as the gang needs a whole rack. Gangs of this size are
-    // rare, so the racks may be sorted each time.
+    // Takes completely free racks, largest first, as long as the gang needs a whole rack. Gangs of this size are rare,
+    // so the racks may be sorted each time.
     let mut racks: Vec<usize> = (0..pool.racks()).collect();
     racks.sort_by_key(|&rack| (Reverse(pool.rack_up(rack)), rack));
     let mark = free.mark();

@@ -151,7 +151,7 @@ impl<'a> Genetic<'a> {
         }
     }
 
-    /// Makes a candidate valid: each job in turn takes as many of the remaining GPUs as it may.
+    /// Makes a candidate valid: each job in turn keeps only as many of the remaining GPUs as it may have.
     fn repair(&self, rows: &mut Rows) {
         let width = self.sizes.len();
         let mut left = self.sizes.clone();

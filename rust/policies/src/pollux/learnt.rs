@@ -245,7 +245,7 @@ fn fit_pass(sights: &[Sight]) -> [f64; 2] {
 
 /// Fits the times of the exchange on one server or on several servers, given the times of a pass and the overlap.
 fn fit_exchange(sights: &[Sight], spans: bool, pass_s: [f64; 2], gamma: f64) -> [f64; 2] {
-    // Each row has the number of GPUs above two, the inverse of the time of a step, and the time of the exchange.
+    // Each row contains the number of GPUs above two, the inverse of the step time, and the time of the exchange.
     let row = |sight: &Sight| {
         let (pass_s, step_s) = (pass_of(pass_s, sight), sight.step_s);
         let rest = if pass_s < step_s {
@@ -398,7 +398,8 @@ mod tests {
         assert!((two.gamma - 1.0).abs() < 1e-6, "{}", two.gamma);
         sights.push(sight(4, 10));
         let four = fit(&sights);
-        // Every overlap explains these times. A search over 100,000 values finds the smallest penalty at 1.1291.
+        // These times are consistent with every overlap. A search over 100,000 values finds the smallest penalty at
+        // 1.1291.
         assert!((four.gamma - 1.1291).abs() < 1e-4, "{}", four.gamma);
         close(four.server_s, [0.338_908, 0.052_258], 1e-4);
         close(four.servers_s, [0.372_799, 0.057_484], 1e-4);

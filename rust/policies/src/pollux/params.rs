@@ -16,7 +16,7 @@ words! {
 }
 
 words! {
-    /// Method of searching placements.
+    /// Search method.
     pub(crate) enum SearchKind {
         /// Numbers of GPUs are assigned by gain per GPU, then moved from job to job.
         Greedy = "greedy",
@@ -84,7 +84,7 @@ pub(crate) struct PolluxParams {
     /// Number that is added to every speed-up, so that a job without GPUs contributes a finite
     /// value.
     pub floor: f64,
-    /// Method of searching placements.
+    /// Search method.
     pub search: SearchKind,
     /// Size limits of the genetic search.
     pub ga: GeneticParams,

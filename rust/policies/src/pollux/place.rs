@@ -42,7 +42,7 @@ pub(super) struct Layout<'a> {
     avoids: bool,
     free: Vec<u64>,
     full: Vec<u64>,
-    /// For each server, the number of its jobs that use several servers.
+    /// For each server, the number of jobs on it that use several servers.
     spanning: Vec<u32>,
     /// GPUs of each job, in the order of the racers.
     held: Vec<Option<GpuSet>>,
@@ -339,8 +339,8 @@ impl<'a> Layout<'a> {
         best
     }
 
-    /// Returns, among the jobs whose counts have changed, the one that gains most per GPU from the next rung on its
-    /// server.
+    /// Among the jobs whose numbers of GPUs have changed, returns the job that would gain most per GPU from the next
+    /// rung on its server.
     fn best_growth(&self, bidders: &[Bidder]) -> Option<(usize, u32)> {
         let mut best: Option<(f64, usize, u32)> = None;
         for (at, bidder) in bidders.iter().enumerate() {

@@ -120,8 +120,8 @@ impl<'a> Racer<'a> {
     }
 }
 
-/// Returns whether a job is running and would lose all progress since its last start if it were stopped now. If jobs in
-/// this state could be stopped, they might take turns for ever.
+/// Returns whether a job is running and, if stopped now, would lose all progress since its last start. If jobs in this
+/// state could be stopped, they might take turns for ever.
 pub(crate) fn is_bound(view: &ClusterView<'_>, job: JobId) -> bool {
     let least = view.checkpoint_interval().unwrap_or(SimSpan(1));
     view.run(job)

@@ -60,8 +60,8 @@ impl Bidder {
         found.map_or(self.speedup_now, |rung| rung.1)
     }
 
-    /// Returns the speed-up of the job with a number of GPUs. If this number differs from the current one, the discount
-    /// for a change is applied.
+    /// Returns the speed-up of the job with a number of GPUs. If this number differs from the number that the job
+    /// holds, the discount for a change is applied.
     pub(super) fn felt(&self, count: u32) -> f64 {
         if count == self.now {
             self.speedup_now
@@ -209,8 +209,8 @@ impl Search<'_> {
         }
     }
 
-    /// Returns whether no move would gain even if changes cost nothing. If so, no move will gain at any later time
-    /// either.
+    /// Returns whether no move would bring a gain even if changes cost nothing. If so, no move will gain at any later
+    /// time either.
     pub(super) fn is_at_rest(&self) -> bool {
         let free = |one: &Bidder| Bidder {
             phi: 1.0,
@@ -320,7 +320,7 @@ mod tests {
 
     const SERVER: u32 = 4;
 
-    /// Creates a bidder whose speed-up is concave in the number of GPUs and drops beyond one server.
+    /// Creates a bidder whose speed-up is concave in the number of GPUs, except for a drop beyond one server.
     fn bidder(slope: f64, loss: f64, most: u32, now: u32, phi: f64) -> Bidder {
         let speedup = |count: u32| {
             let spread = if count > SERVER { loss } else { 1.0 };

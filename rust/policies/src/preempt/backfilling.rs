@@ -144,7 +144,7 @@ impl Backfilling {
         let backfilled = &mut self.classes[class].backfilled;
         backfilled.remove(&old);
         backfilled.insert(key);
-        // If the job moves forward, jobs in between have fewer GPUs, so their refusals stay valid.
+        // If the job moves forward, the jobs that it passes have fewer GPUs left, so their refusals stay valid.
         if key > old {
             self.note_gain_behind(old);
         }
@@ -194,7 +194,7 @@ impl Backfilling {
         }
     }
 
-    /// Returns the first unplaced job that might have a place, with its class.
+    /// Returns the first unplaced job that might have a place, and its class.
     pub(super) fn next_unplaced(&self) -> Option<(Key, usize)> {
         let open = self.classes.iter().enumerate();
         let open = open.filter(|(_, class)| !class.is_unplaced_refused);

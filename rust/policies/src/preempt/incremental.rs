@@ -3,9 +3,9 @@
 //!
 //! A waiting job fits if enough GPUs are free or held by admitted jobs behind it in the order. The first waiting job
 //! that fits is admitted, and so on. If the counted jobs then need more GPUs than exist, the first running job that no
-//! longer fits is dropped. Dropping it may make room for waiting jobs behind it, and so on. Each step goes forward in
-//! the order, so the result equals that of the walk. If the placement rule may refuse a gang, [`super::backfilling`]
-//! then supports steps 3 and 4.
+//! longer fits is dropped. Dropping it may make room for waiting jobs behind it, and so on. Each step moves forward in
+//! the order, so the result is the same as that of the walk. If the placement rule may refuse a gang,
+//! [`super::backfilling`] then supports steps 3 and 4.
 
 use super::Pass;
 use super::jobs::{Key, QueueState, Rank};
@@ -39,7 +39,7 @@ impl Pass {
         (self.dropped, self.admitted) = (dropped, admitted);
     }
 
-    /// Performs step 1, starting from the jobs that were admitted before.
+    /// Performs step 1, starting from the jobs that have been admitted so far.
     pub(super) fn count(&mut self, view: &ClusterView<'_>) {
         let now = view.now().0;
         let mut count = Count {
@@ -88,7 +88,7 @@ impl Pass {
         if let Some(key) = self.left_out(class) {
             let gpus = self.gpus(class);
             let rank = self.measure.waiting(key, gpus);
-            // Jobs before this one in the order can only leave it fewer GPUs.
+            // Jobs that come before this job in the order can only leave it fewer GPUs.
             if self.fits(&rank, gpus, count) {
                 self.heads.push(Reverse((rank, class)));
             }
@@ -170,7 +170,7 @@ impl Pass {
         self.backfilling.drop_idle_profile(has_waiting || !is_idle);
     }
 
-    /// Makes step 3.
+    /// Performs step 3.
     fn place_unplaced(
         &mut self,
         view: &ClusterView<'_>,
@@ -209,7 +209,7 @@ impl Pass {
         }
     }
 
-    /// Returns the first waiting job that might have a place, with its class. No job of a class has a place behind an
+    /// Returns the first waiting job that might have a place, and its class. No job of a class has a place behind an
     /// unplaced job of the same class.
     fn next_waiting(&mut self) -> Option<(Key, usize)> {
         let profile = self.backfilling.profile.as_ref().expect("jobs wait");

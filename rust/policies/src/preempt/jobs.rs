@@ -142,8 +142,8 @@ impl Jobs {
     }
 }
 
-// The following keys define the order of jobs. Arrival and job index are one number, because jobs are numbered by
-// arrival.
+// The following keys define the order of jobs. The job index stands for the arrival as well, because jobs are numbered
+// by arrival.
 
 /// Sort key of a job in one ordered structure. Smaller keys come first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -159,7 +159,7 @@ pub(crate) struct Key {
 impl Ord for Key {
     #[inline]
     fn cmp(&self, other: &Self) -> std::cmp::Ordering {
-        // Searches are most of the cost of a pass, and the first two fields nearly always decide a comparison.
+        // Searches account for most of the cost of a pass, and the first two fields nearly always decide a comparison.
         if self.lead != other.lead {
             return self.lead.cmp(&other.lead);
         }

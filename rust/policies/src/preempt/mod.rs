@@ -34,8 +34,8 @@
 //! # Changing the rule
 //! `repack` in `tests/reference/policies.py` states the rule over all active jobs and must be changed first;
 //! `tests/parity` compares the engine with it. The other algorithms must follow this rule. `tests/rust/policies.rs` and
-//! `tests/rust/wide.rs` compare their plans with those of `walk`, which also serves a cluster with a second GPU type
-//! that no job may use.
+//! `tests/rust/wide.rs` compare the plans of the other algorithms with those of `walk`. To make `walk` run, they add a
+//! second GPU type that no job may use.
 
 mod backfilling;
 mod incremental;

@@ -111,8 +111,8 @@ impl Pass {
     }
 
     /// Returns why a job still waits after a plan: either the running jobs that rank before it leave too few GPUs, or
-    /// the placement rule found no GPUs for it. The cause names the job with the largest gang among these running jobs.
-    /// The cost is O(running jobs).
+    /// the placement rule found no GPUs for it. The reason names the job with the largest gang among these running
+    /// jobs. The cost is O(running jobs).
     pub(crate) fn why(&self, view: &ClusterView<'_>, job: JobId) -> Cause {
         let (now, jobs) = (view.now().0, view.jobs());
         let key = self.queues.key(job);
@@ -200,7 +200,7 @@ impl Pass {
             self.has_room = true;
         }
         let is_behind = |head: Key| head < key && head.job != key.job;
-        // If the first job of a class does not fit, a job behind it does not fit either.
+        // If the first job of a class does not fit, the jobs of the class behind it do not fit either.
         if !self.queues.head(class).is_some_and(is_behind) && !self.woken.contains(&class) {
             self.woken.push(class);
         }

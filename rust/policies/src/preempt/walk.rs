@@ -235,7 +235,7 @@ impl Pass {
         }
     }
 
-    /// Puts all waiting jobs of non-monotone classes into `heads`, instead of only their first ones.
+    /// Puts all waiting jobs of non-monotone classes into `heads`, not only the first job of each class.
     fn list_non_monotone(&mut self, view: &ClusterView<'_>) {
         if !self.non_monotone.contains(&true) {
             return;

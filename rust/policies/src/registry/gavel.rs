@@ -446,7 +446,7 @@ fn solved(params: &ParamReader, services: Services) -> Result<Box<dyn Policy>, P
     rounds(params, Box::new(Allocations::new(given, services.outside)))
 }
 
-/// Returns the objective of the policy's allocations, if it is declared with one.
+/// Returns the objective of the policy's allocations, if the policy declares one.
 fn objective(params: &ParamReader) -> Result<Option<Objective>, PolicyError> {
     let read = super::find(params.policy())?.objective;
     Ok(read.map(|read| read(params)))

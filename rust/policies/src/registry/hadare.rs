@@ -34,7 +34,7 @@ const PARAMETERS: &[ParamSpec] = &[
         .doc("whether every idle server gets a copy of the job that is fastest there, relative to its best rate"),
     flag("price_pass", false).doc("whether copies are first assigned at prices, as in hadar"),
     number("min_share", ParamKind::Fraction, 0.0)
-        .doc("minimum rate of a copy, as a share of the rate of the job's fastest copy"),
+        .doc("minimum rate of a copy, as a share of the rate of the job's fastest possible copy"),
     spec("min_steps", ParamKind::Whole(0.0), ParamDefault::Int(1))
         .unit("iterations")
         .doc("minimum number of iterations of an additional copy in a round"),

@@ -63,7 +63,7 @@ impl Ord for Claim {
 /// Returns the share divided by the time for which GPUs were held. Shares are on a grid of 1e-8, so the result is a
 /// quotient of whole numbers, and equal quotients give the same float.
 pub(super) fn priority(share: f64, held_ns: i64) -> f64 {
-    // The share is rounded to the nearest whole number of units, because it is not negative.
+    // Because the share is not negative, this rounds it to the nearest whole number of units.
     let cells = (share * 1e8 + 0.5) as i64;
     cells as f64 / held_ns as f64
 }

@@ -128,7 +128,7 @@ pub(super) fn order_of_types(capacity: &[f64], rates: impl Iterator<Item = f64>)
         }
     }
     let mut order: Vec<usize> = (0..types).collect();
-    // With this rounding, sums of the same numbers in different orders count as equal.
+    // With this rounding, sums of the same numbers in different orders compare equal.
     let rank = |at: usize| (better[at] * 1e9).round();
     order.sort_by(|&a, &b| rank(b).total_cmp(&rank(a)).then(a.cmp(&b)));
     order.into_iter().map(GpuTypeId::new).collect()

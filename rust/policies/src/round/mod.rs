@@ -64,7 +64,7 @@ pub(crate) struct RoundParams {
     pub round: SimSpan,
     /// Minimum time between two allocations.
     pub min_solve_interval: SimSpan,
-    /// Whether jobs whose rate changes are planned with the rate of their current phase.
+    /// Whether plans use the current phase's rate for jobs whose rate changes.
     pub follows_phases: bool,
     /// When jobs without a share may use the remaining GPUs.
     pub zero_pass: Option<ZeroPass>,
@@ -121,7 +121,7 @@ pub(crate) struct Rounds {
     /// The phases of these jobs at the last allocation, if plans depend on phases.
     solved_phases: Vec<usize>,
     type_order: Vec<GpuTypeId>,
-    /// Whether the order of types is valid for the jobs and GPUs of the last allocation.
+    /// Whether the order of types is up to date with the jobs and GPUs of the last allocation.
     is_order_solved: bool,
     solves: u64,
     /// Whether each job is chosen in the current round; used only by policies that keep queues.
@@ -350,7 +350,7 @@ impl Rounds {
         if self.is_due(view) {
             self.solve(view, plan)?;
         } else if self.solved_at.is_some() && (self.is_stale(view) || !self.is_order_solved) {
-            // The set of active jobs now differs from that of the last allocation, or equals it again.
+            // The set of active jobs now differs from the set at the last allocation, or equals it again.
             let capacity: Vec<f64> = types(view).map(|t| f64::from(view.gpus_up(t))).collect();
             let (places, planned) = (&self.places, self.planned(view));
             if self.params.type_order.is_none() {
@@ -365,7 +365,7 @@ impl Rounds {
             }
             self.is_order_solved = !self.is_stale(view);
         }
-        // All GPUs are returned, so that no GPU stays with a job of another pair.
+        // All GPUs are given back, so that no GPU stays with a job of another pair.
         for run in view.running().filter_map(|job| view.run(job)) {
             plan.give_back(run.gpus());
         }

@@ -96,7 +96,7 @@ impl Pairs {
         }
     }
 
-    /// Adds the kinds and their rates to a request to an allocator. Returns the group of each kind in the request.
+    /// Adds the kinds and their rates to an allocator's request. Returns the group of each kind in the request.
     pub(super) fn tell(&self, view: &ClusterView<'_>, places: &Places, ask: &mut Ask) -> Vec<u32> {
         let kinds: BTreeSet<u32> = ask.jobs.iter().map(|&job| self.kind(job)).collect();
         let kinds: Vec<u32> = kinds.into_iter().collect();

@@ -1,4 +1,4 @@
-//! The choice of jobs and types in a round: a walk over claims.
+//! Chooses the jobs and types of a round in a walk over claims.
 
 use super::accounts::Claim;
 use super::pairs::{Line, Pairs};
@@ -131,8 +131,8 @@ impl Rounds {
     }
 }
 
-// The following code chooses single jobs and pairs of jobs, with their types, in a round of a policy that lets two jobs
-// share GPUs.
+// The following code is for policies that let two jobs share GPUs. For each round, it chooses single jobs, pairs of
+// jobs, and their types.
 //
 // All active jobs are considered in each round. The cost of O(active log active) is small compared with the linear
 // programs that packing needs.

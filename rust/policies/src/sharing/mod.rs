@@ -1,5 +1,5 @@
 //! `sjf-ffs` and `sjf-bsbf`: shortest job first without preemption. If a job does not find enough free GPUs, it may
-//! share GPUs of running jobs. Under SJF-FFS, jobs share wherever there is room. Under SJF-BSBF, two jobs share where
+//! share GPUs with running jobs. Under SJF-FFS, jobs share wherever there is room. Under SJF-BSBF, two jobs share where
 //! that lowers their mean completion time (arXiv 2407.13088). `docs/policies/sjf-bsbf.md` separates the paper's rules
 //! from our own choices.
 //!
@@ -264,7 +264,7 @@ impl Sharing {
         Ok(())
     }
 
-    /// Counts the arrivals that wait although other jobs have room on their GPUs.
+    /// Counts the newly arrived jobs that wait although other jobs have room on their GPUs.
     fn count_refused(
         &mut self,
         view: &ClusterView<'_>,

@@ -126,7 +126,7 @@ impl SharingParams {
         let base = Self::first_fit(params);
         let whole = |name| params.number(name).min(f64::from(u32::MAX)) as u32;
         Self {
-            // Present rates change even if nothing is released.
+            // Current rates change even if nothing is released.
             retests_all: base.retests_all || partner_time != PartnerTime::Exclusive,
             benefit: Some(BenefitParams {
                 partner_time,

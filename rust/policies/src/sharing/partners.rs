@@ -44,8 +44,8 @@ pub(super) struct Partner {
 pub(super) struct Partners<'a> {
     now: SimTime,
     tails: Vec<Tail<'a>>,
-    /// Tuples (mean completion time, job, finish, index of the tail). The mean is stored as its bits, which have the
-    /// same order for positive numbers.
+    /// Tuples (mean completion time, job, finish, index of the tail). The mean is stored as its bits, because the bits
+    /// of positive numbers are in the same order as the numbers.
     next: BinaryHeap<Reverse<(u64, JobId, SimTime, usize)>>,
 }
 
@@ -395,7 +395,7 @@ mod tests {
                 1.0 + 2.0 * uniform(3),
                 1.0 + if at % 2 == 0 { 0.0 } else { 2.0 * uniform(4) },
             );
-            // When the resident ends, the new job continues at full batch only if it has waited until then.
+            // After the resident ends, the new job runs with its full batch only if it has waited until then.
             let now = mean_at(&pair, 0.0);
             assert!((pair.t_con() - now).abs() <= 1e-9 * now, "{pair:?}");
             let gain = pair.t_seq() - pair.t_con();

@@ -178,7 +178,7 @@ impl Residents {
             self.spots[server.index()].one ^= mask;
             self.count_job(server, -1);
             for slot in slots(mask & !spot.one) {
-                // A co-runner that has also ended is reported later, and clears the bit at that time.
+                // If a co-runner has also ended, it is reported later and clears the bit then.
                 if let Some(other) = view.residents(server, slot).next() {
                     self.sole[(spot.gpu_base + slot) as usize] = other;
                     self.change_alone(other, 1);

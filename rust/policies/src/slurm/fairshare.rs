@@ -158,8 +158,8 @@ impl FairShare {
         meter.gpus -= gpus;
     }
 
-    /// Performs the usage calculations that are due. The policy calls this method before it records the starts and
-    /// stops of an instant.
+    /// Performs the usage calculations that are due. The policy must call this method before it records the starts and
+    /// stops at an instant.
     pub(super) fn bring_up(&mut self, now: SimTime) {
         let period = self.params.calc_period.0;
         if self.is_untouched {
@@ -220,7 +220,7 @@ impl FairShare {
         self.nodes[node].children = children;
     }
 
-    /// Returns the factors of the fair tree algorithm: each user's rank divided by the number of users. The best-ranked
+    /// Returns the factors of the fair-tree algorithm: each user's rank divided by the number of users. The best-ranked
     /// user has factor 1.
     fn ranks(&self) -> Arc<[f64]> {
         let mut ranks = Ranks {
@@ -307,7 +307,7 @@ struct Ranks {
     left: usize,
 }
 
-/// Returns a part as a fraction of a whole; 0 if the whole is 0.
+/// Returns `part` as a fraction of `whole`; 0 if `whole` is 0.
 pub(super) fn ratio(part: f64, whole: f64) -> f64 {
     if whole > 0.0 { part / whole } else { 0.0 }
 }

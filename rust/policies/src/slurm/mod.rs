@@ -295,7 +295,7 @@ impl Slurm {
         })
     }
 
-    /// Returns the planned end of a job that starts at an instant.
+    /// Returns the planned end of a job that starts at the given instant.
     fn end(&self, begin: SimTime, limit: SimSpan) -> SimTime {
         self.planner.up(begin + limit)
     }

@@ -3,7 +3,7 @@
 //!
 //! To find the start of a job, a search sweeps over the ends of running jobs and of bookings. During the sweep, the
 //! draft contains the GPUs that would be free: the GPUs of jobs that have ended by then are given back, and booked
-//! servers have no free GPUs. At the end of the search, the draft is rolled back to the instant at which the search
+//! servers have no free GPUs. At the end of a search, the draft is rolled back only to the instant at which the search
 //! began, not to the current instant. If the next job cannot start sooner, the next search can begin near this instant.
 //! It then adjusts only the GPUs of jobs that end between the two instants. A search costs O(ends between the two
 //! instants + ends that the sweep passes + bookings).
@@ -174,7 +174,7 @@ impl Planner {
         known.splice(from..from + later, [(limit, begin)]);
     }
 
-    /// Returns an instant before which no job of this kind with this time limit can start.
+    /// Returns an instant before which no job of this kind and with this time limit can start.
     pub(super) fn earliest(&self, kind: usize, limit: SimSpan) -> Option<SimTime> {
         let known = self.earliest.get(&kind)?;
         let before = known.partition_point(|one| one.0 <= limit);

@@ -16,7 +16,7 @@ words! {
     pub(crate) enum Winners {
         /// Repeatedly, the bid with the highest value per GPU wins.
         Greedy = "greedy",
-        /// The set of bids with the largest product of all valuations wins.
+        /// The set of bids that maximises the product of all valuations wins.
         Milp = "milp",
     }
 }
@@ -153,14 +153,14 @@ impl Auction {
                 });
             }
         }
-        // Once no GPU is free, the other bids are void.
+        // Once no GPUs are free, the remaining bids are void.
         while let Some(highest) = self.bids.pop().filter(|_| has_any(plan)) {
             let standing = highest.standing;
             let Some((value, gpus)) = bid(view, plan, places, &standing, lease_left) else {
                 continue;
             };
             if value < highest.value {
-                // The place of the bid was taken after the bid was made.
+                // The place was taken after the bid was made.
                 self.bids.push(Bid { value, ..highest });
             } else {
                 self.win(plan, standing.job, gpus);

@@ -1,4 +1,4 @@
-//! Finish-time fairness: rho as an exact fraction, so that ties are decided by job index.
+//! Finish-time fairness: rho is compared as an exact fraction, so that ties are real and are broken by job index.
 
 use gangline_engine::{Changes, ClusterView};
 use gangline_model::{JobId, SimSpan, SimTime};
@@ -15,7 +15,7 @@ pub(super) struct Standing {
     pub left: SimSpan,
     /// Isolated duration.
     pub duration: SimSpan,
-    /// Finish-time fairness rho if the job runs alone from now on, rounded.
+    /// Finish-time fairness rho (rounded) if the job runs alone from now on.
     pub rho: f64,
 }
 
@@ -25,7 +25,7 @@ impl Standing {
     /// these GPUs now.
     pub(super) fn gain(&self, stretch: f64, lease_left: SimSpan) -> f64 {
         let age = self.age.0 as f64;
-        // If the estimate is bad, the remaining time may reach the end of time.
+        // If the estimate is bad, the remaining time may reach the end of simulated time.
         let next = self.age.0 + lease_left.0;
         let waits = next.saturating_add(self.left.0) as f64;
         waits / (age + self.left.0 as f64 * stretch)
@@ -42,8 +42,8 @@ fn clear_order(one: f64, other: f64) -> Option<Ordering> {
     is_clear.then(|| one.total_cmp(&other))
 }
 
-/// The value rho as a fraction: a time divided by the isolated duration, which is multiplied by `wanted` / `share`
-/// under contention.
+/// The value rho as a fraction: a time divided by the isolated duration. Under contention, the duration is multiplied
+/// by `wanted` / `share`.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Rho {
     finish_ns: u64,

@@ -58,7 +58,7 @@ pub struct Themis {
     auction: Auction,
     /// Waiting jobs by class. One check per class is enough to find out whether its jobs fit.
     waiting_by_class: Vec<u32>,
-    /// Remaining time and isolated duration of each waiting job, which are constant until it starts.
+    /// Remaining time and isolated duration of each waiting job; both stay constant until the job starts.
     spans: Vec<(SimSpan, SimSpan)>,
     standings: Vec<Standing>,
 }

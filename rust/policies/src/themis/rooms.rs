@@ -87,7 +87,7 @@ impl Turns<'_> {
             let before = self.left.clone();
             let mut need = gang;
             for &room in &rooms {
-                // In a rack only the sum of free GPUs matters, because gangs for one server are already placed.
+                // In a rack, only the sum of free GPUs matters, because gangs for one server are already placed.
                 let taken = need.min(self.left[room]);
                 self.left[room] -= taken;
                 need -= taken;

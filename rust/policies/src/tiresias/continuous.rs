@@ -24,7 +24,7 @@ const LOW: u32 = 62;
 /// Continuous least attained service.
 #[derive(Debug)]
 pub(crate) struct ContinuousLas {
-    /// Head start of a running job, in GPU-ns per GPU of its gang.
+    /// Head start of a running job, in GPU-ns for each GPU of its gang.
     quantum: i128,
     is_time: bool,
     protection: Protection,

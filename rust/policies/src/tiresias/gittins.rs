@@ -71,7 +71,7 @@ impl GittinsIndex {
         self.ranks.get(point).copied().unwrap_or(self.last)
     }
 
-    /// Returns the service that is left until the next grid point.
+    /// Returns the amount of service left until the next grid point.
     #[inline]
     pub(crate) fn to_next_point(&self, attained: i128) -> i128 {
         self.delta - attained % self.delta
@@ -125,7 +125,7 @@ impl Fraction {
         if self.numerator == 0 || other.numerator == 0 {
             return self.numerator.cmp(&other.numerator);
         }
-        // The inverses are compared by their continued fractions; each step inverts both.
+        // The inverses are compared by their continued fractions. Each step inverts both numbers.
         let (mut left, mut right) = (
             (self.denominator, self.numerator),
             (other.denominator, other.numerator),
@@ -191,12 +191,12 @@ mod tests {
 
     #[test]
     fn two_points_prefer_short_so_far_correctly() {
-        // There are many jobs of 10 s and few of 1000 s, so after 10 s a job is known to be long.
+        // There are many 10-second jobs and few 1000-second jobs, so after 10 s a job is known to be long.
         let mut services = vec![10 * SECOND; 9];
         services.push(1000 * SECOND);
         let index = GittinsIndex::new(&services, 10 * SECOND).expect("a short grid");
         assert!(index.rank(0) < index.rank(10 * SECOND));
-        // When the end of the long job is within one quantum, its index is the best of all.
+        // When a long job is within one quantum of its end, its index is the best of all.
         assert!(index.rank(990 * SECOND) < index.rank(0));
     }
 

@@ -28,7 +28,7 @@ type Share = u64;
 /// whole numbers of units, and so are halves, thirds and so on up to fifteenths.
 const UNITS: f64 = 360_360e6;
 
-/// The number of GPUs that a queue uses divided by its share, ordered by the exact quotient.
+/// The load of a queue: the number of GPUs that it uses divided by its share. Loads are ordered by the exact quotient.
 #[derive(Clone, Copy, Debug)]
 struct Load(u32, Share);
 
