@@ -1,8 +1,8 @@
 //! Scheduling decisions: queue orders, placement rules and scheduling policies.
 //!
 //! A policy combines an order with a placement rule (`place/`). `kit/` contains building blocks that several policies
-//! use, and a table of the indexes. `preempt/` contains preemption. The registry is the only list of policy names.
-//! Nothing in this crate changes the state of a run: a policy reads a view and fills a plan.
+//! use, and a table of the indexes. `preempt/` contains the rules and algorithms for preemption. The registry is the
+//! only list of policy names. Nothing in this crate changes the state of a run: a policy reads a view and fills a plan.
 #![forbid(unsafe_code)]
 
 mod baselines;

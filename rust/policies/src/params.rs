@@ -153,15 +153,15 @@ pub enum ParamKind {
 /// One parameter of a policy.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ParamSpec {
-    /// Name, unit last.
+    /// Name of the parameter, with its unit (if any) at the end.
     pub name: &'static str,
-    /// Kind of its values.
+    /// Kind of the parameter's values.
     pub kind: ParamKind,
     /// Default value.
     pub default: ParamDefault,
     /// Unit of the parameter, or an empty string.
     pub unit: &'static str,
-    /// One line for the documentation.
+    /// One-line description for the documentation.
     pub doc: &'static str,
     /// Whether a positive value must exceed every restart overhead so that jobs make progress; tests with random values
     /// read this.
@@ -175,7 +175,7 @@ impl ParamSpec {
         Self { unit, ..self }
     }
 
-    /// Sets the line for the documentation.
+    /// Sets the one-line description for the documentation.
     #[must_use]
     pub const fn doc(self, doc: &'static str) -> Self {
         Self { doc, ..self }
@@ -407,7 +407,7 @@ impl ParamReader {
         }
     }
 
-    /// Returns the variant that a word stands for.
+    /// Returns the enum variant for which a word stands.
     ///
     /// # Panics
     /// Panics if `named` does not know all words of the parameter.
@@ -521,8 +521,8 @@ impl ParamReader {
     /// Returns [`PolicyError::Parameter`] for a number above 1e20; the error names the parameter.
     pub fn gpu_ns(&self, name: &str, gpu_seconds: f64) -> Result<i128, PolicyError> {
         if gpu_seconds.abs() <= 1e20 {
-            // Numbers are rounded, with halves rounded up. Larger numbers are exact, because every f64 beyond 2^53 is
-            // whole.
+            // Numbers are rounded to the nearest whole number (halves up). Larger numbers are exact, because every f64
+            // beyond 2^53 is whole.
             return Ok((gpu_seconds * 1e9).round() as i128);
         }
         Err(self.bad(
@@ -575,8 +575,8 @@ fn are_distinct(values: &[ParamValue]) -> bool {
 }
 
 impl ParamKind {
-    /// Returns whether a value is of this kind. Whole numbers in the value must already be floats. Tables are checked
-    /// key by key.
+    /// Returns whether a value is of this kind. Whole numbers in the value must already be floats. For tables, every
+    /// key is checked.
     fn takes(self, value: &ParamValue) -> bool {
         match (self, value) {
             (Self::Bool, ParamValue::Bool(_))
@@ -624,7 +624,7 @@ impl ParamKind {
         }
     }
 
-    /// Returns the description of the accepted values.
+    /// Returns a description of the accepted values.
     pub fn expected(self) -> String {
         match self {
             ParamKind::Bool => "true or false".to_owned(),

@@ -92,7 +92,7 @@ impl Easy {
         Ok(span.min(SimSpan(MAX_ESTIMATE)))
     }
 
-    /// Starts a job and records its estimated finish.
+    /// Starts a job and records when it is estimated to finish.
     fn start_job(
         &mut self,
         view: &ClusterView<'_>,
@@ -382,7 +382,7 @@ impl Easy {
     }
 }
 
-/// Largest estimate. The next value means "none" in the tree of waiting jobs.
+/// Largest estimate that is possible. The next value means "none" in the tree of waiting jobs.
 const MAX_ESTIMATE: i64 = MinTree::NONE - 1;
 /// Latest estimated finish; later ones are capped at this instant. The next instant marks jobs that are not running.
 const LATEST: SimTime = SimTime(SimTime::NEVER.0 - 1);
@@ -431,7 +431,7 @@ impl Policy for Easy {
         let Some(head) = next else {
             return Ok(Next::Ask);
         };
-        // Jobs that started at once never enter the backlog.
+        // Jobs that start at once never enter the backlog.
         for &job in changes.requeued.iter().chain(&changes.arrived) {
             self.enqueue(view, job)?;
         }
@@ -482,7 +482,7 @@ impl Policy for Easy {
 /// Waiting jobs. The positions in a class are in order of arrival.
 #[derive(Debug, Default)]
 pub(super) struct Backlog {
-    /// Jobs of each class in order of arrival.
+    /// Jobs of each class, in order of arrival.
     members: Vec<Vec<JobId>>,
     /// For each class and each of its types, the estimates by position.
     trees: Vec<Vec<MinTree>>,

@@ -15,7 +15,7 @@ pub(crate) struct Fifo {
 }
 
 impl Fifo {
-    /// Creates FIFO with a placement rule.
+    /// Creates a FIFO policy with a placement rule.
     pub(crate) fn new(placement: PlacementParams) -> Self {
         Self {
             places: Places::new(placement),

@@ -29,7 +29,7 @@ pub(crate) enum SkipOrder {
     Area,
 }
 
-/// A queue with skipping.
+/// A sorted queue in which jobs that do not fit are skipped.
 #[derive(Debug)]
 pub(crate) struct Skip {
     order: SkipOrder,
@@ -48,8 +48,8 @@ pub(crate) struct Skip {
 }
 
 impl Skip {
-    /// Creates a queue with a sort key and a placement rule; `is_strict` means that a head that does not fit blocks the
-    /// queue.
+    /// Creates a queue policy with a sort key and a placement rule; `is_strict` means that a head that does not fit
+    /// blocks the queue.
     pub(crate) fn new(
         order: SkipOrder,
         is_strict: bool,

@@ -6,7 +6,7 @@ use gangline_engine::PolicyError;
 use gangline_model::{SimSpan, words};
 
 words! {
-    /// Source of the delay timers.
+    /// Where the delay timers come from.
     pub(crate) enum Mode {
         /// The timers are tuned from earlier waiting times of jobs of the same size.
         Auto = "auto",
@@ -20,7 +20,7 @@ words! {
 }
 
 words! {
-    /// Treatment of a job at the end of a lease.
+    /// What happens to a job at the end of a lease.
     pub(crate) enum Renewal {
         /// The job keeps its GPUs unless a more urgent job takes them.
         Keep = "keep",
@@ -34,7 +34,7 @@ words! {
 pub(crate) struct DallyParams {
     /// Length of a lease.
     pub lease: SimSpan,
-    /// Source of the delay timers.
+    /// Where the delay timers come from.
     pub mode: Mode,
     /// Waiting time before a rack is accepted, in leases.
     pub rack_delay: f64,
@@ -54,7 +54,7 @@ pub(crate) struct DallyParams {
     pub sd_factor: f64,
     /// Rule that chooses among the places with room.
     pub fit: Fit,
-    /// Treatment of a job whose lease ends.
+    /// What happens to a job whose lease ends.
     pub renewal: Renewal,
     /// Whether a job may move to a narrower place at the end of a lease.
     pub upgrades: bool,

@@ -24,7 +24,7 @@ impl Rank {
     }
 }
 
-/// Waiting jobs of a class.
+/// The waiting jobs of a class.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Waiting {
     ranks: BTreeSet<Rank>,

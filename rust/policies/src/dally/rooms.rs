@@ -311,7 +311,7 @@ pub(super) struct Claims {
     pub(super) list: Vec<Claim>,
     /// Number of claims that have been handled.
     pub(super) asked: usize,
-    /// Union of the open claims.
+    /// Union of the slots of all open claims.
     open: Masks,
     /// Open claims by GPU type; cleared whenever they change.
     by_type: Vec<Option<Claimed>>,

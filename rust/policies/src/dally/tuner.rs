@@ -25,7 +25,7 @@ impl Delays {
 /// Completed waiting times in a sliding window, with exact sums.
 #[derive(Clone, Debug, Default)]
 struct History {
-    /// Pairs (instant of acceptance, waiting time in ns).
+    /// Pairs: the instant at which a place was accepted, and the waiting time in ns.
     entries: VecDeque<(i64, i64)>,
     sum: u128,
     squares: Wide,
@@ -169,7 +169,7 @@ impl Wide {
         sum
     }
 
-    /// Returns a multiple of the number.
+    /// Returns the number multiplied by `factor`.
     pub(super) fn times(self, factor: u64) -> Self {
         let mut product = Self::default();
         for (at, &limb) in self.0.iter().enumerate() {

@@ -17,7 +17,7 @@ type Entry<K> = (K, u64, u32);
 #[derive(Debug, Default)]
 pub(super) struct Groups {
     slots: Vec<Group>,
-    /// For each slot, the lists that contain its group.
+    /// For each slot, the lists that contain the slot's group.
     listed: Vec<Listing>,
     vacant: Vec<u32>,
     /// Slot of each job's group.

@@ -21,7 +21,7 @@ pub(super) enum Turn {
     Elsewhere,
 }
 
-/// Data for deciding turns.
+/// The data on which decisions about turns are based.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Turns<'a> {
     pub(super) view: &'a ClusterView<'a>,
@@ -169,14 +169,14 @@ pub(super) enum Verdict {
     Apart,
     /// The pair gains by sharing.
     Together,
-    /// A trial is needed.
+    /// A trial is needed to find out.
     Unknown,
 }
 
 /// GPU type, gang size and the two model labels (the smaller one first); jobs without a label share one label.
 type PairKey = (GpuTypeId, u32, u32, u32);
 
-/// Sum of speeds for each pair of models.
+/// Sum of the relative speeds for each pair of models.
 #[derive(Debug)]
 pub(super) struct Pairs {
     /// Sum of the relative speeds of the two jobs; it is 2 if they do not slow each other down.

@@ -2,10 +2,10 @@
 //! at multiples of a fixed length.
 //!
 //! In a round, each chosen job gets a micro-task, which is a whole number of steps. The round ends when the last of
-//! these tasks ends, and the next round starts at that instant. Quirks of the simulator are preserved on purpose.
-//! Shares are recomputed at most once every 1,920 s, plus once more after a reset at instant 0. A period without work
-//! counts as part of the next round's run time. A job that arrived after shares were last recomputed may occupy GPUs
-//! without running. All of this comes from the public code.
+//! these tasks ends, and the next round starts at that instant. The simulator's quirks are preserved on purpose. Shares
+//! are recomputed at most once every 1,920 s, plus once more after a reset at instant 0. A period without work counts
+//! as part of the next round's run time. A job that arrived after shares were last recomputed may occupy GPUs without
+//! running. All of this comes from the public code.
 //!
 //! | symbol | here | meaning |
 //! |---|---|---|
@@ -36,7 +36,7 @@ const SOLVE_INTERVAL_S: f64 = 1920.0;
 const UNTOUCHED: f64 = 1e9;
 const END_OF_ROUND: TimerTag = TimerTag { kind: 0, id: 0 };
 
-/// Parameters of the mechanism.
+/// Parameters of the timing mechanism.
 #[derive(Clone, Debug)]
 pub(crate) struct GavelTimingParams {
     /// Name of the policy, for messages.

@@ -19,7 +19,7 @@ pub(crate) struct TypeFacts {
     pub(crate) time_s: f64,
 }
 
-/// Constants of one job.
+/// The constants of one job.
 #[derive(Clone, Debug)]
 pub(crate) struct Facts {
     pub(crate) job: JobId,

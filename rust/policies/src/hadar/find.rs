@@ -34,7 +34,7 @@ pub(super) struct Live {
     waited_s: f64,
     /// GPUs that the job holds.
     pub(super) held: Option<Counts>,
-    /// Remaining time of the job's current overhead.
+    /// Time that remains of the job's current overhead.
     left_s: f64,
     /// Overhead if the job starts or moves.
     start_s: f64,

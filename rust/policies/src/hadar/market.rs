@@ -170,7 +170,7 @@ impl Market {
         Ok(facts.line(remaining).density(view.now()))
     }
 
-    /// Returns an allocation at the prices of this instant. The epoch is updated, unless no job is active.
+    /// Returns an empty allocation with the prices at this instant. The epoch is updated, unless no job is active.
     ///
     /// # Errors
     /// Returns [`PolicyError::Parameter`] if the horizon is fixed and a job is older than it.

@@ -22,7 +22,7 @@ words! {
 }
 
 words! {
-    /// Order in which jobs are examined.
+    /// Order in which decisions examine jobs.
     pub(crate) enum Order {
         /// The oldest job comes first.
         Arrival = "arrival",
@@ -46,11 +46,11 @@ words! {
 }
 
 words! {
-    /// Period for which a job pays the price of its GPUs.
+    /// For how many rounds a job pays the price of its GPUs.
     pub(crate) enum CostHorizon {
         /// One round.
         Round = "round",
-        /// All rounds that the job still needs.
+        /// For all rounds that the job still needs.
         Remaining = "remaining",
     }
 }
@@ -66,7 +66,7 @@ words! {
 }
 
 words! {
-    /// Criterion for the best place of a job.
+    /// Criterion by which the best place of a job is chosen.
     pub(crate) enum Objective {
         /// The place with the largest payoff.
         MaxPayoff = "max_payoff",
@@ -76,7 +76,7 @@ words! {
 }
 
 words! {
-    /// Rounds in which the policy decides.
+    /// In which rounds the policy decides.
     pub(crate) enum Replan {
         /// Every round in which the plan might change.
         Round = "round",
@@ -88,7 +88,7 @@ words! {
 /// Sort key of the queue; ties go to the earlier arrival, then to the lower index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Sorting {
-    /// Arrival only.
+    /// Arrival, earliest first.
     Arrival,
     /// Utility per GPU, largest first, then the larger gang.
     Density,
@@ -119,7 +119,7 @@ pub struct HadarParams {
     pub(crate) beam_width: usize,
     /// Whether jobs without a payoff may use GPUs that would stay idle.
     pub(crate) backfill: bool,
-    /// Period for which a job pays the price of its GPUs.
+    /// For how many rounds a job pays the price of its GPUs.
     pub(crate) cost_horizon: CostHorizon,
     /// Factor by which the lowest price is multiplied.
     pub(crate) umin_factor: f64,
@@ -131,9 +131,9 @@ pub struct HadarParams {
     pub(crate) mix_types: bool,
     /// Rule that chooses among servers with room for a whole gang.
     pub(crate) pick: Pick,
-    /// Criterion for the best place of a job.
+    /// Criterion by which the best place of a job is chosen.
     pub(crate) objective: Objective,
-    /// Rounds in which the policy decides.
+    /// In which rounds the policy decides.
     pub(crate) replan: Replan,
     /// Whether a place within a single rack is considered as a further candidate.
     pub(crate) rack_aware: bool,

@@ -53,7 +53,7 @@ struct Epoch {
     end_ns: i128,
 }
 
-/// State from which prices are computed.
+/// The state from which prices are computed.
 #[derive(Debug)]
 pub(crate) struct Pricing {
     epoch: Option<Epoch>,
@@ -74,7 +74,7 @@ pub(super) struct Prices {
     pub(super) floor: f64,
     /// `U_max` by type.
     pub(super) ceiling: Vec<f64>,
-    /// Price by group and number of free GPUs of a server.
+    /// Price of a GPU for each group and each number of free GPUs on the server.
     table: Vec<Vec<f64>>,
 }
 

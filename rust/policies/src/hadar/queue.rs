@@ -97,7 +97,7 @@ impl Waiting {
 }
 
 impl Class {
-    /// Starts again at the first job.
+    /// Restarts the walk at the first job.
     fn rewind(&mut self) {
         match self {
             Self::Fixed { last, .. } => *last = None,

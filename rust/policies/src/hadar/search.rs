@@ -1,5 +1,5 @@
-//! The tiers of the dual subroutine. Two tiers compare several choices of jobs: `exact` compares all choices, and
-//! `beam` only the best few.
+//! The search methods (tiers) of the dual subroutine. Two tiers compare several choices of jobs: `exact` compares all
+//! choices, and `beam` only the best few.
 //!
 //! The search maximises the sum of payoffs. Ties go to the choice with more jobs, then to the choice with the lower
 //! cost, then to the choice with jobs that are earlier in the queue. States differ in which GPUs of the servers are
@@ -20,7 +20,7 @@ use std::rc::Rc;
 /// GPUs given out, by server.
 type Used = Vec<(u32, u32)>;
 
-/// Value of a choice of jobs.
+/// The value of a choice of jobs, by which choices are compared.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct Worth {
     payoff: f64,
@@ -175,7 +175,7 @@ fn paying(finder: &Finder<'_>, servers: &Servers, facts: &Facts, live: &Live) ->
 }
 
 /// Runs the beam search, which keeps at most the best `width` states after each job. Takes the chosen GPUs from the
-/// servers, as the other tiers do. The walk ends when no state has a free GPU. Classes of jobs for which no state has
+/// servers, as the other tiers do. The walk ends when no state has free GPUs. Classes of jobs for which no state has
 /// room are skipped, because the number of free GPUs in a state only decreases.
 pub(super) fn beam(
     finder: &Finder<'_>,

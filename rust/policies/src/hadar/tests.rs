@@ -150,7 +150,7 @@ fn expect_golden(
         wanted.iter().map(|one| (one.0, one.1)).collect();
     assert_eq!(places, wanted_places, "{label}");
     for (found, wanted) in chosen.iter().zip(wanted) {
-        // The example gives nine decimals.
+        // The numbers of the example have nine decimals.
         assert!(
             (found.offer.payoff - wanted.2).abs() < 6e-10,
             "{label}: {:?}",

@@ -248,7 +248,7 @@ impl<'a> Draft<'a> {
         }
     }
 
-    /// Returns the price of a node in a group. The price has no meaning if no node of the group is up.
+    /// Returns the price of a node in a group. The price is meaningless if no node of the group is up.
     fn price(&self, market: &Market<'_>, group: usize) -> f64 {
         let healthy = self.nodes.servers.groups[group].up;
         let given = healthy - self.nodes.idle(group).len() as u32;
@@ -405,7 +405,7 @@ impl<'a> Draft<'a> {
 #[derive(Debug, Default)]
 pub(super) struct Nodes {
     pub(super) servers: Servers,
-    /// Number of GPUs of a copy in each group.
+    /// Number of GPUs that a copy has in each group.
     pub(super) copy_gpus: Vec<u32>,
     /// Number of servers if every node has its own column, otherwise 0.
     unlike: usize,

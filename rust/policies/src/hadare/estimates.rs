@@ -1,4 +1,4 @@
-//! Estimators of the rates of copies. The estimates are used only for planning; jobs make progress at the true rates.
+//! Estimators for the rates of copies. The estimates are used only for planning; jobs make progress at the true rates.
 
 use super::params::Estimator as Choice;
 use gangline_engine::ClusterView;
@@ -70,7 +70,7 @@ impl Estimator for Noisy {
     }
 }
 
-/// One number per job, with running sums in job order.
+/// One number for each job, and running sums in job order.
 #[derive(Clone, Debug, Default)]
 struct Means {
     /// Rows (job, the job's number, running sum up to this row). New rows usually belong to jobs near the end.

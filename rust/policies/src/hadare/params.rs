@@ -40,7 +40,7 @@ pub(crate) enum Estimator {
     },
     /// The true rates times a log-normal factor, drawn for each pair of job and server.
     Noisy {
-        /// Sigma of the factor.
+        /// Sigma of the log-normal factor.
         sigma: f64,
     },
 }
@@ -75,7 +75,7 @@ impl Estimator {
 /// All settings of `HadarE`.
 #[derive(Clone, Debug)]
 pub(crate) struct HadarEParams {
-    /// Policy name in messages.
+    /// Name of the policy, for messages.
     pub policy: String,
     /// Maximum number of copies of a job; `None` means one copy per server.
     pub max_copies: Option<usize>,

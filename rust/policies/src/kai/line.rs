@@ -1,4 +1,4 @@
-//! The waiting and running jobs of one queue.
+//! The waiting jobs and the running jobs of one queue.
 //!
 //! Jobs with equal requests form a *group*. If one job of a group cannot start, trying the others would fail too, for
 //! the rest of the action. In actions where priorities count, this holds only for jobs of equal priority.
@@ -36,7 +36,7 @@ pub(super) struct Line {
     /// All jobs in the trace that belong to this queue, sorted by rank.
     pub jobs: Vec<JobId>,
     groups: Vec<Group>,
-    /// Groups that have a waiting job.
+    /// Groups that have waiting jobs.
     busy: BitSet,
     pub running: BTreeSet<Place>,
     /// Lengths of the possible protection periods after a job's start.

@@ -51,7 +51,7 @@ static OVER_QUOTA: Reason = Reason::new(
 )
 .counts(Counted::Gpus);
 
-/// A job that looks for GPUs.
+/// A job that asks for GPUs.
 #[derive(Clone, Copy, Debug)]
 struct Ask {
     job: JobId,
@@ -290,7 +290,7 @@ impl Kai {
         self.lines[ask.leaf].pass(group, below);
     }
 
-    /// Returns GPUs for a job if its queue may hold them.
+    /// Returns GPUs for a job, if the job's queue may hold them.
     fn place(&mut self, plan: &mut Plan<'_>, ask: Ask) -> Option<GpuSet> {
         if !self.tree.may_hold(ask.leaf, ask.gpus, ask.is_fixed) {
             return None;
@@ -519,7 +519,7 @@ fn place(jobs: &JobFacts, job: JobId) -> Place {
     (priority(jobs, job), Reverse(job))
 }
 
-/// Candidates of a search.
+/// The candidates for eviction in a search.
 enum Candidates {
     /// Candidates from the queue of the job, in the order of eviction.
     Own(std::vec::IntoIter<Victim>),

@@ -85,7 +85,7 @@ impl Seen {
     }
 
     /// Returns the time in seconds that the remaining work takes at a rate, as the policy sees it. Jobs with equal
-    /// estimates have equal times.
+    /// estimates get equal times.
     ///
     /// # Errors
     /// Returns [`PolicyError::NotAllowedToKnow`] for an online policy.

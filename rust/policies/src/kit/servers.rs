@@ -26,7 +26,7 @@ pub(crate) struct Group {
     pub(crate) servers: u32,
     /// Number of servers that are up.
     pub(crate) up: u32,
-    /// Servers that are up, by free capacity.
+    /// Servers that are up, sorted by free capacity.
     pub(crate) by_free: Vec<BitSet>,
 }
 
@@ -141,7 +141,7 @@ impl Servers {
         }
     }
 
-    /// Gives the GPUs of a gang back.
+    /// Gives back the GPUs of a gang.
     pub(crate) fn give_all(&mut self, places: &Counts) {
         for &(server, gpus) in places {
             self.give(server, gpus);

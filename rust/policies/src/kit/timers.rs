@@ -34,9 +34,9 @@ impl Alarm {
     }
 }
 
-/// Timers by job, at most one per job. With most queue policies, timers are usually cancelled before they are due.
-/// Cancelling a timer needs no search, because its entry simply becomes stale. Only the earliest timer is set in the
-/// engine.
+/// Timers of jobs, at most one for each job. With most queue policies, timers are usually cancelled before they are
+/// due. Cancelling a timer needs no search, because its entry simply becomes stale. Only the earliest timer is set in
+/// the engine.
 #[derive(Debug)]
 pub struct JobTimers {
     /// Pairs (time, job), some of which are stale.

@@ -91,13 +91,13 @@ pub(crate) struct Kueue {
     params: KueueParams,
     books: Books,
     lines: Vec<Line>,
-    /// Lines that have a waiting job.
+    /// Lines that have waiting jobs.
     busy: BitSet,
     positions: Vec<Position>,
     /// Times at which preempted jobs can be admitted again.
     timers: JobTimers,
     state: State,
-    /// Whether a gang might fit only when less room is free. If so, every change counts.
+    /// Whether a gang might fit only when less room is free. If so, every change to the assignment counts.
     is_non_monotone: bool,
 }
 
@@ -221,7 +221,7 @@ impl Kueue {
     }
 
     /// Returns the nominated jobs with a choice, at most one per queue, of the next cycle that tries a job. The result
-    /// is `None` if no cycle is left.
+    /// is `None` if there is no such cycle.
     fn nominate(&mut self, view: &ClusterView<'_>, plan: &mut Plan<'_>) -> Option<Vec<Head>> {
         let busy = self.busy.iter();
         let nexts: Vec<(usize, Option<(u32, Rank)>)> = busy

@@ -9,7 +9,7 @@ use gangline_model::{GpuTypeId, JobId};
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
-/// A possible admission of a job.
+/// A way to admit a job.
 #[derive(Clone, Debug)]
 pub(super) struct Choice {
     pub gpu_type: GpuTypeId,

@@ -88,7 +88,7 @@ impl PartialEq for Share {
 
 impl Eq for Share {}
 
-/// Trees of queues and cohorts. The queues are the first nodes, in the order given.
+/// Trees of queues and cohorts. The queues are the first nodes, in the order in which they are given.
 #[derive(Debug, Default)]
 pub(super) struct Tree {
     nodes: Vec<Node>,

@@ -25,7 +25,7 @@ pub(super) struct Refused {
     pub until: Rank,
 }
 
-/// Jobs of one kind.
+/// The jobs of one kind.
 #[derive(Debug, Default)]
 struct Kind {
     waiting: BTreeSet<Rank>,
@@ -52,7 +52,7 @@ pub(super) struct Line {
     /// All jobs of the queue in the trace, sorted by rank.
     jobs: Vec<JobId>,
     kinds: Vec<Kind>,
-    /// Kinds that have a waiting job.
+    /// Kinds that have waiting jobs.
     busy: BitSet,
     /// Ranks of waiting jobs.
     there: Fenwick,

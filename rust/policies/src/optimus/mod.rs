@@ -96,7 +96,7 @@ struct Step {
     claim: Reverse<usize>,
     rank: Reverse<usize>,
     gpu_type: GpuTypeId,
-    /// Number of GPUs before the step.
+    /// Number of GPUs that the job has before the step.
     from: u32,
     count: u32,
 }
@@ -322,7 +322,7 @@ impl Optimus {
         claims
     }
 
-    /// Repeatedly takes the step with the largest gain. If a type has too few GPUs left for a step, the step waits
+    /// Repeatedly takes the step that has the largest gain. If a type has too few GPUs left for a step, the step waits
     /// until a job leaves that type.
     fn climb(claims: &mut [Claim<'_>], left: &mut [u32]) -> Result<(), PolicyError> {
         let mut steps = BinaryHeap::new();

@@ -80,7 +80,7 @@ pub struct PlacementParams {
     pub fit: Fit,
     /// Widest tier of `consolidate`.
     pub max_level: Tier,
-    /// Slots of a server.
+    /// Rule that chooses the slots on a server.
     pub slots: Slots,
     /// Rule by which `consolidate` chooses a rack; `skew` uses it too, for models with low skew.
     pub rack_choice: RackChoice,

@@ -28,7 +28,7 @@ struct Member {
     rows: Rows,
 }
 
-/// One decision.
+/// The data of one decision.
 #[derive(Debug)]
 pub(super) struct Genetic<'a> {
     view: ClusterView<'a>,

@@ -23,7 +23,7 @@ struct Sight {
     /// Whether the GPUs were on several servers.
     spans: bool,
     gpus: u32,
-    /// Samples per GPU and pass.
+    /// Number of samples that each GPU processes per pass.
     pass_batch: u32,
     pass_s: f64,
     /// Time of a single-pass step.

@@ -56,7 +56,7 @@ pub(crate) static COUNTED_OUT: Reason = Reason::new(
 )
 .ends_when_free();
 
-/// History of a job.
+/// What the policy remembers about a job.
 #[derive(Clone, Copy, Debug, Default)]
 struct Past {
     /// Largest number of GPUs that the job has had so far.
@@ -65,12 +65,12 @@ struct Past {
     restarts: u32,
 }
 
-/// Elastic gangs by goodput.
+/// The policy `pollux`, which sizes elastic gangs by goodput.
 #[derive(Debug)]
 pub(crate) struct Pollux {
     params: PolluxParams,
     objective: Objective,
-    /// History by job.
+    /// The history of each job.
     past: Vec<Past>,
     /// Observations of the active jobs; `None` if the policy knows their models.
     learnt: Option<Learnt>,

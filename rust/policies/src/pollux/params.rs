@@ -26,7 +26,7 @@ words! {
 }
 
 words! {
-    /// Source of the policy's models of elastic jobs.
+    /// Where the policy's models of elastic jobs come from.
     pub(crate) enum Models {
         /// The true models of the jobs.
         Known = "known",
@@ -40,7 +40,7 @@ words! {
     pub(crate) enum Share {
         /// An equal share is limited by the largest server and by the range of the job.
         Server = "server",
-        /// There is no limit.
+        /// There is no limit on an equal share.
         Cluster = "cluster",
     }
 }
@@ -52,7 +52,7 @@ pub(crate) struct GeneticParams {
     pub cells_max: usize,
     /// Number of candidates that survive each generation.
     pub population: usize,
-    /// Number of generations.
+    /// Number of generations in a decision.
     pub generations: usize,
 }
 
@@ -75,7 +75,7 @@ pub(crate) struct PolluxParams {
     pub ls_moves: Option<usize>,
     /// Rule that chooses a job's batch.
     pub batch: Batch,
-    /// Source of the policy's models of elastic jobs.
+    /// Where the policy's models of elastic jobs come from.
     pub models: Models,
     /// Limit on an equal share.
     pub share: Share,

@@ -26,7 +26,7 @@ pub(super) struct Bidder {
     pub(super) speedup_now: f64,
     /// Discount for a change.
     pub(super) phi: f64,
-    /// Current maximum number of GPUs.
+    /// Number of GPUs that the job may currently have at most.
     pub(super) most: u32,
     /// Number of GPUs assigned to the job.
     pub(super) count: u32,

@@ -247,7 +247,7 @@ impl Pass {
     }
 }
 
-/// State of a count.
+/// The state of a count in progress.
 #[derive(Debug)]
 struct Count {
     /// Number of GPUs that are not counted for any job; it is negative while too many are counted.

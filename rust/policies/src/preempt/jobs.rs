@@ -254,7 +254,7 @@ impl Rank {
     }
 }
 
-/// The kind of measure by which jobs are ordered.
+/// The kind of measure that determines the order of jobs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Measure {
     /// `main` is constant, both while a job waits and while it runs.

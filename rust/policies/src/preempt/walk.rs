@@ -87,7 +87,7 @@ impl Pass {
         }
     }
 
-    /// Makes step 1. Returns, in order, all running jobs and those waiting jobs that are admitted.
+    /// Performs step 1. Returns, in order, all running jobs and those waiting jobs that are admitted.
     fn count_all(&mut self, view: &ClusterView<'_>) -> Vec<Ranked> {
         let types = view.cluster().gpu_types().len();
         let mut left: Vec<u32> = (0..types)

@@ -46,9 +46,9 @@ const BACKFILL: ParamSpec = flag("backfill_mid_round", false).doc(
 const SOLVER: ParamSpec = choice("solver", Choice::NAMES, "auto")
     .doc("LP solver: auto (depends on the size of the LP), simplex, ipx or dual");
 words! {
-    /// Choice among several optima.
+    /// Which of several optima is used.
     enum TieBreak {
-        /// The optimum with the largest sum.
+        /// The optimum with the largest sum of normalised throughputs.
         MaxSum = "max_sum",
         /// The optimum that the solver returns.
         Solver = "none",
@@ -87,7 +87,7 @@ const ZERO_PASS: ParamSpec = choice("zero_priority_pass", ZeroPass::NAMES, "afte
      by type)",
 );
 words! {
-    /// Behaviour when a solve fails.
+    /// What happens when a solve fails.
     enum OnError {
         /// The run ends.
         Raise = "raise",
@@ -423,7 +423,7 @@ fn water_filling(params: &ParamReader, is_agnostic: bool) -> Objective {
 /// Returns the settings of a policy's allocations.
 pub(super) fn settings(params: &ParamReader) -> Settings {
     Settings {
-        // A policy that assigns jobs lacks this parameter.
+        // A policy that assigns jobs does not have this parameter.
         solver: Choice::named(params.word("solver")).unwrap_or_default(),
         chooses: TieBreak::named(params.word("tie_break")) != Some(TieBreak::Solver),
         time_limit_s: params.number("time_limit_s"),
@@ -479,7 +479,7 @@ fn sharing(
         policy: policy.to_owned(),
         round: params.period("round_s")?,
         min_solve_interval: params.span("min_solve_interval_s")?,
-        // Some policies lack these parameters.
+        // Some policies do not have these parameters.
         follows_phases: PlannedRate::named(params.word("planned_rate"))
             == Some(PlannedRate::Present),
         zero_pass: ZeroPass::named(params.word("zero_priority_pass")),

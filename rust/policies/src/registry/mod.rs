@@ -44,7 +44,7 @@ words! {
         Anytime = "yes",
         /// At the end of a job's turn on its GPUs.
         AtTurnEnds = "at ends of turns",
-        /// At the end of a lease of GPUs.
+        /// At the end of a lease.
         AtLeaseEnds = "at ends of leases",
         /// At the boundaries of rounds.
         InRounds = "in rounds",
@@ -74,9 +74,9 @@ pub struct PolicyInfo {
     pub name: &'static str,
     /// One line that describes the policy in terms that are common in the field.
     pub summary: &'static str,
-    /// Family of policies.
+    /// Family to which the policy belongs.
     pub family: &'static str,
-    /// Source of the policy.
+    /// Publication or software from which the policy comes.
     pub source: &'static str,
     /// What the policy knows about the remaining work of jobs.
     pub knowledge: Knowledge,

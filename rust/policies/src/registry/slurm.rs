@@ -7,7 +7,7 @@ use gangline_engine::{Policy, PolicyError};
 
 const WHOLE: ParamKind = ParamKind::Whole(0.0);
 const NAMES: ParamKind = ParamKind::Named(&ParamKind::Names);
-/// The largest priority of Slurm.
+/// The largest priority that Slurm supports.
 const WEIGHT_MAX: f64 = 4_294_967_295.0;
 
 const fn named(name: &'static str, of: &'static ParamKind) -> ParamSpec {

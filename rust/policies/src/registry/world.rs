@@ -21,7 +21,7 @@ words! {
         Prices = "prices",
         /// Some jobs have a deadline.
         Deadlines = "deadlines",
-        /// All jobs have one GPU.
+        /// Every job has exactly one GPU.
         OneGpuJobs = "one_gpu_jobs",
     }
 }

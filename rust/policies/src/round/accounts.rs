@@ -12,7 +12,7 @@
 use crate::kit::Total;
 use gangline_model::JobId;
 
-/// Tables by job and type.
+/// Tables with one entry for each job and type.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Accounts {
     types: usize,

@@ -191,7 +191,7 @@ impl Entities {
         })
     }
 
-    /// Adds the entities to a request to an allocator.
+    /// Adds the entities to an allocator's request.
     pub(super) fn tell(&self, ask: &mut Ask) {
         if !self.of.is_empty() {
             ask.entities = ask.jobs.iter().map(|job| self.of[job.index()]).collect();

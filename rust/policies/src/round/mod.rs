@@ -1,4 +1,4 @@
-//! Rounds, which turn shares of time into placements.
+//! Rounds, which turn shares of time into placements of jobs.
 //!
 //! At each boundary, every job has a priority on each GPU type: its target share divided by the time for which it has
 //! held GPUs there. Types are served in order, and on each type, jobs are served by priority; a job uses one type per
@@ -141,7 +141,7 @@ impl std::fmt::Debug for Rounds {
 enum Candidates {
     /// All active jobs; used at a boundary.
     All,
-    /// Waiting jobs, inside a round.
+    /// Waiting jobs; used during a round.
     Waiting,
 }
 

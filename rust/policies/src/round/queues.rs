@@ -39,7 +39,7 @@ pub(super) struct Queues {
     /// The `2 x types x gangs` lines: first those of claims with a priority above 0, then those of claims with priority
     /// 0. In each line, the greatest claim comes first.
     lines: ByClass<Reverse<Claim>>,
-    /// Half of the number of lines.
+    /// Half the number of lines.
     half: usize,
     /// Claims that were offered and not yet put back, in the order of the walk, each with its line.
     out: Vec<(Claim, usize)>,

@@ -19,7 +19,7 @@ pub(super) struct Walk {
     left: Vec<u32>,
     /// Choices in the order of the walk.
     steps: Vec<Step>,
-    /// Index of the next pass and type. A pass covers all types.
+    /// Index of the pass and the type that come next. A pass covers all types.
     stage: usize,
     /// Choices that have no place, in sorted order.
     refused: Vec<Choice>,
@@ -122,7 +122,7 @@ impl Rounds {
         }
     }
 
-    /// Returns the jobs that are tried, in order.
+    /// Returns the jobs that the walk tries, in order.
     pub(super) fn candidates(&self, view: &ClusterView<'_>, which: Candidates) -> Vec<JobId> {
         match which {
             Candidates::All => self.active.iter().copied().collect(),
@@ -142,7 +142,7 @@ impl Rounds {
 struct Proposal {
     claim: Claim,
     first: JobId,
-    /// The second job and its line.
+    /// The second job of a pair, and its line.
     second: Option<(JobId, usize)>,
 }
 

@@ -19,7 +19,7 @@ words! {
     pub enum FreePick {
         /// GPUs of the server with the fewest free GPUs among those with enough.
         BestFit = "best_fit",
-        /// GPUs of servers with the fewest resident jobs.
+        /// GPUs on servers with the fewest resident jobs.
         FewResidents = "few_residents",
     }
 }
@@ -29,10 +29,10 @@ words! {
     pub enum PartnerTime {
         /// The time that the resident would need alone.
         Exclusive = "exclusive",
-        /// The time at the current rate of the resident.
+        /// The time that the resident needs at its current rate.
         Current = "current",
-        /// The time at the current rate of the resident. A new job slows the resident down only as far as its slowdown
-        /// factor exceeds the current one.
+        /// The time that the resident needs at its current rate. A new job slows the resident down only as far as its
+        /// slowdown factor exceeds the current one.
         Shared = "shared",
     }
 }
@@ -52,7 +52,7 @@ words! {
     pub enum SubBatchRule {
         /// The sub-batch with the lowest mean completion time.
         Best = "best",
-        /// The largest sub-batch with which sharing pays.
+        /// The largest sub-batch with which sharing pays off.
         Largest = "largest",
     }
 }
@@ -89,7 +89,7 @@ pub struct BenefitParams {
 /// Parameters of [`super::Sharing`].
 #[derive(Clone, Copy, Debug)]
 pub struct SharingParams {
-    /// Source of shared GPUs.
+    /// Where shared GPUs come from.
     pub gather: Gather,
     /// Rule that chooses the free GPUs of a gang.
     pub free_pick: FreePick,

@@ -2,7 +2,7 @@
 //!
 //! Within a kind, both the mean completion time and the gain from sharing grow with the resident's remaining time. The
 //! residents with a gain therefore form the tail of the kind, and the first of them is the best. A heap merges the
-//! kinds. The cost is O(K log n) for K kinds, and O(log n) for each partner taken.
+//! tails of the kinds. The cost is O(K log n) for K kinds, and O(log n) for each partner taken.
 
 use super::params::PartnerTime;
 use super::residents::{Members, Residents};
@@ -78,7 +78,7 @@ impl Beside {
 }
 
 impl Tail<'_> {
-    /// Returns the first finish that is late enough for a gain.
+    /// Returns the first finish that is late enough for sharing to bring a gain.
     fn first(&self, now: SimTime) -> Option<SimTime> {
         let Beside { pair, pace } = self.beside;
         let least_s = pair.threshold() * pair.new_s * pace * (1.0 - NEAR);

@@ -63,7 +63,7 @@ pub(super) type Members = BTreeSet<(SimTime, JobId)>;
 /// A server.
 #[derive(Clone, Copy, Debug)]
 struct Spot {
-    /// Slots with one resident.
+    /// Slots with exactly one resident.
     one: u64,
     /// Index of the first GPU of the server.
     gpu_base: u32,
@@ -88,7 +88,7 @@ pub(super) struct Residents {
     spots: Vec<Spot>,
     /// The resident of each GPU that has exactly one resident.
     sole: Vec<JobId>,
-    /// Residents by job. The entries are boxed, because few jobs run at a time.
+    /// Residents by job. The entries are boxed, because only few jobs run at a time.
     running: Vec<Option<Box<Resident>>>,
     kinds: BTreeMap<Kind, Members>,
     open: Vec<Open>,

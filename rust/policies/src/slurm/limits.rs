@@ -58,7 +58,7 @@ impl Limits {
     }
 }
 
-/// Subject of a counter.
+/// What a counter counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Of<'a> {
     Qos(&'a str),

@@ -326,7 +326,7 @@ impl Slurm {
         };
     }
 
-    /// Records the changes. Returns whether a pass may have more to do than before.
+    /// Records the changes. Returns whether a pass may have more to do than the previous one.
     fn update(&mut self, view: &ClusterView<'_>, changes: &Changes) -> bool {
         let now = view.now();
         if let Some(fair) = &mut self.fair {

@@ -111,7 +111,7 @@ pub(crate) struct SlurmParams {
     pub(super) placement: PlacementParams,
 }
 
-/// Parameters of backfill.
+/// Parameters of backfilling.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct BackfillParams {
     pub(super) interval: SimSpan,

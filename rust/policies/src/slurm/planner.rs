@@ -233,7 +233,7 @@ impl Planner {
             .min(booked.unwrap_or(SimTime::NEVER))
     }
 
-    /// Returns the first end after an instant.
+    /// Returns the first end that comes after an instant.
     pub(super) fn first_end_after(&self, at: SimTime) -> SimTime {
         let gone = self.ends.iter().map(|end| end.0);
         let all = gone.chain(self.bookings.iter().map(|booking| booking.end));

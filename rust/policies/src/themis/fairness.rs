@@ -36,7 +36,7 @@ impl Standing {
 /// float is within 1e-14 of its fraction.
 const CLEAR: f64 = 1e-12;
 
-/// Returns the order of two values of rho by floats; `None` if they are too close.
+/// Compares two values of rho as floats; `None` if they are too close.
 fn clear_order(one: f64, other: f64) -> Option<Ordering> {
     let is_clear = (one - other).abs() > CLEAR * one.max(other);
     is_clear.then(|| one.total_cmp(&other))

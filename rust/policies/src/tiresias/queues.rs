@@ -19,7 +19,7 @@ use gangline_model::{JobId, SimSpan, SimTime, Verb};
 
 /// Bit that is set in the leading part of a job's key if the job may be preempted, so that protected jobs come first.
 const OPEN: u64 = 1 << 63;
-/// Value of the first start of a job that has not started.
+/// Value that stands for the first start of a job that has not started yet.
 const NEVER_STARTED: i64 = i64::MAX;
 
 /// Parameters of [`QueuedService`]. Services are in GPU-ns, or in ns if `is_time`.
@@ -40,7 +40,7 @@ pub(crate) struct QueuedParams {
     pub running_first: bool,
     /// Quantum of the Gittins index; `None` means that there is no index (LAS).
     pub delta: Option<i128>,
-    /// Services from which the index is computed; `None` means the services of the trace.
+    /// Total services from which the index is computed; `None` means the services of the trace.
     pub distribution: Option<Vec<i128>>,
 }
 
