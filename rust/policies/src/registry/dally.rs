@@ -75,7 +75,7 @@ const PRESETS: &[Preset] = &[
 
 pub(super) const POLICIES: &[PolicyInfo] = &[PolicyInfo {
     name: "dally",
-    summary: "delay scheduling with tuned delays and leases; jobs with the largest communication slowdown first",
+    summary: "delay scheduling with tuned delays and leases; jobs slowed most by communication first",
     stops: Stops::AtLeaseEnds,
     family: "locality",
     source: "Dally (arXiv 2401.16492), our implementation",

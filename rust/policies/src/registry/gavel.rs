@@ -256,7 +256,7 @@ pub(super) const POLICIES: &[PolicyInfo] = &[
                 ("tie_break", ParamDefault::Str("none")),
             ],
         }],
-        summary: "max-min fairness: maximises the smallest rate, relative to the job's fair share and weight",
+        summary: "max-min fairness: maximises the smallest rate relative to fair share and weight",
         premises: AWARE,
         objective: Some(|_| Objective::Las { is_agnostic: false }),
         own: PACKING,
@@ -366,7 +366,7 @@ pub(super) const POLICIES: &[PolicyInfo] = &[
             name: "gavel-compat-fifo-perf",
             params: &[("compat", ParamDefault::Bool(true))],
         }],
-        summary: "in order of arrival, on the fastest GPU type with room; jobs are placed anew at each allocation",
+        summary: "in order of arrival, on the fastest GPU type with room; placed anew at each allocation",
         premises: &[TYPES],
         objective: Some(|_| Objective::FifoPerf {
             by_name: Vec::new(),

@@ -95,7 +95,7 @@ pub(super) const POLICIES: &[PolicyInfo] = &[
     },
     PolicyInfo {
         name: "gittins",
-        summary: "queues by attained service, Gittins index within each queue (Tiresias-G without its placement)",
+        summary: "queues by attained service, then Gittins index (Tiresias-G without its placement)",
         stops: Stops::Anytime,
         is_work_conserving: true,
         family: "attained service",
