@@ -92,11 +92,11 @@ def _lines(measured: Profile, outcomes: Sequence[Outcome]) -> Iterator[str]:
         ("model", "batch", "one pass", "2 passes", "4 passes", "memory at 1, 2, 4 passes, GB"),
         [(one.name, one.batch, *_by_passes(measured, one.name)) for one in measured.models],
     )
-    yield "The batch is the same in all columns; with more passes each has fewer samples."
+    yield "The batch is the same in all columns; with more passes, each pass has fewer samples."
     yield ""
     yield "## Slowdown factors of pairs"
     yield ""
-    yield "The model of the row is slowed down by the model of the column."
+    yield "A factor says how much the model of the row is slowed down by the model of the column."
     yield ""
     models = [one.name for one in measured.models]
     rows = [(one, *(f"{measured.slowdown(one, other):.2f}" for other in models)) for one in models]
@@ -127,9 +127,9 @@ def _lines(measured: Profile, outcomes: Sequence[Outcome]) -> Iterator[str]:
         if one.policy == "fifo"
     ]
     yield (
-        "Under `fifo` each job has the GPU to itself. There a job took "
-        f"{median(alone):.2f} times its predicted duration in the median, {min(alone):.2f} times "
-        f"at least and {max(alone):.2f} times at most."
+        "Under `fifo`, each job has the GPU to itself. The real duration of a job was "
+        f"{median(alone):.2f} times the predicted one in the median, at least {min(alone):.2f} "
+        f"times and at most {max(alone):.2f} times."
     )
 
 
