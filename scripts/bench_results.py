@@ -229,15 +229,16 @@ def page(suite: Suite) -> str:
     size = f"The suite has {len(suite.worlds())} worlds with {len(suite.seeds)} seeds each."
     guide = "The [guide](../guides/bench.md) says how to read the tables and how to take part."
     folder = "python/gangline/studies/bench"
-    data = f"The data are in `{folder}`: {files[0]}, and {files[1]} with every run."
+    data = f"The data are in `{folder}`: {files[0]} has the results, and {files[1]} has every run."
     timed = [row["cpu_s"] * row["runs"] for row in rows if row["cpu_s"] is not None]
     took = f"The {sum(row['runs'] for row in rows):,} runs took {math.fsum(timed):.0f} CPU seconds"
+    excluding = "not counting the time to read traces and write results"
     suite_is = f"The SHA-256 of the suite is `{suite.digest[:16]}...`."
     lines = [
         "<!-- written by scripts/bench_results.py -->",
         f"# Results of bench, suite {suite.version}",
         "",
-        f"{size} {guide} {data} {suite_is} {took}, without reading traces and writing results.",
+        f"{size} {guide} {data} {suite_is} {took}, {excluding}.",
         "",
         *summary(suite, rows),
     ]

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 __all__ = ["CLASSES", "Entry", "default_policies", "entries"]
 
 CLASSES = {
-    "nothing": "nothing of how long jobs run",
+    "nothing": "nothing about how long jobs run",
     "distribution": "only the distribution of durations",
     "estimates": "durations with a log-normal error",
     "durations": "how long each job runs",
