@@ -71,9 +71,9 @@ def speed_lines(row: dict[str, Any]) -> list[Line]:
     ratio = per_job_ns / bare_ns
     is_per_start = row["load"] == "saturated" and policy in START_LIMIT
     per_job_limit = None if is_per_start else SPEED_LIMIT.get(policy, OTHER_SPEED_LIMIT)
-    lines = [line("time over bare loop", ratio, per_job_limit, bare_ns)]
+    lines = [line("time relative to bare loop", ratio, per_job_limit, bare_ns)]
     if is_per_start:
-        what = "time per start over bare loop"
+        what = "time per start relative to bare loop"
         lines.append(line(what, ratio / starts, START_LIMIT[policy], bare_ns))
     return lines
 
@@ -94,7 +94,8 @@ def speed(
             large = rows[policy, load, 1_000_000]["ns_per_job"]
             small = rows[policy, load, 100_000]["ns_per_job"]
             note = f"{large:.0f} / {small:.0f} ns per job"
-            lines.append(Line(f"{policy}, {load}: 1M over 100k jobs", large / small, 1.5, note))
+            name = f"{policy}, {load}: 1M relative to 100k jobs"
+            lines.append(Line(name, large / small, 1.5, note))
     return lines
 
 
@@ -104,12 +105,12 @@ def scaling(matrix: Path, repeats: int, policies: tuple[str, ...]) -> list[Line]
     names = ",".join(policies)
     for row in json_lines([str(matrix), "waiting", str(repeats), names]):
         few, many = row["ns_per_event_1000"], row["ns_per_event_100000"]
-        name = f"{row['policy']}: event with 100,000 over 1,000 waiting"
+        name = f"{row['policy']}: event with 100,000 relative to 1,000 waiting"
         lines.append(Line(name, many / few, 2.0, f"{many:.0f} / {few:.0f} ns per event"))
     for row in json_lines([str(matrix), "servers", str(repeats), names]):
         few = row["ns_per_event_125"]
         same, grown = row["ns_per_event_12500_same_jobs"], row["ns_per_event_12500_same_load"]
-        name = f"{row['policy']}: event on 12,500 over 125 servers"
+        name = f"{row['policy']}: event on 12,500 relative to 125 servers"
         note = f"{same:.0f} / {few:.0f} ns per event"
         lines.append(Line(f"{name}, same jobs", same / few, 2.0, note))
         note = (
@@ -127,7 +128,7 @@ def load(matrix: Path, jobs: int, repeats: int, policies: tuple[str, ...]) -> li
     rows = json_lines([str(matrix), "load", str(jobs), str(repeats), names]) if names else []
     return [
         Line(
-            f"{row['policy']}, offered load {row['offered']:g}: time over bare loop",
+            f"{row['policy']}, offered load {row['offered']:g}: time relative to bare loop",
             row["ns_per_job"] / row["bare_fifo_ns_per_job"],
             None,
             f"{row['ns_per_job']:.0f} / {row['bare_fifo_ns_per_job']:.0f} ns per job, "
@@ -145,11 +146,11 @@ def contention(matrix: Path, repeats: int, policies: tuple[str, ...]) -> list[Li
         alone, calm = row["ns_per_event_off"], row["ns_per_event_never_full"]
         full, policy = row["ns_per_event_full"], row["policy"]
         note = f"{calm:.0f} / {alone:.0f} ns per event"
-        name = f"{policy}: event with shared up-links, never full, over each gang as if alone"
+        name = f"{policy}: event with shared up-links, never full, relative to no contention"
         lines.append(Line(name, calm / alone, 2.0, note))
         retimed = row["retimed_per_event_full"]
         note = f"{full:.0f} / {alone:.0f} ns per event, {retimed:.1f} gangs re-timed per event"
-        name = f"{policy}: event with shared up-links, mostly full, over each gang as if alone"
+        name = f"{policy}: event with shared up-links, mostly full, relative to no contention"
         lines.append(Line(name, full / alone, None, note))
     return lines
 
@@ -173,7 +174,7 @@ def end_to_end(folder: Path, jobs: int, repeats: int) -> list[Line]:
             f"{row['save_s']:.2f} s; loop {row['loop_s']:.2f} s; "
             f"{row['outside_cpu_s']:.2f} / {row['loop_cpu_s']:.2f} CPU s"
         )
-        name = f"fifo, {load}, {jobs:,} jobs: outside the loop over the loop"
+        name = f"fifo, {load}, {jobs:,} jobs: outside the loop relative to the loop"
         lines.append(
             Line(name, row["outside_cpu_s"] / row["loop_cpu_s"], 1.0 if judged else None, note)
         )
@@ -274,11 +275,12 @@ def peers(max_jobs: int) -> list[Line]:
         ours, peer = row["gangline"], row["accasim"]
         same = run_peers.agree(row)
         note = f"mean wait {ours['wait_mean_s']:.4f} / {peer['wait_mean_s']:.4f} s"
-        lines.append(Line(f"AccaSim, {world.name}: averages differ", float(not same), 0.0, note))
+        name = f"AccaSim, {world.name}: whether averages differ"
+        lines.append(Line(name, float(not same), 0.0, note))
         judged = world.jobs == 100_000
         for part, limit in (("process", 100.0), ("loop", 500.0)):
             mine, theirs = ours[f"{part}_cpu_s"], peer[f"{part}_cpu_s"]
-            name = f"AccaSim, {world.name}: {part}, times our CPU"
+            name = f"AccaSim, {world.name}: {part}, CPU relative to ours"
             note = f"{theirs:.2f} / {mine:.4f} CPU s"
             kept = limit if judged else None
             lines.append(Line(name, theirs / mine, kept, note, at_least=True))
@@ -305,8 +307,8 @@ def decisions(repeats: int) -> list[Line]:
     per_job = large_ms / 16_384 / (small_ms / 2_048)
     return [
         Line("hadar, 2,048 jobs, 60 GPUs: CPU ms of the first decision", small_ms, 1.0, raw),
-        Line("the same: interior point over it", solved_ms / small_ms, 20.0, raw, at_least=True),
-        Line("hadar, 16,384 jobs, 100,000 GPUs: CPU per job over it", per_job, 10.0, note),
+        Line("interior point relative to this", solved_ms / small_ms, 20.0, raw, at_least=True),
+        Line("hadar, 16,384 jobs, 100,000 GPUs: CPU per job relative to this", per_job, 10.0, note),
     ]
 
 

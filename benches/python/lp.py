@@ -132,7 +132,7 @@ def main(repeats: int) -> Iterator[Line]:
     for jobs, limit in LIMITS.items():
         given = world(jobs, KINDS)
         ours, theirs = interleaved([timed(given), bare(given)], repeats)
-        name = f"lp.solve of {jobs:,} jobs of {KINDS} kinds over a bare solve of the classes"
+        name = f"lp.solve of {jobs:,} jobs of {KINDS} kinds relative to a bare solve of the classes"
         yield Line(name, ours / theirs, limit, f"{1e3 * ours:.1f} / {1e3 * theirs:.1f} CPU ms")
     program_s = min(of_classes(4 * repeats))
     yield Line(f"program of {KINDS} classes: CPU ms", 1e3 * program_s, 1e3 * PROGRAM_LIMIT_S)
@@ -140,7 +140,7 @@ def main(repeats: int) -> Iterator[Line]:
         given = world(jobs, jobs)
         settings = [{"solver": "dual"}, {"solver": "ipx", "tie_break": "none"}]
         ours, theirs = interleaved([timed(given, **s) for s in settings], max(3, repeats // 3))
-        name = f"{jobs:,} distinct jobs: prices over interior point"
+        name = f"{jobs:,} distinct jobs: prices relative to interior point"
         note = f"{1e3 * ours:.1f} / {1e3 * theirs:.1f} CPU ms, 1/{theirs / ours:.0f}"
         yield Line(name, ours / theirs, PRICES_LIMIT if jobs == 10_000 else None, note)
     ours, _ = interleaved([timed(world(100_000, 100_000))] * 2, 3)

@@ -96,7 +96,7 @@ def main(repeats: int) -> Iterator[Line]:
                 f"{summary['preemptions']:,} preemptions, "
                 f"last finish after {summary['makespan_s'] / 86400:.1f} days"
             )
-            what = f"{label}, Venus at {1 / rescale:.0f} times its load: CPU over tiresias"
+            what = f"{label}, Venus at {1 / rescale:.0f} times its load: CPU relative to tiresias"
             limit = LIMIT if name == "dally" else None
             yield Line(what, min(times) / base_s, limit, note)
 
