@@ -23,7 +23,7 @@ _PATIENCE_S = 10
 
 
 def main() -> int:
-    """Run the command line of the process; an interrupt never ends in a traceback."""
+    """Run the command line of this process; an interrupt never ends in a traceback."""
     is_ours = signal.getsignal(signal.SIGINT) is signal.default_int_handler
     if is_ours:
         signal.signal(signal.SIGINT, _leave)  # an exception during imports might be swallowed
@@ -42,7 +42,7 @@ def main() -> int:
 
 
 def _interrupt(*_: object) -> NoReturn:
-    """Let the command end by itself; a second interrupt or a delay ends the process.
+    """Let the command end by itself; a second interrupt, or a long delay, ends the process.
 
     Raising an exception would not be enough: an import or a destructor can swallow it, and a solver
     can be busy.

@@ -15,7 +15,7 @@ else:
 
 
 def to_builtins(value: Any) -> Any:
-    """Convert numpy's numbers and arrays to Python's, also inside lists and mappings.
+    """Convert numpy's numbers and arrays to built-in types, also inside lists and mappings.
 
     Everything else is returned unchanged.
 
@@ -53,10 +53,10 @@ DEEPEST = 50  # The maximum nesting of tables and lists in what users write; our
 
 
 def flaw(value: Any) -> str | None:
-    """Return the first problem of values from a user, before other code reads them.
+    """Return the first problem in a user's values; call it before other code reads them.
 
-    The values may be nested too deeply for other recursive code. They may also contain an unpaired
-    surrogate, which a JSON escape can express but a UTF-8 file cannot.
+    The values may be nested too deeply for recursive code elsewhere. They may also contain an
+    unpaired surrogate, which a JSON escape can express but a UTF-8 file cannot.
 
     Examples
     --------
@@ -72,7 +72,7 @@ def flaw(value: Any) -> str | None:
 
 
 def _is_broken(value: Any) -> bool:
-    """Return whether some text contains an unpaired surrogate."""
+    """Return whether any string contains an unpaired surrogate."""
     if type(value) in _SCALARS:
         return False
     if isinstance(value, str):
@@ -83,7 +83,7 @@ def _is_broken(value: Any) -> bool:
 
 
 def _place(value: Any, at: str) -> str:
-    """Return the key path of the first text with an unpaired surrogate; there must be one."""
+    """Return the key path of the first string with an unpaired surrogate, which must exist."""
     if isinstance(value, Mapping):
         if any(map(_is_broken, value)):
             return f"{at}: a key" if at else "a key"
@@ -96,7 +96,7 @@ def _place(value: Any, at: str) -> str:
 
 
 def is_deeper(value: Any, levels: int) -> bool:
-    """Return whether lists and mappings are nested in more than this many levels.
+    """Return whether lists and mappings are nested more than this many levels deep.
 
     Examples
     --------

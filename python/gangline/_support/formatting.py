@@ -1,4 +1,4 @@
-"""Formats numbers for people, and decides which of them are too close to distinguish."""
+"""Formats numbers for people, and decides which numbers are too close to distinguish."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ _MILLISECOND, _MINUTE, _HOUR, _DAY = 0.001, 60.0, 3600.0, 86400.0
 QUANTITY = re.compile(
     r"(?P<number>[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)\s*(?P<unit>[A-Za-z%]*)"
 )
-"""A number and its unit, which may be absent."""
+"""A number with an optional unit."""
 _SECONDS = {
     "ms": 1e-3, "s": 1.0, "sec": 1.0, "second": 1.0, "m": 60.0, "min": 60.0, "minute": 60.0,
     "h": 3600.0, "hr": 3600.0, "hour": 3600.0, "d": 86400.0, "day": 86400.0, "w": 604800.0,
@@ -56,7 +56,7 @@ _SECONDS = {
 def did_you_mean(name: str, known: Iterable[str], listing: str = "", cutoff: float = 0.6) -> str:
     """Return the end of a message about an unknown name: the nearest name, or all if none is near.
 
-    `listing` is the command that lists all the names.
+    `listing` is the command that lists all names.
 
     Examples
     --------
@@ -109,7 +109,7 @@ def duration(seconds: float | None) -> str:
 
 
 def seconds(text: str) -> float | None:
-    """Parse a length of time in the form that users type; None for anything else.
+    """Parse a length of time as users type it; return None for anything else.
 
     Examples
     --------
@@ -146,7 +146,7 @@ def share(value: float | None) -> str:
 
 
 def percent(value: float) -> str:
-    """Return a share as a rounded percentage for sentences, 0 or 100 only if it is exact.
+    """Return a share as a rounded percentage for sentences; it is 0 or 100 only if that is exact.
 
     Examples
     --------
@@ -222,7 +222,7 @@ _WHOLE_FROM = 10.0  # means of counts from here on are shown without decimals
 
 
 def count(value: float | None) -> str:
-    """Return a count with separated thousands; a small mean of counts has two digits.
+    """Return a count with thousands separators; a small mean of counts has two digits.
 
     Examples
     --------
@@ -258,14 +258,14 @@ def brief(seconds: float | None) -> str:
 
 
 def form_of(key: str) -> Callable[[float | None], str]:
-    """Return the format of a summary key: a length of time, a share or a number."""
+    """Return how a summary key is formatted: as a length of time, a share or a number."""
     if key.endswith("_s"):
         return duration
     return share if "utilization" in key or key.endswith("_fraction") else times
 
 
 def amount(key: str, value: float) -> str:
-    """Return a value of the summary in a form for people.
+    """Format a value of the summary for people.
 
     Examples
     --------
@@ -278,15 +278,15 @@ def amount(key: str, value: float) -> str:
 def leaders(
     values: Sequence[float | None], direction: int, form: Callable[[float | None], str]
 ) -> list[bool]:
-    """Mark the best values of a column: the best one and all that tie with it.
+    """Mark the best value of a column and all values that tie with it.
 
-    A value ties with the best value if it is within 1 % of it or is shown as the same text. If all
+    A value ties with the best value if it is within 1 % of it or is displayed identically. If all
     values tie, there is no best value.
 
     Parameters
     ----------
     values : sequence of float or None
-        The values; None and NaN are unknown.
+        The values; None and NaN mean unknown.
     direction : int
         -1 if less is better, 1 if more is better, 0 if neither.
     form : callable
@@ -306,21 +306,21 @@ def leaders(
 
 
 def is_tie(a: float | None, b: float, form: Callable[[float | None], str]) -> bool:
-    """Return whether two values are within 1 % of each other or are shown as the same text."""
+    """Return whether two values are within 1 % of each other or are displayed identically."""
     if a is None:
         return False
     return abs(a - b) <= TIE * max(abs(a), abs(b)) or form(a) == form(b)
 
 
 class Measure(NamedTuple):
-    """A column of a table of policies.
+    """A column of a table that compares policies.
 
     Attributes
     ----------
     key : str
-        The key of the measure in the summary.
+        The key of the metric in the summary.
     title, hint : str
-        The title and the explanation in reports.
+        The title and the explanation that reports show.
     form : callable
         Formats a value in a table.
     direction : int

@@ -1,4 +1,4 @@
-"""Writes small tables for notebooks, which are self-contained and safe for any names."""
+"""Writes small, self-contained tables for notebooks, in which any name is safe."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ _CELL = "padding:.2em .8em .2em 0"
 
 
 def text(value: object, longest: int | None = _LONGEST) -> str:
-    """Return text that is safe in HTML, in attributes as well.
+    """Return text that is safe in HTML, including attributes.
 
-    Names come from outside, so characters that change the direction of writing are shown as escapes
-    and long text is cut at the end.
+    Names come from outside, so characters that change the writing direction are shown as escapes,
+    and long text is truncated.
 
     Examples
     --------
@@ -54,18 +54,18 @@ def table(
     *,
     best: Sequence[Sequence[bool]] | None = None,
 ) -> str:
-    """Return a table; numbers are aligned to the right, the best of a column is bold.
+    """Return a table with right-aligned numbers; the best cell of a column is bold.
 
     Parameters
     ----------
     head : sequence of str
-        Titles of the columns. If all are empty, the table has no header line.
+        Titles of the columns. If all names are empty, the table has no header line.
     rows : rows of values
         Text or numbers; None leaves a cell empty.
     caption : str
         Text above the table.
     best : rows of bool, optional
-        Whether each cell is the best of its column.
+        Whether each cell is the best in its column.
     """
     body = []
     for i, row in enumerate(rows):
@@ -93,7 +93,7 @@ def more(summary: str, content: str) -> str:
 
 
 def show(value: object) -> str:
-    """Return a value in a form for people: five significant digits and separated thousands."""
+    """Format a value for people: five significant digits and thousands separators."""
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return "" if value is None else str(value)
     if isinstance(value, int):

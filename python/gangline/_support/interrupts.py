@@ -16,11 +16,12 @@ __all__ = ["uninterrupted"]
 
 @contextmanager
 def uninterrupted() -> Iterator[None]:
-    """Delay an interrupt of this thread to the end of the block, which must not wait for long.
+    """Delay an interrupt of this thread to the end of the block; the block must be short.
 
-    The conditions of `threading`, and so the futures of a pool, take their lock in Python code. An
-    interrupt between the lock and the block that would release it leaves it locked. A thread that
-    needs the lock then waits for ever, and so does the main thread, which waits for that thread.
+    The conditions of `threading`, and so the futures of a pool, take their lock in Python code. If
+    an interrupt arrives after the lock is taken but before the block that would release it, the
+    lock stays locked. A thread that needs the lock then waits for ever, and so does the main
+    thread, which waits for that thread.
     """
     handler = signal.getsignal(signal.SIGINT)
     is_here = threading.current_thread() is threading.main_thread()

@@ -1,4 +1,4 @@
-"""Defines the style of the figures of runs: colours, dashes, line widths and time ticks."""
+"""Defines the style of figures that show runs: colours, dashes, line widths and time ticks."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _TICKS_S = (
 
 
 def ticks_s(low: float, high: float) -> dict[float, str]:
-    """Return the ticks of a logarithmic axis of time: few for a wide range, more for a narrow one.
+    """Return the ticks of a logarithmic time axis: few for a wide range, more for a narrow one.
 
     Examples
     --------
@@ -47,7 +47,7 @@ def ticks_s(low: float, high: float) -> dict[float, str]:
 
 
 def style_of(number: int) -> tuple[str, tuple[int, ...]]:
-    """Return the colour and the dashes of a policy by its place in the report.
+    """Return the colour and the dash pattern of a policy, given its position in the report.
 
     Examples
     --------
@@ -58,7 +58,7 @@ def style_of(number: int) -> tuple[str, tuple[int, ...]]:
 
 
 def stroke_of(number: int, scale: float = 1.0) -> str:
-    """Return the style of the line of a policy, as SVG attributes."""
+    """Return the style of a policy's line as SVG attributes."""
     colour, dash = style_of(number)
     pattern = f' stroke-dasharray="{" ".join(map(str, dash))}"' if dash else ""
     return f'stroke="{colour}" stroke-width="{scale * width_of(number):.4g}"{pattern}'

@@ -1,4 +1,4 @@
-"""Shows progress in a notebook: a line below the cell that is replaced as the work continues."""
+"""Shows progress in a notebook: a line below the cell, updated as the work continues."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _lines: dict[int, Any] = {}  # the handles that replace the line of the running 
 
 
 def is_notebook() -> bool:
-    """Return whether a cell of a notebook is running."""
+    """Return whether a notebook cell is running."""
     return _shell() is not None
 
 
@@ -28,13 +28,13 @@ def _shell() -> Any:
 
 
 class Line:
-    """The line of the cell that runs; several runs in one cell share it."""
+    """The line of the running cell; several runs in one cell share it."""
 
     def __init__(self) -> None:
         self._due_s = 0.0
 
     def show(self, said: str, done: float, total: float) -> None:
-        """Show the progress, unless it was shown a moment ago."""
+        """Show the progress, unless it was updated a moment ago."""
         now_s = time.monotonic()
         if now_s < self._due_s and done < total:
             return

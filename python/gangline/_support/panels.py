@@ -1,4 +1,4 @@
-"""Holds the data of a figure of ratios, for both matplotlib and pgfplots."""
+"""Holds the data of a figure that shows ratios, for both matplotlib and pgfplots."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ _MARGIN = 1.04  # The free space at both ends, as a factor; our own choice.
 
 
 class Panel(NamedTuple):
-    """Ratios with intervals, one row for each item; ratios of one series have the same colour."""
+    """Ratios with intervals, one row per item; all ratios of a series have the same colour."""
 
     title: str
     rows: list[str]
     series: dict[str, list[tuple[int, float, float, float]]]
-    """Mapping from labels to row, ratio and interval; without one, its ends are the ratio."""
+    """Mapping from labels to row, ratio and interval; both ends are the ratio if there is none."""
 
 
 def limits(panel: Panel) -> tuple[float, float]:
-    """Return the ends of the axis of ratios, which contains 1."""
+    """Return the ends of the ratio axis, which contains 1."""
     ends = [end for of in panel.series.values() for one in of for end in one[1:]]
     return min([0.9, *ends]) / _MARGIN, max([1.1, *ends]) * _MARGIN
 
 
 def ticks(low: float, high: float) -> list[float]:
-    """Return ticks between two ratios, including 1, that are not too close to each other.
+    """Return well-spaced ticks between two ratios, including 1.
 
     Examples
     --------

@@ -11,10 +11,10 @@ LONGEST = 1200
 
 
 def safe(text: object, longest: int = LONGEST) -> str:
-    r"""Return text on one line that can neither steer a terminal nor flood it.
+    r"""Return text on one line that can neither control a terminal nor flood it.
 
     Characters that are not printable are shown as escapes, as in Python's `repr`: control
-    characters, line breaks, marks that change the direction of writing, unpaired surrogates. Long
+    characters, line breaks, marks that change the writing direction, unpaired surrogates. Long
     text is cut in the middle.
 
     Examples
@@ -32,11 +32,11 @@ def safe(text: object, longest: int = LONGEST) -> str:
 
 
 _STEERS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
-"""Control characters other than tab and line break, and those that turn the writing direction."""
+"""Control characters except tab and line break, and marks that change the writing direction."""
 
 
 def visible(text: str) -> str:
-    r"""Return text in which characters that steer a terminal or turn the writing are escapes.
+    r"""Return text with escapes for characters that control a terminal or change the direction.
 
     Examples
     --------

@@ -1,8 +1,8 @@
 """Statistics over seeds: intervals of means, paired differences and ranks.
 
-Intervals are 95 % bootstrap intervals. Their random draws are the same every time. No end lies
-outside the range of the measure: no time is negative and no share exceeds 1. Two policies are
-compared for each seed, so effects of a seed on both cancel out.
+Intervals are 95 % bootstrap intervals. Their random draws are the same every time. No end of an
+interval lies outside the metric's range: no time is negative and no share exceeds 1. Two policies
+are compared seed by seed, so the effects that a seed has on both cancel out.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _STREAM, _COUNTERS = "extra", 256  # the stream of the core's random numbers
 
 
 class Range(NamedTuple):
-    """The smallest and the largest value that a measure can have."""
+    """The smallest and the largest value that a metric can have."""
 
     low: float
     high: float
@@ -80,7 +80,7 @@ _RANGES = {
 
 
 def range_of(key: str) -> Range:
-    """Return the range of a measure by its key in the summary: times, counts and ratios are >= 0.
+    """Return a metric's range, given its key in the summary: times, counts and ratios are >= 0.
 
     Examples
     --------
@@ -100,15 +100,17 @@ def interval(values: Sequence[float], within: Range) -> tuple[float, float] | No
     values : sequence of float
         The values, one per seed.
     within : Range
-        Range of the measure: `range_of` a key, or (1, n) of ranks. An end beyond it is moved to
-        its edge. That costs no coverage, because the true mean lies within the range.
+        Range of the measure: The result of `range_of` for a key, or (1, n) for ranks. An end of the
+        interval outside this range is moved to its edge. This costs no coverage, because the true
+        mean lies within the range.
 
     Notes
     -----
-    BCa percentiles of the means of resamples (Efron, "Better bootstrap confidence intervals",
-    1987) lie further to the side of the longer tail. Resamples of few values vary too little
+    BCa percentiles of resampled means (Efron, "Better bootstrap confidence intervals",
+    1987) lie further to the side of the longer tail. Resamples of a few values vary too little
     (Hesterberg, "What teachers should know about the bootstrap", 2015), so both percentiles are
-    moved away from the mean, by as much as Student's t and n - 1 widen a normal interval.
+    moved away from the mean, by as much as Student's t and the divisor n - 1 widen a normal
+    interval.
 
     Examples
     --------
@@ -141,7 +143,7 @@ def interval(values: Sequence[float], within: Range) -> tuple[float, float] | No
 
 @lru_cache(_DRAWS_KEPT)
 def _drawn(place: int, count: int) -> npt.NDArray[np.int64]:
-    """Return the indices that each resample draws, the same for all lists of this length."""
+    """Return the indices that each resample draws, which are the same for all lists of a length."""
     import numpy as np
 
     from gangline import _core
@@ -153,7 +155,7 @@ def _drawn(place: int, count: int) -> npt.NDArray[np.int64]:
 def _levels(values: Sequence[float], center: float) -> tuple[float, float]:
     """Return the shares of resampled means below the two ends: 0.025 and 0.975 without skew.
 
-    For a mean, the corrections of bias and of acceleration are equal: skewness / 6 sqrt(n).
+    For a mean, the bias correction and the acceleration are equal: skewness / 6 sqrt(n).
     """
     apart = [value - center for value in values]
     largest = max(map(abs, apart)) or 1.0  # this prevents underflow and overflow of powers
@@ -168,9 +170,9 @@ def _levels(values: Sequence[float], center: float) -> tuple[float, float]:
 
 
 def _student(freedom: float) -> float:
-    """Return the 0.975 quantile of Student's t; at most 0.03 % too small (4 degrees of freedom).
+    """Return the 0.975 quantile of Student's t, at most 0.03 % too small (4 degrees of freedom).
 
-    The source of the expansion in powers of 1 / freedom is Abramowitz and Stegun, 26.7.5.
+    The expansion in powers of 1 / freedom is from Abramowitz and Stegun, 26.7.5.
     """
     z, square = _NORMAL, _NORMAL**2
     terms = (
@@ -183,7 +185,7 @@ def _student(freedom: float) -> float:
 
 
 class Spread(TypedDict):
-    """A mean over seeds and its interval, as plain values."""
+    """A mean over seeds with its interval, as plain values."""
 
     mean: float
     low: float | None
@@ -204,7 +206,7 @@ class _Ranked(Spread):
 
 
 class Standing(_Ranked, total=False):
-    """A row of `gangline.Comparison.statistics`; with a baseline it also has the difference."""
+    """A row of `gangline.Comparison.statistics`; with a baseline, it also has the difference."""
 
     baseline: str
     difference: Apart
@@ -212,7 +214,7 @@ class Standing(_Ranked, total=False):
 
 @dataclass(frozen=True)
 class Estimate:
-    """A mean over seeds and its interval; None with too few seeds."""
+    """A mean over seeds and its interval, which is None with too few seeds."""
 
     mean: float
     low: float | None
@@ -240,7 +242,7 @@ class Difference(Estimate):
 
 
 def estimate(values: Sequence[float], within: Range) -> Estimate:
-    """Return the mean of values and its interval, which lies within the range of the measure.
+    """Return the mean of values and its interval, which lies within the metric's range.
 
     Examples
     --------
@@ -252,7 +254,7 @@ def estimate(values: Sequence[float], within: Range) -> Estimate:
 
 
 def difference(values: Sequence[float], baseline: Sequence[float], within: Range) -> Difference:
-    """Return the mean of `values - baseline`, taken in pairs; both lie within the range.
+    """Return the mean paired difference `values - baseline` and its interval, within the range.
 
     Examples
     --------
@@ -285,14 +287,14 @@ def ranks(values: Mapping[str, Sequence[float]]) -> dict[str, float]:
 
 
 def seed_key(rows: Sequence[Row]) -> str:
-    """Return the key of the seed: that of the trace if several traces were drawn."""
+    """Return the key of the seed: the trace seed if several traces were drawn."""
     return "trace_seed" if any("trace_seed" in row for row in rows) else "seed"
 
 
 def replicates(rows: Sequence[Row], key: str) -> dict[str, list[float]]:
-    """Return the values of a key by policy, one for each trace seed or otherwise each seed.
+    """Return a key's values for each policy: one per trace seed, or per seed if there are none.
 
-    Seeds of the run are averaged within each trace; a policy that lacks a value is left out.
+    Run seeds are averaged within each trace; a policy that lacks a value is left out.
 
     Examples
     --------
@@ -335,7 +337,7 @@ def by_seed(rows: Sequence[Row], key: str, seed: str | None) -> dict[Any, float]
 def tied(rows: Sequence[Row], key: str = "jct_mean_s", direction: int = -1) -> list[str]:
     """Return the policy with the best mean and those that the seeds cannot distinguish from it.
 
-    The result is empty with fewer than five seeds, or if a run has no value.
+    The result is empty if there are fewer than five seeds or a run has no value.
     """
     values = replicates(rows, key)
     labels = list(dict.fromkeys(row["policy"] for row in rows))
@@ -355,7 +357,7 @@ def table(
 ) -> list[Standing]:
     """Return one row for each policy: mean, interval, difference from the baseline, rank.
 
-    `Comparison.statistics` describes the columns; `rows` are those of a comparison.
+    `Comparison.statistics` describes the columns; `rows` are the rows of a comparison.
     """
     values = replicates(rows, key)
     if not values or len({len(of) for of in values.values()}) != 1:

@@ -1,4 +1,4 @@
-"""Writes TOML, which the standard library only reads, and reads it with limits."""
+"""Writes TOML, which the standard library can only read, and reads TOML with limits."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from typing import Any, TypeGuard
 from gangline._support.builtin_values import DEEPEST, is_deeper
 
 _TURNS = re.compile("[\x80-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
-"""Characters that change the direction of writing, or that control a terminal."""
+"""Characters that change the writing direction or control a terminal."""
 _BARE = re.compile(r"[A-Za-z0-9_-]+")
 _PART = r"""(?:(?<![\w-])[\w-]+|"[^"\n]*"|'[^'\n]*')[ \t]*\.[ \t]*"""
 _LONG_KEY = re.compile(f"(?:{_PART}){{{DEEPEST}}}")
 
 
 def loads(text: str) -> dict[str, Any]:
-    """Read TOML whose keys and values are no more than 50 levels deep.
+    """Read TOML whose keys and values are nested at most 50 levels deep.
 
     Raises
     ------
     ValueError
-        If the text is not TOML or is nested more deeply, or if a number has thousands of digits.
-        The time that the standard library takes for a dotted key grows with the square of its
+        If the text is not TOML, is nested more deeply, or contains a number with thousands of
+        digits. The standard library's time for a dotted key grows with the square of its number of
         parts.
 
     Examples

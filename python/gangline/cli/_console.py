@@ -45,7 +45,7 @@ _TITLE_PIECE = re.compile(r"[^\s._]*[._]\s*|[^\s._]+\s*")
 
 
 def open_voices() -> None:
-    """Make stdout and stderr safe: closed ones are silent, and all characters can be shown."""
+    """Make stdout and stderr safe: a closed stream is silent, and all characters can be shown."""
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:  # closed by the parent process
             nowhere = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115 - to the end
@@ -75,12 +75,12 @@ def write(*lines: object) -> None:
 
 
 def columns() -> int:
-    """Return the columns of the terminal; for a pipe, a number at which no text is cut."""
+    """Return the width of the terminal; for a pipe, a width at which no text is cut."""
     return max(shutil.get_terminal_size().columns, 40) if sys.stdout.isatty() else 200
 
 
 def prose(text: str) -> None:
-    """Write sentences on stdout; a terminal gets them folded at its width, under their indent."""
+    """Write sentences on stdout, folded at a terminal's width under their indent."""
     lines = text.split("\n")
     if sys.stdout.isatty():
         lines = [part for line in lines for part in _folded(line, columns())]
@@ -106,7 +106,7 @@ def document(data: Any) -> None:
 
 
 def data(found: Mapping[str, Any], *, raw: bool) -> None:
-    """Write the results of a command: with `raw` one line per value, else one JSON document."""
+    """Write a command's results: with `raw`, one line per value, otherwise one JSON document."""
     if not raw:
         document(found)
         return

@@ -1,4 +1,4 @@
-"""Looks for broken rules in the tables of any simulator: which jobs ran when and where.
+"""Looks for broken rules in the tables of any simulator, which say when and where each job ran.
 
 Examples
 --------

@@ -1,4 +1,4 @@
-"""Computes how many GPUs elastic jobs may hold, and how fast they can be on them."""
+"""Computes how many GPUs elastic jobs may hold, and how fast they can run on them."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def sizes(gang: Ints, elastic: ElasticJobs | None) -> tuple[Ints, Ints]:
 
 
 def fastest(elastic: ElasticJobs, most_gpus: int) -> Floats:
-    """Return the iterations per second of each job on the gang that suits it best, at speed 1."""
+    """Return the iterations per second of each job on its fastest gang, at speed 1."""
     best = np.zeros(len(elastic.classes))
     for kind, each in enumerate(elastic.classes):
         gpus = np.arange(each.min_gpus, min(each.max_gpus, most_gpus) + 1)
@@ -50,10 +50,10 @@ def bound(each: ElasticClass, gpus: Ints, apart: Bools, samples: Floats) -> Floa
     gpus : int array
         GPUs of each stretch.
     apart : bool array
-        Whether these GPUs are on several servers.
+        Whether the GPUs are on several servers.
     samples : float array
-        Samples per GPU and pass in addition to those of the whole batch of the trace; NaN =
-        unknown.
+        Other possible values of the samples per GPU and pass, in addition to the trace's whole
+        batch; NaN = unknown.
     """
     shape = np.stack([gpus, apart, np.nan_to_num(samples)], axis=1)
     known, inverse = np.unique(shape, axis=0, return_inverse=True)
@@ -68,7 +68,7 @@ def bound(each: ElasticClass, gpus: Ints, apart: Bools, samples: Floats) -> Floa
 
 
 def _samples(each: ElasticClass, gpus: float) -> float:
-    """Return the samples per GPU and pass at which the total batch is that of the trace."""
+    """Return the samples per GPU and pass that yield the trace's total batch."""
     share = each.gpus * each.batch_size / gpus
     passes = max(np.ceil(share / each.max_pass_batch - _ROUNDING), 1.0)
     if gpus <= 1.0 and share > each.init_batch:

@@ -39,11 +39,11 @@ class Audit:
     unmet : dict of str to str
         Required rules that were not checked.
     idle : dict or None
-        GPU time that was free while enough GPUs were free together for a waiting gang, as
-        `gpu_seconds` and as a `fraction` of all GPU time; and the longest wait of a gang during
-        which every waiting gang had enough GPUs: `longest_s`, `job_id`, `time_s`.
+        GPU time that was free while enough GPUs were free together for a waiting gang
+        (`gpu_seconds`, and `fraction` of all GPU time), and the longest wait of a gang during which
+        enough GPUs were free for every waiting gang: `longest_s`, `job_id`, `time_s`.
     notes : tuple of str
-        Assumptions about the tables, and likely meanings of findings.
+        Assumptions about the tables, and likely explanations of findings.
     rows : dict of str to int
         Number of rows of each table that was read.
 
@@ -75,7 +75,7 @@ class Audit:
         return not self.counts and not self.unmet
 
     def to_dict(self) -> dict[str, Json]:
-        """Return plain values, as `gangline audit --json` prints them."""
+        """Return the plain values that `gangline audit --json` prints."""
         return {
             "ok": self.ok,
             "rows": self.rows,
@@ -129,11 +129,11 @@ def audit(
     table : Arrow table, path, or folder of a result
         Segments (job_id, start_s, end_s and server with gpu_mask, or gpus) or jobs (job_id,
         finish_s and any of arrival_s, first_start_s, run_s, gpus, ...); the columns are those in
-        the reference, with times in seconds. A folder stands for its jobs table and, if there is
-        one, its segments table.
+        the reference, with times in seconds. A folder stands for its jobs table and its segments
+        table, if it has one.
     cluster : Cluster, mapping, or str, optional
-        The cluster, its keys, the name of a preset or a TOML file. By default, the cluster in the
-        folder of a result; other tables need this argument.
+        The cluster: an object, its keys, the name of a preset or a TOML file. The default is the
+        cluster in the folder of a result; other tables need this argument.
     jobs : Arrow table or path, optional
         The jobs table that belongs to a segments table. It adds gang sizes and arrivals, and the
         two tables must agree.
@@ -144,26 +144,26 @@ def audit(
         Mapping from native names to names in the table, for example ``{"finish_s": "end_time"}``. A
         column that is mapped to "" is left out, for example ``{"status": ""}``.
     max_share : int, optional
-        Maximum number of jobs on one GPU. The default is 2 for the folder of a result whose policy
-        shares GPUs, and otherwise 1.
+        Maximum number of jobs on one GPU. The default is 2 for a result folder whose policy shares
+        GPUs, and 1 otherwise.
     max_parts : int
-        Maximum number of whole gangs of one job at a time; more than 1 for forked jobs in tables
-        without a column `part`.
+        Maximum number of whole gangs that one job may hold at a time; more than 1 for forked jobs
+        in tables without a column `part`.
     copy_gpus : str or int, optional
         GPUs of each part of a job: "gang" (the number that the job asks for), "server" (all GPUs of
-        its server), or a number. The default is that of the folder of a result, and otherwise
-        "gang".
+        its server), or a number. The default is the value from the folder of a result, and
+        otherwise "gang".
     max_idle_s : float
         Longest time for which a gang may wait while enough GPUs are free together for each waiting
         gang; infinity allows any time.
     tolerance_s : float
-        Tolerance of times in seconds: instants closer than this count as one. Sums may be off by
-        this amount for each of their terms, and by 1e-9 of their size.
+        Tolerance of times in seconds: instants closer than this count as one. A sum may be off by
+        this amount for each of its terms, plus 1e-9 of its size.
     first : int
         Number of findings of each rule that are kept; all are counted.
     require : sequence of str
-        Rules that must be checked for the audit to be `ok`. `unmet` lists those for which the
-        tables lack the columns.
+        Rules that must have been checked for the audit to be `ok`. `unmet` lists the rules for
+        which the tables lack the columns.
 
     Returns
     -------
@@ -183,8 +183,8 @@ def audit(
 
     Notes
     -----
-    The audit is vectorised. Sorting dominates its cost, which is about a second per million
-    segments.
+    The audit is vectorised. The cost is about a second per million segments, most of it for
+    sorting.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Collects findings: counts all of them, and keeps the first ones of each rule with their text."""
+"""Collects findings: counts them all, and keeps the first findings of each rule with their text."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ _NEEDS = {
     "idle": "when jobs arrive and how large they are: a jobs table or a trace",
     "sums": "columns that follow from others, such as jct_s, queue_s or gpu_seconds",
 }
-"""The data that a rule needs, for tables without them when no check says more."""
+"""The data that each rule needs, named if the tables lack them and no check says more."""
 
 _SCHEMA = pa.schema(
     [
@@ -93,12 +93,12 @@ class Findings:
     names : sequence of str
         Job ids by index.
     first : int
-        Number of findings that are kept of each rule.
+        Number of findings kept for each rule.
 
     Attributes
     ----------
     notes : list of str
-        Assumptions, and likely meanings of findings.
+        Assumptions, and likely explanations of findings.
     excess : float
         The largest ratio of the GPUs held to the GPUs that could be held.
     idle : dict, optional
@@ -118,7 +118,7 @@ class Findings:
 
     @property
     def counts(self) -> dict[str, int]:
-        """The number of violations of each broken rule, in the order of the rules."""
+        """Number of violations of each broken rule, in rule order."""
         return {rule: self._counts[rule] for rule in RULES if rule in self._counts}
 
     @property
@@ -141,7 +141,7 @@ class Findings:
         self._skipped.setdefault(rule, missing)
 
     def note(self, text: str) -> None:
-        """Add notes on assumptions or possible meanings of findings, each once."""
+        """Add notes on assumptions or possible explanations of findings; each note appears once."""
         if text not in self.notes:
             self.notes.append(text)
 
@@ -176,13 +176,13 @@ class Findings:
         bad : bool array
             Rows that break it.
         what : str or callable
-            The sentence, with {found}, {allowed}, {time} and {server} to be filled in; or a
-            function from the row to the sentence.
+            The sentence with the placeholders {found}, {allowed}, {time} and {server}, or a
+            function that maps a row to its sentence.
         job : int array, optional
-            Job index of each row, -1 = none.
+            Job index of each row; -1 = none.
         time, server, found, allowed : arrays, optional
-            The time, server, found amount and allowed amount of each row; a single number applies
-            to all rows.
+            Time, server, amount found and amount allowed for each row; a single number applies to
+            all rows.
         """
         self._checked.add(rule)
         rows = np.flatnonzero(bad)
@@ -230,7 +230,7 @@ class Findings:
         time: npt.NDArray[np.generic],
         server: npt.NDArray[np.generic] | None = None,
     ) -> None:
-        """Add stretches in which too much was held; job, time and server are given by event."""
+        """Add stretches with too much held; job, time and server have one entry per event."""
         at = excess.at
         some = (excess.allowed > 0.0) & (rule != "memory")
         ratios = excess.peak[some] / excess.allowed[some]
@@ -255,7 +255,7 @@ class Findings:
 
 
 def plain(text: str) -> str:
-    """Escape text for use in a sentence with values to be filled in."""
+    """Escape text for use in a sentence with placeholders."""
     return text.replace("{", "{{").replace("}", "}}")
 
 

@@ -1,4 +1,4 @@
-"""Writes the notes of an audit: assumptions about the tables, and likely meanings of findings."""
+"""Writes an audit's notes: assumptions about the tables, and likely explanations of findings."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _SHOWN = 5  # the maximum number of unknown words in a note
 
 
 def on_tables(world: World, findings: Findings) -> None:
-    """Add notes on unknown words and on clocks that differ."""
+    """Add notes on unknown words and on clocks with different origins."""
     for name, found, taken in (
         (
             "status",

@@ -1,6 +1,6 @@
 """Finds gangs that wait while enough GPUs are free together for them.
 
-This is the state `together` of `runs/explain/reasons.py` in a strict form, since nothing is known
+This is a strict form of the state `together` in `runs/explain/reasons.py`, because nothing is known
 about the scheduler. A gang fits if one server has enough free GPUs. A gang that is larger than
 every server fits if the completely free servers of one rack and type have enough GPUs. A still
 larger gang fits if the completely free servers of one type have enough. Therefore, a strict
@@ -33,7 +33,7 @@ __all__ = ["Busy", "Waits", "check", "waits_between"]
 
 
 WHOLE = 0
-"""A value in place of a number of GPUs, for all GPUs of a server."""
+"""A value that stands for all GPUs of a server where a number of GPUs is expected."""
 
 
 class Waits(NamedTuple):
@@ -54,13 +54,13 @@ class Busy(NamedTuple):
 
 
 class Time:
-    """The instants at which anything changes; counts are constant between them."""
+    """The instants at which anything changes; counts are constant in between."""
 
     def __init__(self, *times: Floats) -> None:
         self.times: Floats = np.unique(np.concatenate(times))
 
     def place(self, at: Floats) -> Ints:
-        """Return the indices of some times among the instants."""
+        """Return the indices of the given times among the instants."""
         return np.searchsorted(self.times, at)
 
     def count(self, place: Ints, change: Ints | None = None, before: int = 0) -> Ints:
@@ -99,7 +99,7 @@ def waits_between(world: World, job: Ints, start: Floats, end: Floats, last: flo
 def check(
     world: World, findings: Findings, table: str, busy: Busy, waits: Waits, *, has_servers: bool
 ) -> None:
-    """Measure the idle time, and find the waits that were longer than allowed."""
+    """Compute the idle time, and find the waits that were longer than allowed."""
     last = float(busy.end.max(initial=0.0))
     busy = _with_outages(world, busy, last)
     time = Time(busy.start, busy.end, waits.start, waits.end)
@@ -129,7 +129,7 @@ def check(
 
 
 def check_claim(world: World, findings: Findings, table: str, busy: Busy, waits: Waits) -> None:
-    """Find gangs that wait while enough GPUs of a type that they may use are free, anywhere."""
+    """Find gangs that wait while enough GPUs of a type that they may use are free anywhere."""
     last = float(busy.end.max(initial=0.0))
     busy = _with_outages(world, busy, last)
     time = Time(busy.start, busy.end, waits.start, waits.end)
@@ -156,7 +156,7 @@ def check_claim(world: World, findings: Findings, table: str, busy: Busy, waits:
 
 
 def _with_outages(world: World, busy: Busy, last: float) -> Busy:
-    """Add the GPUs of servers that are down, which are not free."""
+    """Add the GPUs of servers that are down, because they are not free."""
     server, down, up = world.outages
     return Busy(
         np.concatenate([busy.server, server]),
@@ -167,13 +167,13 @@ def _with_outages(world: World, busy: Busy, last: float) -> Busy:
 
 
 def _held(time: Time, busy: Busy) -> Ints:
-    """Return the GPUs that are busy after each instant."""
+    """Return the number of busy GPUs after each instant."""
     started = time.count(time.place(busy.start), busy.gpus)
     return started - time.count(time.place(busy.end), busy.gpus)
 
 
 def _queue(world: World, time: Time, waits: Waits) -> Iterator[tuple[int, Bools, Bools]]:
-    """Yield, for each kind of job, its gang size, its usable types, and when such a job waits."""
+    """For each kind of job, yield its gang size, its usable types, and when such a job waits."""
     begin, end = time.place(waits.start), time.place(waits.end)
     kind, kinds = _kinds(world, waits.job)
     for number, (gang, types) in enumerate(kinds):
@@ -208,7 +208,7 @@ def _kinds(world: World, job: Ints) -> tuple[Ints, list[tuple[int, Bools]]]:
 
 
 class _Level(NamedTuple):
-    """Servers grouped into units: each alone, by rack and type, or by type."""
+    """Servers grouped into units: one unit per server, per rack and type, or per type."""
 
     unit: Ints
     """Unit of each server."""
@@ -223,7 +223,7 @@ class _Level(NamedTuple):
 
 
 def _levels(world: World) -> list[_Level]:
-    """Return the levels at which gangs are placed; a gang belongs to the first that holds it."""
+    """Return the levels at which gangs are placed; a gang belongs to the first that can hold it."""
     kind = world.server_type
     alone = np.arange(len(kind))
     racks = np.unique(world.server_rack * len(world.types) + kind, return_inverse=True)[1]
@@ -237,7 +237,7 @@ def _levels(world: World) -> list[_Level]:
 
 
 def _chosen(levels: list[_Level], gang: int, types: Bools) -> tuple[int, Bools]:
-    """Return the number of a gang's level, and the units of this level that could hold it."""
+    """Return the index of a gang's level, and the units of this level that could hold the gang."""
     for number, level in enumerate(levels):
         units = types[level.type] & (level.gpus >= gang)
         if units.any():
@@ -246,7 +246,7 @@ def _chosen(levels: list[_Level], gang: int, types: Bools) -> tuple[int, Bools]:
 
 
 def _on_servers(world: World, time: Time, busy: Busy) -> Callable[[int, Bools], Bools]:
-    """Return a function that says when a gang fits on servers of some types."""
+    """Return a function that says when a gang fits on servers of given types."""
     levels = _levels(world)
     placed = busy.server >= 0
     change = _Changes.of(
@@ -275,7 +275,7 @@ def _on_servers(world: World, time: Time, busy: Busy) -> Callable[[int, Bools], 
 
 
 class _Changes(NamedTuple):
-    """Changes of the free GPUs in units; `place` is the index of the instant."""
+    """Changes in the number of free GPUs of units; `place` is the index of the instant."""
 
     unit: Ints
     place: Ints
@@ -284,7 +284,7 @@ class _Changes(NamedTuple):
 
     @classmethod
     def of(cls, unit: Ints, place: Ints, change: Ints, gpus: Ints) -> _Changes:
-        """Sort the changes and combine those of one instant; at first, all of `gpus` are free."""
+        """Sort the changes and combine those at one instant; initially, all of `gpus` are free."""
         order = np.lexsort((place, unit))
         unit, place = unit[order], place[order]
         free = gpus[unit] + np.cumsum(change[order])  # the changes of a unit add up to 0
@@ -316,7 +316,7 @@ def _on_totals(world: World, held: Ints) -> Callable[[int, Bools], Bools]:
 
 
 def _longest(times: Floats, good: Bools, waits: Waits) -> tuple[Floats, Floats]:
-    """Return the longest unbroken stretch of good time in each wait, and its beginning."""
+    """Return the longest unbroken stretch of good time within each wait, and its start."""
     edges = np.diff(good.astype(np.int8), prepend=0, append=0)
     begin = times[np.flatnonzero(edges == 1)]
     end = times[np.minimum(np.flatnonzero(edges == -1), len(times) - 1)]

@@ -68,12 +68,12 @@ _SHOWN = 5  # the maximum number of folders in a message
 WORDS = ("job_id", "gpu_type", "status", "end_reason", "co_runner")
 MASK = "gpu_mask"
 NATIVE = tuple(dict.fromkeys((*WORDS, *SEGMENT_NUMBERS, MASK, *JOB_NUMBERS)))
-"""The native names that a mapping may contain."""
+"""The native column names that a mapping may contain."""
 
 
 @dataclass(frozen=True)
 class Columns:
-    """A table as numpy arrays; the dictionaries lack absent columns.
+    """A table as numpy arrays; columns that it lacks are not in the dictionaries.
 
     Attributes
     ----------
@@ -109,14 +109,14 @@ class Columns:
         return self.numbers[name]
 
     def fates(self, name: str) -> Fates | None:
-        """Return the outcomes from a column of words; None if there is no such column."""
+        """Return the outcomes from a column of words, or None if there is no such column."""
         return fates(self.words[name]) if name in self.words else None
 
 
 def check_options(
     least: Mapping[str, tuple[int, int]], seconds: Mapping[str, float], require: Sequence[str]
 ) -> None:
-    """Raise a PolicyError for an option out of range, or a required rule that does not exist."""
+    """Raise a PolicyError if an option is out of range or a required rule does not exist."""
     for name, (value, lowest) in least.items():
         if value < lowest:
             message = f"audit: {name}: expected an integer >= {lowest}, got {value}"
@@ -132,7 +132,7 @@ def check_options(
 
 
 def result_of(table: TableLike) -> Result | None:
-    """Return the result if its folder is given; None for other tables."""
+    """Return the result if its folder is given; return None for other tables."""
     if not _is_path(table) or not (Path(str(table)) / "spec.json").is_file():
         return None
     _require_one(Path(str(table)))
@@ -142,12 +142,12 @@ def result_of(table: TableLike) -> Result | None:
 
 
 def where(given: ClusterLike | None, result: Result | None) -> ClusterLike:
-    """Return the cluster: the given one, or else that of the result.
+    """Return the given cluster or, by default, the cluster of the result.
 
     Raises
     ------
     ClusterError
-        If neither of them exists.
+        If there is neither.
     """
     if given is not None:
         return given
@@ -162,7 +162,7 @@ def where(given: ClusterLike | None, result: Result | None) -> ClusterLike:
 
 
 def gpus_of_copies(result: Result | None, given: str | int | None) -> str | int:
-    """Return the size of the parts of jobs: the given one, or else that of the result."""
+    """Return the given size of the parts of jobs or, by default, the size in the result."""
     if given is None:
         found: str | int = "gang"
         return found if result is None else result.spec["policy"].get("copy_gpus", found)
@@ -174,7 +174,7 @@ def gpus_of_copies(result: Result | None, given: str | int | None) -> str | int:
 
 
 def jobs_per_gpu(result: Result | None, given: int | None) -> int:
-    """Return the maximum number of jobs on one GPU: the given one, or else that of the result."""
+    """Return the given maximum number of jobs on one GPU or, by default, the result's maximum."""
     if given is not None:
         return given
     # only summaries of policies that share GPUs have this key
@@ -182,7 +182,7 @@ def jobs_per_gpu(result: Result | None, given: int | None) -> int:
 
 
 def _require_one(folder: Path) -> None:
-    """Refuse a folder that is not the complete result of one run; name the results inside."""
+    """Reject a folder that is not the complete result of one run; name the results inside."""
     if (folder / "jobs.parquet").is_file():
         return
     found = sorted(str(path.parent) for path in folder.glob("*/jobs.parquet"))
@@ -202,7 +202,7 @@ def read(
     mapping: Mapping[str, str] | None,
     result: Result | None,
 ) -> tuple[Columns | None, Columns | None]:
-    """Return the segments and the jobs, each if it exists, of a table or a result."""
+    """Return the segments and the jobs of a table or a result, as far as they exist."""
     names = mapping or {}
     if _is_path(table) and Path(str(table)).is_dir():
         folder = Path(str(table))
@@ -252,7 +252,7 @@ def read_jobs(table: TableLike, mapping: Mapping[str, str] | None = None) -> Col
 
 
 def columns_of(table: pa.Table, path: str) -> Columns:
-    """Return a table of our engine as numpy arrays."""
+    """Return a table written by our engine as numpy arrays."""
     return _columns(_Loaded(path, table, None), {})
 
 
@@ -262,7 +262,7 @@ def _is_path(value: object) -> bool:
 
 @dataclass(frozen=True)
 class _Loaded:
-    """An unchanged table with its origin; `text` is the file if it was delimited text."""
+    """An unchanged table with its origin; `text` is the file if it is a delimited text file."""
 
     path: str
     table: pa.Table
@@ -281,7 +281,7 @@ def _load(value: TableLike) -> _Loaded:
 
 
 def _check_mapping(mapping: Mapping[str, str], loaded: Sequence[_Loaded]) -> None:
-    """Refuse names that are not native, and columns that no table has."""
+    """Reject names that are not native, and columns that no table has."""
     for native, theirs in mapping.items():
         if native not in NATIVE:
             message = f"columns: unknown native name `{native}`{did_you_mean(native, NATIVE)}"
@@ -328,7 +328,7 @@ class _Source:
     path : str
         Name of the file.
     theirs : dict of str to str
-        Name in the file of each column.
+        Name of each column in the file.
     text : TextFile, optional
         The file, if it is delimited text.
     """
@@ -338,7 +338,7 @@ class _Source:
     text: TextFile | None
 
     def wrong(self, name: str, row: int, value: object, expected: str) -> TraceError:
-        """Return the error of one cell, with its line in text files and its row in other tables."""
+        """Return the error for one cell, with its line in a text file or row in another table."""
         theirs = self.theirs[name]
         column = name if theirs == name else f"{theirs} ({name})"
         fault = Fault(row, column, expected, short(value))
@@ -398,7 +398,7 @@ def _read_file(path: Path) -> tuple[pa.Table, TextFile | None]:
 
 
 def _separator(head: bytes) -> str:
-    """Return the delimiter of the columns, from a header that has no commas."""
+    """Return the column delimiter, found in a header that has no commas."""
     line = head.removeprefix(BOM).lstrip().split(b"\n", 1)[0]
     found = [mark for mark in _SEPARATORS if mark in line and b"," not in line]
     return found[0].decode() if found else ","
@@ -449,7 +449,7 @@ def _numbers(table: pa.Table, name: str, source: _Source) -> npt.NDArray[np.floa
 
 
 def _parsed(column: Any, name: str, source: _Source) -> Any:
-    """Turn texts into numbers; the first text that is not a number is an error with its place."""
+    """Convert strings to numbers; the error for a string that is not a number names its place."""
     cells = pc.ascii_trim(column, characters=" \t")
     cells = pc.if_else(pc.equal(cells, ""), pa.scalar(None, cells.type), cells)
     try:
@@ -482,7 +482,7 @@ def _mask(table: pa.Table, source: _Source) -> npt.NDArray[np.uint64]:
 
 
 def _words(table: pa.Table, name: str) -> Any:
-    """Return a label column as one dictionary array of strings."""
+    """Return a label column as a single dictionary array of strings."""
     column = table.column(name)
     if pa.types.is_dictionary(column.type):
         plain = pa.types.is_string(column.type.value_type)

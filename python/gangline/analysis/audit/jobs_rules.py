@@ -1,4 +1,4 @@
-"""Checks a jobs table, which has one row per job, without its places."""
+"""Checks a jobs table, which has one row per job and does not say where jobs ran."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ SPANS = ("jct_s", "queue_s", "wait_s", "run_s", "overhead_s")
 
 
 class _Rows(TableRows):
-    """The rows in the form that the rules need; unknown numbers are NaN."""
+    """The rows, prepared for the rules; unknown numbers are NaN."""
 
     def __init__(self, world: World, table: Columns, findings: Findings) -> None:
         super().__init__(TABLE, world, table, findings)
@@ -77,7 +77,7 @@ class _Rows(TableRows):
 
     @property
     def is_assumed(self) -> bool:
-        """Return whether jobs are assumed to have run without a break, for lack of data."""
+        """Return whether, for lack of data, jobs are assumed to have run without a break."""
         known = ("first_start_s", "queue_s", "preemptions")
         return not any(map(self.table.has, known)) and not bool(np.isnan(self.start).all())
 
@@ -246,7 +246,7 @@ def _sums(world: World, rows: _Rows, findings: Findings) -> None:
 
 
 def _gpu_seconds(world: World, rows: _Rows, given: Floats, findings: Findings) -> None:
-    """Compare GPU-seconds with gpus x run, for each part if a job has several."""
+    """Compare GPU-seconds with gpus x run; if a job has several parts, compare each part."""
     run = rows.table["run_s"]
     least, most = rows.least * run, rows.most * run
     slack = world.tolerance(most, rows.most + 2.0) * rows.parts
@@ -268,7 +268,7 @@ def _gpu_seconds(world: World, rows: _Rows, given: Floats, findings: Findings) -
 
 
 def _capacity(world: World, rows: _Rows, least: Floats, findings: Findings) -> None:
-    """Check the capacity with jobs that must have held their GPUs from first start to finish."""
+    """Check the capacity against jobs that must have held their GPUs from first start to finish."""
     still = least >= rows.span - world.tolerance(rows.span, 2.0)
     kept = np.flatnonzero(still & np.isfinite(rows.span) & (rows.least >= 1))
     if not len(kept):
@@ -290,14 +290,14 @@ def _capacity(world: World, rows: _Rows, least: Floats, findings: Findings) -> N
 
 
 def _why_not(rows: _Rows, least: Floats) -> str:
-    """Return the missing data if no job is known to have held its GPUs throughout."""
+    """Return which data are missing if no job is known to have held its GPUs throughout."""
     if np.isnan(rows.start).all():
         return _STARTED
     return _HELD if np.isnan(least).all() else _UNBROKEN
 
 
 def _utilisation(world: World, rows: _Rows, least: Floats, findings: Findings) -> None:
-    """Check that jobs that began after one instant and ended before another fit the capacity.
+    """Check the capacity against the jobs that began after one instant and ended before another.
 
     Two kinds of intervals are checked: from the first start to each finish, and from each start to
     the last finish.
@@ -334,7 +334,7 @@ def _utilisation(world: World, rows: _Rows, least: Floats, findings: Findings) -
 
 
 def _idle(world: World, rows: _Rows, findings: Findings) -> None:
-    """Look for gangs that wait while they fit; a stopped job counts as busy until its finish."""
+    """Look for gangs that wait although they fit; a stopped job counts as busy until its finish."""
     if rows.is_assumed or np.isnan(rows.start).all() or np.isnan(rows.least).all():
         findings.skip("idle", "when jobs started: first_start_s or queue_s, and gpus or a trace")
         return

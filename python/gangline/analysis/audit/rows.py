@@ -32,10 +32,10 @@ SLOTS = 64
 
 
 class Stretches(NamedTuple):
-    """The stretches of each part of a job between two changes; rows on several servers are merged.
+    """The stretches between two changes of each part of a job; rows on several servers are merged.
 
-    The rows are ordered by job, part and start. Rows without usable times or a known job are left
-    out.
+    The stretches are ordered by job, part and start. Rows without usable times or a known job are
+    left out.
     """
 
     job: Ints
@@ -46,11 +46,11 @@ class Stretches(NamedTuple):
     row: Ints
     """A row of the segments table that represents the stretch."""
     of_row: Ints
-    """Stretch of each row; -1 = none."""
+    """Index of each row's stretch; -1 = none."""
 
 
 class TableRows:
-    """The rows of one table, and the checks that segments and jobs have in common."""
+    """The rows of one table, and the checks common to segments and jobs."""
 
     def __init__(self, name: str, world: World, table: Columns, findings: Findings) -> None:
         self.name, self.world, self.table, self.findings = name, world, table, findings
@@ -66,7 +66,7 @@ class TableRows:
         at: Ints | None = None,
         **given: npt.NDArray[Any] | float,
     ) -> None:
-        """Add findings by row, or by the rows `at`: job, time and server are filled in."""
+        """Add one finding per row, or per row in `at`, with its job, time and server."""
         where = self._where
         if at is not None:
             where = {key: None if each is None else each[at] for key, each in where.items()}
@@ -106,7 +106,7 @@ class TableRows:
     def check_capacity(
         self, at: Ints, start: Floats, end: Floats, kind: Ints, gpus: Ints, more: str = ""
     ) -> None:
-        """Check the number of GPUs that rows hold, in total and of each type that they name."""
+        """Check the number of GPUs that the rows hold, in total and for each GPU type named."""
         world = self.world
         sweep = Sweep(start, end, world.tolerance_s)
         job = np.append(self.job, -1)[at][sweep.row]
@@ -144,7 +144,7 @@ class Rows(TableRows):
 
     @cached_property
     def width(self) -> Ints | None:
-        """GPUs of each row: from its slots, else as given, else those of a part of its job."""
+        """GPU count of each row: from its slots, else as given, else its job's part size."""
         if self.mask is not None:
             return np.bitwise_count(self.mask).astype(np.int64)
         if self.table.has("gpus"):
@@ -165,7 +165,7 @@ class Rows(TableRows):
 
     @cached_property
     def forked(self) -> Bools:
-        """Return whether each job ever held a part other than its first, or of another size."""
+        """Return whether each job ever held a part other than its first, or one of another size."""
         found = np.full(self.world.jobs, self.world.forks)
         if self.part is not None:
             found[self.job[(self.part > 0) & (self.job >= 0)]] = True
@@ -213,7 +213,7 @@ class Rows(TableRows):
 
     @cached_property
     def gpu_rows(self) -> tuple[Ints, Ints]:
-        """Row and GPU (server * 64 + slot) of every GPU that a kept row holds."""
+        """Row and GPU (server * 64 + slot) for every GPU that a kept row holds."""
         assert self.mask is not None, "called only if slots are known"
         kept = self.kept[self.server[self.kept] >= 0]
         rows, slots = [], []
@@ -228,7 +228,7 @@ class Rows(TableRows):
 
     @cached_property
     def base(self) -> Floats:
-        """Iterations per second of each kept row alone on its GPUs."""
+        """Iterations per second of each kept row if it is alone on its GPUs."""
         assert self.width is not None, "called only if GPUs are known"
         kept = self.kept
         base = self.world.base_of_rows(self.job[kept], self.type[kept], self.width[kept])
@@ -240,8 +240,8 @@ class Rows(TableRows):
     def pace(self) -> tuple[Bools, Floats]:
         """Return which stretches belong to elastic jobs, and the maximum rate of each.
 
-        It assumes the best number of passes, the most favourable phase of the gradient noise, and
-        the speed of the slowest GPU.
+        The maximum assumes the best number of passes, the most favourable phase of the gradient
+        noise, and the speed of the slowest GPU.
         """
         held, jobs = self.stretches, self.world.elastic
         if jobs is None:
@@ -265,7 +265,7 @@ class Rows(TableRows):
 
     @cached_property
     def rate(self) -> Floats:
-        """Iterations per second of each kept row; the maximum where the rate is not given."""
+        """Iterations per second of each kept row, or its maximum where the rate is not given."""
         if not self.table.has("rate"):
             return self.base
         given = self.table["rate"][self.kept]
@@ -273,7 +273,7 @@ class Rows(TableRows):
 
     @cached_property
     def rate_of_stretches(self) -> Floats:
-        """Iterations per second of each stretch: the mean of its rows, weighted by their GPUs."""
+        """Iterations per second of each stretch: the mean over its rows, weighted by GPUs."""
         assert self.width is not None, "called only if GPUs are known"
         held, width = self.stretches, self.width[self.kept]
         # a copy has a single row; an elastic job is whole at any size
@@ -306,13 +306,13 @@ class Rows(TableRows):
         return np.where((names == "")[codes], -1, codes)
 
     def per_job(self, values: Any) -> Floats:
-        """Sum values of kept rows by job."""
+        """Sum the values of kept rows for each job."""
         total = np.bincount(self.job[self.kept], weights=values, minlength=self.world.jobs)
         return total.astype(np.float64)  # jobs without rows are counted, not summed
 
 
 def held_seconds(group: Ints, start: Floats, end: Floats, groups: int) -> Floats:
-    """Return for how long at least one interval of each group was open."""
+    """Return the time for which at least one interval of each group was open."""
     sweep = Sweep(start, end, 0.0, group)
     owner = group[sweep.row]
     busy = np.cumsum(sweep.sign)[:-1] > 0  # the count is 0 at the end of each group

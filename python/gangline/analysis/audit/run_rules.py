@@ -56,8 +56,8 @@ def _lost_jobs(world: World, run: Run, findings: Findings) -> None:
 def _left_by_a_stop(world: World, run: Run) -> Bools:
     """Return the rows of jobs that may be unfinished because the run was stopped.
 
-    If the outcome is unknown, the tables show it: a stop ends segments early and leaves jobs that
-    arrive after the last event.
+    If the outcome is unknown, the tables show whether the run was stopped: a stop ends segments
+    early and leaves jobs that arrive after the last event.
     """
     assert world.listed is not None, "called only with jobs"
     rows = len(world.listed)
@@ -129,7 +129,7 @@ def _summary(world: World, run: Run, findings: Findings) -> None:
 def fact(
     findings: Findings, rule: str, key: str, given: Any, wanted: float, *, is_bad: bool
 ) -> None:
-    """Compare a key of the summary with the value that follows from the tables."""
+    """Compare one summary value with the value that follows from the tables."""
     words = "at most" if rule == "utilisation" else "the tables say"
     findings.add(
         rule,

@@ -209,7 +209,7 @@ def _resized(world: World, job: Ints, time: Floats, held: Ints, findings: Findin
 
 
 def _parts(rows: Rows, tolerance_s: float) -> None:
-    """Check that each part is on one server, and the parts of a job on different servers."""
+    """Check that each part is on one server, and that a job's parts are on different servers."""
     part, job, server = rows.part, rows.job, rows.server
     if part is None or not rows.has_server or not rows.forked.any():
         return
@@ -235,7 +235,7 @@ def _parts(rows: Rows, tolerance_s: float) -> None:
 
 
 def _capacity(world: World, rows: Rows, width: Ints, findings: Findings) -> None:
-    """Check the GPUs held in total, of each type, and on each server if slots are unknown."""
+    """Check the GPUs held: in total, for each type, and on each server if slots are unknown."""
     server, down, up = world.outages
     start = np.concatenate([rows.start, down])
     end = np.concatenate([rows.end, np.where(np.isfinite(up), up, down + 1.0)])
@@ -306,7 +306,7 @@ def _idle(world: World, rows: Rows, width: Ints, findings: Findings) -> None:
 
 
 def _busy_gpus(rows: Rows) -> tuple[Ints, Floats, Floats]:
-    """Return the stretches in which each GPU is held: server, start, end."""
+    """Return the stretches in which each GPU is held, as server, start and end."""
     row, gpu = rows.gpu_rows
     sweep = Sweep(rows.start[row], rows.end[row], 0.0, gpu)
     held = np.cumsum(sweep.sign)
@@ -391,7 +391,7 @@ def _agreement(world: World, rows: Rows, co_runners: sharing.CoRunners) -> None:
 def _sharing_sums(
     world: World, rows: Rows, co_runners: sharing.CoRunners, findings: Findings
 ) -> None:
-    """Check that the summary agrees with the segments about shared GPUs."""
+    """Check that the summary and the segments agree about shared GPUs."""
     summary = None if world.run is None else world.run.summary
     if summary is None or "share_gpu_fraction" not in summary or rows.width is None:
         return

@@ -1,7 +1,7 @@
 """Checks jobs that share GPUs: their memory, their co-runners, and the slowdown.
 
-The cost is linear in the pairs of rows that overlap on a GPU, and quadratic in the changes during
-one stretch.
+The cost is linear in the number of row pairs that overlap on a GPU, and quadratic in the number of
+changes during one stretch.
 """
 
 from __future__ import annotations
@@ -152,12 +152,12 @@ class CoRunners:
 
     @cached_property
     def soon(self) -> Floats:
-        """An instant in each stretch that is later than its beginning by the tolerance."""
+        """An instant in each stretch, later than its beginning by the tolerance."""
         held = self._rows.stretches
         return held.start + np.minimum(self._world.tolerance_s, (held.end - held.start) / 2.0)
 
     def names(self, time: Floats) -> pa.Array:
-        """Return the co-runners of each stretch at an instant, in the form of the column."""
+        """Return the co-runners of each stretch at an instant, formatted as in the column."""
         world, met = self._world, self.met
         at = time[met.stretch]
         beside = np.flatnonzero((met.start <= at) & (at < met.end))
@@ -169,7 +169,7 @@ class CoRunners:
 
 
 def _running_latest(end: Floats, first: Ints) -> Floats:
-    """Return the latest of all ends so far, GPU by GPU."""
+    """Return the latest end so far on each GPU."""
     if not len(end):
         return end
     by_end = np.argsort(end, kind="stable")
@@ -181,7 +181,7 @@ def _running_latest(end: Floats, first: Ints) -> Floats:
 
 
 def check(world: World, rows: Rows, co_runners: CoRunners, findings: Findings) -> None:
-    """Look at every rule that the table has the columns for."""
+    """Check every rule for which the table has the columns."""
     has_gpus = rows.mask is not None and rows.has_server
     if has_gpus:
         ones = np.ones(len(rows.table), dtype=np.int64)
@@ -204,7 +204,7 @@ def _on_gpus(
     unit: tuple[str, int],
     amounts: tuple[Ints, Ints],
 ) -> None:
-    """Check the sum of an amount on each GPU; the allowed sum is given by GPU type."""
+    """Check the sum of an amount on each GPU; the allowed sum depends on the GPU type."""
     assert rows.mask is not None, "asked for only with slots"
     kept = np.flatnonzero(rows.good & (rows.server >= 0))
     server, mask, job = rows.server[kept], rows.mask[kept], rows.job[kept]
@@ -235,7 +235,7 @@ def _on_gpus(
 
 
 def _memory(world: World, rows: Rows) -> Ints | None:
-    """Bytes per GPU that each row needs at its sub-batch; None if the trace lacks them."""
+    """Memory in bytes per GPU that each row needs at its sub-batch; None if the trace lacks it."""
     if world.trace is None or "memory_gb" not in world.trace.columns:
         return None
     full = np.append(np.floor(np.nan_to_num(world.trace.numbers("memory_gb")) * GIB + 0.5), 0.0)
@@ -249,7 +249,7 @@ def _memory(world: World, rows: Rows) -> Ints | None:
 
 
 def _batches(world: World, rows: Rows) -> tuple[Floats, Floats]:
-    """Batch and sub-batch of each row; both are 1 if the row has the full batch."""
+    """Batch and sub-batch of each row; both are 1 if the row uses the full batch."""
     ones = np.ones(len(rows.table))
     has_batch = world.trace is not None and "batch_size" in world.trace.columns
     if not has_batch or not rows.table.has("sub_batch"):
@@ -311,7 +311,7 @@ def _retimed(world: World, rows: Rows, co_runners: CoRunners) -> None:
 
 
 def _given_rate(rows: Rows) -> Floats:
-    """Return the rate in the row of each stretch."""
+    """Return the rate that each stretch's row states."""
     if not rows.table.has("rate"):
         return np.ones(len(rows.stretches.job))
     return rows.table["rate"][rows.stretches.row]
@@ -321,7 +321,7 @@ def _rates(world: World, rows: Rows, co_runners: CoRunners | None, findings: Fin
     """Check that no gang is faster than its GPUs, its sub-batch and its co-runners allow.
 
     If distance costs nothing, no job of a complete run may be slower either, except a paused job. A
-    job whose rate changes with its progress may be in any of its phases.
+    job whose rate changes with its progress may be in any phase.
     """
     if world.base is None or world.work is None or not rows.table.has("rate"):
         missing = "how fast jobs are: a trace" if world.base is None else "the column rate"

@@ -1,4 +1,4 @@
-"""Computes how much is held after each event over time, by sorting and running sums."""
+"""Computes the amount held after each event, by sorting and running sums."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Sweep:
         intervals that meet within the tolerance do not overlap. Intervals that are not longer than
         the tolerance vanish.
     tolerance_s : float
-        Tolerance of times, as for `gangline.audit`.
+        Tolerance of times in seconds, as in `gangline.audit`.
     group : int64 array, optional
         Group of each interval. The sweep processes one group after another.
     """
@@ -68,7 +68,7 @@ class Sweep:
         self.time: Floats = times[order]
 
     def held(self, amount: Ints) -> Ints:
-        """Return the amount held after each event; `amount` is given by row."""
+        """Return the amount held after each event; `amount` has one entry per row."""
         return np.cumsum(self.sign * amount[self.row])
 
     def differ(self, value: Ints) -> Bools:

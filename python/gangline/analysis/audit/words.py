@@ -1,4 +1,4 @@
-"""Recognises the outcomes of jobs in the words of any simulator."""
+"""Recognises job outcomes in the words that any simulator uses for them."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Fates:
     finished : bool array
         Whether the word means finished.
     is_open : bool array
-        Whether the word means that the job still runs or waits.
+        Whether the word means that the job is still running or waiting.
     strange : bool array
         Whether the word is unknown or missing.
     words : dict of str to int
@@ -70,7 +70,7 @@ def fates(labels: Any) -> Fates:
 
 
 def reasons(labels: Any) -> npt.NDArray[np.str_]:
-    """Translate a dictionary array of reasons into our words; "" for unknown ones."""
+    """Translate a dictionary array of reasons into our words; "" = unknown."""
     written = [str(word).strip().lower() for word in labels.dictionary.to_pylist()]
     is_done = [_MEANING.get(word) == "finished" for word in written]
     ours = [

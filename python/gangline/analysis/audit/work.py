@@ -1,4 +1,4 @@
-"""Checks that rate x time, minus overheads and lost progress, is the work of each job."""
+"""Checks that rate x time, minus overheads and lost progress, equals the work of each job."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = ["check"]
 
 NS = 1_000_000_000
 STOPS = ("preempted", "moved")
-"""End reasons after which a job falls back to a checkpoint if the run sets an interval."""
+"""End reasons after which a job falls back to a checkpoint if the run has a checkpoint interval."""
 
 
 class _Stints(NamedTuple):
@@ -32,18 +32,19 @@ class _Stints(NamedTuple):
     end: Floats
     job: Ints
     fails: Bools
-    """Whether a failure ended it: the progress since its last checkpoint is lost."""
+    """Whether a failure ended the stint, so that the progress since the last checkpoint is lost."""
     stops: Bools
-    """Whether the scheduler ended it, or the cause is unknown: work may be lost."""
+    """Whether the scheduler ended the stint, or the cause is unknown, so that work may be lost."""
 
 
 def check(world: World, rows: Rows, findings: Findings) -> None:
     """Check that finished jobs did all their work, and that no job did more.
 
     The work that a failure, a preemption or a move lost since the last checkpoint is computed from
-    the segments. The segments do not say how long a start took without progress. That time is the
-    run's overhead if this explains the `overhead_s` of the job. Otherwise, for example with costs
-    by kind of job, every distribution of that time over the job's segments is allowed.
+    the segments. The segments do not say how long a start lasted without progress. That time is
+    taken to be the run's overhead if this explains the job's `overhead_s`. Otherwise, for example
+    if costs depend on the kind of job, that time may be distributed over the job's segments in any
+    way.
     """
     if world.work is None:
         findings.skip("short-run", "how much work there is: a trace")
@@ -83,8 +84,8 @@ def check(world: World, rows: Rows, findings: Findings) -> None:
 def _lost(world: World, rows: Rows, bounds: _Bounds, finished: Bools, slack: Floats) -> None:
     """Check that the time without overhead and lost time suffices for a job's work.
 
-    The rate in each lost second lies between the smallest and the largest rate of the job. For a
-    job that was paused, the segments do not say for how long.
+    The rate in each lost second lies between the job's smallest and largest rate. If a job was
+    paused, the segments do not say for how long.
     """
     assert world.work is not None, "the caller asked"
     held, rate = rows.stretches, bounds.rate
@@ -106,7 +107,7 @@ def _lost(world: World, rows: Rows, bounds: _Bounds, finished: Bools, slack: Flo
 
 
 class _Bounds:
-    """The minimum and maximum work that each job can have done."""
+    """The minimum and the maximum work that each job can have done."""
 
     def __init__(self, world: World, rows: Rows) -> None:
         self._world, self._rows = world, rows
@@ -135,7 +136,7 @@ class _Bounds:
         return least, most
 
     def _put_together(self) -> _Stints:
-        """Merge the stretches that no stop separates."""
+        """Merge stretches that are not separated by a stop."""
         held, eps = self._held, self._world.sum_s
         same = (held.job[1:] == held.job[:-1]) & (held.part[1:] == held.part[:-1])
         goes_on = same & (self._reason[:-1] == "retimed") & (held.start[1:] <= held.end[:-1] + eps)
@@ -175,7 +176,7 @@ class _Bounds:
         return due
 
     def _known(self, overhead: Floats) -> tuple[Floats, Floats]:
-        """Return the bounds for known overheads."""
+        """Return the bounds if overheads are known."""
         held, stints, at = self._held, self._stints, self._stints.of_stretch
         progress_from = (stints.start + overhead)[at]
         done = self.rate * np.maximum(held.end - np.maximum(held.start, progress_from), 0.0)
@@ -195,7 +196,7 @@ class _Bounds:
         return np.minimum(self._by_job(held.job, done - done_after(safe)), most), most
 
     def _safe_from(self, overhead: Floats) -> Floats:
-        """Return the instant from which the work of each stint was lost; infinity if none was."""
+        """Return the instant from which each stint's work was lost; infinity if none was lost."""
         stints = self._stints
         if self._interval is None:
             return np.where(stints.fails, -np.inf, np.inf)
@@ -207,9 +208,9 @@ class _Bounds:
 
     @property
     def _unexplained_stints(self) -> Floats:
-        """Number of stretches of each stint that may continue because of a checkpoint or pause.
+        """Number of stretches in each stint that may result from a checkpoint or a pause.
 
-        A stretch that continues because of a new co-runner or another share of an up-link does not
+        A stretch that results from a new co-runner, or from another share of an up-link, does not
         count. For a job in parts, the tables do not show the reason.
         """
         at, rate = self._stints.of_stretch, self.rate
@@ -226,7 +227,10 @@ class _Bounds:
         return counts.astype(np.float64)
 
     def _spread(self) -> tuple[Floats, Floats]:
-        """Return bounds if only a job's total overhead is known: in slow or in fast times."""
+        """Return the bounds if only a job's total overhead is known.
+
+        The overhead may fall into slow or fast times.
+        """
         stints, at = self._stints, self._stints.of_stretch
         may_fall_back, falls_back = stints.fails.copy(), stints.fails.copy()
         if not self._has_options or self._interval is not None:
@@ -242,7 +246,7 @@ class _Bounds:
         return np.maximum(least, 0.0), most
 
     def _without_progress(self, rate: Floats, *, is_fast: bool) -> Floats:
-        """Maximum (`is_fast`) or minimum work that each job's overhead costs."""
+        """Maximum (`is_fast`) or minimum amount of work that each job's overhead costs."""
         order = np.lexsort((-rate if is_fast else rate, self._held.job))
         job, length = self._held.job[order], self._length[order]
         before = np.cumsum(length) - length

@@ -38,7 +38,7 @@ _SUM_ERROR = 1e-9  # relative: a sum of a million f64 terms is off by less
 
 @dataclass(frozen=True)
 class Run:
-    """The facts about a run of the engine that are not in its tables of jobs and segments.
+    """Facts about a run of the engine that its jobs and segments tables do not contain.
 
     Attributes
     ----------
@@ -51,7 +51,7 @@ class Run:
     options : mapping, optional
         Run options: overheads and checkpoints.
     claims_work_conserving : bool
-        Whether the policy claims that no job waits while enough GPUs that the job may use are free.
+        Whether the policy claims that no job waits while enough GPUs that it may use are free.
     """
 
     timeline: pa.Table | None = None
@@ -62,7 +62,7 @@ class Run:
 
     @classmethod
     def of(cls, result: Result, *, claims_work_conserving: bool = False) -> Run:
-        """Return the known facts of a result."""
+        """Return the facts known from a result."""
         return cls(
             timeline=result.timeline,
             summary=result.summary,
@@ -73,10 +73,10 @@ class Run:
 
 
 class World:
-    """All known facts, by job index and by segment row.
+    """All known facts, indexed by job and by segment row.
 
-    Job indices refer to the jobs of the trace, or else of the jobs table, or else of the segments;
-    -1 is a job that is not among them. Unknown numbers are NaN, and unknown counts are -1.
+    Job indices refer to the jobs of the trace, else of the jobs table, else of the segments; -1
+    means a job that is not among them. Unknown numbers are NaN, and unknown counts are -1.
     """
 
     def __init__(
@@ -128,7 +128,7 @@ class World:
         return str(self._reference[job].as_py()) if 0 <= job < self.jobs else None
 
     def name_of_row(self, table: Columns, row: int) -> str:
-        """Return the job id in a row, even of an unknown job."""
+        """Return the job id in a row, even if the job is unknown."""
         return str(table.ids[row].as_py())
 
     def codes(self, table: Columns) -> Ints:
@@ -154,7 +154,7 @@ class World:
 
     @cached_property
     def elastic(self) -> ElasticJobs | None:
-        """Jobs that may change their size; None if there are none, or without a trace.
+        """Jobs that may change their size; None if there are none, or if there is no trace.
 
         Jobs whose parts differ in size from their gang are not elastic.
         """
@@ -164,7 +164,7 @@ class World:
 
     @property
     def may_resize(self) -> bool:
-        """Return whether jobs may change their size; without a trace this is assumed."""
+        """Return whether jobs may change their size; without a trace, they are assumed to."""
         if self.trace is None:
             return self.cluster.elastic is not None and not self.forks
         return self.elastic is not None
@@ -182,7 +182,7 @@ class World:
         return self.copy_gpus != "gang"
 
     def part_gpus(self, job: Ints, server: Ints) -> Ints:
-        """Return the number of GPUs of a part of each job on a server; -1 = unknown."""
+        """Return the number of GPUs that a part of each job has on a server; -1 = unknown."""
         if self.copy_gpus == "gang":
             return np.append(self.gang, -1)[job]
         if self.copy_gpus == "server":
@@ -191,7 +191,7 @@ class World:
 
     @cached_property
     def part_sizes(self) -> tuple[Ints, Ints]:
-        """Minimum and maximum number of GPUs of a part of each job; -1 = unknown."""
+        """Minimum and maximum number of GPUs that a part of each job may have; -1 = unknown."""
         if self.copy_gpus == "gang":
             return self.gang, self.gang
         sizes = self.server_gpus
@@ -214,7 +214,7 @@ class World:
 
     @cached_property
     def clock_s(self) -> float:
-        """The common amount by which the clock of the jobs table is ahead of the trace's."""
+        """Seconds by which the jobs table's clock is ahead of the trace's, equal for all jobs."""
         if self.trace is None or self.listed is None or not self.listed.has("arrival_s"):
             return 0.0
         ahead = self.of_job("arrival_s") - self._trace_arrival
@@ -225,7 +225,7 @@ class World:
         return middle if abs(middle) > self.tolerance_s else 0.0
 
     def of_job(self, name: str) -> Floats:
-        """Return a column of the jobs table by job index; the last row of a job counts."""
+        """Return a column of the jobs table, indexed by job; a job's last row counts."""
         values = np.full(self.jobs, np.nan)
         if self.listed is not None and self.listed.has(name):
             codes = self.codes(self.listed)
@@ -273,7 +273,7 @@ class World:
     def done_rows(self, listed: Columns) -> Bools:
         """Return the rows of finished jobs; all rows if there is no status.
 
-        If the status word is unknown, the finish time decides.
+        If a row's status word is unknown, its finish time decides.
         """
         if self.status is None:
             return np.ones(len(listed), dtype=np.bool_)
@@ -291,7 +291,7 @@ class World:
 
     @cached_property
     def core(self) -> Any:
-        """The jobs of the trace in the form of the compiled core, for this cluster."""
+        """The jobs of the trace as the compiled core represents them, for this cluster."""
         assert self.trace is not None, "called only with a trace"
         return self.trace.to_core(self.cluster)
 
@@ -318,13 +318,13 @@ class World:
 
     @cached_property
     def phase_factors(self) -> tuple[Floats, Floats]:
-        """The smallest and largest factors on the base rate in the phases of each job."""
+        """The smallest and largest factors by which each job's phases change its base rate."""
         if self.trace is None or "phases" not in self.trace.columns:
             return np.ones(self.jobs), np.ones(self.jobs)
         return factor_ranges(self.trace.column("phases"))
 
     def base_of_rows(self, job: Ints, kind: Ints, gpus: Ints) -> Floats:
-        """Return the rate alone on some GPUs of a type; for type -1, on the best type."""
+        """Return the rate alone on a number of GPUs of a type; type -1 stands for the best type."""
         assert self.base is not None, "called only with a trace"
         if not self.forks:
             best = self.base.max(axis=1)[job]
@@ -372,7 +372,7 @@ class World:
 
     @cached_property
     def usable(self) -> Bools:
-        """GPU types on which each job can run, shape (jobs, types); all without a trace."""
+        """GPU types on which each job can run, shape (jobs, types); without a trace, all types."""
         if self.trace is None or self.base is None or self.allowed is None:
             return np.ones((self.jobs, len(self.types)), dtype=np.bool_)
         bit = np.uint64(1) << np.arange(len(self.types), dtype=np.uint64)
@@ -383,7 +383,7 @@ class World:
         return usable
 
     def restarts(self, options: Mapping[str, Any]) -> Floats:
-        """Return the seconds without progress after a restart of each job."""
+        """Return the time in seconds without progress after a restart of each job."""
         restart, by_model = options.get("restart_s") or 0.0, options.get("restart_by_model") or {}
         if not by_model or self.trace is None or "model" not in self.trace.columns:
             return np.full(self.jobs, restart)
@@ -397,7 +397,7 @@ class World:
 
     @property
     def has_noise(self) -> bool:
-        """Whether jobs may be faster than the rates of the trace and the cluster."""
+        """Whether jobs may be faster than the rates that the trace and the cluster give."""
         runtime = self.cluster.runtime
         return runtime is not None and (runtime.job_noise > 0.0 or runtime.run_noise > 0.0)
 
@@ -407,7 +407,7 @@ class World:
         return self.listed is not None and self.listed.has("overhead_s")
 
     def ids_of(self, job: Ints) -> pa.Array:
-        """Return the ids of some jobs."""
+        """Return the ids of the given jobs."""
         found = self._reference.take(pa.array(job))
         return found.combine_chunks() if isinstance(found, pa.ChunkedArray) else found
 
@@ -420,7 +420,7 @@ class World:
         return np.asarray(np.asarray([*known, -1], dtype=np.int64)[indices])
 
     def gpus_up(self, kind: int, time: Floats) -> Floats:
-        """Return the number of GPUs of a type (-1 = all types) that are up at some instants."""
+        """Return how many GPUs of a type (-1 = all types) are up at the given instants."""
         total = self.gpus_total if kind < 0 else int(self.gpus_by_type[kind])
         server, down, up = self.outages
         if kind >= 0:
@@ -437,7 +437,7 @@ class World:
 
     @property
     def knows_outages(self) -> bool:
-        """Return whether the cluster lists all outages, which it does not if failures are drawn."""
+        """Return whether the cluster lists all outages; it does not if failures are random."""
         failures = self.cluster.failures
         return failures is None or failures.mtbf_hours is None
 

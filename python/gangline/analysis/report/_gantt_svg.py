@@ -1,4 +1,4 @@
-"""Draws an excerpt of a Gantt chart: a row per GPU and a colour per job."""
+"""Draws an excerpt of a Gantt chart, with a row per GPU and a colour per job."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _ENDS = {
 
 
 def draw(shown: Excerpt, title: str) -> str:
-    """Return an SVG element with a row per GPU, a colour per job, and dark ends of stopped jobs."""
+    """Return an SVG element: a row per GPU and a colour per job; bars of stopped jobs end dark."""
     tops, y = [], 4.0
     for count in shown.gpus:
         tops.append(y)
@@ -90,7 +90,7 @@ def _axis(shown: Excerpt, base: float) -> str:
 
 
 def _shares(one: Bar, above: Sequence[Bar]) -> bool:
-    """Return whether a job of the second lane overlaps a bar."""
+    """Return whether a job in the second lane overlaps a bar."""
     return any(
         bar.server == one.server
         and bar.slot < one.slot + one.slots

@@ -1,4 +1,4 @@
-"""Draws means with their intervals on an axis of ratios, as a static picture."""
+"""Draws means and their intervals on a ratio axis, as a static picture."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _ROUND = (1.0, 1.2, 1.5, 2.0, 3.0, 5.0, 7.0)
 
 
 class Interval(NamedTuple):
-    """A mean of one of the series, with its interval.
+    """The mean of one series, with its interval.
 
     Examples
     --------
@@ -37,7 +37,7 @@ class Interval(NamedTuple):
 
 
 class Bar(NamedTuple):
-    """A row of the picture: a label, and a mark for each series that has one.
+    """A row of the picture: a label, and one mark for each series with a mean for this row.
 
     Examples
     --------
@@ -54,7 +54,7 @@ class Bar(NamedTuple):
 def intervals(
     title: str, bars: Sequence[Bar], series: Sequence[str], *, published: Sequence[float] = ()
 ) -> str:
-    """Return an SVG element; text takes the colour of the page around it.
+    """Return an SVG element whose text has the colour of the surrounding page.
 
     Parameters
     ----------
@@ -114,7 +114,7 @@ def intervals(
 
 
 def _legend(series: Sequence[str]) -> tuple[str, int]:
-    """Return the legend's names with their colours, and its number of rows."""
+    """Return the legend (names with their colours) and its number of rows."""
     parts, x, row = [], float(_LEFT), 0
     for number, name in enumerate(series):
         colour, _ = style_of(number)
@@ -151,7 +151,7 @@ def _axis(low: float, high: float, place: Scale, ends: tuple[int, int]) -> str:
 
 
 def _ticks(low: float, high: float) -> list[float]:
-    """Return round ratios, denser where the axis is short."""
+    """Return round ratios for the ticks, closer together if the axis is short."""
     if high / low < 1.6:
         step = 0.05 if high / low < 1.25 else 0.1
         first, last = math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9)

@@ -1,9 +1,9 @@
 """Draws charts as inline SVG, to which the page's script adds zoom and values.
 
-Text and axes take the colour of the page around them, so that the pictures suit light and dark
-backgrounds. Lines are paths in whole units of a grid (x) and of their values (y), and a transform
-scales them to the picture. Therefore, the script can read exact values from them, and zoom by
-changing the transform.
+Text and axes have the colour of the surrounding page, so the pictures suit light and dark
+backgrounds. Lines are paths in whole units of a grid, both for x and for their values (y), and a
+transform scales them to the picture. Therefore, the script can read exact values from them, and
+zoom by changing the transform.
 """
 
 from __future__ import annotations
@@ -144,7 +144,7 @@ def _axes(chart: Chart) -> tuple[_Axis, _Axis]:
 
 
 def _path(chart: Chart, xs: Ints, ys: Ints) -> str:
-    """Return the corners of a line as relative moves, without corners that would be invisible."""
+    """Return the corners of a line as relative moves, leaving out invisible corners."""
     parts = [f"M{xs[0]} {ys[0]}"]
     if not chart.is_step:
         return parts[0] + "".join(
@@ -184,7 +184,7 @@ def _line(chart: Chart, line: Line, x: _Axis, y: _Axis) -> str:
 
 
 def _dots(chart: Chart, line: Line, axes: tuple[_Axis, _Axis], scale: tuple[float, float]) -> str:
-    """Return one mark per value if there are few values."""
+    """Return one mark per value if there are only a few values."""
     if chart.x_scale != "names":
         return ""
     colour, _ = style_of(line.number)
@@ -199,9 +199,9 @@ def _dots(chart: Chart, line: Line, axes: tuple[_Axis, _Axis], scale: tuple[floa
 
 
 def _labels(chart: Chart, y: _Axis) -> list[tuple[int, float, str]]:
-    """Return number, height and name of the lines, near their ends without overlap.
+    """Return each line's number, label height and name; labels are near line ends, without overlap.
 
-    Identical lines share a height. If all end at the same value, the higher line comes first.
+    Identical lines share a height. If all lines end at the same value, the higher line comes first.
     """
     if len(chart.lines) < 2:
         return []
@@ -284,7 +284,7 @@ def _ratios(low: float, high: float) -> dict[float, str]:
 
 
 def linear(low: float, high: float, *, whole: bool = False) -> Ticks:
-    """Return about five round values of a linear axis with their labels."""
+    """Return about five round values for a linear axis, with their labels."""
     raw = (high - low) / 5 or 1.0
     unit = 10.0 ** math.floor(math.log10(raw))
     size = next(unit * m for m in (1, 2, 5, 10) if unit * m >= raw * 0.999)
@@ -294,7 +294,7 @@ def linear(low: float, high: float, *, whole: bool = False) -> Ticks:
 
 
 def square(x: float, y: float, size: tuple[float, float], shown: str, depth: float) -> str:
-    """Return a number on a square whose colour is stronger for a larger `depth`, from 0 to 1."""
+    """Return a number on a square; its colour is stronger for a larger `depth` (0 to 1)."""
     width, height = size
     return (
         f'<rect x="{x + 1:.1f}" y="{y + 1:.1f}" width="{width - 2:.1f}" height="{height - 2:.1f}" '
@@ -305,7 +305,7 @@ def square(x: float, y: float, size: tuple[float, float], shown: str, depth: flo
 
 
 def short(label: str, most: int) -> str:
-    """Shorten a label in the middle, because public names differ at the end: the batch size.
+    """Shorten a label in the middle, because public names differ at the end, in the batch size.
 
     Examples
     --------
@@ -319,7 +319,7 @@ def short(label: str, most: int) -> str:
 
 
 def still(title: str, width: float, height: float, parts: Sequence[str]) -> str:
-    """Return a picture in its natural size, which no script changes."""
+    """Return a picture in its natural size, which no script will change."""
     return (
         f'<svg viewBox="0 0 {width} {height}" width="{width}" height="{height}" role="img" '
         f'aria-label="{text(title)}" font-size="11" font-family="system-ui, sans-serif" '

@@ -1,4 +1,4 @@
-"""Writes the answer: which policy to choose, by how much it is better, and at what price.
+"""Writes the answer: which policy to choose, how much better it is, and at what price.
 
 Each sentence states figures from the tables. Sentences that do not apply are left out.
 """
@@ -32,7 +32,7 @@ _OPTION = re.compile(r"(?<![\w-])--[a-z][a-z-]*(?: \d+)?")  # with its value
 
 
 def on_top(runs: Sequence[Digest]) -> list[str]:
-    """Return the caveats that come first, such as a load that is too light."""
+    """Return the caveats that are shown first, such as a load that is too light."""
     means = comparison.means(findings.rows(runs))
     offered = loads(runs)
     load, _ = comparison.load_said(offered, means)
@@ -41,13 +41,13 @@ def on_top(runs: Sequence[Digest]) -> list[str]:
 
 
 def loads(runs: Sequence[Digest]) -> list[OfferedLoad]:
-    """Return the load that each draw of the trace offers to the cluster."""
+    """Return the offered load of each draw of the trace."""
     found = {run.trace_seed: known(run.spec) for run in runs}
     return [load for load in found.values() if load is not None]
 
 
 def is_repeated(runs: Sequence[Digest]) -> bool:
-    """Return whether there are several seeds that change no run."""
+    """Return whether there are several seeds but all of them give the same run."""
     return bool(_repeated(runs))
 
 
@@ -66,7 +66,7 @@ def recommendation(means: Sequence[Row], rows: Sequence[Row], runs: Sequence[Dig
     rows : sequence of dict
         One row per run, as `findings.rows` returns them.
     runs : sequence of Digest
-        All runs behind these rows.
+        All runs from which the rows were computed.
     """
     if len(means) == 1:
         return _kept_together(_result(means[0]))
@@ -84,7 +84,7 @@ def recommendation(means: Sequence[Row], rows: Sequence[Row], runs: Sequence[Dig
 
 
 def _kept_together(line: str) -> str:
-    """Return a sentence in which no line breaks inside a quantity or an option."""
+    """Return a sentence in which quantities and options cannot be split across lines."""
     return _OPTION.sub(r'<code class="short">\g<0></code>', _INSIDE.sub("\u00a0", line))
 
 
@@ -114,7 +114,7 @@ def _is_one_schedule(runs: Sequence[Digest]) -> bool:
 
 
 def _seeds(best: Sequence[Row], others: Sequence[Row], rows: Sequence[Row]) -> str:
-    """Say how certain the lead over the next best policy is, if there are several seeds."""
+    """If there are several seeds, say how certain the lead over the next best policy is."""
     first = best[0]["policy"]
     rival = others[0]["policy"] if others else first
     found = {row["policy"]: row for row in statistics.table(rows, baseline=rival)}

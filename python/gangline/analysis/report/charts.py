@@ -35,7 +35,7 @@ _MARGIN, _CUT = 1.02, 0.9  # our own choice: cut an axis if the rest gets a tent
 
 @dataclass(frozen=True)
 class Line:
-    """A policy's line; `low` and `high` bound the values that were averaged in `y`, if any."""
+    """A policy's line; if `y` holds averages, `low` and `high` bound the averaged values."""
 
     number: int
     label: str
@@ -60,18 +60,18 @@ class Chart:
     lines : list of Line
         At most 2,000 points each.
     x_scale : str
-        "time" (linear), "seconds" (logarithmic with times as ticks), "ratio" (logarithmic) or
+        "time" (linear), "seconds" (logarithmic, with times as ticks), "ratio" (logarithmic) or
         "names".
     y_scale : str
         "share" (from 0 to 1), "count" (from 0) or "seconds" (logarithmic).
     names : tuple of str
-        Categories, if `x_scale` is "names"; x counts them from 0.
+        Categories if `x_scale` is "names"; x is then their index, from 0.
     is_step : bool
         Whether each value is constant until the next one.
     linked : str
-        Charts with the same word zoom together along x.
+        Charts with the same word zoom together along the x axis.
     x_limit : float, optional
-        The initial end of the axis, if it is not the end of the lines.
+        The initial end of the x axis, if it is not the end of the lines.
     """
 
     key: str
@@ -94,7 +94,7 @@ def charts(runs: Sequence[Digest]) -> dict[str, Chart]:
     Parameters
     ----------
     runs : sequence of Digest
-        One per policy, in the order of the page.
+        One line per policy, in the order of the page.
     """
     drawn = [
         _jct(runs),
@@ -150,7 +150,7 @@ def _fairness(runs: Sequence[Digest]) -> Chart:
 def _cumulative(
     runs: Sequence[Digest], column: str, least: float, name: str
 ) -> tuple[list[Line], str]:
-    """Return cumulative curves, with a note if there are values below the axis."""
+    """Return cumulative curves, with a note if some values lie below the axis."""
     curves = [run.curves[column] for run in runs]
     lines = [Line(i, run.label, *shares(run.curves[column], least)) for i, run in enumerate(runs)]
     is_less = any(len(one) and one[0] < least for one in curves)
@@ -167,7 +167,7 @@ def shares(values: Floats, least: float) -> tuple[Floats, Floats]:
 
 
 def _over_time(runs: Sequence[Digest]) -> list[Chart]:
-    """Return the charts over time; their axis ends when all jobs have arrived and none waits."""
+    """Return the charts over time; the axis ends when all jobs have arrived and none waits."""
     ends = [run.lines["gpus_busy"].time_s[-1:] for run in runs]
     longest = max((float(end[0]) for end in ends if len(end)), default=0.0)
     busy = _MARGIN * max(run.busy_until_s for run in runs)
@@ -207,7 +207,7 @@ def _folded(number: int, label: str, line: Steps, unit: float) -> Line:
 
 
 def _by_group(runs: Sequence[Digest], kind: str, title: str, about: str, x_title: str) -> Chart:
-    """Return mean times to finish by group of jobs; the groups' names include their job counts."""
+    """Return the mean time to finish for each group of jobs, whose name includes its job count."""
     # A stopped run may lack a group, so the longest list determines the order.
     longest_first = sorted(runs, key=lambda run: -len(getattr(run, kind)))
     jobs = {group.name: group.jobs for run in longest_first for group in getattr(run, kind)}

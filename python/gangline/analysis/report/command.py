@@ -46,8 +46,8 @@ _TRACE_FLAGS = (
 def repeat(runs: Sequence[Digest]) -> str | None:
     """Return the command that repeats the runs; None if the command line cannot express them.
 
-    The command line cannot express policies written in Python, options that only the library has,
-    and tables in memory.
+    The command line cannot express policies written in Python, options that only the library
+    offers, or tables in memory.
     """
     from gangline.policies.registry import registry
 
@@ -83,7 +83,7 @@ def trace_seeds(runs: Sequence[Digest]) -> list[int]:
 
 
 def typed(arguments: Sequence[str]) -> str:
-    """Return a command line as typed, without outputs and folders of the machine."""
+    """Return a command line as typed, without outputs and without this machine's folders."""
     kept, skips = [], False
     for argument in arguments:
         flag, equals, value = argument.partition("=")
@@ -97,10 +97,10 @@ def typed(arguments: Sequence[str]) -> str:
 
 
 def without_folders(value: Any, key: str = "") -> Any:
-    """Return a value of a spec with file names in place of paths of the machine.
+    """Return a value of a spec, with this machine's paths replaced by file names.
 
-    Relative paths inside the working folder are kept, because they are the same wherever the
-    run is repeated in a checkout. Names and labels of policies are not paths.
+    Relative paths inside the working folder are kept, because they are the same in every checkout.
+    Names and labels of policies are not paths.
 
     Examples
     --------
@@ -125,7 +125,7 @@ def without_folders(value: Any, key: str = "") -> Any:
 
 
 def cluster_argument(cluster: Mapping[str, Any]) -> str:
-    """Return the name of the cluster: a preset, `8x8xA100`, or a file to write."""
+    """Return the cluster's name for the command line: a preset, `8x8xA100`, or a file to write."""
     from gangline.cluster.description import Cluster
     from gangline.cluster.short_form import keys_of_text
 
@@ -141,9 +141,9 @@ def cluster_argument(cluster: Mapping[str, Any]) -> str:
 
 
 def json_object(text: str) -> dict[str, Any] | None:
-    """Return the JSON object in a text of a trace's metadata; None if it is something else.
+    """Return the JSON object in a string of a trace's metadata; None if the string is not one.
 
-    The metadata of a native file are under the control of its writer, so they can contain anything.
+    The writer of a native file controls its metadata, so the metadata can contain anything.
     """
     try:
         value = json.loads(text)

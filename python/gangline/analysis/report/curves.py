@@ -60,7 +60,7 @@ def draw(
     Parameters
     ----------
     curves : sequence of Curve
-        The curves. Two or more get a legend below them.
+        The curves. Two or more lines get a legend below them.
     name : str
         The name of the picture for screen readers; it is also part of an id in the page.
     x_title : str
@@ -76,7 +76,7 @@ def draw(
     marks : sequence of float
         Positions of dotted vertical lines.
     places : sequence of float
-        Possible positions of labels on the horizontal axis.
+        Possible positions for labels on the horizontal axis.
     place_names : sequence of str
         The labels at these positions; by default, the numbers.
     """
@@ -131,7 +131,7 @@ def draw(
 
 
 def levels(top: float, *, is_time: bool = False) -> list[float]:
-    """Return about five round values from 0; times get round seconds, minutes, hours or days.
+    """Return about five round values from 0; times are round seconds, minutes, hours or days.
 
     Examples
     --------

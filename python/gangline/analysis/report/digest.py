@@ -1,4 +1,4 @@
-"""Reduces a run to the data of a page: a few thousand numbers for any number of jobs.
+"""Reduces a run to the data for a page: a few thousand numbers for any number of jobs.
 
 The tables of a run can be dropped once its digest is made, so a report on many runs needs the
 memory of one run.
@@ -84,7 +84,7 @@ class Steps:
 
 @dataclass(frozen=True)
 class Group:
-    """A group of finished jobs with a common property."""
+    """Finished jobs that have a property in common."""
 
     name: str
     jobs: int
@@ -94,7 +94,7 @@ class Group:
 
 @dataclass(frozen=True)
 class Loss:
-    """The loss of the jobs of one model to communication.
+    """The GPU time that the jobs of one model lost to communication.
 
     Attributes
     ----------
@@ -116,7 +116,7 @@ class Loss:
 
 @dataclass(frozen=True)
 class ModelTime:
-    """The GPU types on which the jobs of one model ran, and their fairness.
+    """The GPU types on which the jobs of one model ran, and the jobs' fairness.
 
     Attributes
     ----------
@@ -137,62 +137,61 @@ class ModelTime:
 class Digest:
     """The essence of a run: its spec, its summary and its curves.
 
-    If the run counts the arrivals in a window, numbers of jobs cover only these jobs. Lines over
-    time, GPU time and `jct_s` cover the whole run.
+    If the run counts only the arrivals in a window, numbers of jobs cover only these jobs. Lines
+    over time, GPU time and `jct_s` cover the whole run.
 
     Attributes
     ----------
     spec, summary : dict
         The spec and the summary of the result.
     curves : dict of str to float array
-        Sorted samples of `jct_s` and `ftf`, at evenly spread shares of the jobs.
+        Sorted samples of `jct_s` and `ftf` at evenly spaced quantiles.
     lines : dict of str to Steps
         `gpus_busy` and `jobs_waiting` over time, in seconds since the first arrival.
     gangs, lengths, users : list of Group
-        Groups by gang size in powers of two, by run time alone on the fastest GPUs, and by user
+        Groups by gang size (in powers of two), by run time alone on the fastest GPUs, and by user
         (empty if the trace names no users).
     busy_gpu_s : dict of str to float
         GPU-seconds held, by GPU type; empty if the run has no timeline.
     worse_off : float
-        Share of the finished jobs whose finish-time fairness is above 1 by more than rounding
+        Share of the finished jobs whose finish-time fairness exceeds 1 by more than rounding
         (1e-9); nan if none finished.
     idle_while_waiting : float
         Share of all GPU time that was idle while a job waited; nan if the run has no timeline or
         only a coarse one.
     behind_head : float
-        Share of the waiting time for a first start that is head-of-line blocking, as
-        `waiting.blocked_share` defines it; nan if no job waited or the tables do not show it.
+        Share of the time that jobs waited for their first start because of head-of-line blocking,
+        as defined by `waiting.blocked_share`; nan if no job waited or the tables do not show it.
     busy_until_s : float
         Seconds from the first arrival to the last arrival or the end of the last wait, whichever is
         later.
     jain : float
-        Jain's index over the users' mean finish-time fairness, or over jobs if the trace names no
+        Jain's index of the users' mean finish-time fairness, or of the jobs' if the trace names no
         users.
     losses : list of Loss
-        Losses by model, in the order of the trace, including unfinished jobs; empty without a
-        network.
+        Losses by model, in trace order and including unfinished jobs; empty without a network.
     model_times : list of ModelTime
         Times by model, including unfinished jobs, ordered by decreasing GPU time; empty if the run
         has no segments or the trace names no models.
     shapes : Shapes, optional
-        Gangs over several GPU types, jobs with copies, and gangs that differ from the trace. None
-        if the run has no segments or none of these.
+        Gangs that span several GPU types, jobs with copies, and gangs that differ from the trace.
+        None if the run has no segments or none of these.
     pairs : list of PairTime
         Pairs of models that shared GPUs, ordered by decreasing GPU time; empty if the run shares no
         GPUs, has no segments, or the trace names no models.
     reasons : dict of str to float
-        Mean waiting of a job by `waiting.REASONS` (waited_too_few_s, ...), and the figures of
-        `stories.stops` about stopped jobs; empty if the run has no segments.
+        A job's mean waiting time for each of `waiting.REASONS` (waited_too_few_s, ...), and the
+        figures on stopped jobs from `stories.stops`; empty if the run has no segments.
     stories : list of Story
         The most delayed jobs.
     jct_s : float32 array
-        JCT of every job, in the order of the jobs table; nan if it did not finish.
+        JCT of every job, in the order of the jobs table; nan if a job did not finish.
     excerpt : Excerpt, optional
-        Part of a Gantt chart; None on large clusters or without segments.
+        Excerpt of a Gantt chart; None for large clusters or without segments.
     lacks : list of Lack
-        Facts that the cluster lacks for the policy.
+        Facts that the policy needs and the cluster lacks.
     again : Again, optional
-        Repeats the run to find out why the jobs of the stories waited. It keeps the trace in
+        Repeats the run to find out why the jobs in the stories waited. It keeps the trace in
         memory.
 
     Examples
@@ -247,7 +246,7 @@ class Digest:
 
     @property
     def time_share(self) -> dict[str, float]:
-        """The share of each GPU type in all GPU time held; empty if the tables lack it.
+        """Each GPU type's share of all GPU time held; empty if the tables lack it.
 
         Examples
         --------
@@ -263,7 +262,7 @@ class Digest:
 
     @property
     def changed(self) -> dict[str, Json]:
-        """Parameters that differ from the defaults; all parameters of a policy in Python."""
+        """Parameters that differ from the defaults; for a policy in Python, all its parameters."""
         from gangline.policies.registry import find, presets, registry
 
         policy = self.spec["policy"]
@@ -282,7 +281,7 @@ def digest(result: Result, *, repeats: bool = True) -> Digest:
     result : Result
         The run.
     repeats : bool
-        Whether the page may repeat the run, for which its trace is kept. A page shows stories only
+        Whether the page may repeat the run; its trace is then kept. A page shows stories only
         from the first run of a policy.
 
     Raises
@@ -375,7 +374,7 @@ def steps(time_s: Floats, values: Floats, *, buckets: int = _BUCKETS, most: int 
     Parameters
     ----------
     time_s, values : float arrays of one length
-        Instants, which do not decrease, and the value from each instant on.
+        Non-decreasing instants, and the value from each instant on.
     buckets : int
         Number of equal parts of the span. Each keeps its time-weighted mean, minimum and maximum,
         so even short peaks remain.
@@ -412,7 +411,7 @@ def gpus_by_type(cluster: Mapping[str, Any]) -> dict[str, int]:
 
 
 def jain(values: Floats) -> float:
-    """Return Jain's fairness index: 1 if all values are equal, 1/n if one value has the whole sum.
+    """Return Jain's fairness index: 1 if all values are equal, 1/n if one value makes up the sum.
 
     Examples
     --------
@@ -424,7 +423,7 @@ def jain(values: Floats) -> float:
 
 
 def curve(values: Floats) -> Floats:
-    """Return sorted samples at evenly spread shares, including the minimum and the maximum."""
+    """Return sorted samples at evenly spaced quantiles, including the minimum and the maximum."""
     values = np.sort(values[np.isfinite(values)])
     if len(values) <= _CURVE_POINTS:
         return values
@@ -433,7 +432,7 @@ def curve(values: Floats) -> Floats:
 
 
 def _is_fine(timeline: pa.Table, summary: Mapping[str, Any], gpu_s: float) -> bool:
-    """Return whether a timeline, which may be sampled, still yields the GPU time in use."""
+    """Return whether a timeline, even if sampled, still yields the GPU time in use."""
     if timeline.num_rows < 2:
         return False
     seconds = np.diff(floats(timeline, "t_s"))
@@ -507,7 +506,7 @@ def _losses(jobs: pa.Table) -> list[Loss]:
 def _reasons(
     result: Result, found: Waits | None, pairs: tuple[Ints, Ints], is_counted: Bools
 ) -> dict[str, float]:
-    """Return the mean wait by reason, and the figures on stopped jobs."""
+    """Return the mean wait for each reason, and the figures on stopped jobs."""
     told = stops(result.jobs, *pairs)
     if found is None:
         return told
@@ -518,7 +517,7 @@ def _reasons(
 
 
 def _shapes(result: Result, rows: Segments) -> tuple[Shapes | None, Ints | None]:
-    """Return the gang sizes of the jobs, and the minimum that each used or requests."""
+    """Return a summary of the gangs, and the fewest GPUs that each job used or requests."""
     names, of_server = _types(result)
     if len(names) == 1 and not rows.part.any() and not result.spec["cluster"].get("elastic"):
         return None, None  # no page shows them, and all gangs have the requested size
@@ -579,7 +578,7 @@ def _model_times(result: Result, rows: Segments, is_counted: Bools) -> list[Mode
 
 
 def _named(jobs: pa.Table, name: str) -> tuple[npt.NDArray[np.int64], list[str]] | None:
-    """Return the number of each job's name in a column, and the names; None if all are absent."""
+    """Return the index of each job's name in a column, and the names; None if all are absent."""
     import pyarrow as pa
 
     column = jobs[name].combine_chunks()
@@ -599,7 +598,7 @@ def _gangs(jobs: pa.Table) -> list[Group]:
 def size_codes(
     values: npt.NDArray[np.float64] | npt.NDArray[np.int32],
 ) -> tuple[npt.NDArray[np.int64], list[str]]:
-    """Return the group of each job by its GPUs, in powers of two, and the names of the groups."""
+    """Return each job's group by number of GPUs (in powers of two), and the names of the groups."""
     gpus = np.maximum(values.astype(np.int64), 1)
     codes = np.ceil(np.log2(gpus) - 1e-9).astype(np.int64)
     names = []
@@ -622,7 +621,7 @@ def _lengths(jobs: pa.Table) -> list[Group]:
 
 
 def _groups(jobs: pa.Table, codes: npt.NDArray[np.int64], names: list[str]) -> list[Group]:
-    """Return one group per code that occurs, in the order of the codes."""
+    """Return one group for each code that occurs, in the order of the codes."""
     count = np.bincount(codes, minlength=len(names))
     held, took = (
         np.bincount(codes, floats(jobs, name), len(names)) for name in ("gpu_seconds", "jct_s")

@@ -1,6 +1,6 @@
 """Shows the cost of distance: locality factors as a heat map, losses by model and tier as bars.
 
-Both are static pictures, with their numbers in a table or in the cells.
+Both are static pictures whose numbers are in a table or in the cells.
 """
 
 from __future__ import annotations
@@ -122,7 +122,7 @@ def _matrix(rows: Sequence[Mapping[str, Any]]) -> Heat:
 
 
 def heat(one: Heat) -> str:
-    """Return a matrix as an SVG element; the numbers are in the cells."""
+    """Return a matrix as an SVG element with the numbers in its cells."""
     left, top, height = 190, 34, 20
     width = min((_WIDTH - left) / len(one.sizes), 70.0)
     parts = [
@@ -168,7 +168,7 @@ def _lost(drawn: Sequence[Digest]) -> str:
 
 
 def bars(drawn: Sequence[Digest]) -> str:
-    """Return the losses as an SVG element: a bar per model and policy, in parts by tier."""
+    """Return the losses as an SVG element: one bar per model and policy, divided by tier."""
     models = _models(drawn)
     most = max((sum(loss.lost_gpu_h) for run in drawn for loss in run.losses), default=0.0)
     left, right, height = 150, 70, 15
@@ -238,7 +238,7 @@ def losses(drawn: Sequence[Digest]) -> Table:
 
 
 def _models(drawn: Sequence[Digest]) -> list[str]:
-    """Models by their losses over all runs, largest first."""
+    """Models ordered by their total losses over all runs, largest first."""
     total: dict[str, float] = {}
     for run in drawn:
         for loss in run.losses:

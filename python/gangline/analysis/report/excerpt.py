@@ -29,7 +29,7 @@ _BEFORE, _AFTER = 30, 60  # our own choice: arrivals around the instant with mos
 
 @dataclass(frozen=True)
 class Bar:
-    """A job on adjacent GPUs of one server."""
+    """A job on adjacent GPUs of a single server."""
 
     server: int
     slot: int
@@ -44,7 +44,7 @@ class Bar:
 
 @dataclass(frozen=True)
 class Excerpt:
-    """An excerpt: seconds since the first arrival, GPUs of each server, and bars."""
+    """An excerpt: times in seconds since the first arrival, the GPUs of each server, and bars."""
 
     from_s: float
     to_s: float
@@ -124,7 +124,7 @@ def _runs(mask: int) -> list[tuple[int, int]]:
 
 
 def _is_taken(bars: Sequence[Bar], server: int, slot: int, at_s: float) -> bool:
-    """Return whether another job is already drawn in the first lane at this place."""
+    """Return whether another job is already drawn at this place in the first lane."""
     return any(
         bar.server == server
         and bar.slot <= slot < bar.slot + bar.slots

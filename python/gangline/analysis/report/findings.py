@@ -1,4 +1,4 @@
-"""Computes the numbers of a page: results pooled over seeds, fairness, and the use of GPU time."""
+"""Computes the numbers on a page: results pooled over seeds, fairness, and the use of GPU time."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ _ADDED = ("worse_off", "jain", "behind_head", "idle_while_waiting")
 
 
 def fairness_columns(whom: str) -> tuple[words.Measure, ...]:
-    """Return the columns of the fairness table, with evenness between `whom`."""
+    """Return the columns of the fairness table; evenness is measured between `whom`."""
     return (
         words.Measure("ftf_mean", "Mean rho", "1: the same as on an equal share", words.times, -1),
         words.Measure("ftf_p99", "99 % are below", "", words.times, -1),
@@ -61,10 +61,10 @@ def fairness_columns(whom: str) -> tuple[words.Measure, ...]:
 
 
 def pooled(runs: Sequence[Digest]) -> list[Digest]:
-    """Return one run per policy, with distributions and groups of jobs from all its seeds.
+    """Return one run per policy, with the distributions and groups of jobs pooled over its seeds.
 
     Everything else comes from the run of the first seed. A job of a trace counts once, no matter
-    how many seeds ran it.
+    with how many seeds it ran.
     """
     by_label: dict[str, list[Digest]] = {}
     for run in runs:
@@ -87,7 +87,7 @@ def _pooled(mine: Sequence[Digest]) -> Digest:
 def _groups(
     seeds: Sequence[Sequence[Group]], once: float, place: Callable[[str], Any]
 ) -> list[Group]:
-    """Return the groups of all seeds in their order; with `once`, jobs count once for all seeds."""
+    """Return the groups of all seeds in order; with `once`, a job counts once for all seeds."""
     found: dict[Any, list[Group]] = {}
     for group in (group for groups in seeds for group in groups):
         found.setdefault(place(group.name), []).append(group)
@@ -104,12 +104,12 @@ def _groups(
 
 
 def _size(name: str) -> int:
-    """Return the upper power of two of a group of gangs, from its name."""
+    """Return the larger power of two in the name of a group of gangs."""
     return (int(name.rsplit(maxsplit=1)[-1]) - 1).bit_length()
 
 
 def _joined(names: Sequence[str]) -> str:
-    """Return the common name of equal groups; for gangs, it spans all sizes in any draw."""
+    """Return the common name of matching groups; for gangs, it spans the sizes in all draws."""
     if len(set(names)) == 1:
         return names[0]
     sizes = [int(size) for name in names for size in name.split(" to ")]
@@ -117,9 +117,9 @@ def _joined(names: Sequence[str]) -> str:
 
 
 def rows(runs: Sequence[Digest]) -> list[dict[str, Any]]:
-    """Return one row per run: policy, seeds, the summary, and additional figures of the digest.
+    """Return one row per run: policy, seeds, the summary, and additional figures from the digest.
 
-    The seed of the trace is a key only if the runs use several draws of the trace.
+    The trace seed is a key only if the runs use several draws of the trace.
     """
     is_drawn = bool(trace_seeds(runs))
     return [
@@ -138,11 +138,11 @@ def rows(runs: Sequence[Digest]) -> list[dict[str, Any]]:
 
 
 def means(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Return one row per policy: means over the seeds, but shares of totals over all seeds.
+    """Return one row per policy: means over the seeds, except that shares are pooled over them.
 
-    A mean of `behind_head` over seeds would count a run in which jobs hardly waited like any other,
-    and would contradict the mean waiting next to it. The same holds for a mean of the shares of
-    jobs that took GPUs.
+    A mean of `behind_head` over seeds would give a run in which jobs hardly waited the same weight
+    as any other, and would contradict the mean wait shown next to it. The same is true of a mean of
+    the shares of jobs that took GPUs.
     """
     found: list[dict[str, Any]] = [{**mean} for mean in comparison.means(rows)]
     for mean in found:
@@ -158,7 +158,7 @@ def means(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
 def _shared(
     rows: Sequence[Mapping[str, Any]], key: str, whole: Sequence[float]
 ) -> dict[str, float]:
-    """Return a share of the sum of `whole`, given the share in each row; nan if no row has one."""
+    """Return the share of the sum of `whole`, given the share in each row; nan if there is none."""
     parts = [(row.get(key, math.nan), one) for row, one in zip(rows, whole, strict=True)]
     known = [(part, one) for part, one in parts if one and math.isfinite(part)]
     total = sum(one for _, one in known)

@@ -39,11 +39,11 @@ class Gantt:
     Attributes
     ----------
     server, slot, lane : int arrays, shape (slices,)
-        The place of each slice; lane 0 contains the first resident of a GPU, lane 1 the second.
+        The place of each slice; lane 0 is for the first job on a GPU, lane 1 for the second.
     row : int array, shape (slices,)
         Row of `segments`.
     start_ns, end_ns : int arrays, shape (slices,)
-        The start and the end of each slice within the window.
+        Start and end of each slice, limited to the window.
     overhead_ns : int array, shape (slices,)
         End of the overhead with which the slice begins; `start_ns` if there is none.
     segments : pyarrow.Table
@@ -51,7 +51,7 @@ class Gantt:
     job : int array, shape (segments,)
         Row of the jobs table.
     part : int array, shape (segments,)
-        Part of the job: 0, unless it ran on several servers at once as copies of its gang.
+        Part of the job: 0 unless the job ran as copies of its gang on several servers at once.
     unplaced_jobs : int
         Number of jobs with an overhead whose position in time is unknown.
     """
@@ -150,7 +150,7 @@ def _ns(seconds: Floats) -> Ints:
 
 
 def _lanes(gpu: Ints, start: Floats, end: Floats, job: Ints) -> Ints:
-    """Return a lane per slice such that no slices of a lane overlap; a job stays in its lane."""
+    """Return a lane for each slice; slices in a lane never overlap, and a job stays in its lane."""
     lanes = np.zeros(len(gpu), np.int64)
     # Without overlaps, which is the common case, everything is in the first lane.
     if not ((gpu[1:] == gpu[:-1]) & (start[1:] < end[:-1])).any():
@@ -172,14 +172,14 @@ def _lanes(gpu: Ints, start: Floats, end: Floats, job: Ints) -> Ints:
 def _overheads(
     result: Result, segments: pa.Table, owners: tuple[Ints, Ints], start: Floats, end: Floats
 ) -> tuple[Floats, int]:
-    """Return the end of the overhead of each row, and the number of jobs without a known one.
+    """Return when each row's overhead ends, and the number of jobs whose overheads are unknown.
 
-    A job has an overhead when it starts and after each stop or move. The first start has one cost,
-    and later starts and each further part of the job have another. `owners` are the job and part of
+    A job has an overhead when it starts and after each stop or move. The first start has one cost;
+    later starts, and each further part of the job, have another. `owners` holds the job and part of
     each row. The costs come from the options of the run. If the options leave them to the policy,
-    they are computed from the total of the job. When copies of a job are consolidated, all of them
-    pause, including those that do not move. A job whose total does not match gets no overheads and
-    is counted.
+    they are computed from the job's total overhead. When copies of a job are consolidated, all of
+    them pause, including those that do not move. If the costs do not add up to the job's total, the
+    job gets no overheads and is counted.
     """
     total = result.jobs["overhead_s"].to_numpy()
     until = start.copy()
@@ -222,11 +222,12 @@ def _overheads(
 def _pauses(
     result: Result, job: int, is_fresh: npt.NDArray[np.bool_], start: Floats, end: Floats
 ) -> Floats | None:
-    """Return the pause at the start of each row of a job with copies; None if it is unknown.
+    """Return the pause at the start of each row of a job with copies; None if unknown.
 
-    All copies of a round pause as long as the slowest copy: for a start if a copy is new, and for a
-    consolidation if there are several copies. The time of a consolidation depends on the size of
-    the parameters, which no table contains, so it is computed from the total of the job.
+    All copies of a round pause for as long as the slowest copy: for a start if a copy is new, and
+    for a consolidation if there are several copies. The time of a consolidation depends on the size
+    of the model's parameters, which no table contains, so it is computed from the job's total
+    overhead.
     """
     params: Mapping[str, Any] = result.spec["policy"].get("params", {})
     if "c0_s" not in params:
@@ -252,7 +253,7 @@ def _pauses(
 
 
 def _restarts(result: Result) -> Floats:
-    """Return the cost of a restart of each job according to the options of the run."""
+    """Return each job's restart cost according to the options of the run."""
     options: Mapping[str, Any] = result.spec["options"]
     usual = float(options.get("restart_s") or 0.0)
     by_model: dict[str, float] = options.get("restart_by_model") or {}

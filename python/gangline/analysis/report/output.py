@@ -1,4 +1,4 @@
-"""Writes report files completely or not at all, and never over other files."""
+"""Writes report files completely or not at all, and never overwrites other files."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def write(source: Source, path: str | PathLike[str], *, command: str = "") -> Pa
         The runs of the report. A comparison must contain its results. A folder must have been
         written by `run --out` or `compare --out`.
     path : path
-        Path of the file. An earlier report there is replaced; any other file is an error.
+        Path of the file. An earlier report is replaced; any other existing file is an error.
     command : str
         Command that repeats the runs; by default, it is derived from them.
 
@@ -85,7 +85,7 @@ def check_target(path: Path, kind: str = REPORT) -> None:
     ResultError
         If the path is a folder, a file of another kind, or a file that gangline did not write.
     OSError
-        If nothing can be written there.
+        If nothing can be written to the path.
 
     Examples
     --------

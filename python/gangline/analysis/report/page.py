@@ -47,7 +47,7 @@ __all__ = [
 ]
 
 REPORT = "report"
-"""The kind of file in the seal."""
+"""The kind of file that the page's seal names."""
 _FILE_CHARS = 50_000  # our own choice: a cluster file of a thousand blocks of servers
 _SHOWN_CHARS = 2000  # the maximum length of a text from outside, such as a label; our own choice
 _BEST = "Green and bold: the best of its column, and all within 1 % of it or shown alike."
@@ -66,10 +66,10 @@ def render(runs: Sequence[Digest], *, command: str = "") -> str:
     Parameters
     ----------
     runs : sequence of Digest
-        The runs, at least one. Runs of one policy with several seeds are averaged in the tables;
-        charts show the first of them.
+        The runs, at least one. If a policy has runs with several seeds, tables show their averages,
+        and charts show the first run.
     command : str
-        Command that repeats the runs; made from them if not given.
+        Command that repeats the runs; by default, it is derived from them.
 
     Examples
     --------
@@ -126,7 +126,7 @@ def render(runs: Sequence[Digest], *, command: str = "") -> str:
 
 
 def _shown(spec: SpecDict) -> SpecDict:
-    """Return a spec without paths of the machine, and with a readable label."""
+    """Return a spec with a readable label and without this machine's paths."""
     shown: SpecDict = without_folders(spec)
     return {**shown, "policy": {**shown["policy"], "label": _cut(shown["policy"]["label"])}}
 
@@ -167,7 +167,7 @@ def _sha256(script: str) -> str:
 
 
 def _drawings(all_charts: dict[str, Chart]) -> dict[str, str]:
-    """Return one block of HTML per chart, or per set of linked charts under their common word."""
+    """Return an HTML block per chart or set of linked charts; a set's key is its common word."""
     sets: dict[str, list[str]] = {}
     for chart in all_charts.values():
         figure = (
@@ -182,7 +182,7 @@ def _drawings(all_charts: dict[str, Chart]) -> dict[str, str]:
 
 
 def section(name: str, title: str, content: str) -> str:
-    """Return a section; the title is already escaped."""
+    """Return a section; the title must already be escaped."""
     return f'<section aria-labelledby="{name}"><h2 id="{name}">{title}</h2>{content}</section>'
 
 
@@ -215,7 +215,7 @@ def _lede(runs: Sequence[Digest]) -> str:
 
 
 def _window(runs: Sequence[Digest]) -> arrival_window.Window | None:
-    """Return the window of arrivals that the runs count; None if they count all jobs."""
+    """Return the arrival window that the runs count; None if they count all jobs."""
     windows = {arrival_window.of_spec(run.spec) for run in runs}
     return windows.pop() if len(windows) == 1 else None
 
@@ -226,7 +226,7 @@ def _cut(value: object) -> str:
 
 
 def _read_with(metadata: dict[str, str]) -> str:
-    """Return the options with which a trace was read, in the form of the command line."""
+    """Return the options with which a trace was read, as written on the command line."""
     given = json_object(metadata.get("options", "{}")) or {}
     return ", ".join(f"{name} = {value}" for name, value in given.items())
 
@@ -329,14 +329,14 @@ def _compared(runs: Sequence[Digest], drawn: Sequence[Digest]) -> str:
 
 
 def _knows(policy: Mapping[str, Any]) -> str:
-    """Describe the knowledge of a policy about durations."""
+    """Describe what a policy knows about durations."""
     if estimates := given_to(policy):
         return f"estimates of durations: {estimates}"
     return _KNOWS.get(str(policy.get("knowledge")), "not recorded")
 
 
 def _counted(trace: Mapping[str, Any], *, dropped: bool) -> str:
-    """Explain a trace's counters: those of jobs left out, or the others."""
+    """Explain a trace's counters: either those of jobs left out, or the others."""
     counted = [(name, n) for name, n in trace["notes"].items() if (name in DROPPED) == dropped]
     meant = [(n, explain(name, trace["metadata"]).replace("`", "")) for name, n in counted]
     return "; ".join(f"{n:,}: {said}" for n, said in meant)
@@ -368,7 +368,7 @@ def _verdict(rows: Sequence[Mapping[str, Any]], drawn: Sequence[Digest]) -> str:
 
 
 def _seeds(found: Sequence[Standing], drawn: Sequence[Digest]) -> str:
-    """Return the table of means with intervals, differences seed by seed, and ranks."""
+    """Return the table of means with intervals, seed-by-seed differences, and ranks."""
     number = {run.label: i for i, run in enumerate(drawn)}
     base = str(found[0].get("baseline", ""))
     titles = [
@@ -416,7 +416,7 @@ def _groups(drawn: Sequence[Digest], blocks: dict[str, str]) -> str:
 
 
 def _types(drawn: Sequence[Digest]) -> str:
-    """Return the use of GPU types; empty if there is only one type and no price."""
+    """Return the section on the use of GPU types; empty if there is only one type and no price."""
     kinds = drawn[0].spec["cluster"]["gpu_types"]
     if len(kinds) == 1 and not kinds[0].get("price_per_hour"):
         return ""
@@ -428,7 +428,7 @@ def _types(drawn: Sequence[Digest]) -> str:
 
 
 def _shapes(drawn: Sequence[Digest]) -> str:
-    """Return sentences on gangs on several GPU types and on copies; empty without segments."""
+    """Return sentences about gangs on several GPU types and copies; empty without segments."""
     known = [run.shapes for run in drawn if run.shapes is not None]
     if not known:
         return ""
@@ -445,7 +445,7 @@ def _shapes(drawn: Sequence[Digest]) -> str:
 
 
 def _models(drawn: Sequence[Digest]) -> str:
-    """Return a table per run of the GPU types of each model, or a note on how to get it."""
+    """Return, for each run, a table of each model's GPU types, or a note on how to get it."""
     known = [run for run in drawn if run.model_times]
     if not known:
         lacks = "The GPU types of each model are known only for runs with <code>--segments</code>"
@@ -507,7 +507,7 @@ def _repeat(runs: Sequence[Digest], command: str) -> str:
 
 
 def _writable(value: Any, *, null: object = None) -> Any:
-    """Return a value without the keys that TOML cannot store, which have no value."""
+    """Return a value without keys whose value is None, because TOML cannot store them."""
     if isinstance(value, dict):
         items = {str(key): _writable(item, null=null) for key, item in value.items()}
         return {key: item for key, item in items.items() if item is not None}

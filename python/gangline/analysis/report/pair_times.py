@@ -35,9 +35,8 @@ class PairTime:
     gpu_h : float
         GPU-hours with one job of each model.
     done_h, co_done_h : float
-        GPU-hours that the work done in this time would have taken without co-runners, which is the
-        time divided by the slowdown factor of each gang. Sub-batches and overheads are not
-        subtracted.
+        GPU-hours that the work done in this time would have taken without co-runners: the time
+        divided by each gang's slowdown factor. Sub-batches and overheads are not subtracted.
     """
 
     model: str
@@ -48,7 +47,7 @@ class PairTime:
 
     @property
     def xi(self) -> float:
-        """Slowdown factor of `model`: the mean that is consistent with `done_h`."""
+        """Slowdown factor of `model`: the mean consistent with `done_h`."""
         return self.gpu_h / self.done_h
 
     @property
@@ -58,7 +57,7 @@ class PairTime:
 
     @property
     def gain_h(self) -> float:
-        """GPU-hours saved: the work of both jobs minus the time that they took for it."""
+        """GPU-hours saved: the hours that both jobs' work takes alone, minus the hours it took."""
         return self.done_h + self.co_done_h - self.gpu_h
 
 
@@ -70,7 +69,7 @@ def pair_times(rows: Segments, codes: Ints, names: Sequence[str]) -> list[PairTi
     rows : Segments
         Segments with the column `xi`, which runs with shared GPUs have.
     codes : int64 array, one per job
-        Number of each job's model.
+        Index of each job's model.
     names : sequence of str
         Labels of the models.
     """
@@ -91,7 +90,7 @@ def pair_times(rows: Segments, codes: Ints, names: Sequence[str]) -> list[PairTi
 
 
 def _overlaps(rows: Segments) -> Iterator[tuple[int, int, float]]:
-    """Yield pairs of rows of different jobs on a GPU and their overlap in time, once per GPU."""
+    """Yield pairs of rows of different jobs on a GPU with their overlap in time, once per GPU."""
     shared = np.flatnonzero(~rows.is_alone)
     start, end, job = rows.start[shared], rows.end[shared], rows.job[shared]
     row, slot = slots_of(rows.mask[shared])

@@ -62,7 +62,7 @@ def content(drawn: Sequence[Digest], means: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _heats(known: Sequence[Digest]) -> str:
-    """Return a heat map of each run, but none if all pairs have the same slowdown."""
+    """Return a heat map of each run, or nothing if all pairs have the same slowdown."""
     hidden_models = max(len(_models(run.pairs)) for run in known) - _MODELS_SHOWN
     most = (
         f" For each policy, the {_MODELS_SHOWN} models with the most shared GPU time are shown."
@@ -84,12 +84,12 @@ def _heats(known: Sequence[Digest]) -> str:
 
 
 def totals(drawn: Sequence[Digest], means: Sequence[Mapping[str, Any]]) -> Table:
-    """Return a table of the sharing of each policy, with a dash if it shares nothing."""
+    """Return a table of GPU sharing, one row per policy; a dash means that nothing is shared."""
     return tables.ranked([run.label for run in drawn], means, _TOTALS)
 
 
 def listed(drawn: Sequence[Digest]) -> Table:
-    """Return a table of the pairs of each run."""
+    """Return a table of the pairs in each run."""
     titles = [
         ("Policy", ""),
         ("Model", ""),
@@ -123,7 +123,7 @@ def _pair_row(number: int, label: str, pair: PairTime) -> list[Cell]:
 
 
 def heat(run: Digest) -> str:
-    """Return the slowdown factors of rows with columns as an SVG element, with numbers in cells."""
+    """Return the slowdown factors of row models with column models as an SVG element."""
     models = _models(run.pairs)[:_MODELS_SHOWN]
     of = {(pair.model, pair.co_model): (pair.xi, pair.gpu_h) for pair in run.pairs}
     of |= {(pair.co_model, pair.model): (pair.co_xi, pair.gpu_h) for pair in reversed(run.pairs)}
@@ -155,7 +155,7 @@ def heat(run: Digest) -> str:
 
 
 def _models(pairs: Sequence[PairTime]) -> list[str]:
-    """Models in the order of decreasing shared GPU time."""
+    """Models ordered by decreasing shared GPU time."""
     total: dict[str, float] = {}
     for pair in pairs:
         for name in (pair.model, pair.co_model):

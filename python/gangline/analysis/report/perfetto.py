@@ -1,4 +1,4 @@
-"""Writes Gantt charts for Perfetto (ui.perfetto.dev): a track per GPU, and cluster counters.
+"""Writes Gantt charts for Perfetto (ui.perfetto.dev), with a track per GPU and cluster counters.
 
 The file consists of Perfetto's trace packets, written as a stream, so memory does not grow with the
 file. No other module uses the perfetto library.
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 __all__ = ["write_gantt"]
 
 KIND = "Gantt chart"
-"""The kind of file in the seal."""
+"""The kind of file that the chart's seal names."""
 _INSTALL = "pip install 'gangline[gantt]'"
 _SEQUENCE = 1  # all packets come from one writer
 _COUNTERS = (("gpus_busy", "GPUs busy"), ("jobs_waiting", "Jobs waiting"))
@@ -44,14 +44,14 @@ def write_gantt(
     from_s: float | None = None,
     to_s: float | None = None,
 ) -> Gantt:
-    """Write a Gantt chart that ui.perfetto.dev opens.
+    """Write a Gantt chart that ui.perfetto.dev can open.
 
     Parameters
     ----------
     result : Result
         A run with segments.
     path : path
-        Path of the file. An earlier chart there is replaced; any other file is an error.
+        Path of the file. An earlier chart is replaced; any other existing file is an error.
     from_s, to_s : float, optional
         Bounds of the interval [from_s, to_s) to keep, in seconds on the clock of the tables.
 
@@ -98,7 +98,7 @@ def write_gantt(
 
 
 class _Writer:
-    """A stream of packets that writes each repeated text once."""
+    """A stream of packets that writes each repeated string once."""
 
     def __init__(self, file: IO[bytes]) -> None:
         from perfetto.trace_builder.proto_builder import StreamingTraceProtoBuilder
@@ -122,7 +122,7 @@ class _Writer:
         self._builder.write_packet(packet)
 
     def text(self, packet: Any, kind: str, text: str) -> int:
-        """Return the number of a text; a new text is written with the packet."""
+        """Return the number of a string; a new string is written with the packet."""
         key = (kind, text)
         number = self._known.get(key)
         if number is None:
@@ -141,7 +141,7 @@ def _utf8(text: str) -> str:
 
 
 def _gpu_track(server: int, slot: int, lane: int) -> int:
-    """Return a track's id: unique, never 0, the same in every file."""
+    """Return a track's id, which is unique, never 0, and the same in every file."""
     return 1 << 40 | server << 16 | slot << 8 | lane
 
 
@@ -158,7 +158,7 @@ _EXPLICIT = 3  # children are in the order of their rank
 
 
 def _tracks(writer: _Writer, result: Result, drawn: Gantt) -> None:
-    """Describe every rack, server and GPU, in the order of the cluster, and every second lane."""
+    """Describe every rack, server and GPU in the order of the cluster, and the second lanes."""
     cluster = _cluster(result)
     names = [kind.name for kind in cluster.gpu_types]
     arrays = {key: values.tolist() for key, values in cluster.server_arrays().items()}
@@ -262,7 +262,7 @@ def _cluster(result: Result) -> Cluster:
 
 
 class _Facts:
-    """The facts of a slice, as plain columns."""
+    """The facts about each slice, as plain columns."""
 
     def __init__(self, result: Result, drawn: Gantt) -> None:
         jobs, segments = result.jobs, drawn.segments

@@ -1,4 +1,4 @@
-"""Writes a page of tables and sentences without runs, for the reproduction of a paper."""
+"""Writes a page of tables and sentences without runs, for reproducing a paper."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def write_tables(
     command: str = "",
     pictures: Sequence[Picture] = (),
 ) -> Path:
-    """Write tables with titles, sentences about them, and the command that repeats them.
+    """Write titled tables, sentences about them, and the command that repeats them.
 
     Parameters
     ----------
@@ -38,14 +38,14 @@ def write_tables(
     sentences : sequence of str
         Sentences that are shown first, one paragraph each.
     found : sequence of (title, titles of columns, rows)
-        Tables, whose cells are text, numbers or `Cell`; the first column names the rows.
+        Tables whose cells are strings, numbers or `Cell` objects; the first column names the rows.
     path : path
-        Path of the file. An earlier report there is replaced; any other file is an error.
+        Path of the file. An earlier report is replaced; any other existing file is an error.
     command : str
-        Command that repeats the page; it is left out if it is empty.
+        Command that repeats the page; if it is empty, none is shown.
     pictures : sequence of (title, how to read it, SVG element)
-        Pictures. One with the title of a table is shown below that table; others are shown after
-        the first table.
+        Pictures. A picture with the title of a table is shown below that table; other pictures are
+        shown after the first table.
 
     Raises
     ------

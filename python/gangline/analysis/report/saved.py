@@ -27,12 +27,14 @@ def load_runs(folder: str | PathLike[str]) -> list[Result]:
     Parameters
     ----------
     folder : path
-        A result, a comparison, or a folder of results such as an interrupted comparison leaves.
+        A result, a comparison, or a folder of results, such as an interrupted comparison leaves
+        behind.
 
     Returns
     -------
     list of Result
-        Runs in the order of the comparison, or else by name. Tables are read on first access.
+        Runs in the order of the comparison or, without one, by name. Tables are read on first
+        access.
 
     Raises
     ------
@@ -81,12 +83,12 @@ def load_runs(folder: str | PathLike[str]) -> list[Result]:
 
 
 def choose(runs: list[Result], policy: str | None) -> Result:
-    """Return the first run of a policy, which is given by its name or label.
+    """Return the first run of a policy, given the policy's name or label.
 
     Raises
     ------
     ResultError
-        If no run has this policy, or if there are several runs and none was requested.
+        If no run has this policy, or if there are several runs and no policy was requested.
 
     Examples
     --------

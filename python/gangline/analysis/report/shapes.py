@@ -24,12 +24,12 @@ _HOUR_S = 3600.0
 
 @dataclass(frozen=True)
 class Gangs:
-    """Stretches of a gang on the same GPUs, in the order of job, part and start.
+    """Stretches in which a gang holds the same GPUs, ordered by job, part and start.
 
     Attributes
     ----------
     job, part : int arrays, shape (gangs,)
-        Row of the jobs table; part of the job.
+        Row of the jobs table, and part of the job.
     start_s, end_s : float arrays, shape (gangs,)
         Start and end of each stretch.
     gpus : int array, shape (gangs,)
@@ -37,7 +37,7 @@ class Gangs:
     types : uint64 array, shape (gangs,)
         GPU types as bits.
     of_row : int array, shape (rows,)
-        Gang of each row of the segments.
+        Index of the gang to which each row of the segments belongs.
     """
 
     job: Ints
@@ -58,21 +58,21 @@ class Shapes:
     gpu_h : float
         GPU-hours held by all jobs.
     mixed_jobs, mixed_gpu_h : int, float
-        Number of jobs that had a gang on several types at some time, and the GPU-hours held by such
+        Number of jobs that at some time had a gang on several types, and GPU-hours held by such
         gangs.
     mixes : dict of tuple of str to float
-        The same GPU-hours by the GPU types of the gang, in decreasing order.
+        The same GPU-hours for each combination of GPU types, in decreasing order.
     copied_jobs, copied_gpu_h : int, float
-        Number of jobs that ran as several copies at once, and the GPU-hours that they held then.
+        Number of jobs that ran as several copies at once, and GPU-hours that they held while doing
+        so.
     copies_most : int
         Maximum number of copies of one job at once.
     resized_jobs : int
-        Number of jobs without copies that at some time had another number of GPUs than in the
-        trace.
+        Number of jobs without copies whose number of GPUs at some time differed from the trace.
     resized_gpus : (int, int)
-        Minimum and maximum number of GPUs of these jobs at once.
+        Minimum and maximum number of GPUs that these jobs held at once.
     is_uniform : bool
-        Whether there are several GPU types, and all of them run these jobs equally fast.
+        Whether there are several GPU types and all of them run these jobs equally fast.
     """
 
     gpu_h: float
@@ -88,7 +88,7 @@ class Shapes:
 
 
 def gangs(rows: Segments, type_of_server: Ints) -> Gangs:
-    """Merge the rows of one gang on several servers.
+    """Merge the rows of each gang on several servers.
 
     Parameters
     ----------
@@ -150,7 +150,7 @@ def shapes(found: Gangs, names: Sequence[str], asked: Ints) -> Shapes:
 
 
 def _copies(found: Gangs) -> tuple[int, int, float]:
-    """Return the maximum number of copies, the jobs with several, and their GPU-hours as copies."""
+    """Return the maximum number of copies, the number of jobs with several, and their GPU-hours."""
     count = len(found.job)
     if not count:
         return 0, 0, 0.0

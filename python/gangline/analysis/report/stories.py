@@ -53,14 +53,15 @@ class Story:
         All time without GPUs, and the time lost to starts and restarts, to distance, and to
         co-runners.
     reasons_s : tuple of float
-        The waiting time by `waiting.REASONS`; empty if the tables do not explain all of it.
+        The waiting time for each of `waiting.REASONS`; empty if the tables do not explain all of
+        it.
     causes : tuple of (float, str)
-        The waiting time by the reasons of the policy, as sentences, longest first; empty if the
-        reasons are unknown.
+        The waiting time for each of the policy's reasons, given as sentences, longest first; empty
+        if the reasons are unknown.
     preemptions, migrations : int
-        Number of times that the policy stopped and moved the job.
+        Number of times that the policy stopped the job, and number of times that it moved it.
     takers : tuple of (str, int)
-        Jobs that took the job's GPUs most often, with the number of times.
+        Jobs that took this job's GPUs most often, with the number of times.
     taker_jobs : int
         Number of those jobs.
     """
@@ -97,8 +98,8 @@ def worst(
 ) -> list[Story]:
     """Return the stories of the finished jobs with the longest delays, longest first.
 
-    The delay is the time from arrival to finish minus the run time alone. The parameters are those
-    of `tell`; `is_counted` marks the jobs to choose from.
+    The delay is the time from arrival to finish minus the run time alone. The other parameters are
+    those of `tell`; `is_counted` marks the jobs to choose from.
     """
     alone, took = alone_s(result.jobs), floats(result.jobs, "jct_s")
     delay = np.where(np.isfinite(took) & is_counted, took - alone, -np.inf)
@@ -114,7 +115,7 @@ def tell(
     rows: Segments | None,
     pairs: tuple[Ints, Ints],
 ) -> list[Story]:
-    """Return the stories of some finished jobs.
+    """Return the stories of the chosen jobs, all of which have finished.
 
     Parameters
     ----------
@@ -125,10 +126,9 @@ def tell(
     found : Waits, optional
         The reasons for which the jobs of the run waited.
     rows : Segments, optional
-        Segments of the run, if there are any.
+        Segments of the run, if it has any.
     pairs : (int array, int array)
-        Jobs that were stopped, and the jobs that took their GPUs, as returned by
-        `Segments.preempted`.
+        Jobs that were stopped, and the jobs that took their GPUs, from `Segments.preempted`.
     """
     jobs = result.jobs
     alone = alone_s(jobs)
@@ -176,14 +176,15 @@ _TAKEN = ("gpus", "jct_s", "wait_s", "overhead_s", "comm_s", "preemptions", "mig
 
 
 def with_causes(stories: Sequence[Story], again: Again | None, log_hash: str) -> list[Story]:
-    """Add the policy's reasons for the waiting of the jobs, from one repetition of the run.
+    """Add the policy's reasons why the jobs waited, from one repetition of the run.
 
     Parameters
     ----------
     stories : sequence of Story
         Stories of one run.
     again : Again, optional
-        Repeats the run. Without it, or if it gives another result, the stories stay unchanged.
+        Repeats the run. If the run cannot be repeated or gives another result, the stories stay
+        unchanged.
     log_hash : str
         Hash of the run.
     """
@@ -250,7 +251,7 @@ it, but not for the job that had come first
 
 
 def _waiting(story: Story) -> list[str]:
-    """Say how long a job waited and why, in the words of `explain` if these are known."""
+    """Say how long a job waited and why, if possible in the words of `explain`."""
     said = f"It waited {words.duration(story.wait_s)}"
     least = _SMALL * story.wait_s
     causes = [(words.duration(length), why) for length, why in story.causes if length > least]
@@ -274,9 +275,9 @@ def stops(jobs: pa.Table, stopped: Ints, taker: Ints) -> dict[str, float]:
     Returns
     -------
     dict
-        taken: pairs of a stopped job and a job that took its GPUs at that instant. Also the shares
-        of these pairs in which the second job is shorter, arrived later, or has fewer GPUs; nan if
-        there are no pairs.
+        taken: number of pairs of a stopped job and a job that took its GPUs at that instant. Also
+        the shares of these pairs in which the second job is shorter, arrived later, or has fewer
+        GPUs; they are nan if there are no pairs.
     """
     found: dict[str, float] = {"taken": float(len(stopped))}
     for name, column in (
@@ -291,7 +292,7 @@ def stops(jobs: pa.Table, stopped: Ints, taker: Ints) -> dict[str, float]:
 
 
 def _first_rows(rows: Segments) -> npt.NDArray[np.bool_]:
-    """Return which rows are the first of their gang; the others repeat it for other servers."""
+    """Return which rows are the first of their gang; others repeat the gang for more servers."""
     order = np.lexsort((rows.start, rows.job))
     job, start = rows.job[order], rows.start[order]
     first = np.empty(len(order), np.bool_)

@@ -1,4 +1,4 @@
-"""Writes the tables of a page as HTML. Every text from outside is escaped by `text`."""
+"""Writes the tables of a page as HTML. Every string from outside is escaped by `text`."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _SHORT = 16  # our own choice: the letters of a label that fit next to the colum
 
 @dataclass(frozen=True)
 class Cell:
-    """A cell: escaped HTML, the value by which it is sorted, and whether it is the best."""
+    """A cell: escaped HTML, the value for sorting, and whether it is the best in its column."""
 
     html: str
     value: float | str | None = None
@@ -62,11 +62,11 @@ class Table(NamedTuple):
         Parameters
         ----------
         caption : str
-            The content of the table, for screen readers.
+            What the table contains, for screen readers.
         kind : str
             Class of the table for the style sheet.
         what : str
-            The noun for the hidden rows, which have less GPU time.
+            The noun for the hidden rows, which are those with less GPU time.
         """
         kinds = [cell.kind for cell in self.rows[0]] if self.rows else [""] * len(self.titles)
         head = "".join(
@@ -87,12 +87,12 @@ class Table(NamedTuple):
 
 
 def of(value: float | None, form: Callable[[Any], str]) -> Cell:
-    """Return a cell with a number that is formatted by `form`."""
+    """Return a cell with a number formatted by `form`."""
     return Cell(text(form(value)), value)
 
 
 def name(label: str) -> str:
-    """Return the label of a policy in the form for sentences."""
+    """Return a policy's label as sentences show it."""
     return f"<bdi><strong>{text(label)}</strong></bdi>"
 
 
@@ -110,18 +110,18 @@ def label_cell(label: str, kind: str = "words") -> Cell:
 
 
 def policy_cell(number: int, label: str) -> Cell:
-    """Return the first cell of a policy's row; a short label stays on one line."""
+    """Return the first cell of a policy's row, in which a short label stays on one line."""
     kind = "name short" if len(label) <= _SHORT else "name"
     return Cell(f"{policy_mark(number)}<bdi>{text(label)}</bdi>", label, kind=kind)
 
 
 def hours(value: float) -> str:
-    """Return a number of GPU-hours."""
+    """Return a number of GPU-hours as text."""
     return f"{value:,.0f}" if abs(value) >= 100.0 else f"{value:.3g}"
 
 
 def folded(title: str, content: str) -> str:
-    """Return a collapsed section; the title is already escaped."""
+    """Return a collapsed section; the title must already be escaped."""
     return f"<details><summary>{title}</summary>{content}</details>"
 
 
@@ -146,7 +146,7 @@ def ranked(
     columns: Sequence[words.Measure],
     runs: Sequence[Mapping[str, Any]] = (),
 ) -> Table:
-    """Return a table of policies whose best values are marked.
+    """Return a table of policies in which the best values are marked.
 
     Parameters
     ----------
@@ -154,7 +154,7 @@ def ranked(
         Policies and their values by key.
     columns : sequence of Measure
     runs : sequence of dict
-        One row per run. With five seeds or more, these rows decide which policies are best.
+        One row per run. With five or more seeds, these rows decide which policies are best.
     """
     cells: list[list[Cell]] = [[policy_cell(i, label)] for i, label in enumerate(labels)]
     for column in columns:
@@ -192,10 +192,10 @@ def users(runs: Sequence[Digest]) -> Table:
 
 
 def usage(runs: Sequence[Digest]) -> Table:
-    """Return a table of the use of each GPU type, and of its cost if it has a price.
+    """Return a table of how each GPU type was used and, if types have prices, of the cost.
 
-    Two columns per type: the share of its GPUs that held a job, and its share of all GPU time held,
-    which is left out if there is only one type.
+    There are two columns per type: the share of its GPUs that held a job, and its share of all GPU
+    time held. The latter is left out if there is only one type.
     """
     cluster = runs[0].spec["cluster"]
     kinds = [(str(kind["name"]), kind.get("price_per_hour")) for kind in cluster["gpu_types"]]
@@ -237,7 +237,7 @@ def usage(runs: Sequence[Digest]) -> Table:
 def model_times(run: Digest) -> Table:
     """Return a table of the GPU types on which each model of a run spent its GPU time.
 
-    One column per GPU type: its share of the GPU time that the model's jobs held.
+    There is one column per GPU type: its share of the GPU time that the model's jobs held.
     """
     kinds = [str(kind["name"]) for kind in run.spec["cluster"]["gpu_types"]]
     titles = [("Model", ""), ("GPU-hours", "GPU-hours that its jobs held")]
@@ -255,7 +255,7 @@ def model_times(run: Digest) -> Table:
 
 
 def shapes(runs: Sequence[Digest]) -> Table:
-    """Return a table of the gangs over several GPU types and of the jobs with copies."""
+    """Return a table of gangs that span several GPU types and of jobs with copies."""
     titles = [
         ("Policy", ""),
         ("Jobs with a mixed gang", "Jobs that held GPUs of several types as one gang at some time"),
@@ -302,7 +302,7 @@ def _length_s(run: Digest, gpus: int) -> float:
 
 
 def _share(part: float | None) -> Cell:
-    """Return a cell with a share as text on a bar of proportional length."""
+    """Return a cell that shows a share as text on a bar of proportional length."""
     if part is None:
         return Cell("–", None)
     width = min(max(100.0 * part, 0.0), 100.0)

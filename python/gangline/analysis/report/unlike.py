@@ -18,12 +18,12 @@ __all__ = ["said"]
 
 
 def said(runs: Sequence[Digest]) -> list[str]:
-    """Return differences that affect a comparison, as sentences in HTML; "" if there are none.
+    """Return the differences that affect a comparison, as sentences in HTML; "" if there are none.
 
     Parameters
     ----------
     runs : sequence of Digest
-        The runs; among several seeds of a policy, the first counts.
+        The runs; if a policy has several seeds, the first counts.
     """
     first = {run.label: run for run in reversed(runs)}
     drawn = [first[label] for label in dict.fromkeys(run.label for run in runs)]

@@ -1,10 +1,10 @@
 """Derives the reasons for waiting from the tables of a run, for any policy.
 
-At each instant, a job without GPUs waits for the first of these reasons that applies. The names are
-those that `explain` uses for the states of a wait (`runs/explain/reasons.py`):
+At each instant, a job without GPUs waits for the first of these reasons that applies. `explain`
+uses the same names for the states of a wait (`runs/explain/reasons.py`):
 
 too few
-    Fewer GPUs are free of every type than it asks for.
+    Of every type, fewer GPUs are free than the job asks for.
 head-of-line
     Enough are free, but the first job in the queue, which has not started yet, asks for more than
     are free: head-of-line blocking.
@@ -58,11 +58,11 @@ class Waits:
     job : int array, shape (stretches,)
         Row of the jobs table.
     start_s, end_s : float arrays, shape (stretches,)
-        Start and end on the clock of the tables.
+        Start and end, on the clock of the tables.
     is_first : bool array, shape (stretches,)
         Whether the job had never run before.
     reasons_s : float array, shape (stretches, 4)
-        Seconds of each of `REASONS`; each row adds up to the length of the stretch.
+        Seconds for each of `REASONS`; each row adds up to the length of its stretch.
     """
 
     job: Ints
@@ -72,15 +72,15 @@ class Waits:
     reasons_s: Floats
 
     def of(self, is_counted: Bools) -> Waits:
-        """Return the waiting intervals of some jobs."""
+        """Return the waiting intervals of the given jobs."""
         mine = is_counted[self.job]
         return Waits(**{name: column[mine] for name, column in vars(self).items()})
 
     @property
     def behind_head(self) -> float:
-        """Share of head-of-line blocking in the time to the first start; nan if no job waited.
+        """Share of the time to the first start that is head-of-line blocking; nan if no job waited.
 
-        Without segments the value is unknown (nan) while servers of one of several types are down.
+        Without segments, the value is unknown (nan) while servers of one of several types are down.
         """
         first = self.reasons_s[self.is_first]
         total = float(first.sum())
@@ -99,12 +99,12 @@ def waits(
     Parameters
     ----------
     result : Result
-        A run with segments, or else with a timeline. No table contains drawn failures, so the
-        reasons are unknown if servers failed in such a run.
+        A run with segments, or else with a timeline. No table contains failures that were drawn at
+        random, so the reasons are unknown if servers failed in such a run.
     rows : Segments, optional
         Segments of the run, if they are already in memory.
     fewest : int array, shape (jobs,), optional
-        Number of GPUs that suffices for each job; by default, the number that it asks for.
+        Number of GPUs that suffices for each job; by default, the number that the job asks for.
     mixes_types : bool
         Whether a gang may have GPUs of several types.
 
@@ -171,7 +171,7 @@ def idle_share(timeline: pa.Table, gpus: int, length_s: float) -> float:
     timeline : pyarrow.Table
         Timeline of a run.
     gpus : int
-        Number of GPUs of the cluster.
+        Number of GPUs in the cluster.
     length_s : float
         Seconds from the first arrival to the end of the run.
 
@@ -187,7 +187,7 @@ def idle_share(timeline: pa.Table, gpus: int, length_s: float) -> float:
 
 
 def _codes(free: Free, sizes: Ints, head: Ints, *, mixes_types: bool) -> npt.NDArray[np.uint8]:
-    """Return the reason for which a gang of each size would wait from each instant on."""
+    """Return the reason why a gang of each size would wait, from each instant on."""
     code = np.empty((len(sizes), len(free.time_s)), np.uint8)
     types = range(len(free.total))
     is_blocked = head > (free.total.sum if mixes_types else free.total.max)(axis=0)
@@ -199,9 +199,9 @@ def _codes(free: Free, sizes: Ints, head: Ints, *, mixes_types: bool) -> npt.NDA
 
 
 def _head(time_s: Floats, arrival_s: Floats, start_s: Floats, gpus: Ints) -> Ints:
-    """Return the GPUs of the first job of the queue at each instant; 0 if there is none.
+    """Return the gang size of the first job in the queue at each instant; 0 if there is no job.
 
-    The jobs are given in the order of their arrival.
+    The jobs must be in order of arrival.
     """
     if not len(gpus):
         return np.zeros(len(time_s), np.int64)

@@ -1,4 +1,4 @@
-"""The reasons why policies differ: waiting, preemptions, the most delayed jobs."""
+"""Explains why policies differ: waiting, preemptions and the most delayed jobs."""
 
 from __future__ import annotations
 
@@ -67,8 +67,8 @@ def content(
     drawn : sequence of Digest
         One run per policy, in the same order.
     best, worst : labels
-        The recommended policies, and the slowest one if there is one; the page shows stories of
-        their jobs.
+        The recommended policies and, if there is one, the slowest policy; the page tells stories
+        about their jobs.
     """
     first = next((run for run in drawn if run.label in best[:1]), None)
     tells = first is not None and first.again is not None and any(s.wait_s for s in first.stories)
@@ -84,7 +84,7 @@ def content(
 
 
 def _waiting(means: Sequence[Row], drawn: Sequence[Digest], causes: str) -> str:
-    """Return the table of reasons for waiting, without columns that are 0 or unknown for all.
+    """Return the table of reasons for waiting; columns that are 0 or unknown for all are left out.
 
     `causes` is added to the text about GPUs that were not free.
     """
@@ -112,7 +112,7 @@ def _waiting(means: Sequence[Row], drawn: Sequence[Digest], causes: str) -> str:
 
 
 def _put_bars(table: Table, rows: Sequence[Row]) -> None:
-    """Insert the mean wait after the policy of each row: as a bar in parts, and as a time."""
+    """Insert the mean wait after the policy in each row, as a divided bar and as a time."""
     table.titles[1:1] = [
         ("All waiting, by reason", ""),
         ("All waiting, mean", "All time without GPUs of a job, from arrival to finish"),
@@ -132,7 +132,7 @@ def _put_bars(table: Table, rows: Sequence[Row]) -> None:
 
 
 def _stopped(means: Sequence[Row], drawn: Sequence[Digest]) -> str:
-    """Return the table of stopped jobs; empty if no job was stopped or moved."""
+    """Return the table on stopped jobs; empty if no job was stopped or moved."""
     rows = findings.reasons(means)
     if not any(row.get("stops_per_job") for row in rows):
         return ""
@@ -219,7 +219,7 @@ def _gantt(run: Digest) -> str:
 
 
 def _delayed(run: Digest, drawn: Sequence[Digest]) -> str:
-    """Return the jobs with the longest delays, their times under other policies and stories."""
+    """Return the most delayed jobs, with their times under other policies and their stories."""
     others = [
         other
         for other in drawn
