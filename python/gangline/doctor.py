@@ -1,4 +1,4 @@
-"""Checks the installation: libraries, missing extras and how to install them, a self-check.
+"""Checks the installation: libraries, missing extras and how to install them, and a self-check.
 
 Nothing here may fail: a broken library is a finding, not an error.
 
@@ -60,15 +60,15 @@ class Library:
     name : str
         Name in the package index.
     version : str or None
-        The version, or None if it is not installed.
+        The version, or None if the library is not installed.
     extra : str
-        The extra that installs it; empty = gangline itself needs it.
+        The extra that installs the library; empty = gangline itself needs it.
     gives : str
-        The use of the extra; empty if gangline needs it.
+        What the extra is for; empty = gangline itself needs the library.
     problem : str
-        The reason why it cannot be used; empty = it can.
+        The reason why the library cannot be used; empty = it can.
     install : str
-        The command that installs it.
+        The command that installs the library.
     """
 
     name: str
@@ -101,9 +101,9 @@ class Report:
     versions : dict of str to str
         The versions of gangline, the core's build, Python and the platform.
     libraries : tuple of Library
-        Libraries that gangline needs, followed by those of its extras.
+        Libraries that gangline needs, followed by the libraries of its extras.
     checks : tuple of Check
-        The self-check: small runs and a linear program with known answers, and a written file.
+        The self-check: small runs and a linear program with known answers, and writing a file.
     """
 
     versions: dict[str, str]
@@ -112,12 +112,12 @@ class Report:
 
     @property
     def ok(self) -> bool:
-        """Return whether all requirements are met and the self-check passed, without extras."""
+        """Return whether all requirements (not extras) are met and the self-check passed."""
         needed = all(library.ok for library in self.libraries if not library.extra)
         return needed and not any(check.problem for check in self.checks)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain values, as `gangline doctor --json` prints them."""
+        """Return the plain values that `gangline doctor --json` prints."""
         return {
             "ok": self.ok,
             "versions": self.versions,
@@ -155,7 +155,7 @@ def examine() -> Report:
 
 
 def _attempt(work: Callable[[], str]) -> tuple[str, str]:
-    """Return the result of a task and its error; one of them is empty."""
+    """Return the result of a task and its error, one of which is empty."""
     try:
         return work(), ""
     except KeyboardInterrupt:
@@ -188,7 +188,7 @@ def _core_loads() -> str:
 
 
 def _libraries() -> Iterable[Library]:
-    """Return the requirements in the package's metadata, then those of the extras in order."""
+    """Return the requirements in the package's metadata, then those of the extras, in order."""
     try:
         lines = importlib.metadata.requires(PACKAGE) or []
     except importlib.metadata.PackageNotFoundError:
@@ -238,7 +238,7 @@ def _policy(name: str) -> Callable[[], str]:
 
 
 def _solver_answers() -> str:
-    """Maximise x + y so that x + 2y <= 4 and 3x + y <= 6: x = 8/5, y = 6/5, and the sum is 14/5."""
+    """Maximise x + y subject to x + 2y <= 4 and 3x + y <= 6: x = 8/5, y = 6/5, x + y = 14/5."""
     highspy = importlib.import_module("highspy")
     model = highspy.Highs()
     model.setOptionValue("output_flag", False)  # noqa: FBT003 - its signature

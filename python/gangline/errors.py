@@ -1,7 +1,7 @@
-"""The classes of errors that gangline raises.
+"""The error classes that gangline raises.
 
-Each message says what is wrong, where, and what to do. The same facts are attributes, so programs
-need not parse text. Errors that come from a user's value are also `ValueError`.
+Each message says what is wrong, where, and what to do. The same facts are available as attributes,
+so programs need not parse the text. Errors caused by a user's value are also `ValueError`.
 
 Examples
 --------
@@ -49,7 +49,7 @@ _VALUE_SHOWN = 200  # the maximum number of characters of a wrong value
 
 
 class GanglineError(Exception):
-    """The base class of all errors of gangline.
+    """The base class of all gangline errors.
 
     Parameters
     ----------
@@ -108,7 +108,7 @@ class TraceError(GanglineError, ValueError):
 
     @classmethod
     def many(cls, errors: Sequence[TraceError], more: int = 0) -> TraceError:
-        """Combine collected errors into one, which has the attributes of the first."""
+        """Combine collected errors into one error with the attributes of the first."""
         first = errors[0]
         return cls(
             str(first),
@@ -133,13 +133,13 @@ class ClusterError(GanglineError, ValueError):
 
 
 class NetworkError(ClusterError):
-    """A network description is wrong or does not cover the trace; names the key."""
+    """A network description is wrong or does not cover the trace; the message names the key."""
 
     model: str | None = None
 
 
 class UnknownModel(NetworkError):  # noqa: N818 - says what is unknown
-    """Jobs of several GPUs have a model label that the network does not know."""
+    """Multi-GPU jobs have a model label that the network does not know."""
 
     jobs: Sequence[object] = ()
     count: int = 0
@@ -168,7 +168,7 @@ class PolicyError(GanglineError, ValueError):
     Attributes
     ----------
     lacks : sequence of str
-        The facts of the cluster and the trace that the policy needs and that are missing.
+        The facts about the cluster and the trace that the policy needs but that are missing.
     """
 
     policy: str | None = None
@@ -178,22 +178,22 @@ class PolicyError(GanglineError, ValueError):
 
 
 class PlacementError(PolicyError):
-    """A placement rule was asked for something it does not know."""
+    """A placement rule was asked for something that it does not support."""
 
 
 class MissingDuration(PolicyError):  # noqa: N818 - says what is missing
-    """A policy needs durations and the trace does not know them for some jobs."""
+    """A policy needs durations, which the trace lacks for some jobs."""
 
     jobs: Sequence[object] = ()
 
 
 class StalledError(PolicyError):
-    """The run would never end: jobs wait for ever, or none keeps any progress.
+    """The run would never end: jobs wait for ever, or no job keeps any progress.
 
     Attributes
     ----------
     reason : str
-        `no_event`: no future event can start the jobs that wait. `preemptions` or `failures`: they
+        `no_event`: no future event can start the jobs that wait. `preemptions` or `failures`: these
         undo all progress again and again. `end_of_time`: the clock reaches its limit before the
         jobs finish.
     jobs : sequence
@@ -210,13 +210,13 @@ class PlanError(GanglineError):
     Attributes
     ----------
     job, job_id : int, str
-        The job of the action; for a timer, `tag` instead.
+        The job in the action; for a timer, `tag` is set instead.
     server : int, optional
-        The server at fault, if there is one.
+        The server at fault, if any.
     rule : str
-        Stable name of the rule.
+        Stable name of the broken rule.
     time_s, decision : float, int
-        Simulated time of the plan, and the number of the decision, counted from 0.
+        Simulated time of the plan, and index of the decision, counted from 0.
     """
 
     job: int | None = None
@@ -229,7 +229,7 @@ class PlanError(GanglineError):
 
 
 class PeerError(GanglineError):
-    """Another process (a scheduler or a training) left, hung, or broke the protocol.
+    """Another process (a scheduler or a training job) ended, hung, or broke the protocol.
 
     Attributes
     ----------
@@ -251,7 +251,7 @@ class OutOfMemoryError(GanglineError, MemoryError):
     time_s : float, optional
         Simulated time that the run had reached.
     segments : int, optional
-        Rows of the segments table that it had recorded.
+        Number of segments rows that the run had recorded.
     """
 
     time_s: float | None = None
@@ -267,12 +267,12 @@ class InfeasibleJobError(GanglineError, ValueError):
 
 
 class MergeError(GanglineError, ValueError):
-    """Parameters of copies cannot be merged; names the array and the copy.
+    """The copies' parameters cannot be merged; names the array and the copy.
 
     Attributes
     ----------
     name : str, optional
-        The array at fault, if there is one.
+        The array at fault, if any.
     copy : int, optional
         Number of the copy.
     why : str

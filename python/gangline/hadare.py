@@ -8,7 +8,7 @@ of HadarE (arXiv 2503.10918).
 
 Examples
 --------
-A model of two weights on two nodes, of which the second is three times as fast:
+A model with two weights on two nodes, of which the second is three times as fast:
 
 >>> import numpy as np
 >>> from gangline import hadare
@@ -48,9 +48,9 @@ def divide_steps(
 ) -> npt.NDArray[np.int64]:
     """Divide training steps among copies of different speeds, so that they stop together.
 
-    A copy has time for B = floor(rate x window) steps. If all of these are needed, each copy gets
-    its B. Otherwise the remaining steps are divided in proportion to the rates and rounded by
-    largest remainders, and no copy gets more than its B.
+    In the window, a copy has time for B = floor(rate x window) steps. If all these steps are
+    needed, each copy gets its B. Otherwise, the remaining steps are divided in proportion to the
+    rates and rounded by largest remainders. No copy gets more than its B.
 
     Parameters
     ----------
@@ -59,7 +59,7 @@ def divide_steps(
     rates : float array, shape (copies,)
         Steps per second of each copy, finite and at least 0.
     window_s : float
-        Seconds in which copies can train: the round less its overhead, at least 0.
+        Time in seconds in which copies can train: the round minus its overhead, at least 0.
 
     Returns
     -------
@@ -125,38 +125,38 @@ def merge_parameters(
 
     Float and complex arrays are added in float64 (complex128) in the order of the copies, and
     rounded to their own dtype at the end. The result never lies outside the range of the copies. A
-    copy without steps is left out. If only one copy has steps, its arrays are returned bit for bit.
+    copy without steps is left out. If only one copy took steps, its arrays are returned unchanged.
 
     Parameters
     ----------
     params : sequence of dict
-        Parameters of each copy by name: arrays of the same names, shapes and dtypes in all copies.
+        Parameters of each copy by name; names, shapes and dtypes must be the same in all copies.
         They are never changed.
     steps : int array, shape (copies,)
-        Training steps that each copy has done since the last merge, 0 or more, not all 0.
+        Training steps that each copy has done since the last merge: 0 or more, and not all 0.
     integer : "largest" or "equal"
         Rule for integer and boolean arrays (counters): take those of the first copy with the most
         steps, or require that all are equal.
     allow_nonfinite : bool
-        Average NaN and infinity as numpy does, instead of refusing them.
+        Average NaN and infinity as numpy does, instead of raising an error.
 
     Returns
     -------
     dict of str to array
-        New arrays by name, in the order of the first copy.
+        New arrays by name, in the first copy's order.
 
     Raises
     ------
     MergeError
         There is nothing to merge, the copies differ in names, shapes or dtypes, an array is neither
         numeric nor boolean, `integer="equal"` is broken, or a value is not finite. `name` and
-        `copy` say where the mistake is, and `why` describes it.
+        `copy` say where the problem is, and `why` describes it.
 
     Notes
     -----
     Source: our interpretation of HadarE (arXiv 2503.10918). The weight of a copy is its steps
-    divided by all steps. Besides the result, only small blocks take memory, no matter how large the
-    arrays are.
+    divided by all steps. Apart from the result, only small blocks need memory, no matter how large
+    the arrays are.
 
     Examples
     --------
@@ -208,7 +208,7 @@ def _whole(field: str, value: object) -> int:
 
 
 def _counts(steps: Sequence[int] | npt.NDArray[np.int64], copies: int) -> list[int]:
-    """Check the steps of all copies."""
+    """Check the number of steps of each copy."""
     counts = []
     for k, value in enumerate(steps):
         try:
@@ -229,7 +229,7 @@ def _counts(steps: Sequence[int] | npt.NDArray[np.int64], copies: int) -> list[i
 
 
 def _check_alike(first: Mapping[str, Array], copy: Mapping[str, Array], k: int) -> None:
-    """Check that a copy has the names, shapes and dtypes of the first copy."""
+    """Check that a copy has the same names, shapes and dtypes as the first copy."""
     for name in [*first, *copy]:
         if name not in first or name not in copy:
             why = f"copy {k} has an array that copy 0 lacks"

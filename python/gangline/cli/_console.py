@@ -136,12 +136,12 @@ def table(
     at_most: int | None = None,
     spare: Sequence[str] = (),
 ) -> list[str]:
-    """Draw a table on stdout with right-aligned numbers; the best of a column is bold with a `*`.
+    """Draw a table on stdout with right-aligned numbers; a column's best value is bold with a `*`.
 
-    Some numbers are already text: with `is_formatted`, in every column except the first; otherwise,
-    in the columns `numbers`. The table is as wide as the terminal, but at most `at_most`. If a name
-    in the first column would be broken, columns of `spare` are left out in their order, and the
-    omitted ones are returned.
+    Numbers that are already text are right-aligned, too: with `is_formatted`, in every column
+    except the first; otherwise, in the columns `numbers`. The table is as wide as the terminal, but
+    at most `at_most`. If a name in the first column would be broken, columns in `spare` are left
+    out in their order. The omitted columns are returned.
     """
     from rich import box
     from rich.console import Console
@@ -205,13 +205,13 @@ def _without(row: Sequence[Any], at: int) -> list[Any]:
 
 
 def _least(titles: Sequence[str], cells: Sequence[Sequence[str]]) -> int:
-    """Return the width of a table whose titles alone are folded."""
+    """Return the width of a table in which only the titles are folded."""
     columns = (_column(name, [row[i] for row in cells]) for i, name in enumerate(titles))
     return sum(columns) + len(titles) + 1
 
 
 def _wrapped(cell: str, width: int) -> str:
-    """Fold a cell where a line may end, so that only pieces longer than the column are cut."""
+    """Fold a cell where a line may end; only pieces longer than the column are cut."""
     lines = [""]
     for piece in re.findall(rf"\s*(?:{_PIECE.pattern})", cell):
         if lines[-1] and len(lines[-1] + piece) > width:
@@ -224,19 +224,19 @@ def _wrapped(cell: str, width: int) -> str:
 def grouped(
     titles: Sequence[str], rows: Sequence[Sequence[str]], keys: int, *, title: str = ""
 ) -> None:
-    """Draw a table whose rows are named by their first columns; it is 80 characters wide at most.
+    """Draw a table whose first columns name the rows; it is at most 80 characters wide.
 
-    If the table would be wider, the first keys become headings above their rows until it fits.
-    Therefore, a name is broken only if it is longer than a line.
+    If the table would be wider, leading keys become headings above their rows until it fits.
+    So a name is broken only if it is longer than a line.
 
     Parameters
     ----------
     titles : sequence of str
         Titles of the columns.
     rows : rows of text
-        The last columns are numbers, aligned to the right.
+        The last columns are right-aligned numbers.
     keys : int
-        Number of columns that are keys; rows with equal keys follow each other.
+        Number of columns that are keys; rows with equal keys are consecutive.
     title : str
         Title above the table.
     """
@@ -272,12 +272,12 @@ def grouped(
 
 
 def _column(title: str, cells: Sequence[str]) -> int:
-    """Return the width of a column: titles are folded between words, cells never."""
+    """Return the width of a column; titles are folded between words, and cells are never folded."""
     return max(map(len, [*cells, *(piece.strip() for piece in _TITLE_PIECE.findall(title))]))
 
 
 def _title_lines(title: str, width: int) -> list[str]:
-    """Fold a title between words, and a key such as `easy.estimate_error` at its signs."""
+    """Fold a title between words, and a key such as `easy.estimate_error` at its punctuation."""
     lines = [""]
     for piece in _TITLE_PIECE.findall(title):
         if len((lines[-1] + piece).rstrip()) > width:
@@ -292,8 +292,8 @@ def _widths(
     """Return the widths of columns, and whether there is room for all of them.
 
     If the space is too small, titles of numeric columns are wrapped, but numbers are never cut.
-    Columns of words share the remaining width: each gets its longest word if there is room, and
-    more in proportion to its length.
+    Columns of words share the remaining width: each gets room for its longest word if possible, and
+    the rest is divided in proportion to their lengths.
     """
     longest = [max((len(row[i]) for row in cells), default=0) for i in range(len(titles))]
     natural = [max(len(name), size) for name, size in zip(titles, longest, strict=True)]

@@ -30,7 +30,7 @@ _REFUSALS = (
 
 
 def code_of(error: GanglineError) -> int:
-    """Return the exit code: 3 if the run refused the work, 2 if the input was wrong.
+    """Return the exit code: 3 if the run could not do the work, 2 if the input was wrong.
 
     Examples
     --------

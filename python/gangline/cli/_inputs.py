@@ -1,4 +1,4 @@
-"""Defines options that several commands share, and parses their texts."""
+"""Defines options that several commands share, and parses their values."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 def _whole(_: object, tokens: Sequence[Token]) -> int:
-    """Read a whole number, because the library would round 1.5."""
+    """Read a whole number here, because the library would round 1.5."""
     text = tokens[0].value
     try:
         return int(text)
@@ -88,21 +88,20 @@ class TraceReading:
     max_gpus
         Drop larger gangs.
     models
-        A throughput table; each job without a model gets a model that was measured at its gang
-        size.
+        A throughput table; each job without a model gets one that was measured at its gang size.
     models_seed
-        Seed of the draws of `--models`.
+        Seed with which `--models` draws models.
     models_reference
-        GPU type of the table on which durations do not change.
+        GPU type in the table on which durations stay unchanged.
     status
         Keep only these trace statuses, separated by commas.
     on_bad_row
-        Whether an unreadable row is an error, or is left out and counted.
+        Whether an unreadable row is an error or is left out and counted.
     cpu_jobs
         Whether jobs without GPUs are left out or are an error, in formats that have such jobs.
     zone
-        Zone of local times, such as America/Los_Angeles; by default, times are differences of local
-        clock times.
+        Time zone of local times, such as America/Los_Angeles; by default, differences between local
+        clock times are used.
     max_bytes
         Maximum number of bytes of an unpacked input.
     option
@@ -131,7 +130,7 @@ class TraceReading:
         return None
 
     def read(self, path: str, *, max_errors: int | None = None) -> Trace:
-        """Read the trace; `max_errors` says how many errors are shown in full."""
+        """Read the trace; at most `max_errors` errors are shown in full."""
         _pandas.leave_out()
         from gangline.trace import read_trace
 
@@ -187,7 +186,7 @@ class TraceChoice(TraceReading):
 @Parameter(name="*")
 @dataclass(frozen=True, kw_only=True)
 class TraceBeside(TraceReading):
-    """Options for reading the trace, where `--columns` belongs to another table.
+    """Options for reading the trace if `--columns` belongs to another table.
 
     Parameters
     ----------
@@ -242,7 +241,8 @@ class World(Overheads):
     cluster
         A TOML file, a list of servers, a preset, or 8x8xA100 (8 servers of 8).
     count_arrivals
-        FROM,TO such as 2d,9d: measure only the jobs that arrive in this window; all jobs are run.
+        FROM,TO such as 2d,9d: metrics cover only the jobs that arrive in this window, but all jobs
+        are run.
     estimate_default_s
         Estimate in seconds for jobs without an estimate; default 3600.
     """
@@ -279,7 +279,7 @@ class Kept:
     explain
         Keep the segments table and the jobs, so that `gangline explain` works without the trace.
     on_infeasible
-        Whether a job that can never run is an error, or is left out and listed.
+        Whether a job that can never run is an error or is left out and listed.
     """
 
     html: Path | None = None
@@ -298,15 +298,15 @@ class Kept:
 @Parameter(name="*")
 @dataclass(frozen=True, kw_only=True)
 class Replicates:
-    """Seeds of runs and of traces.
+    """Seeds of runs and traces.
 
     Parameters
     ----------
     seeds
-        Seeds of the runs separated by commas, or 0..9; at most 10,000.
+        Seeds of the runs, separated by commas, or a range such as 0..9; at most 10,000.
     trace_seeds
-        Draw a synth: trace anew with each of these seeds; with five or more, numbers have
-        intervals.
+        Draw a synth: trace anew with each of these seeds; with five or more, results have
+        confidence intervals.
     """
 
     seeds: Annotated[str, Parameter(name=["--seeds", "--seed"])] = "0"
@@ -320,7 +320,7 @@ class Replicates:
 
 
 def say_about(trace: Trace, cluster: Cluster, policies: Sequence[PolicyLike]) -> None:
-    """Print notes on a trace, by itself or in combination with the cluster and the policies."""
+    """Print notes on a trace, on its own or in combination with the cluster and the policies."""
     say_notes(trace)
     _console.say(*notes_of(cluster))
     _say_types(trace, cluster)
@@ -337,7 +337,7 @@ def say_lacks(
     *,
     drops: bool = False,
 ) -> None:
-    """Print, before the first run, which premises of the policies are missing."""
+    """Before the first run, print which premises of the policies are not met."""
     from gangline.policies.choice import resolve_policy
     from gangline.runs.inputs import as_cluster, override
     from gangline.runs.premises import lacks, require
@@ -349,7 +349,7 @@ def say_lacks(
 
 
 def say_absent(trace: Trace, policies: Sequence[PolicyLike], told: Sequence[str]) -> None:
-    """Print which labels are missing for the estimates of some policies."""
+    """Print which labels are missing for the estimates that policies use."""
     from gangline.policies.choice import resolve_policy
     from gangline.runs.estimates import absent
 
@@ -360,7 +360,7 @@ def say_absent(trace: Trace, policies: Sequence[PolicyLike], told: Sequence[str]
 
 
 def dropped(result: Result) -> list[str]:
-    """Return a note per reason for which jobs of a run can never run."""
+    """Return one note per reason why jobs can never run."""
     return [
         f"note: under {result.policy}, {formatting.plural(count, 'job')} can never run and "
         f"{'was left out: it' if count == 1 else 'were left out: each'} {why}"
@@ -369,13 +369,13 @@ def dropped(result: Result) -> list[str]:
 
 
 def say_each(found: Iterable[Lack]) -> None:
-    """Print one note per missing premise."""
+    """Print one note per premise that is not met."""
     for lack in found:
         _console.say(f"note: {lack.sentence()}")
 
 
 def say_notes(trace: Trace) -> None:
-    """Print notes on omissions and irregularities of a trace, with their meanings."""
+    """Print notes on omissions and irregularities in a trace, with explanations."""
     from gangline.trace.jobs.notes import explain
 
     for name, count in trace.notes.items():
@@ -383,14 +383,14 @@ def say_notes(trace: Trace) -> None:
 
 
 def notes_of(cluster: Cluster) -> list[str]:
-    """Return one line per assumption or omission of a cluster, with the unit of its count."""
+    """Return one line per assumption or omission in a cluster, with the unit of its count."""
     from gangline.cluster.node_lists.notes import explain
 
     return [f"note: {name} {count:,}: {explain(name)}" for name, count in cluster.notes.items()]
 
 
 def _say_types(trace: Trace, cluster: Cluster) -> None:
-    """Print which GPU types of jobs the cluster lacks, because a typo would remove a type."""
+    """Print which GPU types named by jobs the cluster lacks, because a typo would remove a type."""
     if "gpu_types" not in trace.columns:
         return
     named = set(trace.column("gpu_types").flatten().unique().to_pylist())
@@ -404,7 +404,7 @@ def _say_types(trace: Trace, cluster: Cluster) -> None:
 
 
 def _say_runtime(trace: Trace, cluster: Cluster) -> None:
-    """Print which models of `[runtime]` no job has, because a typo would leave their costs out."""
+    """Print which models in `[runtime]` no job has, because a typo would leave their costs out."""
     from gangline.cluster.runtime import models_of
 
     named = models_of(cluster.runtime)
@@ -431,7 +431,7 @@ def _say_elastic(trace: Trace, cluster: Cluster, policies: Sequence[PolicyLike])
 
 
 def say_names(trace: Trace, policies: Sequence[PolicyLike]) -> None:
-    """Print which names in the tables of `slurm` no job has."""
+    """Print which names in the tables of the policy `slurm` no job has."""
     from gangline.policies.choice import resolve_policy
     from gangline.runs.slurm_names import unused
 
@@ -489,9 +489,9 @@ def seeds(text: str, flag: str = "--seeds") -> list[int]:
 
 
 def split_settings(settings: list[str] | None) -> tuple[dict[str, Any], ClusterOptions]:
-    """Split settings into those of the policy and those of tables of the cluster.
+    """Split settings into those of the policy and those of the cluster's tables.
 
-    `@FILE` stands for all parameters in a TOML file, and `POLICY.@FILE` for those of one policy.
+    `@FILE` stands for all parameters in a TOML file, and `POLICY.@FILE` gives them to one policy.
     """
     from pathlib import Path
 
@@ -519,8 +519,8 @@ def split_settings(settings: list[str] | None) -> tuple[dict[str, Any], ClusterO
 def policy(name: str, params: dict[str, Any]) -> PolicyBase | Policy:
     """Build a policy: from the registry, from an installed package, or from `module:Class`.
 
-    Parameters may have the name of the policy in front, as commands with several policies need it.
-    Modules in the working directory are found, as `python -m` finds them.
+    The name of a parameter may begin with that of the policy, as in commands with several policies.
+    Modules in the working directory are found, as with `python -m`.
     """
     from gangline.policies.own import is_own, make_own
     from gangline.policies.registry import make, presets, registry
@@ -533,7 +533,7 @@ def policy(name: str, params: dict[str, Any]) -> PolicyBase | Policy:
 
 
 def find_modules_here() -> None:
-    """Let policies in Python be imported from the working directory, here and in processes."""
+    """Let policies in Python be imported from the working directory, also in child processes."""
     import sys
     from pathlib import Path
 
@@ -545,9 +545,9 @@ def find_modules_here() -> None:
 def policies(
     names: str, settings: list[str] | None
 ) -> tuple[list[PolicyBase | Policy], ClusterOptions]:
-    """Build the policies of `--policies a,b` with `--set a.key=value`; return cluster keys too.
+    """Build the policies of `--policies a,b` with `--set a.key=value`; also return cluster keys.
 
-    A setting without the name of a policy applies to every policy with this parameter.
+    A setting without a policy name applies to every policy with this parameter.
     """
     chosen = [name.strip() for name in names.split(",") if name.strip()]
     if not chosen:

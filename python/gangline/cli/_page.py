@@ -1,4 +1,4 @@
-"""Handles `--html` of several commands: checks it before the work, and writes it afterwards."""
+"""Handles `--html` for several commands: checks it before the work, writes the page afterwards."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["check", "typed", "write", "write_tables"]
 
 
 def check(path: Path) -> None:
-    """Raise an error before the runs if the report could not be written afterwards."""
+    """Raise an error before the runs if the report could not be written after them."""
     from gangline.analysis.report import check_target
 
     check_target(path)
@@ -45,7 +45,7 @@ def typed() -> str:
 def write(runs: Sequence[Result] | Sequence[Digest] | Path, path: Path) -> None:
     """Write a report.
 
-    A report of new runs shows the command as it was typed. A report of a folder reconstructs the
+    A report on new runs shows the command as it was typed. A report on a folder reconstructs the
     command.
     """
     from gangline.analysis import report

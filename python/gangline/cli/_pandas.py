@@ -1,4 +1,4 @@
-"""Keeps commands from loading pandas, which none of them uses."""
+"""Keeps commands from loading pandas, which no command uses."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ class _Hidden(MetaPathFinder):
 def leave_out() -> None:
     """Keep pyarrow from loading pandas, which takes longer than most runs.
 
-    pyarrow looks for pandas when it first makes an array from Python objects and from numpy, to
-    recognise pandas objects. If pandas is hidden during this look, pyarrow does not load it.
+    To recognise pandas objects, pyarrow looks for pandas when it first makes an array from Python
+    objects or from numpy. If pandas is hidden at that time, pyarrow does not load it. Later,
     pyarrow's conversions to pandas still load it when they are called, and so does any code that
     imports it.
     """

@@ -1,4 +1,4 @@
-"""`gangline advise`: finds a scheduler and a number of servers for the log of a cluster."""
+"""`gangline advise`: finds a scheduler and a number of servers for a cluster's job log."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from gangline.trace.jobs.table import Trace
 
 _SPARE = ("p50", "GPUs", "mean JCT", "95 % interval", "load")
-"""Columns that a narrow terminal may lack, in the order in which they are omitted."""
+"""Columns that are omitted on a narrow terminal, in this order."""
 
 
 def advise(
@@ -48,35 +48,36 @@ def advise(
     json: Json = False,
     choice: TraceChoice | None = None,
 ) -> int:
-    """Find the best scheduler and number of servers for the jobs of a log.
+    """Find the best scheduler and number of servers for the jobs in a log.
 
     Parameters
     ----------
     log
         The export of a scheduler, or any trace.
     cluster
-        The present servers: a TOML file, a list of servers, a preset, or 8x8xA100.
+        The current servers: a TOML file, a list of servers, a preset, or 8x8xA100.
     policies
         Names separated by commas; by default, several schedulers that a site could run.
     servers
         Total numbers of servers to compare, such as 6,8,12; +4 means 4 more than now. The default
-        is 75 to 150 % of the present number.
+        is 75 to 150 % of the current number.
     gpu
         GPU type whose servers are varied; by default, all types grow and shrink in proportion.
     price
         Price of a GPU-hour, or TYPE=PRICE; repeatable. The default is the price of the cluster.
     base
-        The policy with which others are compared; by default, the nearest to the log.
+        The policy with which others are compared; by default, the one closest to the log.
     settings
         POLICY.KEY=VALUE, or KEY=VALUE for every policy that has the key; repeatable.
     overheads
         Costs of starts and stops.
     tolerance_s
-        As for validate; waits up to five times this value count as short in the calibration.
+        As for `gangline validate`; waits up to five times this value count as short in the
+        calibration.
     workers
         Maximum number of concurrent runs; by default, one per core.
     out
-        Folder for advice.html, advice.json, and the files that the commands name.
+        Folder for advice.html, advice.json, and the files that the printed commands use.
     json
         Print one JSON document instead of tables.
     choice
@@ -116,7 +117,7 @@ def advise(
 
 
 def _show(found: Advice, out: Path) -> None:
-    """Print the sentences, the table, and the commands that check the sentences."""
+    """Print the sentences, the table, and the commands with which to check the sentences."""
     claims = found.claims(out.as_posix())
     for number, claim in enumerate(claims, 1):
         _console.paragraphs(f"{claim.text} [{number}]", "")
@@ -167,7 +168,7 @@ def _sizes(text: str | None, here: int) -> list[int] | None:
 
 
 def _prices(texts: list[str] | None) -> Mapping[str, float] | float | None:
-    """Read PRICE, or TYPE=PRICE several times."""
+    """Read PRICE, or one or more TYPE=PRICE."""
     found: dict[str, float] = {}
     for text in texts or []:
         name, equals, number = text.rpartition("=")

@@ -1,4 +1,4 @@
-"""The entry point of the command line: commands, one-line errors and exit codes."""
+"""The command line's entry point: commands, one-line errors and exit codes."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     Parameters
     ----------
     arguments : sequence of str, optional
-        The arguments; by default, those of the process.
+        The arguments; by default, the arguments of this process.
     """
     tokens = list(sys.argv[1:] if arguments is None else arguments)
     _console.open_voices()
@@ -61,7 +61,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _carry_out(tokens: list[str]) -> int:
-    """Run a command; every error of a user becomes a message and an exit code."""
+    """Run a command; every user error becomes a message and an exit code."""
     from cyclopts import CycloptsError, UnknownCommandError, UnusedCliTokensError
 
     try:
@@ -112,7 +112,7 @@ def _carry_out(tokens: list[str]) -> int:
 
 
 def _answer(tokens: list[str]) -> int:
-    """Print the version or the list of commands; reading options would take far longer."""
+    """Print the version or the list of commands, without the far slower reading of options."""
     try:
         if tokens == ["--version"]:
             from gangline import _core
@@ -131,7 +131,7 @@ _ARGUMENT_WITHIN = re.compile(r'(?<=as |th |se )`([a-z_]+)(?:="(\w+)")?`')  # as
 
 
 def _as_typed(words: str, tokens: Sequence[str]) -> str:
-    """Replace the Python arguments in an error by options of the command line."""
+    """Replace Python arguments in an error message by command-line options."""
     flags: dict[str, str] = {}
     for argument in commands.app().parse_commands(tokens)[1][-1].assemble_argument_collection():
         typed = [name for name in argument.names if name in tokens] or argument.names
@@ -148,7 +148,7 @@ def _as_typed(words: str, tokens: Sequence[str]) -> str:
 
 
 def _unknown_command(error: UnknownCommandError) -> str:
-    """Describe an unknown command, with a suggestion."""
+    """Describe an unknown command and suggest a similar one."""
     above = commands.app().parse_commands(error.command_chain or ())[1][-1]
     known = [name for name in above if not name.startswith("-")]
     typed = (error.unused_tokens or [""])[0]

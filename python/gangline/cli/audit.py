@@ -1,4 +1,4 @@
-"""`gangline audit`: checks the invariants of the output of any simulator."""
+"""`gangline audit`: checks the invariants in any simulator's output."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def audit(
     raw: Flag = False,
     choice: TraceBeside | None = None,
 ) -> int:
-    """Check a segments or jobs table of any simulator; the exit code is 3 if a rule is broken.
+    """Check a segments or jobs table from any simulator; the exit code is 3 if a rule is broken.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""`gangline bench`: ranks policies on a frozen suite, among those with the same knowledge."""
+"""`gangline bench`: ranks policies with the same knowledge on a frozen suite."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 _TABLES = ("bench.csv", "bench.parquet")
 _JSON = "bench.json"
 _SPARE = ("preempt. per job", "ms per run", "mean rank")
-"""Columns that a narrow terminal may lack, in the order in which they are omitted."""
+"""Columns that are omitted on a narrow terminal, in this order."""
 
 
 def bench(
@@ -41,14 +41,14 @@ def bench(
 ) -> int:
     """Run policies on a frozen suite of worlds and rank them among those with the same knowledge.
 
-    The command measures how well policies schedule. The programs in the folder benches of the
-    project measure the speed of gangline.
+    The command measures how well policies schedule. The programs in the project's folder benches
+    measure the speed of gangline itself.
 
     Parameters
     ----------
     policies
-        Names separated by commas; module:Class is a policy in Python. By default, all policies that
-        solve no linear programs. The tables show others with their published results.
+        Names separated by commas; module:Class is a policy in Python. The default is all policies
+        that solve no linear programs. For other policies, the tables show the published results.
     quick
         Run only a small part of the suite, which takes seconds.
     suite
@@ -58,14 +58,14 @@ def bench(
     workers
         Maximum number of concurrent runs; by default, one per core.
     out
-        Folder for bench.csv, bench.parquet, bench.html, bench.json, and the table and runs as of a
+        Folder for bench.csv, bench.parquet, bench.html, bench.json, and a table and runs as for a
         sweep; default: gangline-bench-VERSION. A stopped bench continues there.
     row
         Folder for the row of one policy in Python, to be sent in a pull request: its numbers, the
         hashes of its events, and its file.
     verify
-        Run a row, or a folder of rows, again and compare. With --quick, repeat only the runs of the
-        small part.
+        Run a row, or a folder of rows, again and compare the results. With --quick, repeat only the
+        runs of the small part.
     json
         Print one JSON document instead of tables.
     raw
@@ -133,12 +133,12 @@ def _named(name: str) -> PolicyLike:
 
 
 def _unknown(titles: Sequence[str], rows: Sequence[Sequence[object]]) -> list[str]:
-    """Return the columns in which no row has a value, because no policy was run."""
+    """Return the columns in which no row has a value because no policy was run."""
     return [name for i, name in enumerate(titles) if all(row[i] == "–" for row in rows)]
 
 
 def _check(folder: Path, page: Path) -> None:
-    """Raise an error before the runs if something could not be written afterwards."""
+    """Raise an error before the runs if an output could not be written after them."""
     from gangline.files import listed_files
     from gangline.files.places import check_free
     from gangline.studies.bench.run import KIND

@@ -1,4 +1,4 @@
-"""`gangline cluster`: shows clusters, checks their files, converts node lists to TOML."""
+"""`gangline cluster`: shows clusters, checks their files, and converts node lists to TOML."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ app = App(name="cluster", help="Show, check, convert and list clusters.")
 _BLOCKS_SHOWN = 100
 _STEPS_SHOWN = 12
 _KIND = "cluster"
-"""The kind of file in the seal."""
+"""The kind of file that the seal names."""
 
 
 @app.command(help_epilogue=examples("cluster show"))
@@ -43,7 +43,7 @@ def show(
     columns
         NATIVE=THEIRS,... for a table of servers with other names, such as gpu=model,gpus=cards.
     settings
-        Facts that a node list lacks, as KEY=VALUE, for instance gpus=8; repeatable.
+        Facts missing from a node list, as KEY=VALUE, for instance gpus=8; repeatable.
     json
         Print one JSON document instead of a table.
     """
@@ -75,7 +75,7 @@ def _kind(gpu_type: GpuType) -> list[object]:
 
 
 def _failures(cluster: Cluster) -> list[str]:
-    """Print the failures of servers."""
+    """Print the server failures."""
     failures = cluster.failures
     if failures is None:
         return []
@@ -88,7 +88,7 @@ def _failures(cluster: Cluster) -> list[str]:
 
 
 def _show_network(cluster: Cluster) -> None:
-    """Draw the locality factors, with a row per model and tier, and a column per size."""
+    """Draw the locality factors, with a row per model and tier and a column per size."""
     from gangline.cluster.network import locality_factors, shared_bw
 
     kept = locality_factors(cluster)
@@ -118,7 +118,7 @@ def _show_network(cluster: Cluster) -> None:
 
 @app.command(help_epilogue=examples("cluster validate"))
 def validate(*files: str) -> int:
-    """Check cluster files, and report the first mistake of each.
+    """Check cluster files, and report the first mistake in each.
 
     Parameters
     ----------
@@ -145,7 +145,7 @@ def convert(
     columns: str | None = None,
     settings: Settings = None,
 ) -> int:
-    """Write a node list or a preset as a cluster TOML for editing.
+    """Write a node list or a preset as a TOML cluster file for editing.
 
     Parameters
     ----------
@@ -158,7 +158,7 @@ def convert(
     columns
         NATIVE=THEIRS,... for a table of servers with other names, such as gpu=model,gpus=cards.
     settings
-        Facts that the list lacks, as KEY=VALUE, for instance gpus=8; repeatable.
+        Facts missing from the list, as KEY=VALUE, for instance gpus=8; repeatable.
     """
     from gangline.errors import ClusterError
     from gangline.files.places import check_place, is_free, unsealed, whole

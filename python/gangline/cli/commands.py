@@ -1,4 +1,4 @@
-"""Lists the commands, each with its module, a line of help and examples.
+"""Lists the commands, each with its module, a line of help, and examples.
 
 `gangline --help` prints its list from here, so it imports neither the modules of the commands nor
 the library that reads options.
@@ -16,7 +16,7 @@ __all__ = ["COMMANDS", "GROUPS", "app", "examples", "overview"]
 
 
 class Command(NamedTuple):
-    """A command of the first level."""
+    """A top-level command."""
 
     place: str
     line: str
@@ -139,7 +139,7 @@ _EXAMPLES = {
 
 
 def examples(command: str) -> str:
-    """Return the last section of the help of a command, as Markdown.
+    """Return the last section of a command's help, as Markdown.
 
     Examples
     --------
@@ -150,7 +150,7 @@ def examples(command: str) -> str:
 
 
 def _folded(line: str) -> str:
-    """Fold a command before an option, so that it fits 80 columns and can still be pasted."""
+    """Fold a command before an option, so that it fits into 80 columns and can still be pasted."""
     lines = [""]
     for part in line.replace(" --", "\n--").split("\n"):
         if lines[-1] and len(lines[-1]) + len(part) > _WIDEST:
@@ -188,7 +188,7 @@ def overview() -> str:
 
 @cache
 def app() -> App:
-    """Return the command line parser, which imports the module of a command on use."""
+    """Return the command-line parser, which imports a command's module only when it is used."""
     from cyclopts import App
 
     made = App(

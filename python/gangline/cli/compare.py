@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 _GROUPS_SHOWN = 12
 _SPARE = ("mean FTF", "p50", "makespan", "GPU util.", "mean queue")
-"""Columns that a narrow terminal may lack, in the order in which they are omitted."""
+"""Columns that are omitted on a narrow terminal, in this order."""
 _LEGEND = """\
 JCT: from arrival to finish; queue: from arrival to first start; FTF: time taken divided by that on
 an equal share of the cluster (rho); preempt.: number of times that running jobs were stopped"""
@@ -164,7 +164,7 @@ def compare(
 
 
 def _labels(policies: Sequence[PolicyLike], told: Sequence[str], baseline: str | None) -> list[str]:
-    """Return the names of policies in tables, once per estimate; refuse an unknown baseline."""
+    """Return the policies' names in tables, once per estimate; reject an unknown baseline."""
     from gangline.policies.choice import resolve_policy
     from gangline.runs.estimates import label, used_by
 
@@ -197,7 +197,7 @@ def _show(comparison: Comparison, jobs: str, draws: int, baseline: str | None) -
 
 
 def _show_groups(by: str, runs: Sequence[tuple[str, Sequence[Waited]]]) -> None:
-    """Show the waits of all jobs of each run, then those of each group."""
+    """Show the waits of all jobs in each run, then the waits of each group."""
     titles = ["run", "mean wait", "p50", "p99", "mean JCT"]
     cells = []
     for name, (every, *_) in runs:
@@ -224,7 +224,7 @@ def _show_groups(by: str, runs: Sequence[tuple[str, Sequence[Waited]]]) -> None:
 
 
 def _legend(comparison: Comparison, *, is_marked: bool) -> list[str]:
-    """Return the meanings of the signs and titles of the table."""
+    """Return what the signs and titles in the table mean."""
     by_seeds = "all that the seeds do not distinguish from it"
     tie = by_seeds if comparison.tied() else "all values within 1 % of it or shown alike"
     mark = f"*: best value of the column, and {tie}"
@@ -234,7 +234,7 @@ def _legend(comparison: Comparison, *, is_marked: bool) -> list[str]:
 
 
 def _show_statistics(comparison: Comparison, baseline: str | None) -> None:
-    """Show means with intervals, differences and ranks, if there are several seeds."""
+    """If there are several seeds, show means with intervals, differences and ranks."""
     rows = comparison.statistics(baseline=baseline)
     if not rows or rows[0]["seeds"] < 2 or comparison.seeds_said():
         return
@@ -259,7 +259,7 @@ def _show_statistics(comparison: Comparison, baseline: str | None) -> None:
 
 
 def _between(row: Spread | None) -> str:
-    """Show a mean and its interval."""
+    """Show a mean with its interval."""
     if row is None:
         return ""
     said = formatting.brief(row["mean"])

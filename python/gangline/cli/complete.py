@@ -1,4 +1,4 @@
-"""Completes the values of options on Tab; errors are silent, because a line is being typed.
+"""Completes option values on Tab; errors are silent, because the user is still typing.
 
 Each function gets the text typed so far and returns its possible completions.
 """
@@ -29,7 +29,7 @@ _BUSIEST = 200  # our own choice: the maximum number of files that are offered
 
 
 def policy(context: CompletionContext) -> list[str]:  # noqa: ARG001 - the protocol of completers
-    """Offer the policies and presets."""
+    """Offer policies and presets."""
     from gangline.policies.own import installed
     from gangline.policies.registry import presets, registry
 
@@ -37,12 +37,12 @@ def policy(context: CompletionContext) -> list[str]:  # noqa: ARG001 - the proto
 
 
 def policies(context: CompletionContext) -> list[str]:
-    """Offer the next policy of a list separated by commas, without policies already in it."""
+    """Offer the next policy for a comma-separated list, without policies already in the list."""
     return _next(context, policy(context))
 
 
 def models(context: CompletionContext) -> list[str]:
-    """Offer the next model of a list separated by commas, among those that can be measured."""
+    """Offer the next model for a comma-separated list, among those that can be measured."""
     from gangline.studies.profile.trainers import MODELS
 
     return _next(context, MODELS)
@@ -83,7 +83,7 @@ def format_name(context: CompletionContext) -> list[str]:  # noqa: ARG001
 
 
 def study(context: CompletionContext) -> list[str]:  # noqa: ARG001
-    """Offer the papers that can be run again."""
+    """Offer the papers that can be reproduced."""
     from gangline.studies.reproduce import STUDIES
 
     return list(STUDIES)
@@ -113,7 +113,7 @@ def _values(key: str, parameter: dict[str, Any]) -> list[str]:
 
 
 def _typed(context: CompletionContext) -> list[str]:
-    """Return the policies on the line, with its policy in place of a preset."""
+    """Return the policies on the line; a preset is replaced by its policy."""
     from gangline.policies.registry import presets
 
     for option in ("--policies", "--policy"):
@@ -125,7 +125,7 @@ def _typed(context: CompletionContext) -> list[str]:
 
 
 def _files(typed: str, suffixes: tuple[str, ...] = ()) -> Iterator[str]:
-    """Yield the files and folders that begin with the typed text."""
+    """Yield the files and folders whose names begin with the typed text."""
     folder, slash, start = typed.rpartition("/")
     place = Path(folder + slash or ".")
     try:

@@ -1,4 +1,4 @@
-"""`gangline doctor`: the installed and missing libraries, and whether they work."""
+"""`gangline doctor`: shows which libraries are installed or missing, and whether they work."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`gangline eta`: when the jobs that wait in a queue will start."""
+"""`gangline eta`: forecasts when the jobs waiting in a queue will start."""
 
 from __future__ import annotations
 
@@ -49,25 +49,26 @@ def eta(
     Parameters
     ----------
     trace
-        An export in which jobs wait or run, such as that of sacct, squeue or kubectl get; or, with
-        --at, a log of finished jobs with their starts.
+        An export with waiting or running jobs, for example from sacct, squeue or kubectl get; or,
+        with --at, a log of finished jobs with their starts.
     cluster
         A TOML file, a list of servers, a preset, or 8x8xA100 (8 servers of 8).
     policy
-        Scheduler of the queue; module:Class is a policy in Python.
+        Scheduler that serves the queue; module:Class is a policy in Python.
     settings
-        A parameter as KEY=VALUE, or sharing.KEY=VALUE or runtime.KEY=VALUE of the cluster;
-        repeatable.
+        A parameter as KEY=VALUE, or a setting of the cluster as sharing.KEY=VALUE or
+        runtime.KEY=VALUE; repeatable.
     at
-        The moment of the forecast: seconds on the clock of the trace, 2d, or YYYY-MM-DD HH:MM:SS;
-        by default, the last instant in the trace.
+        The time of the forecast: seconds on the trace's clock, 2d, or YYYY-MM-DD HH:MM:SS; by
+        default, the last instant in the trace.
     history
-        A log of finished jobs, from whose run times the intervals come.
+        A log of finished jobs; the intervals are derived from their run times.
     estimate_error
-        Instead of a history: the standard deviation of the logarithm of run time over limit.
+        Instead of a history: the standard deviation of the logarithm of the run time divided by the
+        time limit.
     arrivals
-        Let jobs also arrive later, drawn from the history, or else from the finished jobs of the
-        trace.
+        Let jobs also arrive later; they are drawn from the history or, without one, from the
+        finished jobs in the trace.
     draws
         Number of runs, each with different run times.
     level
@@ -125,7 +126,7 @@ def _times(found: Eta) -> int:
 
 
 def _lines(found: Eta, job: str | None) -> list[list[str]]:
-    """Return the lines of the table, or that of one job."""
+    """Return the lines of the table, or only the line of one job."""
     lines = found.cells()
     if job is None:
         return lines

@@ -1,4 +1,4 @@
-"""`gangline explain`: says why a job of a saved run waited, and its times after a change."""
+"""`gangline explain`: says why a job of a saved run waited, and how a change affects its times."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ def explain(
     json: Json = False,
     raw: Flag = False,
 ) -> int:
-    """Explain why a job waited and how much time it lost, or compare with runs after a change.
+    """Explain why a job waited and how much time it lost, or compare with runs with a change.
 
-    Without --what-if, the run is repeated once; with it, once per change.
+    Without --what-if, the run is repeated once; with --what-if, once per change.
 
     Parameters
     ----------
@@ -31,12 +31,12 @@ def explain(
         The folder that `run --out` or `compare --out` wrote. With --explain, it contains the jobs,
         so that the trace is no longer needed.
     job
-        Its job_id, as in jobs.parquet.
+        The job's job_id, as in jobs.parquet.
     policy
-        A policy of the comparison; its first seed is used.
+        A policy in the comparison; its run with the first seed is used.
     what_if
-        Run the job's run again with a change and compare: policy=NAME, servers=+2 (V100:-1), gpus=4
-        or submitted=+1h; commas combine changes. Repeatable, with one run each.
+        Repeat the job's run with a change, and compare: policy=NAME, servers=+2 (V100:-1), gpus=4
+        or submitted=+1h; commas combine changes. Repeatable; each occurrence is a separate run.
     json
         Print one JSON document instead of sentences.
     raw

@@ -1,4 +1,4 @@
-"""`gangline gantt`: draws which job was on which GPU when, for Perfetto's viewer."""
+"""`gangline gantt`: draws when each job was on which GPU, for Perfetto's viewer."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def gantt(
     from_s: Annotated[float | None, Parameter(name="--from")] = None,
     to_s: Annotated[float | None, Parameter(name="--to")] = None,
 ) -> int:
-    """Write a Gantt chart of a saved run for ui.perfetto.dev, which uploads nothing.
+    """Write a Gantt chart of a saved run; ui.perfetto.dev shows it without uploading anything.
 
     Parameters
     ----------
@@ -28,7 +28,7 @@ def gantt(
     out
         File to write, such as gantt.pftrace.
     policy
-        A policy of the comparison; its first seed is drawn.
+        A policy in the comparison; its run with the first seed is drawn.
     from_s
         Begin at this instant, in seconds as in the tables (`start_s`).
     to_s

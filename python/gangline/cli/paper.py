@@ -1,4 +1,4 @@
-"""`gangline paper`: compares policies with baselines of papers, and writes a folder for yours."""
+"""`gangline paper`: compares policies with papers' baselines, writes a folder for your paper."""
 
 from __future__ import annotations
 
@@ -26,30 +26,29 @@ def paper(
     out: Path | None = None,
     json: Json = False,
 ) -> int:
-    """Run a policy in the worlds of five papers and a common one, and write a folder for a paper.
+    """Run a policy in five papers' worlds and a common one, and write a folder for your paper.
 
-    The folder contains the tables and the figure in LaTeX, the paragraph on methods, and
-    repeat.toml. `gangline paper repeat.toml` runs everything again and compares every file.
+    The folder contains tables and a figure in LaTeX, a paragraph on methods, and repeat.toml.
+    `gangline paper repeat.toml` runs everything again and compares every file.
 
     Parameters
     ----------
     policies
-        Names separated by commas, where module:Class is a policy in Python; or the repeat.toml of a
-        kit.
+        Names separated by commas (module:Class is a policy in Python), or a kit's repeat.toml.
     settings
         A parameter as KEY=VALUE, or POLICY.KEY=VALUE; repeatable.
     worlds
         Any of hadar, dally, sjf-bsbf, gavel, tiresias and common, separated by commas; by default,
         all.
     seeds
-        Seeds separated by commas, or 0..9, which is the default; intervals need five or more.
+        Seeds separated by commas or as a range; default 0..9. Intervals need five or more seeds.
     quick
         Run small workloads with two seeds, which takes seconds and gives no verdicts.
     workers
         Maximum number of concurrent runs; by default, one per core.
     out
-        Folder of the kit; default: gangline-paper. A stopped kit continues there. A repetition is
-        kept only if this option names a folder.
+        Folder of the kit; default: gangline-paper. A stopped kit continues there. With a
+        repeat.toml, the new results are kept only if this option names a folder.
     json
         Print one JSON document instead of tables.
     """

@@ -58,29 +58,29 @@ def plan(
     policies
         Name of a policy, or several separated by commas; module:Class is a policy in Python.
     keep
-        A target such as "p95_wait<1h", in quotes because of the shell: a key of the summary, or a
-        quantile of jct, queue, wait, slowdown or ftf; the mean over the seeds counts. Repeatable;
-        all targets must be met.
+        A target such as "p95_wait<1h", quoted for the shell: a key of the summary, or a quantile of
+        jct, queue, wait, slowdown or ftf; its mean over the seeds counts. Repeatable; all targets
+        must be met.
     gpu
-        GPU type whose servers are varied; required if there are several types.
+        GPU type of the servers whose number is varied; required if there are several types.
     load
         Find the largest load on the given cluster, instead of the fewest servers.
     step
-        Difference between two loads that are tried; default 0.05.
+        Difference between successive loads that are tried; default 0.05.
     most
-        The largest number of servers or load; by default, separate servers for every job, or a load
-        of 20.
+        The largest number of servers, or the largest load; by default, enough separate servers for
+        every job, or a load of 20.
     exhaustive
         Try every size up to the largest that the search tries.
     allow_overload
         Accept an answer whose offered load is above 1.
     settings
-        A parameter as KEY=VALUE or POLICY.KEY=VALUE, or sharing.KEY=VALUE or runtime.KEY=VALUE of
-        the cluster; repeatable.
+        A parameter as KEY=VALUE or POLICY.KEY=VALUE, or a setting of the cluster as
+        sharing.KEY=VALUE or runtime.KEY=VALUE; repeatable.
     replicates
         Seeds.
     price_per_hour
-        Price of one GPU of the type; by default, that of the cluster.
+        Price of one GPU of the type; by default, the price in the cluster file.
     workers
         Maximum number of concurrent runs; by default, one per core.
     out
@@ -150,7 +150,7 @@ def plan(
 
 
 def _policies(names: str, settings: list[str] | None) -> tuple[list[Any], ClusterOptions]:
-    """Build the policies; return keys of the cluster, too."""
+    """Build the policies; also return cluster keys."""
     if "," in names:
         return _inputs.policies(names, settings)
     given, tables = _inputs.split_settings(settings)
@@ -159,7 +159,7 @@ def _policies(names: str, settings: list[str] | None) -> tuple[list[Any], Cluste
 
 
 def _show(found: CapacityPlan | CapacityContest, jobs: Trace) -> None:
-    """Draw the table of the sizes, or the table of the policies."""
+    """Draw the table of sizes or of policies."""
     from gangline.studies.capacity.contest import CapacityContest
 
     first = found.plans[0] if isinstance(found, CapacityContest) else found
@@ -172,14 +172,14 @@ def _show(found: CapacityPlan | CapacityContest, jobs: Trace) -> None:
 
 
 def _check_figure(path: Path) -> None:
-    """Refuse a figure in advance if it could not be drawn after the runs."""
+    """Raise an error before the runs if a figure could not be drawn after them."""
     from gangline import plot
 
     plot.check(path)
 
 
 def _write_page(found: CapacityPlan | CapacityContest, what: str, path: Path) -> None:
-    """Write the page: the question, the sentences, the curves and the tables."""
+    """Write the page with the question, the sentences, the curves and the tables."""
     from gangline.studies.capacity.contest import CapacityContest
     from gangline.studies.capacity.picture import SHOWN, curve
     from gangline.studies.capacity.result import in_words

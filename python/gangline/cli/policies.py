@@ -1,4 +1,4 @@
-"""`gangline policies`: the list of policies, and the parameters of each."""
+"""`gangline policies`: lists the policies, and the parameters of each."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ if TYPE_CHECKING:
 
 
 def policies(name: MaybePolicy = None, /, *, json: Json = False) -> int:
-    """List the policies and their presets, or the parameters of one.
+    """List the policies and their presets, or the parameters of one policy.
 
     Parameters
     ----------
     name
-        A policy or a preset; without a name, all are listed.
+        A policy or a preset; by default, all are listed.
     json
         Print one JSON document instead of a table.
     """
@@ -57,7 +57,7 @@ def policies(name: MaybePolicy = None, /, *, json: Json = False) -> int:
 
 
 def _entry(name: str) -> dict[str, Any]:
-    """Return the listing of a policy in Python, or the reason if its import fails."""
+    """Return the listing of a policy in Python or, if its import fails, the reason."""
     from gangline.errors import PolicyError
     from gangline.policies.own import load, parameters
 
@@ -76,7 +76,7 @@ def _entry(name: str) -> dict[str, Any]:
 
 
 def _knows(entry: Mapping[str, Any]) -> str:
-    """Return the knowledge of a policy, and the parameter with which it knows more."""
+    """Return what a policy knows, and the parameter with which it knows more."""
     asked = entry["durations_with"]
     return f"{entry['knowledge']}; remaining with {asked}" if asked else str(entry["knowledge"])
 

@@ -74,8 +74,8 @@ def measure(
     ----------
     models
         [NAME=]SOURCE[@BATCH], separated by commas; a SOURCE is a model of `gangline profile models`
-        or module:function. The default is ten networks in PyTorch on a GPU, and otherwise three in
-        numpy.
+        or module:function. The default is ten PyTorch networks on a GPU, and otherwise three numpy
+        networks.
     out
         Folder for cluster.toml, the tables that it names, runtime.csv and profile.json.
     device
@@ -85,14 +85,14 @@ def measure(
     seconds
         Length of each measurement.
     repeats
-        Number of measurements of each kind; with five or more, they have intervals.
+        Number of measurements of each kind; five or more give confidence intervals.
     starts
         Number of starts of each model, each with a checkpoint and a restart.
     no_pairs
         Measure models only alone.
     processes
-        Maximum number of processes that are loaded at once; 2 needs the least memory. The default
-        is two of each model.
+        Maximum number of processes in memory at once; 2 needs the least memory. The default is two
+        processes of each model.
     gpu
         Name of the GPU type in the tables; by default, the name that the driver reports.
     timeout_s
@@ -153,11 +153,11 @@ def draw(
     count
         Number of jobs; models take turns.
     gap_s
-        Mean of the exponential gaps between arrivals, in seconds.
+        Mean gap between arrivals, in seconds; gaps are exponentially distributed.
     shortest_s
-        Shortest run time alone, in seconds.
+        Shortest run time of a job alone, in seconds.
     longest_s
-        Longest run time alone, in seconds; log-uniform between the two.
+        Longest run time of a job alone, in seconds; run times are log-uniform between the two.
     seed
         The same seed gives the same jobs.
     """
@@ -189,30 +189,30 @@ def run(
     json: Json = False,
     choice: TraceChoice | None = None,
 ) -> int:
-    """Run the jobs of a trace on this machine's GPU, and compare with the prediction.
+    """Run the jobs of a trace on this machine's GPU, and compare their times with the prediction.
 
-    A job starts when all jobs for which it waits in the simulated run have finished.
+    A job starts once all the jobs that it waits for in the simulated run have finished.
 
     Parameters
     ----------
     folder
         Folder that `gangline profile measure` has written.
     trace
-        Jobs of one GPU whose models are those of the folder.
+        Single-GPU jobs whose models are in the folder.
     out
         Folder for POLICY.csv with the observed times, as `gangline validate` reads them.
     policies
-        Names separated by commas, of policies that let each job run to its end.
+        Names, separated by commas, of policies that let each job run to its end.
     cluster
-        One server with one GPU; by default, cluster.toml of the folder.
+        One server with one GPU; by default, cluster.toml in the folder.
     settings
         POLICY.KEY=VALUE, or KEY=VALUE for every policy that has the key, or sharing.KEY=VALUE;
         repeatable.
     cold
-        Start the process of a job when the job starts. By default, it is started before the first
-        arrival, so that a start costs nothing.
+        Start a job's process only when the job starts. By default, all processes are started before
+        the first arrival, so starting a job costs nothing.
     first_start_s
-        Seconds without progress after a start, in the prediction.
+        Time in seconds without progress after a start, for the prediction.
     tolerance_s
         Two starts of a job that differ by at most this many seconds count as the same.
     timeout_s
@@ -262,7 +262,7 @@ def _numbers(text: str) -> list[int]:
 
 
 def _show(found: Profile) -> None:
-    """Draw the rates, the costs of starts and the slowdown factors."""
+    """Draw tables of the rates, the costs of starts and the slowdown factors."""
     from gangline.studies.profile import median_interval
 
     rows: list[Sequence[object]] = []

@@ -29,7 +29,7 @@ def reproduce(
     json: Json = False,
     raw: Flag = False,
 ) -> int:
-    """Repeat a paper's evaluation: its worlds, its baselines, and its claims next to our numbers.
+    """Repeat a paper's evaluation (worlds, baselines), and show its claims next to our numbers.
 
     Parameters
     ----------
@@ -38,21 +38,21 @@ def reproduce(
     quick
         Run only a small part, which takes less than a minute and gives no verdicts.
     clusters
-        Clusters of the study separated by commas; for dally, RACKSxSERVERS such as 4x4,8x8.
+        Clusters of the study, separated by commas; for dally, RACKSxSERVERS such as 4x4,8x8.
     networks
-        Link presets separated by commas.
+        Link presets, separated by commas.
     workloads
         Names separated by commas; an unknown name gives an error that lists all valid names.
     policies
-        Contenders of the study, or any policies, separated by commas.
+        Policies compared in the study, or any other policies, separated by commas.
     seeds
-        Seeds of the workloads separated by commas; tables show means.
+        Seeds of the workloads, separated by commas; tables show means.
     restart_s
-        Seconds without progress after a restart or move, for all policies.
+        Time in seconds without progress after a restart or move, for all policies.
     workers
         Maximum number of concurrent runs; it does not change the numbers.
     out
-        Folder for reproduction.json, and the runs of each world as `compare --out` writes them.
+        Folder for reproduction.json and for the runs of each world, as `compare --out` writes them.
     html
         File for a self-contained page with all tables and figures.
     tables

@@ -1,4 +1,4 @@
-"""`gangline run`: simulates one policy on one trace, or repeats the run of a spec."""
+"""`gangline run`: simulates one policy on one trace, or repeats a run from its spec."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ _SHOWN = (
     ("time of the solver", "solver_s", duration),
     ("wall-clock time of the run", "wall_s", duration),
 )
-"""The shown values of a summary: the name, its key, and the format of a value."""
+"""The summary values that are shown: name, key, and format."""
 
 
 _BESIDE_SPEC = ("html", "segments", "explain")  # the tables that a run of a spec may keep
@@ -80,28 +80,29 @@ def run(
     kept: Kept | None = None,
     choice: TraceChoice | None = None,
 ) -> int:
-    """Simulate one policy, or carry out a spec.
+    """Simulate one policy, or repeat the run of a spec.
 
     Parameters
     ----------
     spec
-        A spec.json, or the folder of a result, whose run is repeated with all its options.
+        A spec.json, or the folder of a result; its run is repeated with all its options.
     trace
-        A file, or a generator such as synth:philly?jobs=10000&seed=1; with a spec, the new place of
-        its trace.
+        A file, or a generator such as synth:philly?jobs=10000&seed=1; with a spec, where its trace
+        is now.
     cluster
         A TOML file, a list of servers, a preset, or 8x8xA100 (8 servers of 8).
     policy
         Name of a policy (`gangline policies` lists them), or module:Class of a policy in Python.
     settings
-        A parameter of the policy as KEY=VALUE, or sharing.KEY=VALUE or runtime.KEY=VALUE of the
-        cluster; repeatable.
+        A parameter of the policy as KEY=VALUE, or a setting of the cluster as sharing.KEY=VALUE or
+        runtime.KEY=VALUE; repeatable.
     seed
         Seed of every random draw; default 0.
     overheads
         Costs of starts and stops.
     count_arrivals
-        FROM,TO such as 2d,9d: measure only the jobs that arrive in this window; all jobs are run.
+        FROM,TO such as 2d,9d: metrics cover only the jobs that arrive in this window, but all jobs
+        are run.
     estimates
         Estimates that the policy gets in place of durations: exact (the default), noise:SIGMA,
         limit, table, user:mean, user:pN, user+model:last and others.
@@ -141,7 +142,7 @@ def run(
 
 
 def check_places(kept: Kept, out: Path | None) -> None:
-    """Refuse, before the run, places that could not be written after it."""
+    """Raise an error before the run if an output could not be written after it."""
     from gangline.runs.result_folder import check as check_folder
 
     if out is not None:
@@ -198,7 +199,7 @@ def show(
 
 
 class _Done(NamedTuple):
-    """A run that was carried out."""
+    """A completed run."""
 
     result: Result
     jobs: Trace
@@ -269,7 +270,7 @@ def _given(options: Kept | TraceChoice | None) -> dict[str, object]:
 
 
 def _refuse_beside(spec: Path, options: Mapping[str, object]) -> None:
-    """Refuse options that a spec already contains."""
+    """Reject options that the spec already contains."""
     for name, value in options.items():
         if value is not None and name not in _BESIDE_SPEC:
             flag = f"--{name.replace('_', '-')}"

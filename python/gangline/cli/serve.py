@@ -32,20 +32,20 @@ def serve(
     Parameters
     ----------
     listen
-        HOST:PORT or unix:PATH where the scheduler connects; default 127.0.0.1 and a free port.
+        HOST:PORT or unix:PATH to which the scheduler connects; default: 127.0.0.1 and a free port.
     batsim
         HOST:PORT of a scheduler written for Batsim, such as 127.0.0.1:28000; instead of --listen.
     knowledge
-        The knowledge of the scheduler; with remaining, it sees how much work jobs have left.
+        What the scheduler knows; with remaining, it sees how much work jobs have left.
     round_s
-        Seconds between decisions, the first of which is at 0 s; by default, decisions occur at
-        events.
+        Seconds between decisions, which begin at 0 s; by default, decisions are made at events.
     mixes_types
         Allow gangs on several GPU types.
     forks
         Allow jobs with several parts.
     any_host
-        Allow --listen to name an address that other machines reach. There is no password.
+        Allow --listen to name an address that other machines can reach. Connections are not
+        protected by a password.
     timeout_s
         Maximum number of seconds to wait for a connection, and for each message.
     seed

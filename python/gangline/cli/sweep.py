@@ -41,7 +41,7 @@ def sweep(
     json: Json = False,
     raw: Flag = False,
 ) -> int:
-    """Carry out every run of a sweep that is not in its folder yet, and summarise all of them.
+    """Carry out the runs of a sweep that are not in its folder yet, and summarise all runs.
 
     Parameters
     ----------
@@ -51,17 +51,17 @@ def sweep(
         Keys of the table, separated by commas; by default, the policy and all keys that vary except
         seeds.
     measure
-        Measures in the summaries of runs, separated by commas, with a table for each; default:
+        Metrics from the runs' summaries, separated by commas, each with its own table; default:
         jct_mean_s.
     baseline
         The policy with which others are compared for each seed; by default, the first.
     runs
         Also print a row per run.
     save
-        The tables of each run that are saved: summary (none), jobs (the jobs table and the
-        timeline) or segments (every table); by default, as in the file, or else jobs.
+        Which tables are saved for each run: summary (none), jobs (the jobs table and the timeline)
+        or segments (every table); by default, the choice in the file or, without one, jobs.
     html
-        File for a page with the table and the curves of all measures.
+        File for a page with the table and the curves of all metrics.
     executor
         local: the cores of this machine; dask: the processes of a Dask cluster.
     workers
@@ -71,7 +71,7 @@ def sweep(
     out
         Folder for the results and the table; by default, the name of the sweep.
     resume
-        Continue where an earlier sweep stopped, as always, but fail if there was no earlier sweep.
+        Fail if there is no earlier sweep to continue; an earlier sweep is always continued.
     json
         Print one JSON document instead of a table.
     raw
@@ -134,7 +134,7 @@ def sweep(
 
 
 def _check(plan: Plan, by: Sequence[str] | None, baseline: str | None) -> None:
-    """Refuse, before the first run, what could not be summarised after the last one."""
+    """Raise an error before the first run if the sweep could not be summarised after the last."""
     from gangline.studies.sweep.summary import check_baseline, keys_of_summary
 
     policies = [str(row["policy"]) for axis in plan.axes for row in axis if "policy" in row]
@@ -173,7 +173,7 @@ def _folded(lines: Sequence[str]) -> list[str]:
 
 
 def _show_failed(failed: Sequence[dict[str, Any]]) -> None:
-    """Print the failures; runs with the same message are printed once, with the first run."""
+    """Print the failures; a message that several runs share is printed once, with the first run."""
     from gangline.studies.sweep.plan import drawn_trace
 
     same: dict[tuple[str, str], list[dict[str, Any]]] = {}

@@ -22,7 +22,7 @@ def convert(
     settings: Settings = None,
     choice: Annotated[TraceChoice | None, Parameter(name="*")] = None,
 ) -> int:
-    """Read a trace and write it in another format; report what the format cannot hold.
+    """Read a trace, write it in another format, and report what that format cannot hold.
 
     Parameters
     ----------
@@ -35,7 +35,7 @@ def convert(
         Format; the default depends on the suffix: .parquet, .arrow and .csv are native, .swf is
         SWF.
     strict
-        Refuse to leave anything out.
+        Fail if anything would be left out.
     settings
         Option of the writer as KEY=VALUE, for instance epoch=2020-04-01T00:00:00; repeatable.
     choice
@@ -58,7 +58,7 @@ def convert(
 
 
 def _typed(options: dict[str, str]) -> dict[str, object]:
-    """Convert the only numeric option to a number; dates stay text."""
+    """Convert the only numeric option to a number; dates stay strings."""
     return {
         key: int(value) if key == "nb_res" and value.isdigit() else value
         for key, value in options.items()

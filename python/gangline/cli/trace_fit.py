@@ -14,7 +14,7 @@ def fit(
     profiles: Path, /, *, applications: str | None = None, placements: str = "placements.csv",
     json: Json = False,
 ) -> int:  # fmt: skip
-    """Fit iteration times in the form of Pollux to measured placements, and say how well they fit.
+    """Fit Pollux's model of iteration times to measured placements, and say how well it fits.
 
     Parameters
     ----------

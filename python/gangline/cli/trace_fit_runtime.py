@@ -1,4 +1,4 @@
-"""`gangline trace fit-runtime`: fits rate factors and costs of starts to observed run times."""
+"""`gangline trace fit-runtime`: fits rate factors and start costs to observed run times."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def fit_runtime(
     json: Json = False,
     choice: TraceBeside | None = None,
 ) -> int:
-    """Fit rate factors by model and gang size, and the costs of starts, to observed run times.
+    """Fit rate factors (by model and gang size) and start costs to observed run times.
 
     Parameters
     ----------
@@ -31,7 +31,7 @@ def fit_runtime(
     columns
         NATIVE=THEIRS,... for other column names in this table; NATIVE= leaves a column out.
     costs_by_model
-        Fit the costs of starts by model, if five jobs or more have the model.
+        Fit start costs for each model that five or more jobs have.
     out
         File for the trace with its durations multiplied by the factors.
     json

@@ -1,4 +1,4 @@
-"""`gangline trace info`, `validate` and `formats`: content of a trace, readable formats."""
+"""`gangline trace info`, `validate` and `formats`: show or check traces, and list formats."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ def info(
     trace
         A file or a generator.
     cluster
-        Cluster for which to show the offered load, the work of the trace relative to what its GPUs
-        can do.
+        Cluster for which to show the offered load: the trace's work relative to what the cluster's
+        GPUs can do.
     json
         Print one JSON document instead of tables.
     raw
@@ -73,7 +73,7 @@ def validate(
     traces: list[str], /, *, json: Json = False, quiet: Flag = False,
     choice: TraceChoice | None = None,
 ) -> int:  # fmt: skip
-    """Read traces and list everything that is wrong with them; the exit code is 2 if anything is.
+    """Read traces and list everything that is wrong with them; if anything is, the exit code is 2.
 
     Parameters
     ----------

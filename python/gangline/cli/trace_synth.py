@@ -26,12 +26,12 @@ def synth(
     ----------
     shape
         philly, helios, pai, uniform, gavel, bsbf, dally-batch, dally-poisson, dally-week or
-        hadar; or an address such as synth:philly?jobs=1000.
+        hadar; or a spec such as synth:philly?jobs=1000.
     out
         File to write: .parquet, .arrow or .csv. An earlier .parquet or .arrow trace is replaced.
     jobs
-        Number of jobs; required except for bsbf (160), hadar (480) and the dally shapes (the
-        published number).
+        Number of jobs; required except for bsbf (default 160), hadar (default 480) and the dally
+        shapes (default: the published number).
     seed
         The same seed gives the same jobs; default 0.
     settings

@@ -33,7 +33,7 @@ def validate(
     raw: Flag = False,
     choice: TraceBeside | None = None,
 ) -> int:
-    """Measure how far simulated runs are from observed times, job by job.
+    """Measure how far simulated times are from observed times, job by job.
 
     Parameters
     ----------
@@ -43,24 +43,24 @@ def validate(
         Names separated by commas; module:Class is a policy in Python.
     observed
         The observed times: a table with job_id, finish_s or jct_s, and if known arrival_s,
-        first_start_s or queue_s, and run_s; POLICY=FILE for the table of one policy, repeatable.
+        first_start_s or queue_s, and run_s; POLICY=FILE gives the table of one policy; repeatable.
         The default is the observed starts and finishes in the trace itself.
     columns
         NATIVE=THEIRS,... for other column names in these tables; NATIVE= leaves a column out.
     peer
         Results of another simulator for the same jobs; FILE or POLICY=FILE, repeatable.
     peer_columns
-        NATIVE=THEIRS,... for the tables of the peer; by default, as --columns.
+        NATIVE=THEIRS,... for the peer's tables; by default, the value of --columns.
     tolerance_s
         Two starts of a job that differ by at most this many seconds count as the same.
     bias
-        Also print the bias by size, length and model.
+        Also print the bias by job size, length and model.
     settings
         POLICY.KEY=VALUE, or KEY=VALUE for every policy that has the key; repeatable.
     seed
         Seed of random draws.
     on_infeasible
-        Whether a job that can never run ends the run, or is left out.
+        Whether a job that can never run ends the run or is left out.
     html
         File for a self-contained page with all tables and pictures.
     json
@@ -117,7 +117,7 @@ def validate(
 
 
 def _tables(flag: str, texts: Sequence[str], names: Sequence[str]) -> Any:
-    """Read FILE, or POLICY=FILE several times."""
+    """Read FILE, or one or more POLICY=FILE."""
     found: dict[str, str] = {}
     plain = []
     for text in texts:

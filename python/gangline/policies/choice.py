@@ -1,4 +1,4 @@
-"""Converts the policy that a user gives into the policy of a run and its form in a spec."""
+"""Converts the policy that a user gives into the policy of a run and its entry in a spec."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ __all__ = [
 
 
 PLANS = "plans"
-"""The name in place of a policy for plans from outside, by `gangline.Simulation`."""
+"""The name that stands for a policy if plans come from outside, through `gangline.Simulation`."""
 
 
 class PolicyReference(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, dict=True):
-    """A policy by name, or by the `module:Class` of a policy in Python, and its parameters.
+    """A policy's name, or the `module:Class` of a policy in Python, with its parameters.
 
-    `alias` is the name in tables, if the user set one with `PolicyBase.known_as`.
+    `alias` is the name for tables, if the user set one with `PolicyBase.known_as`.
     """
 
     name: str
@@ -79,9 +79,9 @@ class PolicyReference(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
         return resolve_policy(built, self.params if isinstance(built, str) else None)
 
     def resolve(self, other: PolicyLike | None = None) -> ChosenPolicy:
-        """Return the policy of a run: this policy, or a new object for it.
+        """Return the policy to use in a run: this one, or a new object if it is a policy in Python.
 
-        A policy in Python is created anew each time, because its object has state.
+        A policy in Python is created anew for each run, because its object has state.
         """
         if other is not None:
             return resolve_policy(other, self.params if isinstance(other, str) else None)
@@ -89,16 +89,16 @@ class PolicyReference(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
 
 
 class ChosenPolicy(NamedTuple):
-    """A policy in the form that a run uses."""
+    """A policy as a run uses it."""
 
     policy: str | Policy
-    """The name in the registry, or the object of a policy in Python."""
+    """The policy's name in the registry, or the object of a policy in Python."""
     label: str
     params: dict[str, Json]
 
     @property
     def own(self) -> Policy | None:
-        """The object of a policy in Python; None for other policies."""
+        """The object, if this is a policy in Python; otherwise None."""
         return None if isinstance(self.policy, str) else self.policy
 
     @property
@@ -128,7 +128,7 @@ class ChosenPolicy(NamedTuple):
 
     @property
     def reference(self) -> PolicyReference:
-        """The reference of the policy in a spec."""
+        """The reference to the policy in a spec."""
         from gangline.policies.registry import presets, registry
 
         name = self.label.partition("(")[0]
@@ -151,7 +151,7 @@ def declarations() -> dict[str, dict[str, Any]]:
 
 
 def of_spec(policy: Mapping[str, Any]) -> ChosenPolicy:
-    """Return the reference to the policy in the content of a `spec.json`, without creating it."""
+    """Return the reference to the policy in a `spec.json`'s content, without creating the policy."""
     from gangline.policies.registry import presets
 
     name = policy["name"]
@@ -160,7 +160,7 @@ def of_spec(policy: Mapping[str, Any]) -> ChosenPolicy:
 
 
 def resolve_policy(policy: PolicyLike, params: Mapping[str, Any] | None = None) -> ChosenPolicy:
-    """Return the policy for a name with parameters, a configuration, or an object of the user."""
+    """Return the policy for a name with parameters, a configuration, or a user's object."""
     from gangline.policies.own import is_own, make_own
     from gangline.policies.parameters import PolicyBase
     from gangline.policies.protocol import Policy, check_declaration

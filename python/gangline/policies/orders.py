@@ -1,8 +1,8 @@
 """Defines orders of jobs: `gl.orders.fifo(view)`, `gl.orders.srtf(view)` and others.
 
 An order yields the waiting jobs one after the other, on demand. The core keeps it from decision to
-decision. Therefore, the cost of a decision depends on the changes and on the number of jobs read,
-not on the length of the queue. Orders with equal parameters share their state.
+decision. Therefore, the cost of a decision depends on the number of changes and of jobs read, not
+on the length of the queue. Orders with equal parameters share their state.
 
 Examples
 --------
@@ -42,7 +42,7 @@ __all__ = ["Order", "edf", "fifo", "las", "sjf", "srsf", "srtf", "ssf"]
 class Order:
     """The waiting and running jobs in one order, which is valid only during its decision.
 
-    Iteration yields the waiting jobs. Ties are broken by arrival.
+    Iteration yields the waiting jobs. Ties are broken by arrival order.
 
     Examples
     --------
@@ -88,11 +88,11 @@ class Order:
         return self._core.first(*self._key)
 
     def skip_like(self, job: int) -> None:
-        """Skip later waiting jobs that differ from a job only in their duration.
+        """Skip later waiting jobs that differ from the given job only in their duration.
 
         Such jobs have the same gang, GPU types, model, batch and memory. If a job cannot be placed,
-        similar jobs cannot either in the same decision, because the number of free GPUs only falls.
-        The one exception is the placement rule `skew`: a gang wider than every rack might fit in
+        neither can similar jobs in the same decision, because the number of free GPUs only falls.
+        The one exception is the placement rule `skew`: a gang larger than every rack might fit into
         less space.
         """
         if self._walk is not None:
@@ -107,11 +107,11 @@ class Order:
         return self._core.behind(*self._key, job)
 
     def is_before(self, job: int, other: int) -> bool:
-        """Return whether one job comes before another; each may wait or run."""
+        """Return whether one job comes before another; each may be waiting or running."""
         return self._core.is_before(*self._key, job, other)
 
     def admit(self) -> list[tuple[int, int | None]]:
-        """Return the jobs whose GPUs change if the first jobs in the order are to run.
+        """Return the jobs whose GPUs must change so that the first jobs in the order run.
 
         Jobs are considered in order. A job is admitted if enough GPUs of one of its types are left,
         on any servers. The type on which it runs is tried first, then its other types, fastest
@@ -120,7 +120,7 @@ class Order:
         Returns
         -------
         list of (job, GPU type or None)
-            In order, the running jobs that are not admitted on their present type, and the waiting
+            In order, the running jobs that are not admitted on their current type, and the waiting
             jobs that are admitted, each with its new type.
         """
         return self._core.admit(*self._key)
@@ -129,9 +129,9 @@ class Order:
         """Preempt, move and start jobs so that the first jobs in the order run.
 
         This is the preemptive pass of `srtf`, `srsf` and `las`. Running jobs that `admit` returns
-        give up their GPUs, and a placement rule places the jobs that it admits. Then, in order, a
-        job that ran takes its old GPUs back if all of them are still free, and a waiting job takes
-        any GPUs that the rule finds for it.
+        give up their GPUs, and a placement rule places the admitted jobs. Then, in order, a job
+        that was running gets its old GPUs back if all of them are still free, and a waiting job
+        gets any GPUs that the rule finds for it.
 
         Parameters
         ----------
@@ -164,14 +164,14 @@ class Order:
     def wake(self, plan: Plan, tag: int = 0) -> None:
         """Wake the policy when the first running job reaches its next limit.
 
-        Call it when the plan is complete; the policy must wake on "timer". Only `las` needs it: in
-        the other orders, no running job changes its position at a predictable instant.
+        Call it when the plan is complete; the policy must wake on "timer". Only `las` needs this:
+        in the other orders, no running job changes its position at a predictable instant.
         """
         self._core.wake(plan.actions, *self._key, tag)
 
 
 def fifo(view: View) -> Order:
-    """Return the order of arrival.
+    """Return the jobs in order of arrival.
 
     Examples
     --------
@@ -192,14 +192,14 @@ def fifo(view: View) -> Order:
 
 
 def sjf(view: View, *, estimate_error: float = 0.0) -> Order:
-    """Return the order of total duration when alone on the fastest GPU type.
+    """Return the jobs in order of total duration alone on the fastest GPU type.
 
     Parameters
     ----------
     view : View
         The view of this decision; its policy must declare `knowledge = "remaining"`.
     estimate_error : float
-        Sigma of the log-normal error of the durations.
+        Sigma of the log-normal error in the durations.
 
     Examples
     --------
@@ -222,7 +222,7 @@ def sjf(view: View, *, estimate_error: float = 0.0) -> Order:
 
 
 def ssf(view: View, *, estimate_error: float = 0.0) -> Order:
-    """Return the order of total service: duration multiplied by GPUs; parameters as for `sjf`.
+    """Return the jobs in order of total service (duration times GPUs); parameters as for `sjf`.
 
     Examples
     --------
@@ -245,7 +245,7 @@ def ssf(view: View, *, estimate_error: float = 0.0) -> Order:
 
 
 def srtf(view: View, *, estimate_error: float = 0.0) -> Order:
-    """Return the order of remaining time; parameters as for `sjf`.
+    """Return the jobs in order of remaining time; parameters as for `sjf`.
 
     Examples
     --------
@@ -268,7 +268,7 @@ def srtf(view: View, *, estimate_error: float = 0.0) -> Order:
 
 
 def srsf(view: View, *, estimate_error: float = 0.0) -> Order:
-    """Return the order of remaining service: time multiplied by GPUs; parameters as for `sjf`.
+    """Return the jobs in order of remaining service (time times GPUs); parameters as for `sjf`.
 
     Examples
     --------
@@ -293,7 +293,7 @@ def srsf(view: View, *, estimate_error: float = 0.0) -> Order:
 def las(
     view: View, *, limits: Sequence[float] = (), by_gpus: bool = True, lead: float = 0.0
 ) -> Order:
-    """Return the order of attained service.
+    """Return the jobs in order of attained service.
 
     Parameters
     ----------
@@ -302,12 +302,12 @@ def las(
     limits : sequence of float
         GPU-seconds at which a job moves to the next lower queue. Within a queue, jobs are ordered
         by their first start, and jobs that have not started come last. Without limits, jobs are
-        ordered by the service itself.
+        ordered by the attained service itself.
     by_gpus : bool
-        Whether service counts GPU-seconds; False counts seconds.
+        Whether service is measured in GPU-seconds (True) or in seconds (False).
     lead : float
-        Without limits: GPU-seconds per GPU that are subtracted from the service of a running job,
-        so that equal jobs do not alternate.
+        Without limits: GPU-seconds per GPU that are subtracted from a running job's service, so
+        that equal jobs do not alternate.
 
     Examples
     --------
@@ -328,7 +328,7 @@ def las(
 
 
 def edf(view: View) -> Order:
-    """Return the order of deadlines; jobs without a deadline come last.
+    """Return the jobs in order of deadline; jobs without a deadline come last.
 
     Examples
     --------

@@ -38,7 +38,7 @@ def installed() -> dict[str, EntryPoint]:
 
 
 def is_own(name: str) -> bool:
-    """Return whether a name stands for a policy in Python."""
+    """Return whether a name refers to a policy in Python."""
     return ":" in name or name in installed()
 
 
@@ -101,7 +101,7 @@ def parameters(kind: type[Policy]) -> dict[str, Any]:
 
 
 def _default(kind: type[Policy], key: str, default: Any) -> Any:
-    """Return a default, which a dataclass may create by a factory."""
+    """Return a default value, which a dataclass may create with a factory."""
     if dataclasses.is_dataclass(kind):
         for field in dataclasses.fields(kind):
             if field.name == key and field.default_factory is not dataclasses.MISSING:
@@ -145,7 +145,7 @@ def make_own(name: str, params: Mapping[str, Any] | None = None) -> Policy:
 
 
 def _hints(kind: type) -> dict[str, Any]:
-    """Return the types of the fields of a dataclass; other classes are not checked by type."""
+    """Return the types of a dataclass's fields; other classes are not checked by type."""
     if not dataclasses.is_dataclass(kind):
         return {}
     try:

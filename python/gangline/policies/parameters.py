@@ -1,4 +1,4 @@
-"""Defines the base class of all configurations of policies."""
+"""Defines the base class of all policy configurations."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["OnDemand", "PolicyBase"]
 
 @dataclass(frozen=True, kw_only=True)
 class PolicyBase:
-    """A policy's name and its parameters, which are plain values checked on creation.
+    """A policy's name and its parameters: plain values that are checked on creation.
 
     Raises
     ------
@@ -31,11 +31,11 @@ class PolicyBase:
 
     name: ClassVar[str] = ""
     always_shown: ClassVar[tuple[str, ...]] = ()
-    """Parameters that every table shows, even if they have their default values."""
+    """Parameters that every table shows, even at their default values."""
     presets: ClassVar[Mapping[str, Mapping[str, Json]]] = {}
-    """Names of presets of this policy, each with the parameters that it sets."""
+    """Names of this policy's presets, each with the parameters that it sets."""
     alias: ClassVar[str] = ""
-    """Name in tables of a configuration that was requested by another name."""
+    """Name for tables, if the configuration was requested under another name."""
 
     def __post_init__(self) -> None:
         if self.name:
@@ -44,7 +44,7 @@ class PolicyBase:
             check_policy(self.name, self.params())
 
     def params(self) -> dict[str, Json]:
-        """Return every parameter by name, as a plain value.
+        """Return all parameters by name, as plain values.
 
         Examples
         --------
@@ -69,8 +69,8 @@ class PolicyBase:
     def label(self) -> str:
         """Return a short name for tables: a preset, or the policy and its parameters.
 
-        The label contains the parameters that differ from their defaults and those that are always
-        shown.
+        The label contains parameters that differ from their defaults, and parameters that are
+        always shown.
 
         Examples
         --------
@@ -111,7 +111,7 @@ class PolicyBase:
 
 
 def _short(value: object) -> object:
-    """Return a value as text for labels; a table is represented by its name."""
+    """Return a value as a string for labels; a table is represented by its name."""
     if isinstance(value, list) and value and all(isinstance(row, Mapping) for row in value):
         return f"[{', '.join(str(row.get('name')) for row in value)}]"
     return value
@@ -125,7 +125,7 @@ def _parameter_value(given: object) -> Json:
 
 
 class OnDemand(Mapping[str, PolicyBase]):
-    """Policies by name, which are created on first use, so that listing names needs no core."""
+    """Policies by name, created on first use, so listing the names does not need the core."""
 
     def __init__(self, makers: Mapping[str, Callable[[], PolicyBase]]) -> None:
         self._makers = makers

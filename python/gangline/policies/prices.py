@@ -1,4 +1,4 @@
-"""Offers the prices of `hadar`, which rise with occupancy: `gl.Prices(view)`.
+"""Provides the prices of `hadar`, which rise with occupancy: `gl.Prices(view)`.
 
 Examples
 --------
@@ -42,14 +42,14 @@ __all__ = ["Offer", "Prices"]
 
 
 class Offer(NamedTuple):
-    """An offer of GPUs to a job, with their cost and utility at the current prices.
+    """An offer of GPUs to a job, with its cost and utility at the current prices.
 
     Attributes
     ----------
     gpus : dict of int
-        Number of GPUs by server, in the form that `Plan.start` takes.
+        Number of GPUs by server, in the form that `Plan.start` accepts.
     utility : float
-        Utility of the job's completion time if it runs on these GPUs until its end.
+        Utility of the job's completion time if the job runs on these GPUs until its end.
     cost : float
         Cost of the GPUs.
     payoff : float
@@ -57,7 +57,7 @@ class Offer(NamedTuple):
     rate : float
         Iterations per second of the job alone on these GPUs.
     stays : bool
-        Whether the job already runs on these GPUs and keeps them because no others are faster.
+        Whether the job already runs on these GPUs and keeps them because no other GPUs are faster.
     """
 
     gpus: dict[int, int]
@@ -69,16 +69,17 @@ class Offer(NamedTuple):
 
 
 class Prices:
-    """The prices of `hadar` at one decision, and an allocation that is built at these prices.
+    """The prices of `hadar` at one decision, and an allocation built at these prices.
 
-    At first, all GPUs of servers that are up are free, including those of running jobs, as at a
+    At first, all GPUs of servers that are up are free, including the GPUs of running jobs, as at a
     round boundary of `hadar`. `take` and `give` allocate and return GPUs. The price of a GPU rises
-    with the allocated share of its server. The formulas are on the page of `hadar`.
+    with the allocated share of its server. The documentation of `hadar` gives the formulas.
 
-    The core keeps the active jobs and the epoch of the prices from decision to decision, once for
-    equal parameters. The epoch depends on the decisions at which prices were requested. The prices
-    equal those of `hadar` for a policy that requests them when `hadar` computes them: at round
-    boundaries with active jobs, unless its plan stays the same. `why` may not request prices.
+    From decision to decision, the core keeps the active jobs and the epoch of the prices, once for
+    each set of parameters. The epoch depends on the decisions at which prices were requested. The
+    prices equal those of `hadar` if the policy requests them whenever `hadar` computes them: at
+    round boundaries with active jobs, unless the plan of `hadar` stays the same. `why` may not
+    request prices.
 
     A fork of a `gl.Simulation` begins a new epoch. In a run without a policy, the view also begins
     a new epoch after a decision at which prices were not read.
@@ -88,31 +89,31 @@ class Prices:
     view : View
         The view of this decision; its policy must declare `knowledge = "remaining"`.
     round_s : float
-        Length of a round in seconds, the unit of the horizon.
+        Length of a round in seconds, which is the unit of the horizon.
     utility : str
         `normalised`, `effective_throughput`, `inverse_jct`, or `makespan`, whose prices are those
-        of `normalised`. `ftf` raises a PolicyError: its value is fixed at the arrival of a job,
-        which can be before prices are first requested.
+        of `normalised`. `ftf` raises a PolicyError: its value is fixed when a job arrives, which
+        can be before prices are first requested.
     cost_horizon : str
-        Rounds for which a job pays: `round` (one) or `remaining` (all that it has left).
+        Rounds for which a job pays: `round` (one) or `remaining` (all its remaining rounds).
     umin_factor : float
         Factor of the lowest price.
     horizon_s : float, optional
-        Latest completion that is considered, in seconds from the oldest arrival; by default, it is
-        estimated from the work of the active jobs.
+        Latest completion time that is considered, in seconds from the oldest arrival; by default,
+        it is estimated from the active jobs' work.
     spread_surcharge : float
         Surcharge for a gang on several servers, as a share of its cost.
     mix_types : bool
         Whether a gang may use several GPU types; the policy must declare `mixes_types = True`.
     pick : str
-        Choice of the server for a gang that fits on one server: `cheapest` or `best_fit` (fewest
+        How a server is chosen for a gang that fits on one server: `cheapest` or `best_fit` (fewest
         free GPUs).
     objective : str
-        Criterion for the best offer to a job: `max_payoff` or `min_cost`.
+        Criterion for a job's best offer: `max_payoff` or `min_cost`.
     rack_aware : bool
-        Whether placements inside one rack are considered as well.
+        Whether placements within one rack are considered as well.
     stay : bool
-        Whether a running job keeps its GPUs when no others are faster.
+        Whether a running job keeps its GPUs if no other GPUs are faster.
 
     Examples
     --------
@@ -181,17 +182,17 @@ class Prices:
 
     @property
     def highest(self) -> npt.NDArray[np.float64]:
-        """U_max by GPU type: the price of a GPU on a full server if it is above U_min."""
+        """U_max for each GPU type: the price of a GPU on a full server, if above U_min."""
         return self._core.bounds()[1]
 
     @property
     def per_server(self) -> npt.NDArray[np.float64]:
-        """The price of the next GPU of each server; a full server has its highest price."""
+        """The price of the next GPU on each server; a full server has its highest price."""
         return self._core.prices()
 
     @property
     def free(self) -> npt.NDArray[np.int64]:
-        """The number of free GPUs of each server; 0 while it is down."""
+        """The number of free GPUs on each server; 0 while the server is down."""
         return self._core.free()
 
     def take(self, gpus: Mapping[int, int]) -> None:
@@ -210,14 +211,14 @@ class Prices:
         return self._core.density(_number(job, "job"))
 
     def offer(self, job: int, by: Literal["objective", "utility"] = "objective") -> Offer | None:
-        """Return the best offer to a job among the free GPUs, without allocating them.
+        """Return the best offer of free GPUs to a job, without allocating them.
 
         Parameters
         ----------
         job : int
-            Index of a job that waits, or runs as one gang.
+            Index of a job that is waiting, or running as one gang.
         by : str
-            `objective` applies the parameter `objective`. `utility` takes the largest utility at
+            `objective` applies the parameter `objective`. `utility` chooses the largest utility at
             any cost, as `hadar` does when it backfills.
 
         Returns

@@ -70,7 +70,7 @@ __all__ = [
 
 
 Label: TypeAlias = Literal["gpu_type", "model", "user", "vc", "account", "partition", "qos"]
-"""The kinds of labels that are numbers in the columns of views."""
+"""The labels that views represent as numbers in their columns."""
 
 
 class PlacementParams(TypedDict, total=False):
@@ -98,16 +98,16 @@ STEADY: Final = Steady()
 
 
 class Batch(NamedTuple):
-    """The split of the batch of an elastic job, and its rates.
+    """How an elastic job's batch is split, with the resulting rates.
 
     Attributes
     ----------
     sub_batch : int
         Samples per GPU and pass.
     accum : int
-        Passes beyond the first before the gradients are exchanged.
+        Number of passes after the first and before the gradients are exchanged.
     rate : float
-        Progress in iterations of the initial batch per second, at the present gradient noise, on
+        Progress in iterations of the initial batch per second, at the current gradient noise, on
         GPUs of speed 1.
     """
 
@@ -122,9 +122,9 @@ class Reason(NamedTuple):
     Attributes
     ----------
     words : str
-        The words that complete "It waited for 5 min: ...". In them, `{job}` stands for another job,
-        and `{until}` for an instant. Reasons that differ only in these two should have the same
-        words.
+        Words that complete the sentence "It waited for 5 min: ...". In them, `{job}` stands for
+        another job, and `{until}` for an instant. Reasons that differ only in the job or the
+        instant should have the same words.
     job : int, optional
         Index of the job for which `{job}` stands.
     until_s : float, optional
@@ -165,7 +165,7 @@ class Reason(NamedTuple):
 class View:
     """The state that a policy may read during one decision.
 
-    Every decision gets the same object, which shows the present state. Reading it outside of
+    Every decision gets the same object, which shows the current state. Reading it outside of
     `decide`, `start` and `why` is an error. Labels (model, user, gpu_type and others) are numbers;
     see `labels`.
 
@@ -174,7 +174,7 @@ class View:
     waiting : WaitingJobs
         The waiting jobs, in the order of arrival.
     running : RunningJobs
-        The running jobs, in the order of their numbers.
+        The running jobs, ordered by index.
     servers : Servers
         The servers.
     parts : Parts
@@ -228,23 +228,23 @@ class View:
         return str(job if self._names is None else self._names[_number(job, "job")].as_py())
 
     def labels(self, of: Label) -> list[str]:
-        """Return the names behind the numbers of a label (GPU type, model, user, ...).
+        """Return the names that the numbers of a label (GPU type, model, user, ...) stand for.
 
         Item i is the name of number i.
         """
         return self._core.labels(of)
 
     def rate_on(self, job: int, masks: Mapping[int, int], *, alone: bool = False) -> float:
-        """Return the iterations/s of a job on some GPUs; 0 if it cannot run there.
+        """Return a job's iterations per second on the given GPUs; 0 if it cannot run there.
 
         Parameters
         ----------
         job : int
             Index of the job.
         masks : mapping
-            Mapping from servers to slots as bits.
+            Mapping from servers to slots, as bits.
         alone : bool
-            Whether to ignore the present residents of these GPUs.
+            Whether to ignore the jobs that are currently on these GPUs.
         """
         pairs = _places(None, masks)[0]
         return self._core.rate_on(_number(job, "job"), pairs, alone)
@@ -255,7 +255,7 @@ class View:
         return self._core.slowdown(*pair, _number(gpu_type, "gpu_type"))
 
     def lp_inputs(self) -> dict[str, npt.NDArray[np.float64]]:
-        """Return the active jobs as arguments of `gl.lp.solve`, with the waiting jobs first.
+        """Return the active jobs as arguments for `gl.lp.solve`, with the waiting jobs first.
 
         The arguments include the remaining steps if the policy declares `knowledge = "remaining"`.
 
@@ -295,7 +295,7 @@ class View:
         return inputs
 
     def gpus_of(self, job: int, part: int | None = None) -> dict[int, int]:
-        """Return the GPUs of a running job, or of one part, by server as slot masks."""
+        """Return the GPUs of a running job, or of one part, as a slot mask for each server."""
         pairs = self._core.gpus_of(int(job), part)
         return {int(server): int(mask) for server, mask in pairs}
 
@@ -322,9 +322,9 @@ class View:
 
 
 class Changes:
-    """The outcome of the last plan and the later events, in their order.
+    """The outcome of the last plan and the events since then, in order.
 
-    Jobs and servers are numbers. Each access creates a new array.
+    Jobs and servers are given by index. Each access creates a new array.
 
     Examples
     --------
@@ -352,17 +352,17 @@ class Changes:
 
     @property
     def started(self) -> npt.NDArray[np.int64]:
-        """Jobs that the last plan started; some may have ended since."""
+        """Jobs that the last plan started; some may have ended since then."""
         return self._core.started
 
     @property
     def preempted(self) -> npt.NDArray[np.int64]:
-        """Jobs that lost all GPUs through the last plan."""
+        """Jobs that lost all their GPUs through the last plan."""
         return self._core.preempted
 
     @property
     def moved(self) -> npt.NDArray[np.int64]:
-        """Jobs that the last plan moved to other GPUs; some may have ended since."""
+        """Jobs that the last plan moved to other GPUs; some may have ended since then."""
         return self._core.moved
 
     @property
@@ -372,7 +372,7 @@ class Changes:
         The reasons are: the last plan changed their batch, quota or overhead, a co-runner arrived,
         left or began to make progress, their share of an up-link changed, or an elastic job entered
         its next phase. If GPUs or up-links are shared, jobs that were started or moved are
-        included. A job can occur twice, and it can have ended in the meantime.
+        included. A job can occur twice, and it may have ended in the meantime.
         """
         return self._core.retimed
 
@@ -425,14 +425,15 @@ class Changes:
 class Plan:
     """The actions of one decision, which are checked and applied as a whole.
 
-    `gl.Plan(view)` tracks which GPUs are free after its actions, and `place` lets a placement rule
-    choose among them. The actions of a plan `gl.Plan()` must name all GPUs.
+    `gl.Plan(view)` tracks which GPUs are free after the plan's actions, and `place` lets a
+    placement rule choose among these GPUs. If a plan is created with `gl.Plan()`, its actions must
+    name all GPUs.
 
     An elastic job may be started on, and moved to, any number of GPUs in its range. With
-    `sub_batch` and `accum` a plan also names its batch: that many samples on each GPU in each of
-    accum + 1 passes.
+    `sub_batch` and `accum`, a plan also sets the job's batch: `sub_batch` samples on each GPU in
+    each of `accum` + 1 passes.
 
-    GPUs are given as a mapping from server to a number of GPUs, which takes the lowest free slots.
+    GPUs are given as a mapping from servers to numbers of GPUs; the lowest free slots are used.
     Alternatively, `masks` maps servers to slots. A job, server, count, mask or tag that is not a
     whole number raises a TypeError at once. A number that is negative or too large raises a
     PolicyError.
@@ -477,9 +478,9 @@ class Plan:
     ) -> bool:
         """Start a waiting job, or move a running job, on GPUs that a placement rule chooses.
 
-        The rule works as for the policies of the registry. It chooses among the GPUs that are free
-        after the actions of this plan so far, on the first of the job's types that has room. The
-        GPUs of a running job count as free for it.
+        The rule works as it does for registered policies. It chooses among the GPUs that are free
+        after this plan's actions so far, on the first of the job's types that has room. A running
+        job's own GPUs count as free for it.
 
         Parameters
         ----------
@@ -512,7 +513,7 @@ class Plan:
     ) -> list[int]:
         """Return the jobs of the trace that a rule could never place, for `Policy.start`.
 
-        Rules such as `yarn` refuse some gangs even on the empty cluster.
+        Rules such as `yarn` do not place some gangs even on an empty cluster.
         """
         return self._look().unplaceable(self.actions, rule, params or None)
 
@@ -533,7 +534,7 @@ class Plan:
 
     @property
     def free_mask(self) -> npt.NDArray[np.uint64]:
-        """The slots of each server that are free after the actions so far, as bits."""
+        """The slots on each server that are free after the actions so far, as bits."""
         return self._look().free_masks(self.actions)
 
     def sole_residents(self, gpu_type: int = 0) -> dict[int, dict[int, int]]:
@@ -560,16 +561,16 @@ class Plan:
         Parameters
         ----------
         job, resident : int
-            The waiting job, and a job that holds GPUs after the actions so far.
+            A waiting job, and a job that holds GPUs after the actions so far.
         sub_batch : int
             Samples per GPU and pass of the waiting job; 0 for its full batch.
 
         Returns
         -------
         tuple or None
-            The mean completion time of the two jobs, in seconds from now, if the job starts there
-            and if it waits for the resident to end; and whether sharing pays, which is false for
-            ties. None if the two must not share, or if a GPU has too little memory for both.
+            The mean completion time of the two jobs, in seconds from now, if the waiting job starts
+            there and if it waits for the resident to end; and whether sharing pays, which is false
+            for ties. None if the two must not share, or if a GPU has too little memory for both.
         """
         return self._look().pair(self.actions, job, resident, sub_batch)
 
@@ -591,25 +592,26 @@ class Plan:
         part: int = 0,
         accum: int | None = None,
     ) -> None:
-        """Start a waiting job on GPUs, given as counts (`gpus`) or slot masks (`masks`) by server.
+        """Start a waiting job on GPUs, given as counts (`gpus`) or slot masks (`masks`) per server.
 
         Parameters
         ----------
         job : int
             Index of the job.
         gpus, masks : mapping, one of the two
-            Mapping from servers to a number of GPUs, or to slots as bits.
+            Mapping from servers to a number of GPUs, or to slots (as bits).
         sub_batch : int, optional
-            Samples per GPU and pass; the batch of the job by default.
+            Samples per GPU and pass; by default, the job's batch.
         overhead_s : float, optional
-            Seconds without progress instead of the run's `restart_s` or `first_start_s`.
+            Time in seconds without progress, which replaces the run's `restart_s` or
+            `first_start_s`.
         quota : float, optional
             Iterations after which the job keeps its GPUs without progress, see `keep`.
         part : int, default 0
             Number of the part; numbers other than 0 need a policy that declares `forks`.
         accum : int, optional
-            Passes of an elastic job beyond the first, with `sub_batch`. Without it, the job has the
-            total batch in the trace.
+            Number of passes of an elastic job after the first, together with `sub_batch`. Without
+            it, the job has its total batch from the trace.
         """
         terms = _terms(sub_batch, overhead_s, quota, part, accum)
         self.actions.append(("start", _number(job, "job"), *_places(gpus, masks), *terms))
@@ -647,7 +649,7 @@ class Plan:
         part: int = 0,
         accum: int | None = None,
     ) -> None:
-        """Keep a running job on its GPUs with another sub-batch, pause or quota.
+        """Keep a running job on its GPUs, with another sub-batch, a pause or a quota.
 
         Parameters
         ----------
@@ -656,15 +658,17 @@ class Plan:
         sub_batch : int, optional
             Samples per GPU and pass from now on; the change costs nothing.
         overhead_s : float, optional
-            Seconds for which the job pauses in place; its work so far is then safe from failures.
+            Time in seconds for which the job pauses in place; its work so far is then safe from
+            failures.
         quota : float, optional
-            The job does at most this number of further iterations. Then it keeps its GPUs without
+            Maximum number of further iterations. After them, the job keeps its GPUs without
             progress until it gets another quota, moves or stops. Reaching the quota does not wake
             the policy, so use `wake_at` or decide in rounds. `math.inf` removes a quota.
         part : int, default 0
             Number of the part.
         accum : int, optional
-            Passes of an elastic job beyond the first from now on, with `sub_batch`.
+            Number of passes of an elastic job after the first, from now on, together with
+            `sub_batch`.
         """
         terms = _terms(sub_batch, overhead_s, quota, part, accum)
         self.actions.append(("keep", _number(job, "job"), *terms))
@@ -674,9 +678,10 @@ class Plan:
         self.keep(job, sub_batch=sub_batch)
 
     def limit(self, job: int, iterations: float) -> None:
-        """Give a quota to a job that runs after this plan, in addition to its other actions.
+        """Give a quota to a job that runs after this plan, in addition to the job's other action.
 
-        This is the `quota` of the job's action in this plan, or of a `keep` if it has no action.
+        This sets the `quota` of the job's action in this plan, or of a `keep` if the job has no
+        action.
         """
         self.actions.append(("limit", int(job), float(iterations)))
 
@@ -685,7 +690,7 @@ class Plan:
         self.actions.append(("wake_at", float(time_s), _number(tag, "tag")))
 
     def cancel(self, tag: int) -> None:
-        """Cancel the timers of a tag."""
+        """Cancel the timers with a tag."""
         self.actions.append(("cancel", _number(tag, "tag")))
 
     def __len__(self) -> int:
@@ -715,7 +720,7 @@ def _terms(
 def _places(
     gpus: Mapping[int, int] | None, masks: Mapping[int, int] | None
 ) -> tuple[list[tuple[int, int]], bool]:
-    """Return (server, count or mask) pairs and whether they are masks."""
+    """Return (server, value) pairs, and whether the values are slot masks rather than counts."""
     if (gpus is None) == (masks is None):
         message = "give GPUs either as counts (`gpus`) or as slot masks (`masks`)"
         raise PolicyError(message, field="gpus")
@@ -740,7 +745,7 @@ def _number(value: object, what: str, most: int = 2**32) -> int:
 
 
 def read_answer(answer: object) -> tuple[list[tuple[Any, ...]], bool]:
-    """Return the actions in the result of `decide`, and whether it contains STEADY."""
+    """Return the actions in the result of `decide`, and whether the result contains STEADY."""
     is_pair = isinstance(answer, tuple) and len(answer) == 2
     plan, word = answer if isinstance(answer, tuple) and is_pair else (answer, None)
     if not isinstance(plan, Plan) or not (word is None or isinstance(word, Steady)):
@@ -753,7 +758,7 @@ def read_answer(answer: object) -> tuple[list[tuple[Any, ...]], bool]:
 
 
 def read_start(answer: object, jobs: int) -> list[int]:
-    """Return the jobs that `start` returned, ascending; `jobs` is the number of all jobs."""
+    """Return the jobs that `start` returned, in ascending order; `jobs` is the total number."""
     if answer is None:
         return []
     if not isinstance(answer, Iterable) or isinstance(answer, str):
@@ -810,21 +815,21 @@ class Policy(ABC):
     Attributes
     ----------
     name : str
-        Name that results show; the default is the class name.
+        Name shown in results; the default is the class name.
     wake_on : tuple of str
         The events at which the policy decides: arrival, completion, capacity, timer, round.
     round_s : float, optional
         Period of a round-based policy. The policy decides at 0, round_s, 2 round_s, ... and at the
         events in `wake_on`; an empty `wake_on` means only at rounds.
     knowledge : str
-        "online", or "remaining" for policies that may read how much work is left.
+        "online", or "remaining" if the policy may read how much work is left.
     max_share : int
         Maximum number of jobs on one GPU.
     mixes_types : bool
         Whether the gangs of this policy may use several GPU types.
     forks : bool
-        Whether the jobs of this policy may hold several parts at once, each a whole gang on one
-        server.
+        Whether a job may hold several parts at once under this policy, each of them a whole gang on
+        one server.
 
     Examples
     --------
@@ -857,8 +862,8 @@ class Policy(ABC):
         -------
         iterable of int, optional
             Jobs that this policy can never start; `gl.Plan(view).unplaceable(rule)` returns those
-            that a placement rule cannot place. The run refuses or drops them, depending on
-            `on_infeasible`.
+            that a placement rule cannot place. The run drops them or ends with an error, depending
+            on `on_infeasible`.
         """
         return None
 
@@ -870,13 +875,12 @@ class Policy(ABC):
         """Return why a job still waits after the decision just made; optional.
 
         Only `Result.explain` and `gangline explain` call this method, for one job, after each
-        decision. The method must not change anything, so that the run is the same with and without
-        it.
+        decision. The method must not change anything: the run must be the same with and without it.
 
         Parameters
         ----------
         view : View
-            The state after the plan was carried out.
+            The state after the plan has been carried out.
         job : int
             Index of the job.
 
@@ -907,7 +911,7 @@ class Policy(ABC):
         return None
 
     def label(self) -> str:
-        """Return the name in tables; a dataclass adds the parameters that were set."""
+        """Return the name for tables; a dataclass adds the parameters that were set."""
         name = self.name or type(self).__name__
         if not dataclasses.is_dataclass(self):
             return name
@@ -943,7 +947,7 @@ def _is_period(value: object) -> bool:
 
 
 def _check_records(policy: Policy) -> None:
-    """Refuse values that could not be recorded after the run."""
+    """Reject values that could not be recorded after the run."""
     label: object = policy.label()
     if not isinstance(label, str) or not label:
         got = "an empty one" if label == "" else type(label).__name__

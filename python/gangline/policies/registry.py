@@ -1,4 +1,4 @@
-"""Finds policies by name, and builds a configuration from a name with settings."""
+"""Finds policies by name, and builds a configuration from a name and settings."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ __all__ = ["find", "make", "parse_setting", "presets", "read_settings", "registr
 
 
 def find(name: str) -> type[PolicyBase]:
-    """Return the configuration class of a policy or of a preset.
+    """Return the configuration class of a policy or a preset.
 
     Raises
     ------
@@ -52,7 +52,7 @@ def find(name: str) -> type[PolicyBase]:
 
 
 def make(name: str, settings: Mapping[str, object] | None = None) -> PolicyBase:
-    """Build a policy from its name, or from the name of a preset, and some parameters.
+    """Build a policy from its name, or from a preset's name, and parameters.
 
     Raises
     ------
@@ -86,9 +86,9 @@ def make(name: str, settings: Mapping[str, object] | None = None) -> PolicyBase:
 
 
 def _system_option(kind: type[PolicyBase], option: str) -> str:
-    """Return the end of a message about an option of the real system, such as `PreemptExemptTime`.
+    """Return the end of a message about a real system's option, such as `PreemptExemptTime`.
 
-    The description of a parameter ends with the name of that option in parentheses.
+    The description of the matching parameter ends with that option's name in parentheses.
     """
     from gangline import _core
 
@@ -100,7 +100,7 @@ def _system_option(kind: type[PolicyBase], option: str) -> str:
 
 
 def parse_setting(text: str) -> tuple[str, Json]:
-    """Split `key=value`; the value is TOML if it is valid TOML, or otherwise plain text.
+    """Split `key=value`; the value is read as TOML if it is valid TOML, and otherwise as a string.
 
     Examples
     --------
@@ -121,7 +121,7 @@ def parse_setting(text: str) -> tuple[str, Json]:
 
 
 def read_settings(path: Path) -> dict[str, Any]:
-    """Return the parameters in a TOML file, such as tables that are too long for a command line.
+    """Return the parameters from a TOML file, such as tables that are too long for a command line.
 
     Raises
     ------
@@ -173,13 +173,13 @@ def _fit(policy: str, key: str, default: object, value: Any) -> object:
 
 
 def _seconds(key: str, value: Any) -> Any:
-    """Return the seconds of a length such as "7d", if the parameter is in seconds."""
+    """Convert a length such as "7d" to seconds, if the parameter is in seconds."""
     length = seconds(value) if key.endswith("_s") and isinstance(value, str) else None
     return value if length is None else length
 
 
 def _fit_named(what: str, policy: str, key: str, default: object, value: Any) -> object:
-    """Return numbers by name, or the default; `what` describes them in messages."""
+    """Return a mapping from names to numbers, or the default; `what` describes it in messages."""
     if value is None or value == default:
         return default
     good = isinstance(value, Mapping) and all(
@@ -197,14 +197,14 @@ def _fit_named(what: str, policy: str, key: str, default: object, value: Any) ->
 
 
 def _fit_named_values(policy: str, key: str, default: object, value: Any) -> object:  # noqa: ARG001
-    """Return values by name, which the core checks one by one; an empty mapping is the default."""
+    """Return a mapping from names to values, which the core checks; an empty one is the default."""
     if isinstance(value, Mapping):
         value = {name: _seconds(key, item) for name, item in value.items()}
     return _plain(value) if value else None
 
 
 def _fit_names(policy: str, key: str, default: object, value: Any) -> object:
-    """Return a list of words, also from text with commas between them, as in `--set`."""
+    """Return a list of words, also from a comma-separated string, as in `--set`."""
     if isinstance(value, str):
         value = [word.strip() for word in value.split(",") if word.strip()]
     if not isinstance(value, list | tuple):
@@ -220,7 +220,7 @@ def _fit_tables(policy: str, key: str, default: object, value: Any) -> object:  
 
 
 def _plain(value: Any) -> Any:
-    """Return the same form for equal values: no empty keys, ints for whole numbers, and lists."""
+    """Return one form for all equal values: no empty keys, ints for whole numbers, and lists."""
     if isinstance(value, Mapping):
         return {key: _plain(item) for key, item in value.items() if item is not None}
     if isinstance(value, list | tuple):
@@ -229,7 +229,7 @@ def _plain(value: Any) -> Any:
 
 
 def _fit_maybe(policy: str, key: str, default: object, value: Any) -> object:
-    """Convert a number to float; None, or its word in a setting, means the default."""
+    """Convert a number to float; None, or the word for it in a setting, means the default."""
     return default if value in (None, "none") else _fit(policy, key, 0.0, value)
 
 
@@ -241,7 +241,7 @@ _FITS: dict[str, Callable[[str, str, object, Any], object]] = {
     "names": _fit_names,
     "tables": _fit_tables,
 }
-"""Conversions of values, for fields whose default does not determine the type."""
+"""Value conversions for fields whose type does not follow from the default."""
 
 _WORDS = {
     "bool": "true or false",

@@ -1,8 +1,8 @@
-"""Finds the code of a policy in Python: the files that must be equal for equal runs.
+"""Finds the code of a policy in Python, that is, the files that must be equal for equal runs.
 
 A run names a policy in Python by `module:Class`, which says nothing about the content of the
-module. Therefore, the spec of a run also has a hash of the code. Folders that others repeat (papers
-and rows of the bench) list the files of the policy with their SHA-256.
+module. Therefore, the spec of a run also has a hash of the code. Folders that other people repeat
+(of papers and bench rows) list the policy's files with their SHA-256.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Source(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         Mapping from names to SHA-256: the file of a single module and the modules next to it that
         it imports, or the single file of a class in a package.
     requirement : str
-        The requirement for pip, such as `mypackage==1.2`; empty for a single module.
+        The pip requirement, such as `mypackage==1.2`; empty for a single module.
     """
 
     files: dict[str, str]
@@ -55,12 +55,12 @@ class Source(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 def source_of(kind: type[Policy]) -> tuple[Source, list[Path]]:
-    """Return the source of a class, and its files if they can be copied to another folder.
+    """Return the source of a class, with its files if they can be copied to another folder.
 
     Raises
     ------
     PolicyError
-        If the class is not in a file.
+        If the class is not defined in a file.
     """
     path = _file_of(kind.__module__)
     if kind.__module__ == "__main__" or path is None:
@@ -72,7 +72,8 @@ def source_of(kind: type[Policy]) -> tuple[Source, list[Path]]:
 def code_of(python: str) -> dict[str, str]:
     """Return the `module:Class` of an imported policy and a hash of its code, for a spec.
 
-    Both are empty for a policy of the registry and for a class that was typed into a session.
+    Both are empty for a registered policy and for a class that was typed into an interactive
+    session.
     """
     module = python.partition(":")[0]
     path = _file_of(module) if python else None
@@ -108,7 +109,7 @@ def digest_of(path: Path) -> str:
 
 @contextmanager
 def importing(folder: Path) -> Iterator[None]:
-    """In the block, import modules first from a folder, also in processes started there."""
+    """Inside the block, import modules from a folder first, also in processes started inside it."""
     names = {path.stem for path in folder.glob("*.py")}
     aside = {name: sys.modules.pop(name) for name in names & sys.modules.keys()}
     sys.path.insert(0, str(folder.absolute()))
@@ -124,7 +125,7 @@ def importing(folder: Path) -> Iterator[None]:
 def load_policy(
     name: str, params: dict[str, Any], files: dict[str, str], requirement: str, where: Path
 ) -> PolicyLike:
-    """Return a policy that a file names, after checking the files of its class.
+    """Return the policy that a file names, after checking the files of its class.
 
     Raises
     ------

@@ -1,7 +1,7 @@
-"""Defines the tables of jobs and servers that a policy sees, with a property for each column.
+"""Defines the tables of jobs and servers that a policy sees, with one property per column.
 
-An array is filled on its first access at a decision, and stays the same until the next decision. It
-is read-only: copy it before changing it.
+An array is filled when it is first accessed at a decision, and stays the same until the next
+decision. It is read-only: copy it before changing it.
 
 Examples
 --------
@@ -122,7 +122,7 @@ _ResidentInts: TypeAlias = Literal[
 
 
 class _Table:
-    """A table of rows of one kind."""
+    """A table whose rows are all of one kind."""
 
     __slots__ = ("_core",)
     _name: ClassVar[str] = ""
@@ -148,7 +148,7 @@ class _Table:
 
 
 class Jobs(_Table):
-    """The columns that waiting and running jobs have in common."""
+    """The columns common to waiting and running jobs."""
 
     __slots__ = ()
 
@@ -157,7 +157,7 @@ class Jobs(_Table):
 
     @property
     def job(self) -> _Ints:
-        """The number by which plans name the job (int64)."""
+        """The index of the job, by which plans name it (int64)."""
         return self._ints("job")
 
     @property
@@ -172,32 +172,32 @@ class Jobs(_Table):
 
     @property
     def model(self) -> _Ints:
-        """The number of the job's model, -1 for none; `View.labels` has the names (int64)."""
+        """The index of the job's model, -1 for none; `View.labels` has the names (int64)."""
         return self._ints("model")
 
     @property
     def user(self) -> _Ints:
-        """The number of the job's user, -1 for none (int64)."""
+        """The index of the job's user, -1 for none (int64)."""
         return self._ints("user")
 
     @property
     def vc(self) -> _Ints:
-        """The number of the job's virtual cluster, -1 for none (int64)."""
+        """The index of the job's virtual cluster, -1 for none (int64)."""
         return self._ints("vc")
 
     @property
     def account(self) -> _Ints:
-        """The number of the job's account, -1 for none (int64)."""
+        """The index of the job's account, -1 for none (int64)."""
         return self._ints("account")
 
     @property
     def partition(self) -> _Ints:
-        """The number of the job's partition, -1 for none (int64)."""
+        """The index of the job's partition, -1 for none (int64)."""
         return self._ints("partition")
 
     @property
     def qos(self) -> _Ints:
-        """The number of the job's quality of service, -1 for none (int64)."""
+        """The index of the job's quality of service, -1 for none (int64)."""
         return self._ints("qos")
 
     @property
@@ -212,17 +212,17 @@ class Jobs(_Table):
 
     @property
     def min_gpus(self) -> _Ints:
-        """The minimum number of GPUs of elastic jobs; the gang size of others (int64)."""
+        """The minimum number of GPUs of an elastic job; the gang size of other jobs (int64)."""
         return self._ints("min_gpus")
 
     @property
     def max_gpus(self) -> _Ints:
-        """The maximum number of GPUs of elastic jobs; the gang size of others (int64)."""
+        """The maximum number of GPUs of an elastic job; the gang size of other jobs (int64)."""
         return self._ints("max_gpus")
 
     @property
     def arrival_s(self) -> _Floats:
-        """The arrival in seconds (float64)."""
+        """The time of arrival in seconds (float64)."""
         return self._floats("arrival_s")
 
     @property
@@ -257,17 +257,17 @@ class Jobs(_Table):
 
     @property
     def remaining_s(self) -> _Floats:
-        """The seconds left alone on the fastest type, for `knowledge = "remaining"` (float64)."""
+        """The seconds left, alone on the fastest type, for `knowledge = "remaining"` (float64)."""
         return self._floats("remaining_s")
 
     @property
     def work_remaining(self) -> _Floats:
-        """The iterations left, for policies with `knowledge = "remaining"` (float64)."""
+        """The number of iterations left, for policies with `knowledge = "remaining"` (float64)."""
         return self._floats("work_remaining")
 
     @property
     def rates(self) -> _Floats:
-        """The iterations/s alone, consolidated, by job and GPU type; 0 = unusable (float64)."""
+        """The iterations/s by job and GPU type, alone and consolidated; 0 = unusable (float64)."""
         return self._floats("rates")
 
 
@@ -291,7 +291,7 @@ class WaitingJobs(Jobs):
 
 
 class RunningJobs(Jobs):
-    """The running jobs, in the order of their numbers."""
+    """The running jobs, ordered by index."""
 
     __slots__ = ()
     _name: ClassVar[str] = "running"
@@ -317,12 +317,12 @@ class RunningJobs(Jobs):
 
     @property
     def start_s(self) -> _Floats:
-        """The instant of the job's last start or move in seconds (float64)."""
+        """The time of the job's last start or move, in seconds (float64)."""
         return self._floats("start_s")
 
     @property
     def rate(self) -> _Floats:
-        """The progress in iterations/s, outside of overhead (float64)."""
+        """The job's progress in iterations/s, overhead excluded (float64)."""
         return self._floats("rate")
 
     @property
@@ -363,12 +363,12 @@ class Servers(_Table):
 
     @property
     def rack(self) -> _Ints:
-        """The number of the server's rack (int64)."""
+        """The index of the server's rack (int64)."""
         return self._ints("rack")
 
     @property
     def gpu_type(self) -> _Ints:
-        """The number of the server's GPU type (int64)."""
+        """The index of the server's GPU type (int64)."""
         return self._ints("gpu_type")
 
     @property
@@ -383,7 +383,7 @@ class Servers(_Table):
 
 
 class Parts(_Table):
-    """The parts of running jobs by job and server; a job that is not forked has one part."""
+    """The parts of running jobs, ordered by job and server; an unforked job has one part."""
 
     __slots__ = ()
     _name: ClassVar[str] = "parts"
@@ -402,7 +402,7 @@ class Parts(_Table):
 
     @property
     def job(self) -> _Ints:
-        """The job of the part (int64)."""
+        """The index of the part's job (int64)."""
         return self._ints("job")
 
     @property
@@ -412,7 +412,7 @@ class Parts(_Table):
 
     @property
     def server(self) -> _Ints:
-        """The number of the part's first server (int64)."""
+        """The index of the part's first server (int64)."""
         return self._ints("server")
 
     @property
@@ -422,7 +422,7 @@ class Parts(_Table):
 
     @property
     def gpu_type(self) -> _Ints:
-        """The number of the part's GPU type (int64)."""
+        """The index of the part's GPU type (int64)."""
         return self._ints("gpu_type")
 
     @property
@@ -432,7 +432,7 @@ class Parts(_Table):
 
     @property
     def rate(self) -> _Floats:
-        """The present progress in iterations/s (float64)."""
+        """The current progress in iterations/s (float64)."""
         return self._floats("rate")
 
     @property
@@ -442,17 +442,17 @@ class Parts(_Table):
 
     @property
     def xi(self) -> _Floats:
-        """The present slowdown factor caused by co-runners; 1 without co-runners (float64)."""
+        """The current slowdown factor caused by co-runners; 1 without co-runners (float64)."""
         return self._floats("xi")
 
     @property
     def progress_start_s(self) -> _Floats:
-        """The end of the part's overhead in seconds (float64)."""
+        """The time at which the part's overhead ends, in seconds (float64)."""
         return self._floats("progress_start_s")
 
 
 class Residents(_Table):
-    """The jobs on each GPU, in the order of servers and slots; a shared GPU has two rows."""
+    """The jobs on each GPU, ordered by server and slot; a shared GPU has two rows."""
 
     __slots__ = ()
     _name: ClassVar[str] = "residents"
@@ -466,7 +466,7 @@ class Residents(_Table):
 
     @property
     def server(self) -> _Ints:
-        """The number of the server (int64)."""
+        """The index of the server (int64)."""
         return self._ints("server")
 
     @property
@@ -476,5 +476,5 @@ class Residents(_Table):
 
     @property
     def job(self) -> _Ints:
-        """The job on the GPU (int64)."""
+        """The index of the job on the GPU (int64)."""
         return self._ints("job")

@@ -1,4 +1,4 @@
-"""Defines `gangline.serve_batsim`: a scheduler decides by the protocol of Batsim.
+"""Defines `gangline.serve_batsim`, with which a scheduler decides over Batsim's protocol.
 
 The sources are the page "Protocol" of Batsim's documentation (JSON over ZeroMQ, Batsim 3 and 4) and
 the fields that pybatsim 3.2.1 reads. docs/guides/socket.md lists the differences.
@@ -78,16 +78,16 @@ def serve_batsim(
 ) -> Result:
     """Let a scheduler written for Batsim make the decisions of a run.
 
-    The scheduler listens with a ZeroMQ reply socket, as for Batsim 3 or 4. It may be started before
-    or after this call. Resources are the GPUs, numbered server by server. It needs the extra
-    `batsim`.
+    The scheduler listens on a ZeroMQ reply socket, as for Batsim 3 or 4. It may be started before
+    or after this call. The resources are the GPUs, numbered server by server. This function needs
+    the extra `batsim`.
 
     Parameters
     ----------
     run : Simulation
         A run that has not started yet.
     connect : str, default "127.0.0.1:28000"
-        HOST:PORT of the scheduler; the default is that of Batsim.
+        HOST:PORT of the scheduler; the default is Batsim's.
     knowledge : str, default "online"
         "remaining" tells the scheduler each job's duration on its fastest type, as `walltime`.
     timeout_s : float, default 600
@@ -101,12 +101,12 @@ def serve_batsim(
     Raises
     ------
     PeerError
-        If the scheduler leaves, hangs, or requests something that does not exist.
+        If the scheduler disconnects, hangs, or requests something that does not exist.
     PlanError
-        If the scheduler executes a job where it cannot run, because the protocol has no reply for
-        this.
+        If the scheduler executes a job where it cannot run: the protocol has no reply for this
+        case.
     StalledError
-        If jobs wait and nothing will ever start them.
+        If jobs wait and no future event can start them.
     OptionError
         If an option is wrong, or the run contains events that the protocol cannot express.
     MissingExtraError
@@ -144,7 +144,7 @@ def serve_batsim(
 
 
 class _Scheduler:
-    """A request socket of ZeroMQ; every wait has a limit and ends when the other side leaves.
+    """A ZeroMQ request socket; every wait has a limit and ends when the other side disconnects.
 
     ZeroMQ would reconnect silently and lose the request. So it is an error if the monitor reports
     that the connection has ended.
@@ -227,7 +227,7 @@ class _Scheduler:
 
 
 class _Later(NamedTuple):
-    """An order for a later time, or one that is carried out now."""
+    """An instruction for a later time, or one that is carried out now."""
 
     at_s: float
     order: _Order
@@ -253,7 +253,7 @@ class _Session:
         self._ready_s = 0.0  # until this time the scheduler is busy computing
 
     def drive(self) -> Result:
-        """Carry out all decisions of the run."""
+        """Make all decisions of the run."""
         run = self._run
         self._say("SIMULATION_BEGINS", self._world())
         self._exchange()  # Batsim sends this event alone, and schedulers initialise at it
@@ -287,7 +287,7 @@ class _Session:
         self._run.apply(plan)
 
     def _look(self) -> None:
-        """Record the changes of the run as events."""
+        """Record the changes in the run as events."""
         changes, waiting = self._run.changes, self._run.view.waiting
         for job in changes.finished.tolist():
             self._say("JOB_COMPLETED", self._completed(job, "COMPLETED_SUCCESSFULLY"))
@@ -306,7 +306,7 @@ class _Session:
                 self._say("REQUESTED_CALL", {})
 
     def _exchange(self) -> None:
-        """Send the events that happened, and record the orders of the scheduler."""
+        """Send the events that happened, and record the scheduler's instructions."""
         before_s = max(self._run.now_s, self._ready_s)
         message = {"now": before_s, "events": self._events}
         self._events = []
@@ -372,12 +372,12 @@ class _Session:
         self._events.append({"timestamp": self._run.now_s, "type": kind, "data": data})
 
     def _is_now(self, at_s: float) -> bool:
-        """Return whether an instant has come; floats of seconds might miss nanoseconds."""
+        """Return whether an instant has come; seconds as floats might lose nanoseconds."""
         now_ns = max(self._run.view.now_ns, round(self._run.now_s * 1e9))
         return round(at_s * 1e9) <= now_ns
 
     def _world(self) -> dict[str, Any]:
-        """Return the data of SIMULATION_BEGINS, with the names of Batsim 3 and of Batsim 4."""
+        """Return the data of SIMULATION_BEGINS, with the field names of Batsim 3 and of Batsim 4."""
         view = self._run.view
         types, servers = view.labels("gpu_type"), view.servers
         kinds, racks = servers.gpu_type.tolist(), servers.rack.tolist()
@@ -446,7 +446,7 @@ class _Session:
         }
 
     def _job(self, name: str) -> int:
-        """Return the number of a job that was submitted and neither rejected nor killed."""
+        """Return the index of a job that was submitted and neither rejected nor killed."""
         workload, _, number = name.partition("!")
         job = int(number) if workload == _WORKLOAD and _NUMBER.fullmatch(number) else -1
         if job not in self._duration_s:
@@ -456,7 +456,7 @@ class _Session:
         return job
 
     def _masks(self, alloc: str) -> dict[int, int]:
-        """Return the slots of each server that an interval set such as `0-3 7` names."""
+        """Return, for each server, the slots that an interval set such as `0-3 7` names."""
         masks: dict[int, int] = {}
         for interval in re.split(r"[ ,]+", alloc.strip()):
             first, dash, last = interval.partition("-")

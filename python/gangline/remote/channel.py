@@ -1,4 +1,4 @@
-"""A socket for the messages of one scheduler, on which every wait has a limit."""
+"""A socket for the messages of one scheduler; every wait on it has a limit."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Address(NamedTuple):
     Attributes
     ----------
     host : str
-        Name or address of the host; the path of a Unix socket.
+        Name or address of the host, or the path of a Unix socket.
     port : int, optional
         None for a Unix socket.
     """
@@ -42,7 +42,7 @@ class Address(NamedTuple):
 
     @property
     def is_local(self) -> bool:
-        """Return whether only processes of this machine can connect."""
+        """Return whether only processes on this machine can connect."""
         if self.port is None or self.host == "localhost":
             return True
         try:
@@ -72,7 +72,7 @@ def parse(text: str, field: str) -> Address:
 
 
 def check_timeout(timeout_s: float) -> None:
-    """Refuse a limit that is not a positive number of seconds."""
+    """Reject a limit that is not a positive number of seconds."""
     if not 0.0 < timeout_s < float("inf"):
         message = f"timeout_s: expected seconds above 0, got {timeout_s}"
         raise OptionError(message, field="timeout_s", value=timeout_s)
@@ -80,7 +80,7 @@ def check_timeout(timeout_s: float) -> None:
 
 @contextmanager
 def listening(address: Address) -> Iterator[tuple[socket.socket, Address]]:
-    """Yield a listening socket and its address; the system chooses the port for 0."""
+    """Yield a listening socket and its address; for port 0, the system chooses a port."""
     if address.port is None:
         door = socket.socket(socket.AF_UNIX)
     else:
@@ -106,7 +106,7 @@ def listening(address: Address) -> Iterator[tuple[socket.socket, Address]]:
 
 
 def accept(door: socket.socket, until: float, timeout_s: float) -> Channel:
-    """Wait for a scheduler to connect, up to an instant of `time.monotonic`."""
+    """Wait for a scheduler to connect, until an instant of `time.monotonic`."""
     try:
         door.settimeout(max(until - time.monotonic(), 0.001))
         return Channel(door.accept()[0], timeout_s)
@@ -116,7 +116,7 @@ def accept(door: socket.socket, until: float, timeout_s: float) -> Channel:
 
 
 class Channel:
-    """A connected socket, which sends or receives each message within `timeout_s` or fails."""
+    """A connected socket; sending or receiving a message takes at most `timeout_s`, or fails."""
 
     def __init__(self, connection: socket.socket, timeout_s: float) -> None:
         self._connection = connection
@@ -147,7 +147,7 @@ class Channel:
             raise _left(error) from None
 
     def line(self, bytes_max: int, timeout_s: float | None = None) -> bytes:
-        """Receive the bytes up to a line feed, which is not included."""
+        """Receive the bytes up to and without a line feed."""
         limit_s = self._timeout_s if timeout_s is None else timeout_s
         until, seen = time.monotonic() + limit_s, 0
         while (end := self._buffer.find(b"\n", seen)) < 0:

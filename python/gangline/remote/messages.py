@@ -47,21 +47,21 @@ COLUMNS: dict[Table, frozenset[str]] = {
     "parts": _columns(Parts),
     "residents": _columns(Residents),
 }
-"""Columns of each table that a scheduler may ask for."""
+"""Columns of each table for which a scheduler may ask."""
 
 SECRET = frozenset({"remaining_s", "work_remaining"})
-"""Columns for schedulers with the knowledge `remaining`."""
+"""Additional columns for schedulers with the knowledge `remaining`."""
 
 _Number = Annotated[int, msgspec.Meta(ge=0, lt=2**32)]
 _Counts: TypeAlias = dict[Annotated[str, msgspec.Meta(pattern="^[0-9]{1,10}$")], int]
 
 
 class _Message(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
-    """The base class of messages; unknown fields are refused because they may be typing errors."""
+    """The base class of messages; unknown fields are rejected, as they may be typing errors."""
 
 
 class Hello(_Message, tag="hello", kw_only=True):
-    """The first message of a scheduler: the version, and the columns it wants to see."""
+    """A scheduler's first message: the version, and the columns that it wants to see."""
 
     version: int
     view: dict[Table, list[str]] = msgspec.field(
@@ -74,7 +74,7 @@ class Hello(_Message, tag="hello", kw_only=True):
 
 
 class Action(_Message, tag_field="do", kw_only=True):
-    """An action; its fields are the arguments of the method of `gangline.Plan`."""
+    """An action; its fields are the arguments of the `gangline.Plan` method of the same name."""
 
     def arguments(self) -> dict[str, Any]:
         """Return the request as text."""
@@ -122,7 +122,7 @@ class Place(_Terms, tag="place", kw_only=True):
     params: dict[str, str | float | bool] = {}
 
     def arguments(self) -> dict[str, Any]:
-        """Return the parsed action; the parameters of the rule are arguments too."""
+        """Return the parsed action; the parameters of the placement rule are also arguments."""
         found = super().arguments()
         params = found.pop("params")
         if twice := sorted(params.keys() & set(self.__struct_fields__)):
@@ -190,14 +190,14 @@ _Actions: TypeAlias = list[
 
 
 class Draft(_Message, tag="draft", kw_only=True):
-    """A message that adds actions to the plan, which is not carried out yet."""
+    """A message that adds actions to the plan without carrying it out yet."""
 
     actions: _Actions = []
     stop_at_refusal: bool = False
 
 
 class PlanMessage(Draft, tag="plan", kw_only=True):
-    """A message that adds actions to the plan, which is then carried out."""
+    """A message that adds actions to the plan and has it carried out."""
 
     steady: bool = False
 
@@ -210,18 +210,18 @@ _ENCODER = msgspec.json.Encoder()
 
 
 def read_hello(line: bytes) -> Hello:
-    """Check the first message of a scheduler."""
+    """Check a scheduler's first message."""
     return _HELLO.decode(line)
 
 
 def read_answer(line: bytes) -> Answer:
-    """Check an answer to a decision."""
+    """Check a scheduler's reply to a decision."""
     answer: Answer = _ANSWER.decode(line)
     return answer
 
 
 def encode(kind: str, **fields: object) -> bytes:
-    r"""Write a message as a line; numbers that are not finite become null.
+    r"""Write a message as a line; non-finite numbers become null.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Defines `gangline.serve`: a scheduler in another process decides by gangline's protocol."""
+"""Defines `gangline.serve`, with which a scheduler in another process decides over a socket."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ _REFUSED = (
 
 
 def listen_address(listen: str, *, any_host: bool = False) -> Address:
-    """Return the address to listen on; refuse a public one unless `any_host` is set."""
+    """Return the address to listen on; reject a public one unless `any_host` is set."""
     address = parse(listen, "listen")
     if not (address.is_local or any_host):
         message = (
@@ -70,39 +70,40 @@ def serve(
     on_listening: Callable[[str], object] | None = None,
     on_turned_away: Callable[[str], object] | None = None,
 ) -> Result:
-    r"""Let a scheduler in another process make the decisions of a run from now to its end.
+    r"""Let a scheduler in another process make the decisions of a run, from now to its end.
 
     One scheduler connects and speaks the protocol of docs/guides/socket.md: JSON lines.
 
     Parameters
     ----------
     run : Simulation
-        The run. From now on it takes plans, as after `Simulation.apply`.
+        The run. From now on, it accepts plans, as after `Simulation.apply`.
     listen : str, default "127.0.0.1:0"
-        HOST:PORT, where the system chooses a port for 0, or unix:PATH.
+        HOST:PORT or unix:PATH; for port 0, the system chooses a port.
     knowledge : str, default "online"
         "remaining" if the scheduler may read how much work jobs have left.
     any_host : bool, default False
-        Whether `listen` may name an address that other machines reach. There is no password.
+        Whether `listen` may name an address that other machines can reach. There is no password.
     timeout_s : float, default 600
         Maximum number of seconds to wait for a connection, and for each message.
     on_listening : callable, optional
-        Called once with the address, when schedulers can connect.
+        Called once, with the address, when schedulers can connect.
     on_turned_away : callable, optional
-        Called with the reason whenever a scheduler that connects is rejected. The next one may then
-        connect.
+        Called with the reason whenever a connecting scheduler is rejected. Another scheduler may
+        then connect.
 
     Returns
     -------
     Result
-        The result, with the same bytes as an in-process run with the same plans.
+        The result; its bytes are those of an in-process run with the same plans.
 
     Raises
     ------
     PeerError
-        If no scheduler connects, or it leaves, hangs, or sends 100 wrong messages in a row.
+        If no scheduler connects, or the scheduler disconnects, hangs, or sends 100 wrong messages
+        in a row.
     StalledError
-        If jobs wait and nothing will ever start them.
+        If jobs wait and no future event can start them.
     OptionError
         If an option is wrong.
     OSError
@@ -163,7 +164,7 @@ def _greet(
     knowledge: Literal["online", "remaining"],
     on_turned_away: Callable[[str], object] | None,
 ) -> tuple[Channel, Hello]:
-    """Wait for the first client that speaks the protocol, and reject others."""
+    """Wait for the first client that speaks the protocol, and reject all others."""
     until = time.monotonic() + timeout_s
     while True:
         channel = accept(door, until, timeout_s)
@@ -185,7 +186,7 @@ def _greet(
 
 
 def _check(hello: Hello, knowledge: str) -> None:
-    """Refuse another version, and columns that do not exist or must stay hidden."""
+    """Reject another version, and columns that do not exist or must stay hidden."""
     if hello.version != VERSION:
         message = f"version: this gangline speaks version {VERSION}, not {hello.version}"
         raise PeerError(message, reason="wrong")
@@ -200,7 +201,7 @@ def _check(hello: Hello, knowledge: str) -> None:
 
 
 def _last_words(channel: Channel, error: BaseException) -> None:
-    """Send the scheduler the reason for the end, if it is still connected."""
+    """Send the scheduler the reason why the run ended, if it is still connected."""
     try:
         channel.send(_error(error, is_fatal=True), _LAST_WORDS_S)
     except PeerError:
@@ -323,7 +324,7 @@ class _Session:
 
 
 def _act(plan: Plan, answer: Answer) -> list[bool]:
-    """Add actions to a plan; return whether each was accepted, up to the first refused one."""
+    """Add actions to a plan; return whether each was accepted, up to the first rejected one."""
     done = []
     for action in answer.actions:
         name = str(action.__struct_config__.tag)

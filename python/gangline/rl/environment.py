@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 __all__ = ["REWARDS", "SchedulingEnv"]
 
 REWARDS: Final = ("jct", "wait", "slowdown", "makespan", "utilization")
-"""Names of the rewards. Each is the negative of an integral over the time that a step takes."""
+"""Names of the rewards. Each reward is the negative of an integral over a step's simulated time."""
 
 _NS: Final = 1e9
 _SEED_MAX: Final = 2**31  # Our own choice: every generator takes smaller seeds.
@@ -47,41 +47,42 @@ _ENDS: Final = ("until_s", "max_events")
 class SchedulingEnv(gymnasium.Env["Observation", np.int64]):
     """A run of `gangline.Simulation` in which an agent starts the jobs.
 
-    The window contains the first waiting jobs in the order of arrival. Action k < `window` starts
+    The window contains the first waiting jobs, in the order of arrival. Action k < `window` starts
     job k of the window on GPUs that a placement rule chooses. Action `window` lets time pass until
     the next event, so several jobs may start at one instant. Time also passes by itself while no
-    job of the window can be placed. The agent never preempts jobs; a job that loses its GPUs to a
+    job in the window can be placed. The agent never preempts jobs; a job that loses its GPUs to a
     failure waits again. An episode ends when all jobs are done.
 
-    Every step and reset returns `info["action_mask"]`: 1 for the actions that are possible. Waiting
-    is impossible if no job runs, no job will arrive and a job can be placed.
+    Every step and reset returns `info["action_mask"]`: 1 for actions that are possible. Waiting is
+    impossible if no job runs, no job will arrive, and a job can be placed.
 
     Parameters
     ----------
     cluster : Cluster, mapping, str or path
         As for `gangline.simulate`.
     trace : Trace, Arrow table, str, path or callable
-        Jobs of an episode. An address of a generator without `seed` (`synth:philly?jobs=100`) is
-        drawn anew at each reset, and a callable is called with the seed of the episode. Any other
-        trace is the same in each episode.
+        Jobs of an episode. A `synth:` spec without `seed` (`synth:philly?jobs=100`) is drawn anew
+        at each reset, and a callable is called with the episode's seed. Any other trace is the same
+        in every episode.
     window : int
-        Number of waiting jobs that the agent sees, and may choose from.
+        Number of waiting jobs that the agent sees and may choose from.
     reward : str or mapping from str to float
         A name in `REWARDS`, or a mapping from names to weights.
     knowledge : {"remaining", "online"}
         Whether observations show how long jobs still take.
     estimate_error : float
-        Sigma of the log-normal error of the shown durations, as for the policy `sjf`.
+        Sigma of the log-normal error in the durations shown, as for the policy `sjf`.
     placement : str
         Placement rule, as for `Plan.place`.
     placement_params : mapping, optional
         Its parameters.
     masked : {"wait", "raise"}
-        The effect of an impossible action. With "wait", the run waits instead; if waiting is
+        What an impossible action does. With "wait", the run waits instead; if waiting is
         impossible, it starts the first job that can be placed. With "raise", the action raises an
         `OptionError`.
     episode_jobs : int, optional
-        Number of consecutive jobs of the trace in an episode. Each reset draws the first one.
+        Number of consecutive jobs from the trace in an episode. Each reset draws the first of them
+        at random.
     **options
         Options of `gangline.simulate`, except `until_s` and `max_events`. Without `seed`, the run
         uses the seed of the episode.
@@ -89,10 +90,10 @@ class SchedulingEnv(gymnasium.Env["Observation", np.int64]):
     Attributes
     ----------
     observation_space : gymnasium.spaces.Dict
-        "jobs", a row for each place of the window with `job_columns`, and "cluster", with
-        `cluster_columns`. Each number x is shown as log(1 + x) / log(1 + X), at most 1, where X is
-        the scale of its column in `scales`. Rows without a job are 0; after the end, all rows are
-        0.
+        "jobs" has a row for each place in the window, with the columns `job_columns`; "cluster" has
+        the columns `cluster_columns`. Each number x is shown as log(1 + x) / log(1 + X), at most 1,
+        where X is the scale of its column in `scales`. Rows without a job are 0; after the end, all
+        rows are 0.
     job_columns, cluster_columns : tuple of str
         Names of the columns.
     scales : dict
@@ -221,14 +222,14 @@ class SchedulingEnv(gymnasium.Env["Observation", np.int64]):
         Parameters
         ----------
         seed : int, optional
-            Seed of the generator that draws the seeds of this episode and of all later ones.
+            Seed of the generator that draws the seeds of this and all later episodes.
         options : mapping, optional
             A mapping with the key "episode_seed" (the seed of this episode) or "trace" (its jobs).
 
         Returns
         -------
         tuple
-            The first observation, and the info. `info["episode_seed"]` is the seed that repeats the
+            The first observation and the info. `info["episode_seed"]` is the seed that repeats the
             episode.
         """
         super().reset(seed=seed)
@@ -264,7 +265,7 @@ class SchedulingEnv(gymnasium.Env["Observation", np.int64]):
         Raises
         ------
         OptionError
-            If no episode is under way, or with `masked="raise"` the action is impossible.
+            If no episode is under way, or if the action is impossible and `masked="raise"`.
         StalledError
             If a job can never start under the placement rule.
         """
@@ -289,7 +290,7 @@ class SchedulingEnv(gymnasium.Env["Observation", np.int64]):
         return self._observation(), self._reward(told), self._ended, False, info
 
     def action_masks(self) -> npt.NDArray[np.bool_]:
-        """Return which actions are possible; `MaskablePPO` of sb3-contrib calls this method."""
+        """Return which actions are possible; `MaskablePPO` from sb3-contrib calls this method."""
         return self._mask.astype(np.bool_)
 
     @property
@@ -299,14 +300,14 @@ class SchedulingEnv(gymnasium.Env["Observation", np.int64]):
 
     @property
     def simulation(self) -> Simulation:
-        """The run of the episode, for reading only; the environment makes its steps."""
+        """The episode's run, for reading only; the environment steps it."""
         if self._run is None:
             raise OptionError("no episode is under way: call `reset`", field="simulation")
         return self._run
 
     @property
     def jobs_in_window(self) -> dict[str, npt.NDArray[np.float64] | npt.NDArray[np.int64]]:
-        """The columns of the jobs in the window, in their natural units; "job" is the job's number.
+        """The columns of the jobs in the window, in their natural units; "job" is the job's index.
 
         Rows without a job are left out.
         """
@@ -316,16 +317,16 @@ class SchedulingEnv(gymnasium.Env["Observation", np.int64]):
 
     @property
     def totals(self) -> dict[str, float]:
-        """The sums of the episode so far, by the name of the reward that subtracts them.
+        """The sums of the episode so far, each under the name of the reward that subtracts it.
 
-        They are the sums of the JCTs, of the times without GPUs and of the slowdowns, the makespan,
-        and the makespan times (1 - GPU utilisation). Unfinished jobs count up to now.
+        They are the sums of JCTs, of times without GPUs and of slowdowns, the makespan, and the
+        makespan times (1 - GPU utilisation). Unfinished jobs count up to now.
         """
         sums = (*self._sums[:4], self._sums[4] / self._gpus)
         return {name: value / _NS for name, value in zip(REWARDS, sums, strict=True)}
 
     def result(self) -> Result:
-        """Return the result of the run up to now."""
+        """Return the result of the run so far."""
         return self.simulation.result()
 
     def _instead(self, action: int) -> int:
@@ -337,7 +338,7 @@ class SchedulingEnv(gymnasium.Env["Observation", np.int64]):
         return self._window if self._mask[-1] else int(self._mask.argmax())
 
     def _seek(self) -> None:
-        """Let time pass while no job of the window can be placed."""
+        """Let time pass while no job in the window can be placed."""
         while not (self._ended or self._standing[-1]):
             self._pass_time()
 
@@ -383,7 +384,7 @@ class SchedulingEnv(gymnasium.Env["Observation", np.int64]):
         )
 
     def _reward(self, before: tuple[float, ...]) -> float:
-        """Return the reward for the increase of the sums since the last step."""
+        """Return the reward for the increase in the sums since the last step."""
         sums = self._sums
         passed = sum(weight * (sums[at] - before[at]) for at, weight in self._weights)
         return 0.0 - passed / _NS
@@ -402,7 +403,7 @@ def _check_choice(name: str, value: object, known: tuple[str, ...]) -> None:
 
 
 def _weights(reward: str | Mapping[str, float], gpus: float) -> list[tuple[int, float]]:
-    """Return the weights of the sums, which are in ns (the last in GPU-ns)."""
+    """Return the weights of the sums; the sums are in ns, the last one in GPU-ns."""
     given = {reward: 1.0} if isinstance(reward, str) else dict(reward)
     for name in given:
         _check_choice("reward", name, REWARDS)

@@ -1,4 +1,4 @@
-"""Provides the jobs of an episode: a fixed trace, a stretch of it, or newly drawn jobs."""
+"""Provides an episode's jobs: a fixed trace, a stretch of it, or newly drawn jobs."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ _TIMES = ("arrival_s", "deadline_s", "start_s")  # columns of instants of the tr
 
 
 class Episodes:
-    """Provides the trace for the seed of an episode.
+    """Provides the trace for an episode's seed.
 
     Parameters
     ----------
     trace : Trace, Arrow table, str, path or callable
-        An address of a generator without a seed is drawn anew for each episode, and a callable is
-        called with the seed of the episode. Any other trace is the same in every episode.
+        A `synth:` spec without a seed is drawn anew for each episode, and a callable is called with
+        the episode's seed. Any other trace is the same in every episode.
     stretch : int, optional
-        Number of consecutive jobs in an episode. The first job is drawn, and arrives at 0.
+        Number of consecutive jobs in an episode. The first job is drawn at random and arrives at 0.
     """
 
     def __init__(self, trace: TraceLike | Drawer, stretch: int | None) -> None:
@@ -49,7 +49,7 @@ class Episodes:
 
 
 def _drawer(trace: TraceLike | Drawer) -> Drawer | None:
-    """Return a function that draws a trace from a seed; None if the trace is fixed."""
+    """Return a function that draws a trace, given a seed; None if the trace is fixed."""
     if callable(trace):
         return trace
     if not (isinstance(trace, str) and trace.startswith(SYNTH)):
@@ -63,7 +63,7 @@ def _drawer(trace: TraceLike | Drawer) -> Drawer | None:
 
 
 def _stretch_of(trace: Trace, jobs: int, seed: int) -> Trace:
-    """Return consecutive jobs of a trace, starting at a row that is drawn by the seed."""
+    """Return consecutive jobs from a trace, starting at a row that the seed determines."""
     import numpy as np
     import pyarrow.compute as pc
 
