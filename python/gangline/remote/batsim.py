@@ -377,7 +377,7 @@ class _Session:
         return round(at_s * 1e9) <= now_ns
 
     def _world(self) -> dict[str, Any]:
-        """Return the data of SIMULATION_BEGINS, with the field names of Batsim 3 and of Batsim 4."""
+        """Return the data of SIMULATION_BEGINS, with the field names of Batsim 3 and Batsim 4."""
         view = self._run.view
         types, servers = view.labels("gpu_type"), view.servers
         kinds, racks = servers.gpu_type.tolist(), servers.rack.tolist()

@@ -1,5 +1,4 @@
-//! Converts actions from Python tuples to the engine's actions. One parser serves policies in Python and runs that are
-//! driven step by step.
+//! Converts Python tuples to the engine's actions. One parser serves both policies in Python and step-by-step runs.
 
 use gangline_engine::ClusterView;
 use gangline_model::{
@@ -10,19 +9,19 @@ use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 use rustc_hash::FxHashMap;
 
-/// Kind of the timers of policies in Python.
+/// Kind of the timers that policies in Python set.
 const TIMER_KIND: u8 = 0;
 
 /// A plan from Python.
 #[derive(Default)]
 pub(crate) struct Orders {
     pub(crate) actions: Vec<Action>,
-    /// Timers in the order of the plan; a timer without an instant is cancelled.
+    /// Timers, in the plan's order; a timer without an instant is cancelled.
     pub(crate) timers: Vec<(TimerTag, Option<SimTime>)>,
 }
 
-/// Parses the tuples of a plan. If a tuple gives a number of GPUs, these are the lowest slots that are free after the
-/// previous actions.
+/// Parses the tuples of a plan. If a tuple gives a number of GPUs, the lowest slots that are free after the previous
+/// actions are used.
 pub(crate) fn parse(view: &ClusterView<'_>, list: &[Bound<'_, PyAny>]) -> PyResult<Orders> {
     let mut parser = Parser::default();
     for item in list {
@@ -36,7 +35,7 @@ pub(crate) fn parse(view: &ClusterView<'_>, list: &[Bound<'_, PyAny>]) -> PyResu
 pub(crate) struct Parser {
     orders: Orders,
     quotas: Vec<(JobId, f64)>,
-    /// Running jobs that gave up their GPUs and have not got others so far.
+    /// Running jobs that have given up their GPUs and have not received others so far.
     released: Vec<JobId>,
     pub(crate) scratch: Scratch,
 }
@@ -87,7 +86,7 @@ impl Parser {
         Ok(())
     }
 
-    /// Returns whether a running job gave up its GPUs and has not got others so far.
+    /// Returns whether a running job has given up its GPUs and has not received others so far.
     pub(crate) fn is_released(&self, job: JobId) -> bool {
         self.released.contains(&job)
     }
@@ -97,7 +96,7 @@ impl Parser {
         &self.orders.actions
     }
 
-    /// Returns the whole plan. A job that gave up its GPUs and got no others is preempted.
+    /// Returns the whole plan. A job that gave up its GPUs and received no others is preempted.
     pub(crate) fn finish(mut self) -> Orders {
         let stopped = self.released.into_iter().map(Action::preempt);
         self.orders.actions.extend(stopped);
@@ -159,7 +158,7 @@ where
     tuple.get_item(at)?.extract()
 }
 
-/// Returns the overhead as a span. The engine refuses a negative value with the rule that it breaks.
+/// Returns the overhead as a span. The engine rejects a negative value and names the broken rule.
 fn overhead(seconds: f64) -> PyResult<SimSpan> {
     let span = SimSpan::from_seconds(seconds.abs())
         .map_err(|error| PyValueError::new_err(format!("overhead_s: {error}")))?;
@@ -170,7 +169,7 @@ fn overhead(seconds: f64) -> PyResult<SimSpan> {
     })
 }
 
-/// Adds each quota to the action of its job. If the plan has no action for the job, the quota becomes an action.
+/// Adds each quota to its job's action. If the plan has no action for the job, the quota becomes an action.
 fn set_quotas(actions: &mut Vec<Action>, quotas: &[(JobId, f64)]) {
     for &(job, quota) in quotas {
         let is_own = |action: &&mut Action| {
@@ -195,14 +194,14 @@ fn tag(id: u32) -> TimerTag {
     }
 }
 
-/// GPUs that are free after the actions read so far.
+/// The GPUs that are free after the actions read so far.
 #[derive(Default)]
 pub(crate) struct Scratch {
-    /// Free slots of the servers that were read.
+    /// Free slots of the servers read so far.
     free: FxHashMap<u32, u64>,
     /// Servers whose free slots may have changed since the last call of `changed`.
     touched: Vec<ServerId>,
-    /// Parts that leave their GPUs, with their servers and the slots that became free there.
+    /// Parts that leave their GPUs, with their servers and the slots that this freed.
     released: FxHashMap<(JobId, ServerId), u64>,
 }
 
@@ -262,7 +261,7 @@ impl Scratch {
         })
     }
 
-    /// Takes back the GPUs that a job gave up.
+    /// Returns to a job the GPUs that it gave up.
     pub(crate) fn restore(&mut self, view: &ClusterView<'_>, job: JobId) {
         let Some(part) = view.run(job).and_then(|run| run.part(0)) else {
             return;
@@ -294,8 +293,8 @@ impl Scratch {
         Ok(gpus)
     }
 
-    /// Returns the `gpus` lowest free slots of a server. If fewer slots are free and GPUs are not shared, taken slots
-    /// are added, which the engine then refuses with the rule that they break.
+    /// Returns the `gpus` lowest free slots of a server. If fewer slots are free and GPUs are not shared, occupied
+    /// slots are added. The engine then rejects them and names the broken rule.
     fn lowest(&mut self, view: &ClusterView<'_>, server: ServerId, gpus: u32) -> u64 {
         let free = *self.free_of(view, server);
         let missing = gpus.saturating_sub(free.count_ones());

@@ -1,4 +1,4 @@
-//! The effects of the last plan and the changes since then, for a policy in Python. An array is created when it is
+//! The effects of the last plan and the changes since then, for a policy in Python. Each array is created when it is
 //! first read, because most decisions read only one or two arrays.
 
 use crate::columns::indices;
@@ -6,7 +6,7 @@ use gangline_engine::Changes;
 use gangline_model::{JobId, ServerId};
 use pyo3::prelude::*;
 
-/// The changes of one decision, which stay readable after the decision.
+/// The changes of one decision; they stay readable after the decision.
 #[pyclass(frozen, module = "gangline._core")]
 pub(crate) struct PolicyChanges(Changes);
 
@@ -87,7 +87,7 @@ impl PolicyChanges {
         self.0.is_round
     }
 
-    /// Returns whether a gang that did not fit might fit now.
+    /// Returns whether a gang that did not fit before might fit now.
     #[getter]
     fn has_room(&self) -> bool {
         self.0.has_room()

@@ -1,5 +1,5 @@
-//! The tables of a policy written in Python, column by column. An unused column is never filled, and a column that is
-//! read twice in a decision is filled once: [`crate::view`] keeps it.
+//! The tables that a policy written in Python reads, column by column. An unused column is never filled, and a column
+//! that is read twice in a decision is filled only once: [`crate::view`] keeps it.
 
 use crate::error::raise;
 use gangline_engine::{ClusterView, Part, Run};
@@ -14,7 +14,7 @@ use pyo3::types::IntoPyDict;
 
 const GIB: f64 = (1_u64 << 30) as f64;
 
-/// The waiting and the running jobs: the rows of the tables, which all columns of a decision share.
+/// The waiting and the running jobs. They are the rows of the tables, and all columns of a decision share them.
 #[derive(Default)]
 pub(crate) struct JobRows {
     waiting: Option<Vec<JobId>>,
@@ -81,7 +81,7 @@ fn no_column(py: Python<'_>, table: &str, name: &str, known: &str) -> PyErr {
         .unwrap_or_else(|error| error)
 }
 
-/// Refuses access to the remaining work for a policy that does not declare that it reads it.
+/// Denies access to the remaining work if the policy does not declare that it reads it.
 pub(crate) fn check_knowledge(py: Python<'_>, knows_work: bool) -> PyResult<()> {
     if knows_work {
         return Ok(());
@@ -92,7 +92,7 @@ pub(crate) fn check_knowledge(py: Python<'_>, knows_work: bool) -> PyResult<()> 
     Err(raise(py, "PolicyError", message, &facts)?)
 }
 
-/// Returns the GPU-seconds without overhead that a job has had so far.
+/// Returns the GPU-seconds, without overhead, that a job has received so far.
 fn gpu_seconds(view: &ClusterView<'_>, job: JobId) -> f64 {
     view.attained_gpu_ns(job) as f64 / NANOS_PER_SECOND
 }
@@ -105,7 +105,7 @@ fn gpu_range(view: &ClusterView<'_>, job: JobId) -> (u32, u32) {
     })
 }
 
-/// Returns the labels of jobs by their name.
+/// Returns the jobs' labels of the given kind.
 pub(crate) fn label_of<'a>(columns: &'a JobColumns, name: &str) -> Option<&'a Label> {
     let labels = &columns.labels;
     match name {
@@ -118,7 +118,7 @@ pub(crate) fn label_of<'a>(columns: &'a JobColumns, name: &str) -> Option<&'a La
     }
 }
 
-/// Returns a label as a number; -1 means none.
+/// Returns a label as an index; -1 means none.
 fn label(column: Option<&Vec<u32>>, job: JobId) -> i64 {
     let code = column.map(|codes| codes[job.index()]);
     code.filter(|&code| code != u32::MAX).map_or(-1, i64::from)
@@ -225,7 +225,7 @@ fn rates<'py>(
     Ok(made.into_any())
 }
 
-/// Returns a column with a row per part of every running job, in the order of jobs and servers.
+/// Returns a column with one row per part of each running job, ordered by job and server.
 fn part_column<'py>(
     py: Python<'py>,
     view: &ClusterView<'_>,
@@ -259,7 +259,7 @@ fn part_column<'py>(
     })
 }
 
-/// Returns a column with a row per job on each GPU, in the order of servers and slots.
+/// Returns a column with one row per job on each GPU, ordered by server and slot.
 fn resident_column<'py>(
     py: Python<'py>,
     view: &ClusterView<'_>,

@@ -1,4 +1,4 @@
-//! Converts arrays from Python to the model's tables. Each column is copied once and holds no reference to Python.
+//! Converts Python arrays to the model's tables. Each column is copied once and holds no reference to Python.
 
 use crate::error::CoreError;
 use gangline_engine::{EngineError, World};
@@ -88,16 +88,16 @@ pub(crate) struct Elastic {
     table: Arc<ElasticTable>,
 }
 
-/// Noise phases of a class: progress, then squared norm and variance of the gradient for each noise batch.
+/// Noise phases of a class: the progress, then the squared norm and the variance of the gradient for each noise batch.
 type Phases = Vec<Vec<f64>>;
 
 #[pymethods]
 impl Elastic {
-    /// `row` holds the class of each job; 2^32 - 1 means none. `fits` has shape (classes, 7): seconds of a pass, of a
-    /// synchronisation over servers and of one on a single server (two numbers each), and gamma. `limits` has shape
-    /// (classes, 9): minimum and maximum of the total batch, of the samples per pass and of the GPUs, then GPUs and
-    /// batch size in the trace, and 1 if these GPUs fit on a server. `batches` holds the noise batches of each class;
-    /// if a class has none, its noise is the same for all batches.
+    /// `row` holds the class of each job; 2^32 - 1 means none. `fits` has shape (classes, 7): two coefficients each for
+    /// the time in seconds of a pass, of a synchronisation over servers and of a synchronisation on a single server,
+    /// and gamma. `limits` has shape (classes, 9): minimum and maximum of the total batch, of the samples per pass and
+    /// of the GPUs, then the GPUs and the batch size in the trace, and 1 if these GPUs fit on one server. `batches`
+    /// holds the noise batches of each class; if a class has none, its noise is the same for all batches.
     #[new]
     #[allow(clippy::needless_pass_by_value)]
     fn new(
@@ -145,8 +145,8 @@ impl Elastic {
         })
     }
 
-    /// Returns the mean rate of each class over its whole work, with the GPUs and the batch in the trace. The unit is
-    /// iterations of the initial batch per second.
+    /// Returns the mean rate of each class over its whole work, with the GPUs and the batch given in the trace. The
+    /// unit is iterations of the initial batch per second.
     fn mean_rates<'py>(&self, py: Python<'py>) -> Bound<'py, PyArray1<f64>> {
         let models = self.table.models().iter();
         let rates: Vec<f64> = models
@@ -180,13 +180,13 @@ pub(crate) struct Jobs {
     pub(crate) missing_durations: usize,
 }
 
-/// Columns by name. Each is taken out once, so the names that are left at the end are unknown.
+/// Columns by name. Each column is taken out once, so the names left at the end are unknown.
 pub(crate) struct Given<'py> {
     columns: Bound<'py, PyDict>,
 }
 
 impl<'py> Given<'py> {
-    /// Copies the references to columns from a dictionary of Python, which is not changed.
+    /// Copies the references to columns from a Python dictionary, without changing it.
     pub(crate) fn new(columns: &Bound<'py, PyDict>) -> PyResult<Self> {
         columns.copy().map(|columns| Self { columns })
     }
@@ -202,7 +202,7 @@ impl<'py> Given<'py> {
         Ok(column)
     }
 
-    /// Returns the numbers of an array with this many dimensions, in row-major order, and its shape.
+    /// Returns the numbers of an array with the given number of dimensions, in row-major order, and its shape.
     pub(crate) fn array<T: numpy::Element + Copy, D: numpy::ndarray::Dimension>(
         &self,
         name: &str,

@@ -1,5 +1,5 @@
 //! A plan under construction in Python: the GPUs that are free after its actions so far, and the places that a
-//! placement rule finds on them. The rules and their results are the same as for registered policies.
+//! placement rule finds among them. The rules and their results are the same as for registered policies.
 
 use crate::actions::Parser;
 use crate::error::CoreError;
@@ -11,11 +11,11 @@ use gangline_policies::place::{Demand, PlacementParams, Placer, Rule};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
 
-/// The draft of the plan whose actions are in a list.
+/// The draft of a plan whose actions are in a list.
 #[derive(Default)]
 pub(crate) struct Draft {
     parser: Parser,
-    /// Address of the list, and the number of its actions that the draft includes.
+    /// Memory address of the list, and the number of its actions that the draft includes.
     list: usize,
     synced: usize,
     /// State of the engine's draft before the plan.
@@ -23,8 +23,8 @@ pub(crate) struct Draft {
 }
 
 impl Draft {
-    /// Applies the actions that were added to the list. If the list has become shorter, or is another list, it is read
-    /// again from the start.
+    /// Applies the actions that were added to the list. If the list has become shorter, or is a different list, it is
+    /// read from the start again.
     pub(crate) fn sync(
         &mut self,
         view: &ClusterView<'_>,
@@ -63,7 +63,7 @@ impl Draft {
         &self.parser
     }
 
-    /// Releases the GPUs of a running job, if it still holds them. Returns whether it held them.
+    /// Releases the GPUs of a running job, if it still holds them. Returns whether the job held them.
     fn release(&mut self, view: &ClusterView<'_>, plan: &mut Plan<'_>, job: JobId) -> bool {
         if view.run(job).is_none() || self.parser.is_released(job) {
             return false;
@@ -83,7 +83,7 @@ pub(crate) struct Placers {
 }
 
 impl Placers {
-    /// Returns the number of a rule.
+    /// Returns the index of a rule.
     pub(crate) fn find(
         &mut self,
         view: &ClusterView<'_>,
@@ -115,7 +115,7 @@ impl Placers {
         Ok(at)
     }
 
-    /// Returns the GPUs for a job on the draft. These GPUs are on the first type on which the rule finds a place, among
+    /// Returns the GPUs that the draft has for a job. They are on the first type on which the rule finds a place, among
     /// the job's types or the allowed types.
     pub(crate) fn place(
         &mut self,
@@ -142,7 +142,7 @@ impl Placers {
 /// The arguments of `plan.place`.
 pub(crate) struct Wanted {
     pub(crate) job: JobId,
-    /// Number of GPUs of an elastic job, if it differs from the gang size.
+    /// Number of GPUs for an elastic job, if it differs from the gang size.
     pub(crate) gpus: Option<u32>,
     /// GPU types, as a mask.
     pub(crate) types: u64,
@@ -150,8 +150,8 @@ pub(crate) struct Wanted {
     pub(crate) rule: usize,
 }
 
-/// Returns the GPUs for a job after the actions so far, and whether it is a running job that moves. GPUs that the job
-/// holds count as free.
+/// Returns the GPUs for a job after the actions so far, and whether the job is a running one that moves. GPUs that the
+/// job holds count as free.
 pub(crate) fn place(
     (draft, placers): (&mut Draft, &mut Placers),
     view: &ClusterView<'_>,

@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 pub(crate) enum Step {
     /// The policy decided.
     Decided,
-    /// A plan was applied from outside.
+    /// A plan that was applied from outside.
     Planned {
         actions: Vec<Action>,
         timers: Vec<(TimerTag, Option<SimTime>)>,
@@ -28,7 +28,7 @@ pub(crate) struct Way {
     now: SimTime,
 }
 
-/// Everything that is needed to create a run again.
+/// Everything needed to create a run again.
 pub(crate) struct Ground {
     pub(crate) world: World,
     pub(crate) config: RunConfig,
@@ -42,7 +42,7 @@ pub(crate) struct Driven {
     draft: Option<Box<FreeIndex>>,
     pub(crate) policy: Option<Box<dyn Policy>>,
     pub(crate) steps: Vec<Step>,
-    /// Number of the last step. Data that was read before it is out of date.
+    /// Index of the last step. Data that was read before it is out of date.
     stamp: u64,
 }
 
@@ -80,7 +80,7 @@ impl Driven {
         }
     }
 
-    /// Repeats the history of another run from the first event on.
+    /// Repeats the history of another run from the first event.
     pub(crate) fn follow(&mut self, way: Way) -> Result<(), EngineError> {
         for step in &way.steps {
             self.engine.advance()?;
@@ -151,7 +151,7 @@ enum Place {
     Here(Box<Driven>),
     /// The run is in a step.
     InStep,
-    /// The results of the run were taken.
+    /// The run's results have been taken.
     Over,
 }
 
@@ -167,7 +167,7 @@ impl Shared {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes the run out for a step, during which it cannot be read.
+    /// Takes the run out for a step; during the step, it cannot be read.
     pub(crate) fn take(&self) -> PyResult<Held<'_>> {
         let mut place = self.lock();
         match std::mem::replace(&mut *place, Place::InStep) {
@@ -194,7 +194,7 @@ impl Shared {
         }
     }
 
-    /// Reads the run, and works on the draft of its plan.
+    /// Reads the run and works on its plan's draft.
     pub(crate) fn look<R>(
         &self,
         look: impl FnOnce(Look<'_, '_, '_>) -> PyResult<R>,
@@ -213,7 +213,7 @@ fn refusal(place: &Place) -> PyErr {
     })
 }
 
-/// A run during a step. Dropping this value returns the run.
+/// A run during a step. Dropping this value gives the run back.
 pub(crate) struct Held<'a> {
     from: &'a Shared,
     run: Option<Box<Driven>>,

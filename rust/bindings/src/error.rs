@@ -1,5 +1,5 @@
-//! One table maps all errors of the lower crates to Python exceptions, whose attributes contain the facts. There is no
-//! catch-all arm, so a new variant does not compile until it is mapped.
+//! One table maps all errors of the lower crates to Python exceptions. The exceptions' attributes contain the facts.
+//! There is no catch-all arm, so a new variant does not compile until it is mapped.
 
 use gangline_engine::{EngineError, PlanError, PolicyError};
 use gangline_model::{ActionKind, ModelError};
@@ -7,7 +7,7 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
-/// An error that becomes a Python exception.
+/// An error that is converted to a Python exception.
 pub(crate) struct CoreError(pub(crate) EngineError);
 
 impl From<EngineError> for CoreError {

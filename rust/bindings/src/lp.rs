@@ -1,4 +1,4 @@
-//! A single allocation, which takes columns of jobs and returns their shares.
+//! A single allocation, computed from columns of jobs; it returns the jobs' shares.
 
 use crate::convert::Given;
 use crate::error::CoreError;
@@ -15,7 +15,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use std::sync::PoisonError;
 
-/// Adds the functions of this file to the Python module.
+/// Adds this file's functions to the Python module.
 pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(lp_solve, module)?)?;
     module.add_function(wrap_pyfunction!(lp_award, module)?)?;
@@ -23,7 +23,7 @@ pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
 }
 
 /// Returns the shares of jobs under the policy with this name. `columns` are the arrays of `gangline.lp.solve`, and
-/// `given` contains the parameters as in a run. The other arguments come from the cluster of a run. If there are no
+/// `given` holds the parameters as in a run. The other arguments come from the cluster of a run. If there are no
 /// classes, the result has no objective.
 #[pyfunction]
 #[pyo3(signature = (policy, columns, given, *, seed, prices, reference, in_order, by_name))]
@@ -72,15 +72,16 @@ fn lp_solve<'py>(
     }
 }
 
-/// Returns the exception that was raised in Python, or else the exception for an allocation that does not exist.
+/// Returns the exception that was raised in Python, if any, or else the exception for an allocation that does not
+/// exist.
 fn own_or_refused(py: Python<'_>, policy: &str, raised: &Raised, error: &SolverError) -> PyErr {
     let own = raised.lock().unwrap_or_else(PoisonError::into_inner).take();
     own.unwrap_or_else(|| refused(py, policy, error))
 }
 
-/// Returns the winning bids of an exact auction, each with a room, for comparisons with the engine. Tiers are 0 for a
-/// server, 1 for a rack, 2 for the network and 3 for the GPUs that the bidder holds. `own` lists the number of these
-/// GPUs by room.
+/// Returns the winning bids of an exact auction, each with its room, for comparison with the engine. Tiers are 0 for a
+/// server, 1 for a rack, 2 for the network and 3 for the GPUs that the bidder holds. `own` lists the number of the
+/// bidder's own GPUs in each room.
 #[pyfunction]
 #[pyo3(signature = (gangs, bids, rooms, own, *, choices_max))]
 fn lp_award(
@@ -128,9 +129,9 @@ fn lp_award(
     }
 }
 
-/// Returns the load of each GPU type under the most even division of work; `None` if some work fits nowhere. `need` has
-/// the GPU-seconds of each job on each type, infinite where the job cannot run; `work` has the minimum over the types
-/// for each job.
+/// Returns the load of each GPU type if work is divided as evenly as possible; `None` if some work fits nowhere. `need`
+/// holds the GPU-seconds of each job on each type, infinite where the job cannot run; `work` holds each job's minimum
+/// over the types.
 #[pyfunction]
 #[allow(clippy::needless_pass_by_value)] // PyO3 passes arrays by value.
 fn lp_even_loads<'py>(
@@ -197,7 +198,7 @@ fn told<'py>(
     Ok(told)
 }
 
-/// Returns the columns of jobs, and the time that each has lost so far.
+/// Returns the columns of the jobs, and the time that each job has lost so far.
 fn ask_of(columns: &Bound<'_, PyDict>) -> PyResult<(Ask, Vec<f64>)> {
     let given = Given::new(columns)?;
     let column = |name: &str| -> PyResult<Vec<f64>> {

@@ -1,4 +1,4 @@
-//! A network: converts the keys of a cluster file to [`Network`], and answers queries.
+//! Converts the network keys of a cluster file to [`Network`], and answers queries about it.
 
 use crate::convert::{Cluster, Jobs};
 use crate::error::CoreError;
@@ -22,7 +22,7 @@ fn bad(key: impl Into<String>, value: &Bound<'_, PyAny>, expected: &str) -> PyEr
     .into()
 }
 
-/// Reads a value that must be one of several words.
+/// Reads a value that must be one of the given words.
 fn word<T>(
     key: &str,
     value: &Bound<'_, PyAny>,
@@ -124,7 +124,7 @@ fn read_link(tier: &str, keys: &Bound<'_, PyDict>) -> PyResult<LinkChange> {
     Ok(link)
 }
 
-/// Reads the name of an algorithm, or a list of names. Of several algorithms, the fastest is used.
+/// Reads an algorithm's name, or a list of names. If there are several algorithms, the fastest is used.
 fn algorithms(key: &str, value: &Bound<'_, PyAny>) -> PyResult<Algorithms> {
     let words = "ring, halving, direct or auto, or a list of them";
     let names: Vec<String> = match value.extract::<String>() {
@@ -231,7 +231,7 @@ impl Network {
         self.model.is_free()
     }
 
-    /// Refuses jobs for which the network has no data.
+    /// Rejects jobs for which the network has no data.
     #[allow(clippy::needless_pass_by_value)]
     fn check_jobs(&self, cluster: PyRef<'_, Cluster>, jobs: PyRef<'_, Jobs>) -> PyResult<()> {
         let world = jobs.world(&cluster)?;
@@ -241,8 +241,8 @@ impl Network {
         Ok(())
     }
 
-    /// Returns the max-min fair rates of flows over links of one capacity. Each flow is given by its demand and its
-    /// links.
+    /// Returns the max-min fair rates of flows over links that all have the same capacity. Each flow is given by its
+    /// demand and its links.
     #[staticmethod]
     #[allow(clippy::needless_pass_by_value)]
     fn fair_rates(capacity: f64, links: usize, flows: Vec<(f64, Vec<u32>)>) -> PyResult<Vec<f64>> {
@@ -262,13 +262,13 @@ impl Network {
         Ok(stops.iter().map(|stop| stop.rate()).collect())
     }
 
-    /// Returns the bytes/s of every up-link that jobs share; `None` if each job sends as if it were alone.
+    /// Returns the capacity in bytes/s of each up-link that jobs share; `None` if each job sends as if it were alone.
     fn shared_bw(&self) -> Option<f64> {
         self.model.shared_bw()
     }
 
-    /// Returns the load of a gang with a shape on the up-link of each of its racks: bytes per iteration, and bytes/s
-    /// when the gang is alone.
+    /// Returns the load that a gang with the given shape puts on the up-link of each of its racks: bytes per iteration,
+    /// and bytes/s if the gang is alone.
     fn load(
         &self,
         gpu_type: u32,
@@ -281,7 +281,7 @@ impl Network {
         Some((load.bytes, load.demand))
     }
 
-    /// Returns the factor of a gang in a tier (0 server, 1 rack, 2 network).
+    /// Returns the locality factor of a gang in a tier (0 server, 1 rack, 2 network).
     #[pyo3(signature = (gpu_type, model, gpus, tier, batch_size=0))]
     fn at_tier(
         &self,
@@ -296,8 +296,8 @@ impl Network {
             .at_tier(&Self::gang(gpu_type, model, batch_size, gpus), tier)
     }
 
-    /// Returns the factor of a gang with a shape: (GPUs per server: most, fewest; servers per rack: most, fewest;
-    /// racks).
+    /// Returns the locality factor of a gang with a shape: (GPUs per server: most, fewest; servers per rack: most,
+    /// fewest; racks).
     fn at_shape(
         &self,
         gpu_type: u32,
@@ -309,7 +309,7 @@ impl Network {
             .locality(&Self::gang(gpu_type, model, 0, gpus), to_shape(shape))
     }
 
-    /// Returns the factor of a shape by the closed form before the clamp; `None` without a closed form.
+    /// Returns the factor that the closed form gives for a shape, before the clamp; `None` without a closed form.
     fn raw(&self, model: Option<u32>, shape: (u32, u32, u32, u32, u32)) -> Option<f64> {
         self.model.raw(model, to_shape(shape))
     }

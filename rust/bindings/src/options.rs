@@ -1,4 +1,4 @@
-//! Options of a run, as one typed object. Python's `RunOptions` creates it, and it is stored as a [`RunConfig`]. A
+//! The options of a run as one typed object. Python's `RunOptions` creates it, and it is stored as a [`RunConfig`]. A
 //! missing or unknown argument is a `TypeError` in Python.
 
 use crate::convert::Cluster;
@@ -31,14 +31,14 @@ fn span(field: &'static str, seconds: f64) -> PyResult<SimSpan> {
     SimSpan::from_seconds(seconds).map_err(|error| bad(field, error.to_string()))
 }
 
-/// Rows of the timeline: a mode by name, or a number of seconds between rows.
+/// Which rows the timeline has: the name of a mode, or the number of seconds between rows.
 #[derive(FromPyObject)]
 enum Timeline {
     Named(String),
     Seconds(f64),
 }
 
-/// Slowdown factors, in the attributes of `gangline.cluster.interference.Pairs`.
+/// Slowdown factors, from the attributes of `gangline.cluster.interference.Pairs`.
 #[derive(FromPyObject)]
 struct Pairs<'py> {
     of_job: Option<PyReadonlyArray1<'py, u32>>,
@@ -46,15 +46,15 @@ struct Pairs<'py> {
     absent: Vec<(String, String)>,
 }
 
-/// Class of each job; batch size, gang size and times by GPU type of each class; GPUs of the largest server of each
-/// type.
+/// Class of each job; for each class, batch size, gang size and times by GPU type; for each type, the GPUs of its
+/// largest server.
 type InflationsGiven<'py> = (
     PyReadonlyArray1<'py, u32>,
     Vec<(u32, u32, Vec<Option<Times>>)>,
     Vec<u32>,
 );
 
-/// Durations that policies see: noise, seconds by job, or the attributes of `gangline.runs.estimates.History`.
+/// Durations that policies see: noise, seconds for each job, or the attributes of `gangline.runs.estimates.History`.
 #[derive(FromPyObject)]
 enum EstimatesGiven<'py> {
     Noise(f64),
@@ -67,9 +67,9 @@ enum EstimatesGiven<'py> {
     },
 }
 
-/// Sigmas of the noise of jobs, of stretches and of each server after the first, and seconds of a checkpoint. The rows
-/// that follow give costs by model label, number of GPUs and GPU type: seconds of a first start, restart, stop and
-/// checkpoint.
+/// Sigmas of the noise for jobs, for stretches and for each server after the first, and the time of a checkpoint in
+/// seconds. The rows that follow give costs for each model label, number of GPUs and GPU type: the times in seconds of
+/// a first start, a restart, a stop and a checkpoint.
 type RunTimeGiven = ([f64; 4], Vec<CostsGiven>);
 type CostsGiven = ((Option<u32>, Option<u32>, Option<usize>), [Option<f64>; 4]);
 
@@ -303,10 +303,10 @@ fn table(outages: &[(u32, f64, f64)]) -> PyResult<Failures> {
     Ok(Failures::Table(rows?))
 }
 
-/// Numbers of a fit, in the order of the Python side: `a_c, b_c, a_n, b_n, a_r, b_r, gamma`.
+/// Coefficients of a fit, in the order used in Python: `a_c, b_c, a_n, b_n, a_r, b_r, gamma`.
 type Fit = [f64; 7];
 
-/// Iteration times of a class on one type: a fit, or ratios by number of passes.
+/// Iteration times of a class on one type: a fit, or ratios for each number of passes.
 #[derive(FromPyObject)]
 enum Times {
     Fit(Fit),
@@ -354,7 +354,7 @@ pub(crate) fn params(given: &Bound<'_, PyDict>) -> PyResult<Params> {
     Ok(params)
 }
 
-/// Maximum nesting of lists and tables in a parameter. Even lists of tables that contain lists of tables need less.
+/// Maximum nesting of lists and tables in a parameter. Even nested lists of tables need fewer levels.
 const DEEPEST: u32 = 8;
 
 fn param(value: &Bound<'_, PyAny>, levels: u32) -> PyResult<ParamValue> {

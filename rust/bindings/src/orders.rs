@@ -1,6 +1,6 @@
-//! Orders of jobs for policies in Python. The waiting jobs of an order are kept from decision to decision. The cost of
-//! an update is therefore proportional to the changes, and the cost of a walk to the jobs that it visits. Running jobs
-//! are few and are sorted on request. The markets of prices are stored here too.
+//! Orders of jobs for policies in Python. An order keeps its waiting jobs from decision to decision. The cost of an
+//! update is therefore proportional to the number of changes, and the cost of a walk to the number of jobs visited.
+//! Running jobs are few, so they are sorted on request. The price markets are stored here, too.
 
 use gangline_engine::{Changes, ClusterView, PolicyError};
 use gangline_model::{GpuTypeId, JobId, SimSpan, SimTime};
@@ -12,21 +12,21 @@ use std::cmp::Reverse;
 use std::collections::{BTreeSet, BinaryHeap};
 use std::ops::Bound::{Excluded, Unbounded};
 
-/// First start of a job that has not started; it sorts after all other first starts.
+/// Stands for the first start of a job that has not started; it sorts after all real first starts.
 const NEVER_STARTED: i64 = i64::MAX;
 
-/// The measure of an order; ties are broken by arrival, then by job.
+/// The key of an order; ties are broken by arrival, then by job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Measure {
     /// Arrival.
     Arrival,
     /// Isolated duration, multiplied by the gang size if `by_gpus` is set.
     Duration,
-    /// Remaining isolated time. If `by_gpus` is set, it is multiplied by the gang size, and ties are broken by gang
-    /// size.
+    /// Remaining isolated time. If `by_gpus` is set, the time is multiplied by the gang size, and ties are broken by
+    /// gang size.
     Remaining,
     /// Attained service. With limits, jobs are sorted by queue, and within a queue by first start. Without limits, jobs
-    /// are sorted by the service itself.
+    /// are sorted by the attained service itself.
     Attained,
     /// Deadline.
     Deadline,
@@ -37,9 +37,9 @@ pub(crate) enum Measure {
 pub(crate) struct Spec {
     pub(crate) measure: Measure,
     pub(crate) by_gpus: bool,
-    /// Attained services, GPU-ns, at which a job moves to the next queue.
+    /// Attained service, in GPU-ns, at which a job moves to the next queue.
     pub(crate) limits: Vec<i128>,
-    /// Head start of running jobs if there are no limits, in GPU-ns per GPU.
+    /// Head start of running jobs, in GPU-ns per GPU, if there are no limits.
     pub(crate) lead: i128,
     pub(crate) estimate_error: f64,
 }
@@ -100,7 +100,7 @@ impl Spec {
         self.limits.partition_point(|&limit| limit <= attained)
     }
 
-    /// Returns the instant at which a job that makes progress from `since` on reaches its next limit.
+    /// Returns the instant at which a job that has made progress since `since` reaches its next limit.
     pub(crate) fn next_limit(
         &self,
         view: &ClusterView<'_>,
@@ -152,7 +152,7 @@ impl Alike {
     }
 }
 
-/// The waiting jobs in an order.
+/// The waiting jobs of one order.
 #[derive(Debug)]
 pub(crate) struct Queue {
     pub(crate) spec: Spec,
@@ -191,7 +191,7 @@ impl Queue {
         heads.min().map(|rank| JobId(rank.job))
     }
 
-    /// Returns the rank of a job, waiting or running.
+    /// Returns the rank of a waiting or running job.
     pub(crate) fn rank(&self, view: &ClusterView<'_>, job: JobId) -> Result<Rank, PolicyError> {
         match self.known.get(&job) {
             Some(&(_, rank)) => Ok(rank),
@@ -219,7 +219,7 @@ impl Queue {
 
     /// Admits jobs by number of GPUs. In rank order, a job is admitted if enough GPUs of one of its types are left; the
     /// type on which it runs is tried first. Returns, in order, the running jobs that are not admitted on their type
-    /// and the waiting jobs that are admitted, each with the type on which it is admitted, if any. The cost is
+    /// and the waiting jobs that are admitted. Each comes with the type on which it is admitted, if any. The cost is
     /// O(running log running + classes log classes).
     pub(crate) fn admit(
         &self,
@@ -270,7 +270,7 @@ impl Queue {
 #[derive(Debug)]
 pub(crate) struct Walk {
     heads: BinaryHeap<Reverse<(Rank, u32)>>,
-    /// The last job returned, whose class has not advanced yet.
+    /// The last job that was returned; its class has not advanced yet.
     last: Option<(Rank, u32)>,
 }
 
@@ -304,7 +304,7 @@ pub(crate) struct Kept {
 }
 
 impl Kept {
-    /// Returns the number of an order. An order that is new is created.
+    /// Returns the index of an order. A new order is created.
     pub(crate) fn find(
         &mut self,
         view: &ClusterView<'_>,
@@ -326,7 +326,7 @@ impl Kept {
         Ok(self.queues.len() - 1)
     }
 
-    /// Returns the number of a market. A market that is new is built.
+    /// Returns the index of a market. A new market is built.
     pub(crate) fn market(
         &mut self,
         view: &ClusterView<'_>,

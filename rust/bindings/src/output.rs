@@ -1,4 +1,4 @@
-//! Passes results to Python: vectors move into numpy arrays without a copy.
+//! Passes results to Python: vectors become numpy arrays without a copy.
 
 use crate::error::CoreError;
 use gangline_allocation::{Programs, Tally};
@@ -21,11 +21,11 @@ pub(crate) struct RunOutput {
     copy_gpus: CopyGpus,
     log_hash: u64,
     outcome: &'static str,
-    /// Texts of a policy in Python, by number.
+    /// Texts from a policy in Python, by index.
     words: Vec<String>,
 }
 
-/// Counters of the solves of a run.
+/// Counters of a run's solves.
 pub(crate) struct Solves {
     policy: String,
     /// Statistics of the allocations or auctions.
@@ -33,7 +33,7 @@ pub(crate) struct Solves {
 }
 
 impl Solves {
-    /// Creates the counters for a run of this policy.
+    /// Creates the counters for a run of the given policy.
     pub(crate) fn of(policy: &str) -> Self {
         Self {
             policy: policy.to_owned(),
@@ -68,7 +68,7 @@ impl Solves {
     }
 }
 
-/// Summary keys that are counts.
+/// The summary keys that are counts.
 const COUNTS: &[&str] = &[
     "jobs",
     "finished",
@@ -107,7 +107,7 @@ impl RunOutput {
         }
     }
 
-    /// Adds the texts of a policy in Python.
+    /// Adds the texts from a policy in Python.
     pub(crate) fn with_words(self, words: Vec<String>) -> Self {
         Self { words, ..self }
     }
@@ -251,9 +251,10 @@ impl RunOutput {
         Ok(table)
     }
 
-    /// Returns the reasons why watched jobs waited, by time, as columns: instant, job, reason, the other job, its GPUs,
-    /// a number and an instant of the cause, and the text of a policy in Python. Reasons and texts are indices into
-    /// `reasons` and `said`. A missing value is -1, and an instant that never comes is infinite.
+    /// Returns, ordered by time, the reasons why watched jobs waited. The columns are: instant, job, reason, the other
+    /// job, its GPUs, a number and an instant that belong to the cause, and the text from a policy in Python. Reasons
+    /// and texts are indices into `reasons` and `said`. A missing value is -1, and an instant that never comes is
+    /// infinite.
     fn causes<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let causes = self.take(|output| output.causes.take());
         let rows = causes.map(|causes| causes.rows).unwrap_or_default();
@@ -297,9 +298,9 @@ impl RunOutput {
         Ok(table)
     }
 
-    /// Returns the data of a run that watches jobs. The data consists of the failures and repairs of servers as rows
-    /// (s, server, up), the usable types and the minimum number of GPUs of each watched job as rows (job, mask, GPUs),
-    /// whether a gang may use several types, and the length of a round. The caller must take this data before the
+    /// Returns the data of a run in which jobs are watched. The data consists of the failures and repairs of servers as
+    /// rows (s, server, up); the usable types and minimum number of GPUs of each watched job as rows (job, mask, GPUs);
+    /// whether a gang may use several types; and the length of a round. The caller must take this data before the
     /// causes.
     #[allow(clippy::type_complexity)]
     fn watched(
@@ -379,7 +380,7 @@ impl RunOutput {
         told.map(|told| report.call1((told,))).transpose()
     }
 
-    /// Returns the number of GPUs of each part of a forked job: "gang" (the gang size), "server" (all GPUs of the
+    /// Returns how many GPUs each part of a forked job has: "gang" (the gang size), "server" (all GPUs of the
     /// server) or a number.
     fn copy_gpus<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         Ok(match self.copy_gpus {
@@ -400,7 +401,7 @@ impl RunOutput {
     }
 }
 
-/// Returns a reason as a dictionary of the fields of its declaration.
+/// Returns a reason as a dictionary with the fields of its declaration.
 pub(crate) fn reason_row<'py>(py: Python<'py>, reason: &Reason) -> PyResult<Bound<'py, PyDict>> {
     let row = PyDict::new(py);
     row.set_item("name", reason.name)?;

@@ -1,4 +1,4 @@
-//! The prices of one decision for a policy in Python, and an allocation that is built at these prices.
+//! The prices at one decision for a policy in Python, and an allocation built at these prices.
 
 use crate::columns::array;
 use crate::error::CoreError;
@@ -10,7 +10,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// An offer: servers with numbers of GPUs, utility, cost, payoff, rate, and whether the job stays because no other
+/// An offer: number of GPUs on each server, utility, cost, payoff, rate, and whether the job stays because no other
 /// place is faster.
 type Offer = (Vec<(u32, u32)>, f64, f64, f64, f64, bool);
 
@@ -30,7 +30,7 @@ impl PriceList {
             .unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Refuses counts that exceed the GPUs of a server.
+    /// Rejects counts that exceed the GPUs of a server.
     fn check(
         servers: usize,
         gpus: &[(u32, u32)],
@@ -60,7 +60,7 @@ fn ids(allocation: &Allocation) -> impl Iterator<Item = ServerId> + use<> {
 
 #[pymethods]
 impl PriceList {
-    /// Creates the prices at the present decision of a view, for given parameters of `hadar`.
+    /// Creates the prices at a view's current decision, for given parameters of `hadar`.
     #[new]
     fn new(view: Py<PolicyView>, given: &Bound<'_, PyDict>) -> PyResult<Self> {
         let hadar = gangline_policies::find("hadar").map_err(CoreError::from)?;
@@ -76,14 +76,14 @@ impl PriceList {
         })
     }
 
-    /// Returns `U_min`, and `U_max` by GPU type.
+    /// Returns `U_min`, and `U_max` for each GPU type.
     fn bounds<'py>(&self, py: Python<'py>) -> (f64, Bound<'py, PyAny>) {
         let allocation = self.lock();
         let (floor, ceiling) = allocation.bounds();
         (floor, array(py, ceiling.to_vec()))
     }
 
-    /// Returns the price of a GPU of each server.
+    /// Returns the price of a GPU on each server.
     fn prices<'py>(&self, py: Python<'py>) -> Bound<'py, PyAny> {
         let allocation = self.lock();
         array(
@@ -92,7 +92,7 @@ impl PriceList {
         )
     }
 
-    /// Returns the number of free GPUs of each server.
+    /// Returns the number of free GPUs on each server.
     fn free<'py>(&self, py: Python<'py>) -> Bound<'py, PyAny> {
         let allocation = self.lock();
         let free = ids(&allocation).map(|one| i64::from(allocation.free(one)));
@@ -127,7 +127,7 @@ impl PriceList {
         Ok(())
     }
 
-    /// Returns the utility of a job per GPU at its best rate.
+    /// Returns a job's utility per GPU at its best rate.
     fn density(&self, job: u32) -> PyResult<f64> {
         let key = (self.market, self.loan);
         self.view.get().market_at(key, |view, market| {
@@ -136,7 +136,7 @@ impl PriceList {
         })
     }
 
-    /// Returns the best place of a job by the objective, or the place with the largest utility.
+    /// Returns a job's best place according to the objective, or its place with the largest utility.
     fn offer(&self, job: u32, by_utility: bool) -> PyResult<Option<Offer>> {
         let goal = if by_utility {
             Goal::Utility

@@ -1,4 +1,4 @@
-//! A `gangline.Policy` object as a [`Policy`] of the engine. This adapter attaches to the interpreter once per
+//! A `gangline.Policy` object as a [`Policy`] of the engine. This adapter attaches to the Python interpreter once per
 //! decision.
 
 use crate::actions::parse;
@@ -15,7 +15,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// The reason of a policy in Python, with the text that its `why` returned.
+/// The reason that a policy in Python gives, with the text that its `why` returned.
 pub(crate) static OWN_WORDS: Declared =
     Declared::new("own words", "what the policy's `why` returned", "{words}")
         .counts(Counted::Words);
@@ -26,7 +26,7 @@ pub(crate) type Raised = Arc<Mutex<Option<PyErr>>>;
 /// A policy written in Python.
 pub(crate) struct PyPolicy {
     object: Py<PyAny>,
-    /// The view of the policy, which is a Rust object and a Python object.
+    /// The view of the policy, which is both a Rust and a Python object.
     view: Py<PolicyView>,
     python_view: Py<PyAny>,
     /// `Changes`, `Plan` and `read_answer` of `gangline.policies.protocol`.
@@ -41,17 +41,17 @@ pub(crate) struct PyPolicy {
     forks: bool,
     /// Whether the policy gives reasons.
     says_why: bool,
-    /// Texts of the policy, without duplicates.
+    /// The policy's texts, without duplicates.
     words: Mutex<Vec<String>>,
     decisions: u64,
     raised: Raised,
 }
 
-/// A text, with the job and the instant to which it refers, if any.
+/// A text with the job and the instant to which it refers, if any.
 type Reason = (String, Option<u32>, Option<f64>);
 
 impl PyPolicy {
-    /// Creates the policy and reads the declarations of the object.
+    /// Creates the policy and reads the object's declarations.
     ///
     /// `names` are the names of the jobs, by index.
     pub(crate) fn new(
@@ -116,14 +116,14 @@ impl PyPolicy {
         })
     }
 
-    /// Returns the texts of the policy, by number.
+    /// Returns the policy's texts, by index.
     pub(crate) fn words(self) -> Vec<String> {
         self.words
             .into_inner()
             .unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns whether the code of the policy has already failed.
+    /// Returns whether the policy's code has already failed.
     fn has_raised(&self) -> bool {
         let raised = self.raised.lock().unwrap_or_else(PoisonError::into_inner);
         raised.is_some()

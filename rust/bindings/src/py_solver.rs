@@ -1,5 +1,5 @@
-//! `gangline.lp.highs.solve` as a [`Solver`], which passes the arrays of one program and returns its optimum. The
-//! solver attaches to the interpreter once per program.
+//! `gangline.lp.highs.solve` as a [`Solver`], which passes the arrays of a linear program to Python and returns the
+//! optimum. The solver attaches to the Python interpreter once per program.
 
 use crate::error::raise;
 use crate::py_policy::Raised;
@@ -12,8 +12,8 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use std::sync::{Arc, PoisonError};
 
-/// The values, multipliers, value and steps of each objective; the name of the method; and whether the solve was a
-/// second attempt.
+/// For each objective: the variables' values, the multipliers, the objective value and the steps; also the method's
+/// name, and whether the solve was a second attempt.
 type Answer<'py> = (
     Vec<(
         PyReadonlyArray1<'py, f64>,
@@ -25,17 +25,17 @@ type Answer<'py> = (
     bool,
 );
 
-/// A solver that passes programs to Python.
+/// A solver that passes linear programs to Python.
 pub(crate) struct PySolver {
     /// Policy name, for messages.
     policy: String,
-    /// Parameters of a run that saves its failed requests.
+    /// Parameters of a run that saves failed requests.
     params: Option<Py<PyDict>>,
     raised: Raised,
 }
 
 impl PySolver {
-    /// Creates the solver of one call.
+    /// Creates the solver for a single call.
     pub(crate) fn new(policy: &str, raised: &Raised) -> Self {
         Self {
             policy: policy.to_owned(),
@@ -44,7 +44,7 @@ impl PySolver {
         }
     }
 
-    /// Creates the solver of a run.
+    /// Creates the solver for a run.
     pub(crate) fn of_run(policy: &str, params: &Bound<'_, PyDict>, raised: &Raised) -> Self {
         Self {
             params: Some(params.clone().unbind()),
@@ -102,7 +102,7 @@ impl PySolver {
         })
     }
 
-    /// Records that a solve failed; Python may write the request to a file.
+    /// Records that a solve failed, so that Python can write the request to a file.
     fn tell(&self, py: Python<'_>, failed: &Failed<'_>, error: &PyErr) -> PyResult<()> {
         let note = match *failed {
             Failed::Auction { now } => format!("in the auction at {} s", now.seconds()),

@@ -1,4 +1,4 @@
-//! The registry as data, from which `scripts/registry.py` writes code and tables, and from which tests draw parameters.
+//! The registry as data. `scripts/registry.py` writes code and tables from it, and tests draw parameters from it.
 
 use crate::error::CoreError;
 use crate::options;
@@ -10,10 +10,10 @@ use gangline_policies::{ParamDefault, ParamKind, ParamSpec, Params, PolicyInfo, 
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
 
-/// Whether the toy policies of the tests can be run; a release does not contain them.
+/// Whether the tests' toy policies can be run; releases do not contain them.
 const HAS_TOYS: bool = cfg!(debug_assertions);
 
-/// Returns the policy with a given name.
+/// Returns the policy with the given name.
 pub(crate) fn find(name: &str) -> Result<&'static PolicyInfo, PolicyError> {
     if HAS_TOYS {
         gangline_testkit::find(name)
@@ -22,7 +22,7 @@ pub(crate) fn find(name: &str) -> Result<&'static PolicyInfo, PolicyError> {
     }
 }
 
-/// Refuses parameters that no run of a policy would accept.
+/// Rejects parameters that no run of the policy would accept.
 #[pyfunction]
 pub(crate) fn check_policy(name: &str, params: &Bound<'_, PyDict>) -> PyResult<()> {
     let values = options::params(params)?;
@@ -108,7 +108,7 @@ fn policy<'py>(
     Ok(row)
 }
 
-/// Returns the knowledge of durations that a policy has, as in the table of policies.
+/// Returns what a policy knows about durations, as in the table of policies.
 fn durations(info: &PolicyInfo) -> &'static str {
     match (info.reads_durations, info.knowledge) {
         (false, _) => "no",
@@ -169,7 +169,7 @@ fn set_default(row: &Bound<'_, PyDict>, key: &str, value: ParamDefault) -> PyRes
     }
 }
 
-/// Returns the kind of a value, its rule, and the number in that rule.
+/// Returns the kind of a value, its rule, and the number in the rule.
 fn kind_names(kind: ParamKind) -> (&'static str, &'static str, Option<f64>) {
     match kind {
         ParamKind::Bool => ("bool", "bool", None),

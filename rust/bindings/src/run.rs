@@ -54,7 +54,7 @@ fn run_to_end(
     Ok((engine.output()?, policy.counters()))
 }
 
-/// Returns a run that is ready for its first event.
+/// Returns a run that is ready to process its first event.
 fn started(
     world: &World,
     config: RunConfig,
@@ -92,8 +92,8 @@ pub(crate) fn simulate(
     with_own_error(&raised, result.map(|output| output.with_solves(solver)))
 }
 
-/// Refuses what [`simulate`] would refuse before its first event. A policy object is not started, because its code
-/// may expect one start per run.
+/// Raises the errors that [`simulate`] would raise before its first event. A policy object is not started, because its
+/// code may expect one start per run.
 #[pyfunction]
 #[allow(clippy::needless_pass_by_value)]
 pub(crate) fn check_start(
@@ -118,7 +118,7 @@ pub(crate) fn check_start(
     with_own_error(&raised, result.map_err(|error| CoreError(error).into()))
 }
 
-/// Replaces an error by the exception that a solver raised, if there is one.
+/// Replaces an error with the exception that a solver raised, if any.
 pub(crate) fn with_own_error<T>(raised: &Raised, result: PyResult<T>) -> PyResult<T> {
     let own = raised.lock().unwrap_or_else(PoisonError::into_inner).take();
     match own {
@@ -127,7 +127,7 @@ pub(crate) fn with_own_error<T>(raised: &Raised, result: PyResult<T>) -> PyResul
     }
 }
 
-/// Runs a policy of the registry on a separate thread.
+/// Runs a registered policy on a separate thread.
 fn simulate_registered(
     py: Python<'_>,
     world: World,
@@ -198,13 +198,13 @@ fn look(
     Ok(())
 }
 
-/// Number of events between two checks of the wall-clock time in a run of a policy object. The number is one, because a
-/// decision in Python may take long; a check takes about 30 ns.
+/// Number of events between two checks of the wall-clock time in a run with a policy object. The number is one, because
+/// a decision in Python may take long; a check takes about 30 ns.
 const EVENTS_PER_SLICE: u64 = 1;
 
-/// Runs a policy written in Python on the calling thread, where its code expects to run and where an interrupt
-/// reaches it. The run proceeds in slices, so that long stretches without a decision also show progress and react to
-/// interrupts.
+/// Runs a policy written in Python on the calling thread. This is where its code expects to run and where an interrupt
+/// reaches it. The run proceeds in slices, so that progress is shown and interrupts are handled even in long stretches
+/// without a decision.
 fn simulate_object(
     py: Python<'_>,
     world: &World,
@@ -227,7 +227,7 @@ fn simulate_object(
     }
 }
 
-/// Reason why a run of a policy object ended early.
+/// Reason why a run with a policy object ended early.
 enum Stopped {
     /// An interrupt, or an error of the progress callback.
     Here(PyErr),
@@ -284,7 +284,7 @@ pub(crate) fn build(
     Ok((policy, solves))
 }
 
-/// Refuses a policy that needs durations if the trace lacks some of them.
+/// Rejects a policy that needs durations if the trace lacks some of them.
 pub(crate) fn require_durations(
     name: &str,
     given: &Bound<'_, PyDict>,

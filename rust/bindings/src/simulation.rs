@@ -1,4 +1,4 @@
-//! A run that is driven step by step, for tests, environments, debugging and `gangline.Simulation`.
+//! A step-by-step run, for tests, environments, debugging and `gangline.Simulation`.
 
 use crate::actions::parse;
 use crate::changes::PolicyChanges;
@@ -20,7 +20,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use std::sync::Arc;
 
-/// Number of events between two checks of the wall-clock time while no decision is due. This is our own choice; this
+/// Number of events between two checks of the wall-clock time while no decision is due. This is our own choice; such a
 /// number of events takes about 100 us.
 const EVENTS_PER_SLICE: u64 = 1024;
 
@@ -109,7 +109,7 @@ fn refused(error: EngineError) -> PyErr {
 }
 
 impl Simulation {
-    /// Creates a run that is before its first event, or a run that repeats the history of another run.
+    /// Creates a run that has not processed any event, or a run that repeats another run's history.
     fn begin(
         py: Python<'_>,
         ground: Arc<Ground>,
@@ -160,7 +160,7 @@ impl Simulation {
         })
     }
 
-    /// Creates the policy of a fork, which repeats the same history.
+    /// Creates the policy of a fork; the fork repeats the same history.
     fn wake_policy(&self, py: Python<'_>, run: &mut Driven) -> PyResult<()> {
         if run.policy.is_some() || matches!(self.decider, Decider::Outside(_)) {
             return Ok(());
@@ -258,7 +258,7 @@ impl Simulation {
     }
 
     /// Returns a copy that continues independently; `policy` replaces a policy object. A registered policy is created
-    /// when it is needed.
+    /// only when it is needed.
     #[pyo3(signature = (policy=None))]
     fn fork(&self, py: Python<'_>, policy: Option<Py<PyAny>>) -> PyResult<Self> {
         let mut run = self.run.take()?.run().fork();
@@ -273,7 +273,7 @@ impl Simulation {
         Self::of(py, run, traits, (decider, names), raised)
     }
 
-    /// Advances to the next decision or to an instant. Returns "decision", "time" or "done".
+    /// Advances to the next decision or to the given instant. Returns "decision", "time" or "done".
     #[pyo3(signature = (until_ns=None))]
     fn advance(&self, py: Python<'_>, until_ns: Option<i64>) -> PyResult<&'static str> {
         let mut held = self.run.take()?;
@@ -331,7 +331,7 @@ impl Simulation {
         Ok(())
     }
 
-    /// Adds a failure or repair after now.
+    /// Adds a failure or repair that happens later than now.
     fn inject_capacity(&self, server: u32, up: bool, at_ns: i64) -> PyResult<()> {
         let mut held = self.run.take()?;
         let engine = &mut held.run().engine;
@@ -355,7 +355,7 @@ impl Simulation {
         self.run.read(|run| Ok(run.engine.is_due()))
     }
 
-    /// Returns the time, decisions and a hash of the log so far.
+    /// Returns the time, the number of decisions and a hash of the log so far.
     #[getter]
     fn trail(&self) -> PyResult<(i64, u64, u64)> {
         self.run.read(|run| {
@@ -392,8 +392,8 @@ impl Simulation {
         })
     }
 
-    /// Returns the state as plain data. For each running job it has the parts (number, GPUs, rate, sub-batch), the rate
-    /// and the finish; for each server it has the free slots.
+    /// Returns the state as plain data. For each running job, it has the parts (number, GPUs, rate, sub-batch), the
+    /// rate and the finish; for each server, it has the free slots.
     fn snapshot<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         self.run.read(|run| {
             let (view, _) = run.engine.view();

@@ -1,4 +1,4 @@
-//! Text columns in the layout of Arrow: one array of bytes, with the start of each text.
+//! String columns in Arrow's layout: one array of bytes, with the start of each string.
 
 use numpy::PyReadonlyArray1;
 use pyo3::exceptions::PyValueError;
@@ -6,16 +6,16 @@ use pyo3::prelude::*;
 use rustc_hash::FxHasher;
 use std::hash::Hasher;
 
-/// Adds the functions of this file to the Python module.
+/// Adds this file's functions to the Python module.
 pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(surely_distinct, module)?)
 }
 
-/// Returns whether all texts are certainly different; false means that some might be equal.
+/// Returns whether all strings are certainly different; false means that some might be equal.
 ///
-/// Text `i` is `bytes[offsets[i]..offsets[i + 1]]`. If the texts ascend by length and then by bytes, as "9" and "10"
-/// do, each is compared only with the next one. Other texts are compared by hashes, because different hashes prove that
-/// texts are different.
+/// String `i` is `bytes[offsets[i]..offsets[i + 1]]`. If the strings ascend by length and then by bytes, as "9" and
+/// "10" do, each is compared only with the next one. Otherwise, strings are compared by their hashes, because different
+/// hashes prove that the strings differ.
 #[pyfunction]
 #[allow(clippy::needless_pass_by_value)]
 fn surely_distinct(
@@ -37,7 +37,7 @@ struct Texts<'a> {
 }
 
 impl Texts<'_> {
-    /// Checks that the offsets are ascending positions in the bytes.
+    /// Checks that the offsets are ascending positions in the byte array.
     fn check(&self) -> PyResult<()> {
         let ascend = self.offsets.is_sorted() && self.offsets.first().is_none_or(|&at| at >= 0);
         let last = self.offsets.last().map_or(0, |&at| at as usize);
@@ -52,7 +52,7 @@ impl Texts<'_> {
         spans.map(|span| &self.bytes[span[0] as usize..span[1] as usize])
     }
 
-    /// Returns whether the texts ascend strictly, first by length and then by bytes.
+    /// Returns whether the strings ascend strictly, first by length and then by bytes.
     fn ascend(&self) -> bool {
         self.iter()
             .is_sorted_by(|one, next| (one.len(), *one) < (next.len(), *next))

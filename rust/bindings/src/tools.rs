@@ -1,4 +1,4 @@
-//! Small functions: synthetic traces, keyed draws, the pair rule and the maths library of the core.
+//! Small functions: synthetic traces, keyed draws, the pair rule and the core's maths library.
 
 use crate::error::raise;
 use gangline_policies::sharing::Pair;
@@ -10,7 +10,7 @@ use numpy::{IntoPyArray, PyArray1};
 use pyo3::prelude::*;
 use pyo3::types::{IntoPyDict, PyBool, PyDict, PyFloat, PyInt, PyList, PyString};
 
-/// Adds the functions of this file to the Python module.
+/// Adds this file's functions to the Python module.
 pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(synth, module)?)?;
     module.add_function(wrap_pyfunction!(synth_parameters, module)?)?;
@@ -83,7 +83,7 @@ fn synth_value(value: &Bound<'_, PyAny>) -> PyResult<SynthValue> {
     })
 }
 
-/// Returns a synthetic trace: columns as arrays, labels as lists, notes as counters.
+/// Returns a synthetic trace: columns as arrays, labels as lists, and notes as counters.
 #[pyfunction]
 fn synth<'py>(
     py: Python<'py>,
@@ -130,7 +130,7 @@ fn set_codes(table: &Bound<'_, PyDict>, name: &str, codes: Option<SynthCodes>) -
     Ok(())
 }
 
-/// Returns the users, virtual clusters and noise factors for jobs of another source.
+/// Returns users, virtual clusters and noise factors for jobs from another source.
 #[pyfunction]
 fn synth_extras<'py>(py: Python<'py>, params: &Bound<'py, PyDict>) -> PyResult<Bound<'py, PyDict>> {
     let spec = synth_spec(py, Shape::Uniform.name(), params)?;
@@ -155,7 +155,7 @@ fn drawn<'py>(
         .into_pyarray(py))
 }
 
-/// Returns uniform numbers in [0, 1) from the stream of one purpose, one per job.
+/// Returns uniform numbers in [0, 1), one per job, from the stream for one purpose.
 #[pyfunction]
 fn synth_uniforms<'py>(
     py: Python<'py>,
@@ -167,7 +167,7 @@ fn synth_uniforms<'py>(
     drawn(py, (seed, purpose, jobs, counter), Law::Uniform)
 }
 
-/// Returns exponential numbers with mean 1 from the stream of one purpose, one per job.
+/// Returns exponential numbers with mean 1, one per job, from the stream for one purpose.
 #[pyfunction]
 fn synth_exponentials<'py>(
     py: Python<'py>,
@@ -179,7 +179,7 @@ fn synth_exponentials<'py>(
     drawn(py, (seed, purpose, jobs, counter), Law::Exponential)
 }
 
-/// Returns log-normal numbers with median 1 from the stream of one purpose, one per job.
+/// Returns log-normal numbers with median 1, one per job, from the stream for one purpose.
 #[pyfunction]
 fn synth_log_normals<'py>(
     py: Python<'py>,
@@ -239,8 +239,8 @@ fn synth_parameters<'py>(py: Python<'py>, shape: &str) -> PyResult<Bound<'py, Py
     Ok(list)
 }
 
-/// Returns the mean completion times of two jobs, together and one after the other, with the threshold and the decision
-/// of the pair rule.
+/// Returns the mean completion times of two jobs if they run together and if they run one after the other, with the
+/// pair rule's threshold and decision.
 #[pyfunction]
 fn sharing_pair(
     new_s: f64,

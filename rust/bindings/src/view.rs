@@ -1,6 +1,6 @@
-//! The view of a policy written in Python, and the state from which its plan is built. There is one view per run, which
-//! is lent at each decision. The view keeps the columns of a decision. Orders and placement rules are kept between
-//! decisions.
+//! The view of a policy written in Python, and the state from which its plan is built. There is one view per run; it is
+//! lent to Python at each decision. The view keeps the columns of the current decision. It keeps orders and placement
+//! rules between decisions.
 
 use crate::actions::parse;
 use crate::columns::{JobRows, array, check_knowledge, column, indices, label_of};
@@ -22,7 +22,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use std::ptr::NonNull;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// The state at the present decision, and the data kept between decisions.
+/// The state at the current decision, and the data kept between decisions.
 #[pyclass(frozen, module = "gangline._core")]
 pub(crate) struct PolicyView {
     inner: Mutex<Inner>,
@@ -41,13 +41,13 @@ struct Inner {
     draft: Draft,
     placers: Placers,
     kept: Kept,
-    /// Number of the step to which the data belongs, in a run that is driven step by step.
+    /// Index of the step to which the data belongs, in a step-by-step run.
     stamp: u64,
     decision: Option<u64>,
 }
 
 impl Inner {
-    /// Resets the data after a step of a run that is driven step by step.
+    /// Resets the data after a step of a step-by-step run.
     fn follow(&mut self, look: &Look<'_, '_, '_>) -> PyResult<()> {
         if self.stamp == look.stamp {
             return Ok(());
@@ -86,7 +86,7 @@ unsafe impl Send for Lent {}
 
 /// What is lent for the duration of a call.
 pub(crate) enum Loan<'a, 'b> {
-    /// The state after a plan was applied. The orders are rebuilt for this call.
+    /// The state after a plan has been applied. The orders are rebuilt for this call.
     Look,
     /// The state before the first event. The orders are rebuilt, and the draft is the empty cluster.
     Start(&'a mut Plan<'b>),
@@ -202,7 +202,7 @@ impl PolicyView {
         ))
     }
 
-    /// Runs a function on the draft of the plan whose actions are in a list.
+    /// Runs a function on the draft of a plan whose actions are in a list.
     fn draw<R>(
         &self,
         list: &Bound<'_, PyList>,
@@ -297,7 +297,7 @@ impl PolicyView {
     }
 
     /// Returns the names of GPU types, models, users, virtual clusters, accounts, partitions or qualities of service,
-    /// by number.
+    /// by index.
     fn labels(&self, of: &str) -> PyResult<Vec<String>> {
         self.look(|view| {
             let columns = view.jobs().columns();
@@ -331,8 +331,8 @@ impl PolicyView {
         })
     }
 
-    /// Returns the batch with the most progress of an elastic job on this number of GPUs: (samples per GPU and pass,
-    /// passes beyond the first, iterations of the initial batch per second at speed 1).
+    /// Returns the batch with which an elastic job makes the most progress on this number of GPUs: (samples per GPU and
+    /// pass, passes beyond the first, iterations of the initial batch per second at speed 1).
     fn best_batch(&self, job: u32, gpus: u32, spans: bool) -> PyResult<Option<(u32, u32, f64)>> {
         self.look(|view| {
             let known = (job as usize) < view.jobs().len();
@@ -344,7 +344,7 @@ impl PolicyView {
         })
     }
 
-    /// Returns the rate of a job on GPUs, with their present residents or alone, in iterations/s.
+    /// Returns the rate of a job in iterations/s on the given GPUs, with their current residents or alone.
     fn rate_on(&self, job: u32, gpus: Vec<(u32, u64)>, alone: bool) -> PyResult<f64> {
         self.look(|view| {
             let (job, gpus) = (job_of(view, job)?, gpus_of(view, gpus)?);
@@ -356,7 +356,8 @@ impl PolicyView {
         })
     }
 
-    /// Returns the slowdown factor of a job next to another on a GPU type; `None` if the two may not share.
+    /// Returns the slowdown factor of a job that shares GPUs of a type with another job; `None` if the two must not
+    /// share.
     fn slowdown(&self, job: u32, beside: u32, gpu_type: usize) -> PyResult<Option<f64>> {
         self.look(|view| {
             let (job, beside) = (job_of(view, job)?, job_of(view, beside)?);
@@ -381,7 +382,7 @@ impl PolicyView {
     // These methods read and extend the draft of a plan, which the list of its actions defines.
 
     /// Starts or moves a job to the place that a placement rule chooses, and adds the action to the list. Returns
-    /// whether there is a place. `terms` are sub-batch, overhead, quota and accum as in the tuples of actions.
+    /// whether a place was found. `terms` are sub-batch, overhead, quota and accum, as in the action tuples.
     #[allow(clippy::too_many_arguments)]
     fn place(
         &self,
@@ -422,8 +423,8 @@ impl PolicyView {
         })
     }
 
-    /// Fills the arrays of [`crate::window::Arrays`] with the state after the actions of the list, for a placement
-    /// rule. `estimate_error` is the error of the times that are shown; if it is `None`, no times are shown.
+    /// Fills the arrays of [`crate::window::Arrays`] for a placement rule, with the state after the actions in the
+    /// list. `estimate_error` is the error of the times shown; if it is `None`, no times are shown.
     #[allow(clippy::too_many_arguments)]
     fn window(
         &self,
@@ -450,7 +451,7 @@ impl PolicyView {
         })
     }
 
-    /// Undoes `("release", job)`: adds `("restore", job)` to the list if the GPUs of the job are still free.
+    /// Undoes `("release", job)`: adds `("restore", job)` to the list if the job's GPUs are still free.
     fn restore(&self, py: Python<'_>, list: &Bound<'_, PyList>, job: u32) -> PyResult<bool> {
         self.draw(list, |view, _, inner| {
             let parser = inner.draft.parser();
@@ -463,7 +464,7 @@ impl PolicyView {
         })
     }
 
-    /// Returns the jobs that a rule could never place, even on the empty cluster.
+    /// Returns the jobs that a rule could never place, even on an empty cluster.
     fn unplaceable(
         &self,
         list: &Bound<'_, PyList>,
@@ -494,7 +495,8 @@ impl PolicyView {
         })
     }
 
-    /// Returns the GPUs of a type that hold one job after the actions: (job, server, slot mask), by job, then server.
+    /// Returns the GPUs of a type that hold exactly one job after the actions: (job, server, slot mask), by job, then
+    /// server.
     fn sole_residents(
         &self,
         list: &Bound<'_, PyList>,
@@ -535,9 +537,9 @@ impl PolicyView {
         })
     }
 
-    /// Applies the pair rule to a waiting job, at a sub-batch (0 means the full batch), and a resident. Returns the
-    /// mean completion time of the two if the job starts now, their mean completion time if the job waits, and whether
-    /// sharing pays. The result is `None` if the two may not share or if a GPU has too little memory for both.
+    /// Applies the pair rule to a waiting job with a sub-batch (0 means the full batch) and a resident. Returns the
+    /// mean completion time of the two if the waiting job starts now, the mean if it waits, and whether sharing pays.
+    /// The result is `None` if the two must not share or if a GPU has too little memory for both.
     fn pair(
         &self,
         list: &Bound<'_, PyList>,
@@ -578,7 +580,7 @@ impl PolicyView {
 
     // These methods use orders, which are given by their numbers.
 
-    /// Returns the number of an order. The order is kept from the first call on.
+    /// Returns the index of an order. From the first call on, the order is kept.
     #[allow(clippy::needless_pass_by_value)]
     fn order(
         &self,
@@ -647,7 +649,7 @@ impl PolicyView {
         })
     }
 
-    /// Returns the running jobs behind a job in an order, the last first.
+    /// Returns the running jobs that come after a job in an order, last job first.
     fn behind<'py>(
         &self,
         py: Python<'py>,
@@ -675,8 +677,8 @@ impl PolicyView {
         })
     }
 
-    /// Returns the jobs that start, move or stop in an admission by number of GPUs, each with the type that admits it,
-    /// if any; see [`crate::orders::Queue::admit`].
+    /// Returns the jobs that start, move or stop if jobs are admitted by number of GPUs, each with the type on which it
+    /// is admitted, if any; see [`crate::orders::Queue::admit`].
     fn admit(&self, order: usize, loan: u64) -> PyResult<Vec<(u32, Option<usize>)>> {
         self.order_at(order, loan, |view, inner| {
             let changed = inner.kept.queues[order].admit(view);
@@ -687,7 +689,7 @@ impl PolicyView {
         })
     }
 
-    /// Adds a timer to a plan for the time at which the first running job reaches its next limit of an order.
+    /// Adds to a plan a timer for the instant at which the first running job reaches its next limit in an order.
     fn wake(
         &self,
         py: Python<'_>,
@@ -724,8 +726,8 @@ impl PolicyView {
 }
 
 impl PolicyView {
-    /// Returns an allocation at the prices of this decision, and the number of the market. The allocation is kept from
-    /// the first call on.
+    /// Returns an allocation at the prices of this decision, and the index of its market. From the first call on, the
+    /// allocation is kept.
     pub(crate) fn allocation(&self, params: HadarParams) -> PyResult<(Allocation, (usize, u64))> {
         Python::attach(|py| check_knowledge(py, self.knows_work))?;
         self.with(|view, plan, inner| {
@@ -739,8 +741,7 @@ impl PolicyView {
         })
     }
 
-    /// Gives a function access to a market of this decision, which is identified by its number and the number of the
-    /// loan.
+    /// Gives a function access to a market of this decision, identified by its index and the index of the loan.
     pub(crate) fn market_at<R>(
         &self,
         (market, loan): (usize, u64),
@@ -773,7 +774,7 @@ impl PolicyView {
     }
 }
 
-/// Memory of a possible co-runner, and the end of its stay.
+/// Memory that a possible co-runner needs, and the instant at which it leaves.
 struct Stay {
     gpu_type: GpuTypeId,
     finish: SimTime,
@@ -781,7 +782,7 @@ struct Stay {
     bytes: u64,
 }
 
-/// Returns a resident after the given actions; `None` if it then holds no GPUs.
+/// Returns a resident as it is after the given actions; `None` if it then holds no GPUs.
 fn stay(view: &ClusterView<'_>, actions: &[Action], job: JobId) -> PyResult<Option<Stay>> {
     let action = actions.iter().find(|action| action.job == job);
     let given = action.and_then(Action::gpus);
@@ -824,7 +825,7 @@ fn stay(view: &ClusterView<'_>, actions: &[Action], job: JobId) -> PyResult<Opti
     }))
 }
 
-/// A walk over the waiting jobs of an order, as a Python iterator.
+/// A walk over an order's waiting jobs, as a Python iterator.
 #[pyclass(frozen, module = "gangline._core")]
 pub(crate) struct OrderWalk {
     view: Py<PolicyView>,

@@ -1,6 +1,6 @@
-//! The observation of an agent in a run that is driven step by step: the first waiting jobs and the cluster, written
-//! as numbers into arrays in place. `gangline.rl` names the columns. An observation costs O(window), plus a walk over
-//! the waiting and running jobs for the totals.
+//! An agent's observation in a step-by-step run: the first waiting jobs and the cluster, written as numbers into arrays
+//! in place. `gangline.rl` names the columns. An observation costs O(window), plus a walk over the waiting and running
+//! jobs for the totals.
 
 use crate::draft::{Draft, Placers};
 use crate::error::CoreError;
@@ -11,9 +11,9 @@ use numpy::ndarray::{ArrayViewMut1, ArrayViewMut2};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
-/// Number of columns of a job before its speeds on each GPU type.
+/// Number of a job's columns before its speeds on each GPU type.
 const JOB_COLUMNS: usize = 5;
-/// Number of columns of the cluster for each GPU type; the next constant counts the columns after these.
+/// Number of cluster columns for each GPU type; the next constant counts the columns after these.
 const TYPE_COLUMNS: usize = 3;
 const CLUSTER_COLUMNS: usize = 3;
 
@@ -21,27 +21,27 @@ const CLUSTER_COLUMNS: usize = 3;
 pub(crate) struct Arrays<'a> {
     /// One row per position of the window. The first columns are: whether the row contains a job, whether GPUs are
     /// available on which the job could start now, seconds since its arrival, its GPUs, and its attained GPU-seconds.
-    /// The next columns are the speed of the job on each GPU type, which is 1 on its fastest type. Where durations are
-    /// known, the last column is the remaining time in seconds.
+    /// The next columns are the job's speed on each GPU type; it is 1 on the fastest type. If durations are shown, the
+    /// last column is the remaining time in seconds.
     pub(crate) jobs: ArrayViewMut2<'a, f64>,
     /// The first columns are, for each GPU type: free GPUs, the maximum number of free GPUs on one server, and GPUs of
     /// servers that are up. The next columns are the number of waiting jobs, the GPUs that they ask for, and the number
-    /// of running jobs. Where durations are known, the last column is the time in seconds until the first running job
+    /// of running jobs. If durations are shown, the last column is the time in seconds until the first running job
     /// ends.
     pub(crate) cluster: ArrayViewMut1<'a, f64>,
     /// The job at each position; -1 means none.
     pub(crate) ids: ArrayViewMut1<'a, i64>,
-    /// Whether each job may start; the last entry tells whether waiting will end.
+    /// Whether each job may start; the last entry says whether waiting will end.
     pub(crate) mask: ArrayViewMut1<'a, i8>,
 }
 
-/// Values that are constant until the next event. These are the present instant in ns, and the numbers of waiting jobs,
-/// running jobs and busy GPUs. Then comes the sum, over the waiting and running jobs, of 1 / (seconds that the job
-/// takes alone on its fastest GPUs). The last values are whether jobs are still to arrive, and the number of jobs in
-/// the window that could start now.
+/// Values that are constant until the next event. These are the current instant in ns, and the numbers of waiting jobs,
+/// running jobs and busy GPUs. Next is the sum of 1 / (seconds that the job takes alone on its fastest GPUs) over the
+/// waiting and running jobs. The last values are whether more jobs will arrive, and the number of jobs in the window
+/// that could start now.
 pub(crate) type Standing = (i64, usize, usize, u32, f64, bool, usize);
 
-/// Fills the arrays with the state after the actions of a plan so far. `seen` defines the times that the agent sees, if
+/// Fills the arrays with the state after a plan's actions so far. `seen` defines the times that the agent sees, if
 /// it sees any.
 pub(crate) fn fill(
     (draft, placers, rule): (&Draft, &mut Placers, usize),
@@ -124,7 +124,7 @@ impl Arrays<'_> {
         Err(PyValueError::new_err("the arrays have the wrong shapes"))
     }
 
-    /// Fills the row of a job whose entry in the mask is known.
+    /// Fills the row of a job whose mask entry is known.
     fn show_job(
         &mut self,
         at: usize,
