@@ -64,7 +64,7 @@ class Library:
     extra : str
         The extra that installs the library; empty = gangline itself needs it.
     gives : str
-        What the extra is for; empty = gangline itself needs the library.
+        The purpose of the extra; empty = gangline itself needs the library.
     problem : str
         The reason why the library cannot be used; empty = it can.
     install : str

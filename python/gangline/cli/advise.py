@@ -149,7 +149,7 @@ def _policies(names: str | None, settings: list[str] | None, trace: Trace) -> li
     chosen, tables = _inputs.policies(names, settings)
     if tables:
         message = (
-            "--set: an advice does not accept settings of the cluster; put them in the cluster file"
+            "--set: advise does not accept settings of the cluster; put them in the cluster file"
         )
         raise OptionError(message, field="settings")
     return list(chosen)

@@ -47,7 +47,7 @@ COMMANDS = {
     "plan": Command("plan:plan", "find the fewest servers, or the largest load, for targets"),
     "eta": Command("eta:eta", "forecast when the jobs that wait in a queue will start"),
     "bench": Command("bench:bench", "rank policies on a frozen suite of worlds"),
-    "explain": Command("explain:explain", "explain why a job of a saved run waited, or what if"),
+    "explain": Command("explain:explain", "say why a job of a saved run waited, or try a change"),
     "report": Command("report:report", "write an HTML report on saved runs"),
     "gantt": Command("gantt:gantt", "write a Gantt chart of jobs on GPUs, for Perfetto"),
     "reproduce": Command("reproduce:reproduce", "repeat the evaluation of a paper"),

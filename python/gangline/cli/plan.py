@@ -211,7 +211,7 @@ def _write_page(found: CapacityPlan | CapacityContest, what: str, path: Path) ->
         )
         for plan in plans
     ]  # without the bars
-    title = f"{formatting.shortened(first.policy, names)}: what keeps {first.kept}"
+    title = f"{formatting.shortened(first.policy, names)}: what meets {first.kept}"
     if isinstance(found, CapacityContest):
         title = f"What keeps {first.kept}"
         tables.insert(0, ("Policies", found.titles(), found.cells()))

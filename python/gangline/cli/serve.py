@@ -36,7 +36,7 @@ def serve(
     batsim
         HOST:PORT of a scheduler written for Batsim, such as 127.0.0.1:28000; instead of --listen.
     knowledge
-        What the scheduler knows; with remaining, it sees how much work jobs have left.
+        Knowledge of the scheduler; with remaining, it sees how much work jobs have left.
     round_s
         Seconds between decisions, which begin at 0 s; by default, decisions are made at events.
     mixes_types

@@ -58,7 +58,7 @@ def sweep(
     runs
         Also print a row per run.
     save
-        Which tables are saved for each run: summary (none), jobs (the jobs table and the timeline)
+        Tables to save for each run: summary (none), jobs (the jobs table and the timeline)
         or segments (every table); by default, the choice in the file or, without one, jobs.
     html
         File for a page with the table and the curves of all metrics.
@@ -126,7 +126,7 @@ def sweep(
         _show(done, summary, with_runs=runs)
         if plan.window is not None:
             ends = arrival_window.said(plan.window)
-            _console.say(f"measures of jobs cover those that arrive between {ends}")
+            _console.say(f"metrics of jobs cover only jobs that arrive between {ends}")
         _console.say(f"saved in {folder}: table.parquet, table.csv, runs/")
         if html is not None and summary is not None:
             _console.say(f"saved {html}")

@@ -52,6 +52,6 @@ def fit(
     _console.write(
         "Seconds: a pass takes a_c + b_c x samples per GPU; a synchronisation takes a_r + b_r x "
         "(GPUs - 2) on one server and a_n + b_n x (GPUs - 2) on several; gamma is the degree of "
-        "their overlap. The errors are those of the time of an iteration."
+        "their overlap. The errors are errors in the iteration time."
     )
     return 0

@@ -63,7 +63,7 @@ def info(
     if "clamp_s" in metadata:
         clamp = words.duration(float(metadata["clamp_s"]))
         _console.write(
-            f"warning: durations are cut at {clamp}; the 99th percentile, the maximum and "
+            f"warning: durations are capped at {clamp}; the 99th percentile, the maximum and "
             "any fit to the tail mean little"
         )
     return 0

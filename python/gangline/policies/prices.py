@@ -106,7 +106,7 @@ class Prices:
     mix_types : bool
         Whether a gang may use several GPU types; the policy must declare `mixes_types = True`.
     pick : str
-        How a server is chosen for a gang that fits on one server: `cheapest` or `best_fit` (fewest
+        Choice of server for a gang that fits on one server: `cheapest` or `best_fit` (fewest
         free GPUs).
     objective : str
         Criterion for a job's best offer: `max_payoff` or `min_cost`.

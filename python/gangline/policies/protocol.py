@@ -98,7 +98,7 @@ STEADY: Final = Steady()
 
 
 class Batch(NamedTuple):
-    """How an elastic job's batch is split, with the resulting rates.
+    """The split of an elastic job's batch, and the resulting rate.
 
     Attributes
     ----------

@@ -77,7 +77,7 @@ class SchedulingEnv(gymnasium.Env["Observation", np.int64]):
     placement_params : mapping, optional
         Its parameters.
     masked : {"wait", "raise"}
-        What an impossible action does. With "wait", the run waits instead; if waiting is
+        The effect of an impossible action. With "wait", the run waits instead; if waiting is
         impossible, it starts the first job that can be placed. With "raise", the action raises an
         `OptionError`.
     episode_jobs : int, optional

@@ -391,7 +391,7 @@ impl Jobs {
             && gpu_type.iter().all(|&at| (at as usize) < types);
         if !is_known || job.len() != gpu_type.len() || job.len() != gpus.len() {
             let message =
-                format!("expected rows of equal length, of {jobs} jobs and {types} types");
+                format!("expected rows of equal length, for {jobs} jobs and {types} types");
             return Err(PyValueError::new_err(message));
         }
         let rate = |at: usize| {

@@ -475,7 +475,7 @@ def test_trace_info_says_what_was_left_out_and_why(tmp_path: Path) -> None:
     ):
         assert words in done.stdout
     assert (
-        "warning: durations are cut at 2 d;"
+        "warning: durations are capped at 2 d;"
         in gangline("trace", "info", "v.csv", cwd=tmp_path).stdout
     )
     facts = json.loads(gangline("trace", "info", "h.csv", "--json", cwd=tmp_path).stdout)

@@ -191,7 +191,7 @@ def _work(world: World, rows: _Rows, findings: Findings) -> Floats:
     """Check run times; return the minimum time for which each row must have held its GPUs."""
     least = np.full(len(rows.table), np.nan)
     if world.has_noise:
-        findings.skip("short-run", "how long jobs take: the cluster has noise of run times")
+        findings.skip("short-run", "how long jobs take: the cluster has run-time noise")
     elif world.work is not None and world.base is not None:
         best = world.best_part
         shortest = np.divide(world.work, best, out=np.full(world.jobs, np.nan), where=best > 0.0)

@@ -328,7 +328,7 @@ def _rates(world: World, rows: Rows, co_runners: CoRunners | None, findings: Fin
         findings.skip("rate", missing)
         return
     if world.has_noise:
-        findings.skip("rate", "how fast jobs are: the cluster has noise of run times")
+        findings.skip("rate", "how fast jobs are: the cluster has run-time noise")
         return
     kept, held = rows.kept, rows.stretches
     stretch = held.of_row[kept]

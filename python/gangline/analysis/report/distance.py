@@ -61,7 +61,7 @@ def content(drawn: Sequence[Digest]) -> str:
     if found:
         about = (
             "<p class=about>Share of its speed that a gang keeps in one server, in one rack or "
-            "over racks, by its number of GPUs, if no other job disturbs it. A stronger colour "
+            "across racks, by its number of GPUs, if no other job disturbs it. A stronger colour "
             "means slower."
             "</p>"
         )

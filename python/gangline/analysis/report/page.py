@@ -50,9 +50,9 @@ REPORT = "report"
 """The kind of file that the page's seal names."""
 _FILE_CHARS = 50_000  # our own choice: a cluster file of a thousand blocks of servers
 _SHOWN_CHARS = 2000  # the maximum length of a text from outside, such as a label; our own choice
-_BEST = "Green and bold: the best of its column, and all within 1 % of it or shown alike."
+_BEST = "Green and bold: a column's best value, and all values within 1 % of it or shown alike."
 _BEST_OF_SEEDS = (
-    "Green and bold: the best of its column, and all that do not differ from it significantly."
+    "Green and bold: a column's best value, and all values not significantly different from it."
 )
 _KNOWS = {
     "online": "not how long jobs run",

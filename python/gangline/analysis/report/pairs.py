@@ -35,9 +35,9 @@ def content(drawn: Sequence[Digest], means: Sequence[Mapping[str, Any]]) -> str:
         totals(drawn, means).html("Shared GPUs by policy"),
         (
             "<p class=soft>Packing gain: the time that the work would have taken on the same GPUs "
-            "without co-runners, divided by the time for which they were in use. 1.2 means a sixth "
-            "of "
-            "the GPU time saved; below 1, sharing (or overhead) cost more than it gained.</p>"
+            "without co-runners, divided by the time for which they were in use. 1.2 means that a "
+            "sixth of the GPU time was saved; below 1, sharing (or overhead) cost more than it "
+            "gained.</p>"
         ),
     ]
     known = [run for run in drawn if run.pairs]

@@ -62,7 +62,7 @@ class Table(NamedTuple):
         Parameters
         ----------
         caption : str
-            What the table contains, for screen readers.
+            A description of the table for screen readers.
         kind : str
             Class of the table for the style sheet.
         what : str

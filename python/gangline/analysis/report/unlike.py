@@ -77,6 +77,6 @@ def _speeds(drawn: Sequence[Digest]) -> str:
         return ""
     return (
         "All GPU types run jobs equally fast here: the jobs are given in seconds, and the types "
-        "have no different speeds. The gain of a policy from its choice of types is therefore not "
+        "do not differ in speed. Therefore, what a policy gains from its choice of types is not "
         "visible."
     )

@@ -115,7 +115,7 @@ def _put_bars(table: Table, rows: Sequence[Row]) -> None:
     """Insert the mean wait after the policy in each row, as a divided bar and as a time."""
     table.titles[1:1] = [
         ("All waiting, by reason", ""),
-        ("All waiting, mean", "All time without GPUs of a job, from arrival to finish"),
+        ("All waiting, mean", "All of a job's time without GPUs, from arrival to finish"),
     ]
     longest = max((row.get("wait_mean_s") or 0.0 for row in rows), default=0.0) or 1.0
     for cell, row in zip(table.rows, rows, strict=True):
