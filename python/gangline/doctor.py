@@ -86,7 +86,7 @@ class Library:
 
 @dataclass(frozen=True)
 class Check:
-    """A part of the self-check; `problem` is empty if it passed."""
+    """A part of the self-check; `problem` is empty if the part passed."""
 
     name: str
     problem: str

@@ -54,7 +54,7 @@ class GanglineError(Exception):
     Parameters
     ----------
     message : str
-        The mistake, its place, and the remedy.
+        The mistake, where it is, and what to do about it.
     **facts : object
         Values that become attributes of the error.
     """

@@ -149,8 +149,8 @@ def merge_parameters(
     ------
     MergeError
         There is nothing to merge, the copies differ in names, shapes or dtypes, an array is neither
-        numeric nor boolean, `integer="equal"` is broken, or a value is not finite. `name` and
-        `copy` say where the problem is, and `why` describes it.
+        numeric nor boolean, counters differ with `integer="equal"`, or a value is not finite.
+        `name` and `copy` say where the problem is, and `why` describes it.
 
     Notes
     -----

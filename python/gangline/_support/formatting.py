@@ -73,7 +73,7 @@ def did_you_mean(name: str, known: Iterable[str], listing: str = "", cutoff: flo
 
 
 def duration(seconds: float | None) -> str:
-    """Return a length of time in at most two units.
+    """Return a length of time in at most two units, such as days and hours.
 
     Examples
     --------
@@ -204,7 +204,7 @@ def meanings(names: Mapping[str, str]) -> list[str]:
 
 
 def times(value: float | None) -> str:
-    """Return a ratio with its significant digits.
+    """Return a ratio, rounded to its significant digits.
 
     Examples
     --------

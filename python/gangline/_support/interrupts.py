@@ -1,4 +1,4 @@
-"""Delays Ctrl-C while this thread holds locks that other threads need."""
+"""Delays an interrupt by Ctrl-C while this thread holds locks that other threads need."""
 
 from __future__ import annotations
 

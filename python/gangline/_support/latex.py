@@ -48,9 +48,9 @@ def tabular(
     *,
     long: bool = False,
 ) -> str:
-    r"""Return a table with a rule between groups of lines; cells are LaTeX, titles are text.
+    r"""Return a table with a rule between groups of lines; cells are LaTeX, titles are plain text.
 
-    A long table continues over several pages, with the package longtable.
+    A long table spans several pages, using the package longtable.
 
     Examples
     --------

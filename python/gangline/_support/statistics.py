@@ -1,6 +1,6 @@
 """Statistics over seeds: intervals of means, paired differences and ranks.
 
-Intervals are 95 % bootstrap intervals. Their random draws are the same every time. No end of an
+Intervals are 95 % bootstrap intervals. The random draws are the same every time. No end of an
 interval lies outside the metric's range: no time is negative and no share exceeds 1. Two policies
 are compared seed by seed, so the effects that a seed has on both cancel out.
 """
@@ -194,7 +194,7 @@ class Spread(TypedDict):
 
 
 class Apart(Spread):
-    """A mean difference, and the numbers of seeds in which it is negative or zero."""
+    """A mean difference, and the number of seeds for which the difference is negative or zero."""
 
     less_in: int
     equal_in: int
@@ -335,7 +335,7 @@ def by_seed(rows: Sequence[Row], key: str, seed: str | None) -> dict[Any, float]
 
 
 def tied(rows: Sequence[Row], key: str = "jct_mean_s", direction: int = -1) -> list[str]:
-    """Return the policy with the best mean and those that the seeds cannot distinguish from it.
+    """Return the policy with the best mean, and all that the seeds cannot distinguish from it.
 
     The result is empty if there are fewer than five seeds or a run has no value.
     """

@@ -33,7 +33,7 @@ __all__ = [
 ]
 
 _PLAIN_BARS = str.maketrans("▁▂▃▄▅▆▇█▏", ".:-=+*%#|")
-"""Substitutes for bars that the encoding of a terminal lacks."""
+"""Substitutes for bar characters that a terminal's encoding lacks."""
 NARROW = 80  # the maximum width of a line of a table, on any output
 _CELL_LONGEST = 500  # our own choice: characters of a cell
 _READABLE = 88  # our own choice: characters of a line of text

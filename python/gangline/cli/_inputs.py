@@ -210,11 +210,11 @@ class Overheads:
     Parameters
     ----------
     restart_s
-        Seconds without progress after a restart or move; default 0.
+        Time in seconds without progress after a restart or move; default 0.
     first_start_s
-        Seconds without progress after the first start; default 0.
+        Time in seconds without progress after the first start; default 0.
     checkpoint_interval_s
-        Seconds of progress between checkpoints, to which a stopped job falls back; by default, a
+        Progress in seconds between checkpoints, to which a stopped job falls back; by default, a
         stop loses no work.
     """
 

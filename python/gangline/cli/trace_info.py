@@ -25,7 +25,7 @@ def info(
     trace: Jobs, /, *, cluster: MaybeLab = None, json: Json = False, raw: Flag = False,
     choice: TraceChoice | None = None,
 ) -> int:  # fmt: skip
-    """Show the contents of a trace: counts, quantiles, histograms, provenance, notes.
+    """Show the contents of a trace: counts, quantiles, histograms, provenance and notes.
 
     Parameters
     ----------

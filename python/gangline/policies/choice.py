@@ -70,7 +70,7 @@ class PolicyReference(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
 
     @cached_property
     def text(self) -> str:
-        """The complete reference as one line; different references have different lines."""
+        """The complete reference on one line; different references have different lines."""
         return f"{self.python or self.name} {self.alias} {sorted(self.params.items())}"
 
     @cached_property

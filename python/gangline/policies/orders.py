@@ -1,8 +1,8 @@
 """Defines orders of jobs: `gl.orders.fifo(view)`, `gl.orders.srtf(view)` and others.
 
-An order yields the waiting jobs one after the other, on demand. The core keeps it from decision to
-decision. Therefore, the cost of a decision depends on the number of changes and of jobs read, not
-on the length of the queue. Orders with equal parameters share their state.
+An order yields the waiting jobs one after the other, on demand. The core keeps the order from
+decision to decision. Therefore, the cost of a decision depends on the number of changes and of jobs
+read, not on the length of the queue. Orders with equal parameters share their state.
 
 Examples
 --------
@@ -103,7 +103,7 @@ class Order:
         return self._core.running_in(*self._key)
 
     def behind(self, job: int) -> npt.NDArray[np.int64]:
-        """Return the running jobs that come after a job, in reverse order."""
+        """Return the running jobs that come after the given job, in reverse order."""
         return self._core.behind(*self._key, job)
 
     def is_before(self, job: int, other: int) -> bool:

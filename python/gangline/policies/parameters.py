@@ -92,7 +92,7 @@ class PolicyBase:
         return f"{self.name}({shown})" if shown else self.name
 
     def known_as(self, alias: str) -> Self:
-        """Return the same configuration with another name in tables.
+        """Return the same configuration under another name for tables.
 
         Examples
         --------

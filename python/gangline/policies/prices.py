@@ -97,7 +97,7 @@ class Prices:
     cost_horizon : str
         Rounds for which a job pays: `round` (one) or `remaining` (all its remaining rounds).
     umin_factor : float
-        Factor of the lowest price.
+        Factor by which the lowest price is multiplied.
     horizon_s : float, optional
         Latest completion time that is considered, in seconds from the oldest arrival; by default,
         it is estimated from the active jobs' work.

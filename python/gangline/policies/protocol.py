@@ -94,7 +94,7 @@ class Steady:
 
 
 STEADY: Final = Steady()
-"""A mark to return with a plan, as `(plan, STEADY)`: the plan would repeat until the next event."""
+"""A mark to return with a plan, as `(plan, STEADY)`: it would repeat until the next event."""
 
 
 class Batch(NamedTuple):
@@ -122,8 +122,8 @@ class Reason(NamedTuple):
     Attributes
     ----------
     words : str
-        Words that complete the sentence "It waited for 5 min: ...". In them, `{job}` stands for
-        another job, and `{until}` for an instant. Reasons that differ only in the job or the
+        Words that complete the sentence "It waited for 5 min: ...". In these words, `{job}` stands
+        for another job, and `{until}` for an instant. Reasons that differ only in the job or the
         instant should have the same words.
     job : int, optional
         Index of the job for which `{job}` stands.
@@ -178,9 +178,9 @@ class View:
     servers : Servers
         The servers.
     parts : Parts
-        A row per part of each running job (one, unless the policy forks jobs).
+        One row per part of each running job; a job has one part unless the policy forks jobs.
     residents : Residents
-        A row per job on each GPU.
+        One row per job on each GPU.
 
     Examples
     --------
@@ -369,8 +369,8 @@ class Changes:
     def retimed(self) -> npt.NDArray[np.int64]:
         """Jobs whose rate may have changed.
 
-        The reasons are: the last plan changed their batch, quota or overhead, a co-runner arrived,
-        left or began to make progress, their share of an up-link changed, or an elastic job entered
+        Possible reasons: the last plan changed their batch, quota or overhead; a co-runner arrived,
+        left or began to make progress; their share of an up-link changed; or an elastic job entered
         its next phase. If GPUs or up-links are shared, jobs that were started or moved are
         included. A job can occur twice, and it may have ended in the meantime.
         """
@@ -923,7 +923,7 @@ class Policy(ABC):
         return f"{name}({', '.join(shown)})" if shown else name
 
     def params(self) -> dict[str, Json]:
-        """Return the parameters that results record, which are those of `__init__`.
+        """Return the parameters that results record, which are the arguments of `__init__`.
 
         The default implementation returns the fields of a dataclass; any other class with
         parameters must override it.

@@ -1,8 +1,8 @@
 """Finds the code of a policy in Python, that is, the files that must be equal for equal runs.
 
 A run names a policy in Python by `module:Class`, which says nothing about the content of the
-module. Therefore, the spec of a run also has a hash of the code. Folders that other people repeat
-(of papers and bench rows) list the policy's files with their SHA-256.
+module. Therefore, the spec of a run also contains a hash of the code. Folders that other people
+repeat (of papers and bench rows) list the policy's files with their SHA-256.
 """
 
 from __future__ import annotations

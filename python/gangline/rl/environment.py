@@ -320,7 +320,7 @@ class SchedulingEnv(gymnasium.Env["Observation", np.int64]):
         """The sums of the episode so far, each under the name of the reward that subtracts it.
 
         They are the sums of JCTs, of times without GPUs and of slowdowns, the makespan, and the
-        makespan times (1 - GPU utilisation). Unfinished jobs count up to now.
+        makespan times (1 - GPU utilisation). For unfinished jobs, times up to now are counted.
         """
         sums = (*self._sums[:4], self._sums[4] / self._gpus)
         return {name: value / _NS for name, value in zip(REWARDS, sums, strict=True)}

@@ -206,7 +206,7 @@ pub(crate) struct Scratch {
 }
 
 impl Scratch {
-    /// Returns the servers whose free slots may have changed since the last call, with these slots.
+    /// Returns the servers whose free slots may have changed since the last call, with their free slots.
     pub(crate) fn changed(&mut self) -> impl Iterator<Item = (ServerId, u64)> {
         let free = &self.free;
         let touched = self.touched.drain(..);

@@ -1,4 +1,4 @@
-//! A run that is driven from outside, and the mutex that lends the run to one step at a time.
+//! A run driven from outside, and the mutex that lends it to one step at a time.
 
 use gangline_engine::{
     Changes, ClusterView, Engine, EngineError, FreeIndex, Next, Plan, Policy, RunConfig, World,
@@ -42,7 +42,7 @@ pub(crate) struct Driven {
     draft: Option<Box<FreeIndex>>,
     pub(crate) policy: Option<Box<dyn Policy>>,
     pub(crate) steps: Vec<Step>,
-    /// Index of the last step. Data that was read before it is out of date.
+    /// Index of the last step. Data that was read before this step is out of date.
     stamp: u64,
 }
 
@@ -108,7 +108,7 @@ impl Driven {
         Ok(())
     }
 
-    /// Returns a copy without its policy, which continues independently.
+    /// Returns a copy without the policy; the copy continues independently.
     pub(crate) fn fork(&mut self) -> Self {
         self.begin_step();
         Self {
@@ -149,7 +149,7 @@ impl Driven {
 /// Location of a run.
 enum Place {
     Here(Box<Driven>),
-    /// The run is in a step.
+    /// The run is executing a step.
     InStep,
     /// The run's results have been taken.
     Over,

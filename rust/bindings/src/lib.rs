@@ -1,4 +1,4 @@
-//! The Python module `gangline._core`: converts data, follows the rules of the interpreter and maps errors. The module
+//! The Python module `gangline._core`: converts data, obeys the interpreter's rules and maps errors. The module
 //! makes no decisions, and users never import it.
 
 mod actions;

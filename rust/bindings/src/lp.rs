@@ -22,7 +22,7 @@ pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(lp_even_loads, module)?)
 }
 
-/// Returns the shares of jobs under the policy with this name. `columns` are the arrays of `gangline.lp.solve`, and
+/// Returns the jobs' shares under the policy with the given name. `columns` are the arrays of `gangline.lp.solve`, and
 /// `given` holds the parameters as in a run. The other arguments come from the cluster of a run. If there are no
 /// classes, the result has no objective.
 #[pyfunction]

@@ -241,8 +241,8 @@ impl Network {
         Ok(())
     }
 
-    /// Returns the max-min fair rates of flows over links that all have the same capacity. Each flow is given by its
-    /// demand and its links.
+    /// Returns the max-min fair rates of flows over links that all have the same capacity. Each flow is specified by
+    /// its demand and its links.
     #[staticmethod]
     #[allow(clippy::needless_pass_by_value)]
     fn fair_rates(capacity: f64, links: usize, flows: Vec<(f64, Vec<u32>)>) -> PyResult<Vec<f64>> {

@@ -1,5 +1,5 @@
-//! The options of a run as one typed object. Python's `RunOptions` creates it, and it is stored as a [`RunConfig`]. A
-//! missing or unknown argument is a `TypeError` in Python.
+//! The options of a run as one typed object. Python's `RunOptions` creates this object, which stores the options as a
+//! [`RunConfig`]. A missing or unknown argument is a `TypeError` in Python.
 
 use crate::convert::Cluster;
 use crate::error::CoreError;

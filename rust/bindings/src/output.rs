@@ -10,7 +10,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// The results of a run. Each table moves to the caller, so it can be taken only once.
+/// The results of a run. Each table is moved to the caller, so it can be taken only once.
 #[pyclass(frozen, module = "gangline._core")]
 pub(crate) struct RunOutput {
     rows: usize,

@@ -22,8 +22,8 @@ use std::time::{Duration, Instant};
 
 /// Interval at which the waiting thread checks for signals.
 pub(crate) const LOOK: Duration = Duration::from_millis(100);
-/// Time that an interrupted run has to end its decision before its thread is abandoned. This is our own choice; most
-/// decisions take less.
+/// Time in which an interrupted run must end its decision; after that, its thread is abandoned. This is our own choice;
+/// most decisions take less.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 pub(crate) struct Clock(pub(crate) Instant);
@@ -199,7 +199,7 @@ fn look(
 }
 
 /// Number of events between two checks of the wall-clock time in a run with a policy object. The number is one, because
-/// a decision in Python may take long; a check takes about 30 ns.
+/// a decision in Python may take long, and a check takes only about 30 ns.
 const EVENTS_PER_SLICE: u64 = 1;
 
 /// Runs a policy written in Python on the calling thread. This is where its code expects to run and where an interrupt

@@ -41,7 +41,7 @@ pub(crate) struct Simulation {
     raised: Raised,
 }
 
-/// Returns the traits of a run that is driven from outside: `round_s`, `mixes_types`, `forks`.
+/// Returns the traits of a run driven from outside: `round_s`, `mixes_types`, `forks`.
 fn traits_of(given: Option<&Bound<'_, PyDict>>) -> PyResult<PolicyTraits> {
     let mut traits = PolicyTraits {
         wake_on: WakeOn::QUEUE | WakeOn::TIMER,
@@ -257,8 +257,8 @@ impl Simulation {
         )
     }
 
-    /// Returns a copy that continues independently; `policy` replaces a policy object. A registered policy is created
-    /// only when it is needed.
+    /// Returns a copy that continues independently; `policy` replaces a policy object, if the run has one. A registered
+    /// policy is created only when it is needed.
     #[pyo3(signature = (policy=None))]
     fn fork(&self, py: Python<'_>, policy: Option<Py<PyAny>>) -> PyResult<Self> {
         let mut run = self.run.take()?.run().fork();

@@ -27,7 +27,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 pub(crate) struct PolicyView {
     inner: Mutex<Inner>,
     knows_work: bool,
-    /// A run that is driven from outside, which is visible between steps.
+    /// A run driven from outside; it is visible between steps.
     run: Option<Arc<Shared>>,
 }
 
@@ -84,7 +84,7 @@ struct Lent {
 // simulation and waits for Python.
 unsafe impl Send for Lent {}
 
-/// What is lent for the duration of a call.
+/// The state that is lent for the duration of a call.
 pub(crate) enum Loan<'a, 'b> {
     /// The state after a plan has been applied. The orders are rebuilt for this call.
     Look,
@@ -332,7 +332,7 @@ impl PolicyView {
     }
 
     /// Returns the batch with which an elastic job makes the most progress on this number of GPUs: (samples per GPU and
-    /// pass, passes beyond the first, iterations of the initial batch per second at speed 1).
+    /// pass, passes after the first, iterations of the initial batch per second at speed 1).
     fn best_batch(&self, job: u32, gpus: u32, spans: bool) -> PyResult<Option<(u32, u32, f64)>> {
         self.look(|view| {
             let known = (job as usize) < view.jobs().len();

@@ -154,13 +154,13 @@ def audit(
         its server), or a number. The default is the value from the folder of a result, and
         otherwise "gang".
     max_idle_s : float
-        Longest time for which a gang may wait while enough GPUs are free together for each waiting
-        gang; infinity allows any time.
+        Maximum time in seconds for which a gang may wait while enough GPUs are free together for
+        each waiting gang; infinity allows any time.
     tolerance_s : float
-        Tolerance of times in seconds: instants closer than this count as one. A sum may be off by
+        Tolerance for times, in seconds: instants closer than this count as one. A sum may be off by
         this amount for each of its terms, plus 1e-9 of its size.
     first : int
-        Number of findings of each rule that are kept; all are counted.
+        Number of findings kept for each rule; all findings are counted.
     require : sequence of str
         Rules that must have been checked for the audit to be `ok`. `unmet` lists the rules for
         which the tables lack the columns.

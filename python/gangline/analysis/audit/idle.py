@@ -72,8 +72,9 @@ class Time:
 def waits_between(world: World, job: Ints, start: Floats, end: Floats, last: float) -> Waits:
     """Return when jobs waited, from the intervals in which they held GPUs.
 
-    Rows without a job are left out. A job that the jobs table calls running or waiting waits from
-    its last row until the instant `last`. The state of other jobs after their last row is unknown.
+    Rows without a job are left out. A job whose status in the jobs table is running or waiting
+    waits from its last row until the instant `last`. The state of other jobs after their last row
+    is unknown.
     """
     kept = np.flatnonzero(job >= 0)
     owner = np.concatenate([job[kept], job[kept]])

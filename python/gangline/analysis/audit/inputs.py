@@ -1,4 +1,4 @@
-"""Reads tables of any origin and finds their columns."""
+"""Reads tables from any simulator and finds their columns."""
 
 from __future__ import annotations
 

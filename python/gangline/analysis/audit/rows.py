@@ -83,7 +83,7 @@ class TableRows:
             self.findings.skip(rule, missing)
 
     def check_times(self, needed: Bools | None, names: Sequence[str], **given: Any) -> None:
-        """Check times; only rows that need all of them must have them."""
+        """Check times; only rows that need all times must have all of them."""
         for name in (name for name in names if self.table.has(name)):
             values = self.table[name]
             bad = ~(np.isfinite(values) & (values >= -self.world.tolerance_s))
@@ -155,7 +155,7 @@ class Rows(TableRows):
 
     @cached_property
     def part(self) -> Ints | None:
-        """Rank of each row's part number among those of the table; None if jobs have no parts."""
+        """Rank of each row's part number among the table's; None if jobs have no parts."""
         if not self.table.has("part"):
             return self.server if self.world.forks and self.has_server else None
         given = np.nan_to_num(self.table["part"])

@@ -23,7 +23,7 @@ UTILISATION = ("gpu_utilization", "useful_utilization", "node_utilization")
 
 
 def check(world: World, run: Run, findings: Findings) -> None:
-    """Check the ends of jobs, the timeline and the summary."""
+    """Check how jobs ended, the timeline and the summary."""
     _lost_jobs(world, run, findings)
     _timeline(run, findings)
     _summary(world, run, findings)

@@ -188,7 +188,7 @@ def _gangs(world: World, rows: Rows, width: Ints, findings: Findings) -> None:
 
 
 def _resized(world: World, job: Ints, time: Floats, held: Ints, findings: Findings) -> None:
-    """Check that each job holds a number of GPUs in its range."""
+    """Check that the number of GPUs that each job holds is in the job's range."""
     least, most = (sizes[job] for sizes in world.sizes)
     nearest = np.where(held < least, least, most)
     findings.add(
@@ -413,7 +413,7 @@ def _sharing_sums(
 
 
 def _same(rows: Rows, name: str, segments: Floats, terms: Any = 0.0) -> None:
-    """Compare a column of the jobs table with its value from segments, for jobs that ran."""
+    """Compare a column of the jobs table with its values from the segments, for jobs that ran."""
     world = rows.world
     here = np.bincount(rows.job[rows.kept], minlength=world.jobs) > 0
     listed = world.of_job(name)

@@ -101,7 +101,7 @@ class CoRunners:
 
     @cached_property
     def _xi(self) -> Floats:
-        """Slowdown factor of each meeting; NaN = unknown."""
+        """Slowdown factor for each co-runner interval; NaN = unknown."""
         world, met = self._world, self.met
         pairs = None if world.trace is None else pairs_of(world.trace, world.cluster)
         sharing = world.cluster.sharing
@@ -115,7 +115,7 @@ class CoRunners:
         return np.asarray(pairs.xi[kind, pairs.of_job[job], pairs.of_job[met.other]])
 
     def slowdown(self, stretch: Ints, time: Floats) -> Floats:
-        """Return the slowdown factor of the gang of each stretch at an instant; NaN = unknown."""
+        """Return the slowdown factor of each stretch's gang at an instant; NaN = unknown."""
         met, xi = self.met, self._xi
         counts = np.bincount(met.stretch, minlength=len(self._rows.stretches.job))
         begin = np.cumsum(counts) - counts
@@ -320,7 +320,7 @@ def _given_rate(rows: Rows) -> Floats:
 def _rates(world: World, rows: Rows, co_runners: CoRunners | None, findings: Findings) -> None:
     """Check that no gang is faster than its GPUs, its sub-batch and its co-runners allow.
 
-    If distance costs nothing, no job of a complete run may be slower either, except a paused job. A
+    If distance costs nothing, no job in a complete run may be slower either, unless it is paused. A
     job whose rate changes with its progress may be in any phase.
     """
     if world.base is None or world.work is None or not rows.table.has("rate"):

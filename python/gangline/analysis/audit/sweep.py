@@ -43,9 +43,9 @@ class Sweep:
     Parameters
     ----------
     start, end : float64 arrays
-        Finite ends of the intervals. Each interval is shortened by the tolerance, so that two
-        intervals that meet within the tolerance do not overlap. Intervals that are not longer than
-        the tolerance vanish.
+        Ends of the intervals, which are finite. Each interval is shortened by the tolerance, so
+        that two intervals that meet within the tolerance do not overlap. Intervals that are not
+        longer than the tolerance vanish.
     tolerance_s : float
         Tolerance of times in seconds, as in `gangline.audit`.
     group : int64 array, optional
@@ -72,7 +72,7 @@ class Sweep:
         return np.cumsum(self.sign * amount[self.row])
 
     def differ(self, value: Ints) -> Bools:
-        """Return whether the rows that are held after each event have different values.
+        """Return, for each event, whether the rows held after it have different values.
 
         The values must be small and non-negative; they are equal if their spread is 0.
         """

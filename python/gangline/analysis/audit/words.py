@@ -26,7 +26,7 @@ _OPEN = ("running", "unknown")  # the words for jobs that wait are mapped to unk
 
 @dataclass(frozen=True)
 class Fates:
-    """The meanings of the words of one column, by row.
+    """The meaning of each word in one column, by row.
 
     Attributes
     ----------

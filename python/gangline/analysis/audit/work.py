@@ -151,7 +151,7 @@ class _Bounds:
         )
 
     def _overheads(self) -> Floats:
-        """Seconds without progress at the start of each stint; NaN if unknown.
+        """Time in seconds without progress at the start of each stint; NaN if unknown.
 
         If the options of the run are unknown, the cost of a stop is unknown too.
         """

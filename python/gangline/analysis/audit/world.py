@@ -178,7 +178,7 @@ class World:
 
     @property
     def forks(self) -> bool:
-        """Return whether parts differ in size from the gang of their job."""
+        """Return whether parts differ in size from their job's gang."""
         return self.copy_gpus != "gang"
 
     def part_gpus(self, job: Ints, server: Ints) -> Ints:
@@ -343,7 +343,7 @@ class World:
 
     @cached_property
     def best_part(self) -> Floats:
-        """Iterations per second of the fastest part that each job can have; 0 if there is none."""
+        """Iterations per second of the fastest part that each job can have; 0 if it has none."""
         assert self.base is not None, "called only with a trace"
         if not self.forks:
             own = np.asarray((self.base * self.usable).max(axis=1))
@@ -403,7 +403,7 @@ class World:
 
     @property
     def knows_overheads(self) -> bool:
-        """Return whether a jobs table has the time without progress."""
+        """Return whether a jobs table states the time without progress."""
         return self.listed is not None and self.listed.has("overhead_s")
 
     def ids_of(self, job: Ints) -> pa.Array:

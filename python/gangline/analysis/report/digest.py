@@ -1,7 +1,7 @@
 """Reduces a run to the data for a page: a few thousand numbers for any number of jobs.
 
-The tables of a run can be dropped once its digest is made, so a report on many runs needs the
-memory of one run.
+The tables of a run can be dropped once its digest has been made, so a report on many runs needs
+only as much memory as one run.
 """
 
 from __future__ import annotations
@@ -135,7 +135,7 @@ class ModelTime:
 
 @dataclass(frozen=True)
 class Digest:
-    """The essence of a run: its spec, its summary and its curves.
+    """The parts of a run that a page needs: its spec, its summary and its curves.
 
     If the run counts only the arrivals in a window, numbers of jobs cover only these jobs. Lines
     over time, GPU time and `jct_s` cover the whole run.
@@ -610,7 +610,7 @@ def size_codes(
 
 
 def length_codes(seconds: npt.NDArray[np.float64]) -> npt.NDArray[np.int64]:
-    """Return the group in `LENGTHS` of each job, by its run time."""
+    """Return each job's group in `LENGTHS`, according to its run time."""
     # The value is rounded, so that a job on an edge is on the same side of it under every policy.
     return np.searchsorted(_LENGTH_EDGES_S, np.round(seconds, 3), "left").astype(np.int64)
 

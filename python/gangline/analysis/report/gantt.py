@@ -1,6 +1,6 @@
 """Computes the Gantt chart of a run (slices, lanes and overheads) from the segments table alone.
 
-This module knows no file format; `perfetto.py` writes its results.
+This module does not know any file format; `perfetto.py` writes its results.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Gantt:
     start_ns, end_ns : int arrays, shape (slices,)
         Start and end of each slice, limited to the window.
     overhead_ns : int array, shape (slices,)
-        End of the overhead with which the slice begins; `start_ns` if there is none.
+        End of the overhead with which the slice begins; `start_ns` if there is no overhead.
     segments : pyarrow.Table
         The rows of the segments table that are drawn.
     job : int array, shape (segments,)

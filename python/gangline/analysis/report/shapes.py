@@ -33,7 +33,7 @@ class Gangs:
     start_s, end_s : float arrays, shape (gangs,)
         Start and end of each stretch.
     gpus : int array, shape (gangs,)
-        Number of GPUs held on all servers.
+        Total number of GPUs held on all servers.
     types : uint64 array, shape (gangs,)
         GPU types as bits.
     of_row : int array, shape (rows,)
@@ -51,7 +51,7 @@ class Gangs:
 
 @dataclass(frozen=True)
 class Shapes:
-    """Counts of jobs with gangs on several GPU types, or with several copies.
+    """Numbers of jobs with gangs on several GPU types, and with several copies.
 
     Attributes
     ----------
@@ -66,7 +66,7 @@ class Shapes:
         Number of jobs that ran as several copies at once, and GPU-hours that they held while doing
         so.
     copies_most : int
-        Maximum number of copies of one job at once.
+        Maximum number of simultaneous copies of one job.
     resized_jobs : int
         Number of jobs without copies whose number of GPUs at some time differed from the trace.
     resized_gpus : (int, int)

@@ -1,4 +1,4 @@
-"""Tells the stories of the most delayed jobs, and of jobs that were stopped for others."""
+"""Tells the stories of the most delayed jobs, and of jobs that were stopped in favour of others."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ def tell(
     chosen : sequence of int
         Rows of the jobs table.
     found : Waits, optional
-        The reasons for which the jobs of the run waited.
+        The reasons why the jobs of the run waited.
     rows : Segments, optional
         Segments of the run, if it has any.
     pairs : (int array, int array)

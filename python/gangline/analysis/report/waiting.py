@@ -13,8 +13,8 @@ apart
 together
     Enough are free on few servers: the policy let the job wait.
 
-GPUs of a server that is down are not free. With the segments of a run, the reasons for all waiting
-are known. With only the timeline, they are known until the first start, and `apart` counts as
+GPUs of a server that is down are not free. With a run's segments, the reasons for all waiting are
+known. With only the timeline, they are known until the first start, and `apart` counts as
 `together`.
 """
 
@@ -94,12 +94,12 @@ def waits(
     fewest: Ints | None = None,
     mixes_types: bool = False,
 ) -> Waits | None:
-    """Return the reasons for which the jobs of a run waited; None if its tables lack the data.
+    """Return the reasons why the jobs of a run waited; None if the run's tables lack the data.
 
     Parameters
     ----------
     result : Result
-        A run with segments, or else with a timeline. No table contains failures that were drawn at
+        A run with segments or at least a timeline. No table contains failures that were drawn at
         random, so the reasons are unknown if servers failed in such a run.
     rows : Segments, optional
         Segments of the run, if they are already in memory.
