@@ -8,13 +8,14 @@ Examples
 --------
 >>> import gangline as gl
 >>> gl.testing.check_policy("fifo")
+9 worlds: a job waits in 9 of them, for at most 2 h 4 min; jobs are preempted in 0
 """
 
 from __future__ import annotations
 
 TYPE_CHECKING = False  # names are loaded on first use so that the pytest plug-in costs nothing
 if TYPE_CHECKING:
-    from gangline.testing.conformance import Counterexample, check_policy, counterexample
+    from gangline.testing.conformance import Counterexample, Coverage, check_policy, counterexample
     from gangline.testing.laws import CLAIMS, LAWS, Law
     from gangline.testing.safety import LAW_NAMES, LawBroken, broken_laws, check_result
     from gangline.testing.worlds import World, small_worlds
@@ -24,6 +25,7 @@ __all__ = [
     "LAWS",
     "LAW_NAMES",
     "Counterexample",
+    "Coverage",
     "Law",
     "LawBroken",
     "World",
@@ -35,7 +37,7 @@ __all__ = [
 ]
 
 _HOMES = {
-    "conformance": "Counterexample check_policy counterexample",
+    "conformance": "Counterexample Coverage check_policy counterexample",
     "laws": "CLAIMS LAWS Law",
     "safety": "LAW_NAMES LawBroken broken_laws check_result",
     "worlds": "World small_worlds",

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import warnings
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from gangline._support.formatting import plural
+from gangline._support.formatting import duration, plural
 from gangline.errors import GanglineError, MissingExtraError, OptionError
 from gangline.testing import picture
-from gangline.testing.laws import Evidence, laws_of
+from gangline.testing.laws import Evidence, laws_of, longest_wait_s
 from gangline.testing.safety import LawBroken, check_result
-from gangline.testing.worlds import World, small_worlds
+from gangline.testing.worlds import TIME_SCALES, World, small_worlds
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from gangline.testing.laws import Law
     from gangline.testing.worlds import WorldLike
 
-__all__ = ["Counterexample", "check_policy", "counterexample"]
+__all__ = ["Counterexample", "Coverage", "check_policy", "counterexample"]
 
 EVENTS_MAX = 100_000
 """A run of `check_policy` that has not ended after this many events counts as endless. Our own
@@ -30,6 +31,11 @@ choice: on `small_worlds`, the built-in policies need less than a hundredth of t
 
 DRAWN_EVENTS_MAX = 5_000
 """The same limit for randomly generated worlds, which have at most 14 jobs."""
+
+SHORT_S = 100.0
+"""In drawn worlds with jobs of seconds, all arrivals and durations are shorter than this. In longer
+worlds a policy with a timer may need more events than the limit, so a run that reaches the limit
+does not count as endless."""
 
 
 def check_policy(
@@ -41,7 +47,8 @@ def check_policy(
     max_share: int | None = None,
     max_events: int | None = None,
     seed: int = 0,
-) -> None:
+    time_scales: Sequence[float] = TIME_SCALES,
+) -> Coverage:
     """Run a policy twice in many small worlds; check each run, and that both runs are equal.
 
     Parameters
@@ -61,10 +68,25 @@ def check_policy(
     max_events : int, optional
         A run that still has jobs after this many events counts as endless, unless the world's
         options set a limit. The default is `EVENTS_MAX` in `small_worlds()`, `DRAWN_EVENTS_MAX` in
-        generated worlds, and no limit in worlds that you pass.
+        generated worlds, and no limit in worlds that you pass. By default, a run that reaches the
+        limit in a generated world of minutes or hours counts as unfinished instead, and no claimed
+        law is checked in it.
     seed : int
         Seed of the generated worlds. It gives the same worlds only if the same modules are loaded,
         because hypothesis also uses constants that it finds in modules.
+    time_scales : sequence of float
+        Factors of the times in generated worlds, as for `strategies.any_worlds`. A policy whose
+        time constants are days needs a scale of days.
+
+    Returns
+    -------
+    Coverage
+        The events in the worlds: if no job waits, for example, no law can be broken.
+
+    Warns
+    -----
+    UserWarning
+        If no world could break a claimed law; not for worlds that you pass.
 
     Raises
     ------
@@ -97,14 +119,17 @@ def check_policy(
     ... except gl.testing.LawBroken as error:
     ...     print(error)
     ends: after 1000 events 40 of 40 jobs not done: job-0, job-1, job-2, job-3, job-4, ...
-    >>> gl.testing.check_policy("fifo", 20, laws=["no-overtaking", "idle"])
+    >>> gl.testing.check_policy("fifo", laws=["idle"])
+    9 worlds: a job waits in 9 of them, for at most 2 h 4 min; jobs are preempted in 0
+    worlds that could break `idle`: 9
     """
     trial = _Trial(policy, laws_of(laws), params, max_share, max_events)
     if isinstance(worlds, int):
-        found = _draw(trial, worlds, seed)
+        found = _draw(trial, worlds, seed, time_scales)
         if found is not None:
             raise _noted(found.error, str(found))
-        return
+        return _warned(trial.covered())
+    are_ours = worlds is None
     if worlds is None:
         worlds, trial.max_events = small_worlds(), max_events or EVENTS_MAX
     for number, world in enumerate(worlds):
@@ -114,6 +139,50 @@ def check_policy(
             if isinstance(world, World):
                 raise _noted(error, str(trial.found(world, error))) from None
             raise _noted(error, f"in world {number}, counted from 0") from None
+    return _warned(trial.covered()) if are_ours else trial.covered()
+
+
+@dataclass(frozen=True, repr=False)
+class Coverage:
+    """The events in the worlds in which `check_policy` found nothing wrong.
+
+    Attributes
+    ----------
+    worlds : int
+        Number of worlds.
+    waits, preemptions : int
+        Number of worlds in which a job waits, and in which a job is preempted.
+    longest_wait_s : float
+        The longest time that a job waits.
+    unfinished : int
+        Number of worlds of minutes or hours whose run reached the limit of events.
+    laws : dict of str to int
+        Number of worlds that could break each claimed law: those to which the law applies, and in
+        which a job waits if only a wait can break it.
+
+    Examples
+    --------
+    >>> import gangline as gl
+    >>> found = gl.testing.check_policy("fifo", laws=["idle"])
+    >>> found.preemptions, found.laws
+    (0, {'idle': 9})
+    """
+
+    worlds: int
+    waits: int
+    preemptions: int
+    longest_wait_s: float
+    unfinished: int
+    laws: dict[str, int]
+
+    def __repr__(self) -> str:
+        most = f", for at most {duration(self.longest_wait_s)}" if self.waits else ""
+        worlds = f"{plural(self.worlds, 'world')}: a job waits in {self.waits:,} of them{most}"
+        lines = [f"{worlds}; jobs are preempted in {self.preemptions:,}"]
+        if self.unfinished:
+            lines.append(f"worlds not finished after the limit of events: {self.unfinished:,}")
+        lines += [f"worlds that could break `{law}`: {n:,}" for law, n in self.laws.items()]
+        return "\n".join(lines)
 
 
 @dataclass(frozen=True)
@@ -166,12 +235,13 @@ def counterexample(
     max_share: int | None = None,
     max_events: int | None = None,
     seed: int = 0,
+    time_scales: Sequence[float] = TIME_SCALES,
 ) -> Counterexample | None:
     """Generate worlds until a policy fails; return the smallest world with the same failure.
 
     Parameters
     ----------
-    policy, laws, params, max_share, max_events, seed
+    policy, laws, params, max_share, max_events, seed, time_scales
         As for `check_policy`.
     worlds : int
         Number of worlds to generate.
@@ -187,9 +257,20 @@ def counterexample(
     >>> found = gl.testing.counterexample("fifo", 200, laws=["work-conserving"])
     >>> size, rule = found.headline.split(": ", 1)  # here "3 jobs, 2 servers, 2 GPUs"
     >>> print(rule)
-    segments, 0 s: a job of 1 GPU waits; free GPUs of a type it may use: 1
+    segments, ... s: a job of 1 GPU waits; free GPUs of a type it may use: 1
     """
-    return _draw(_Trial(policy, laws_of(laws), params, max_share, max_events), worlds, seed)
+    trial = _Trial(policy, laws_of(laws), params, max_share, max_events)
+    return _draw(trial, worlds, seed, time_scales)
+
+
+def _warned(found: Coverage) -> Coverage:
+    """Warn of laws that no world could break."""
+    for law, count in found.laws.items():
+        if count == 0:
+            worlds = plural(found.worlds, "world")
+            message = f"the law `{law}` had nothing to check: none of {worlds} could break it"
+            warnings.warn(message, stacklevel=3)
+    return found
 
 
 def _noted(error: Exception, note: str) -> Exception:
@@ -206,6 +287,9 @@ class _Trial:
     params: Mapping[str, object] | None
     max_share: int | None
     max_events: int | None
+    may_stop: bool = False
+    """Whether a run that reaches the limit in a world of minutes or hours is unfinished."""
+    seen: list[_Seen] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         from gangline.policies.choice import resolve_policy
@@ -228,11 +312,14 @@ class _Trial:
         for _ in range(2):
             results.append(here.run(run))
             if is_ours and results[-1].spec["outcome"] == "limit":
+                if self.may_stop and _is_long(trace):
+                    break
                 raise LawBroken([("ends", _unfinished(results[-1]))])
         lab, jobs = here.world(run.spec).cluster, here.trace(run.spec.trace)
+        self.seen.append(_Seen.of(results[0]))
         check_result(results[0], lab, jobs, max_share=self.max_share)
-        same = results[0].log_hash == results[1].log_hash
-        if not same or not results[0].jobs.equals(results[1].jobs):
+        same = results[0].log_hash == results[-1].log_hash
+        if not same or not results[0].jobs.equals(results[-1].jobs):
             raise LawBroken([("repeats", "two runs with one seed differ")])
         if not self.laws or results[0].spec["outcome"] == "limit":
             return
@@ -245,9 +332,23 @@ class _Trial:
             return here.run(here.take(given.pop("cluster"), jobs, given.pop("policy"), **given))
 
         evidence = Evidence(lab, jobs, options, results[0], simulate, self.max_share)
+        self.seen[-1].tested.extend(law.name for law in self.laws if law.is_tested(evidence))
         broken = [(law.name, words) for law in self.laws if (words := law.broken(evidence))]
         if broken:
             raise LawBroken(broken)
+
+    def covered(self) -> Coverage:
+        """Return the events in all worlds."""
+        tested = [name for world in self.seen for name in world.tested]
+        laws = {law.name: tested.count(law.name) for law in self.laws}
+        return Coverage(
+            worlds=len(self.seen),
+            waits=sum(world.longest_wait_s > 0.0 for world in self.seen),
+            preemptions=sum(world.is_preempted for world in self.seen),
+            longest_wait_s=max((world.longest_wait_s for world in self.seen), default=0.0),
+            unfinished=sum(world.is_unfinished for world in self.seen),
+            laws=laws,
+        )
 
     def found(self, world: World, error: Exception) -> Counterexample:
         """Describe a failure for people."""
@@ -296,6 +397,29 @@ class _Trial:
         return set()
 
 
+@dataclass(frozen=True)
+class _Seen:
+    """The events in one world."""
+
+    longest_wait_s: float
+    is_preempted: bool
+    is_unfinished: bool
+    tested: list[str]
+    """The claimed laws that the world could break."""
+
+    @classmethod
+    def of(cls, result: Result) -> _Seen:
+        is_preempted = "preempted" in result.segments["end_reason"].to_pylist()
+        is_unfinished = result.spec["outcome"] == "limit"
+        return cls(longest_wait_s(result), is_preempted, is_unfinished, [])
+
+
+def _is_long(trace: TraceLike) -> bool:
+    """Return whether the times of a drawn world are minutes or hours."""
+    jobs: Any = trace
+    return any(max(jobs.numbers(name)) > SHORT_S for name in ("arrival_s", "duration_s"))
+
+
 def _parts(world: WorldLike) -> tuple[ClusterLike, TraceLike, Mapping[str, Any]]:
     if isinstance(world, World):
         return world.cluster, world.trace, world.options
@@ -311,13 +435,20 @@ def _unfinished(result: Result) -> str:
     return f"after {result.summary['events']} events {many}: {names}"
 
 
-def _draw(trial: _Trial, count: int, seed: int) -> Counterexample | None:
+def _draw(
+    trial: _Trial, count: int, seed: int, time_scales: Sequence[float]
+) -> Counterexample | None:
     """Generate worlds until the policy fails in one, and make this world as small as possible."""
+    from gangline.testing import strategies  # before hypothesis: it says what to install
     from gangline.testing.search import smallest
 
     if count < 1:
         raise OptionError(f"worlds: expected at least 1, got {count}", field="worlds", value=count)
+    trial.may_stop = trial.max_events is None
     trial.max_events = trial.max_events or DRAWN_EVENTS_MAX
+    drawn = strategies.any_worlds(time_scales=time_scales)
+    if any(law.needs_plain for law in trial.laws):  # few drawn worlds are plain
+        drawn = drawn | strategies.plain_worlds(time_scales=time_scales)
 
     def fails(world: World) -> Exception | None:
         trial.furnish(world)
@@ -329,5 +460,5 @@ def _draw(trial: _Trial, count: int, seed: int) -> Counterexample | None:
             return error
         return None
 
-    found = smallest(fails, count, seed)
+    found = smallest(fails, count, seed, drawn)
     return None if found is None else trial.found(*found)

@@ -34,6 +34,7 @@ __all__ = ["CLAIMS", "LAWS", "Evidence", "Law", "laws_of"]
 
 # the tolerance of a difference of two times in seconds, which are whole nanoseconds
 _SLACK_S = 2e-9
+_WAIT_S = 1e-6  # less than this is rounding of a wait, a difference of longer times
 _SLACK = 1e-9  # the relative tolerance of sums of times in seconds
 
 
@@ -65,6 +66,8 @@ class Law:
     needs_plain : bool
         Whether the law is checked only in plain worlds: one GPU type, every job at rate 1 wherever
         it runs, no overhead, and no outage.
+    needs_wait : bool
+        Whether only a run in which a job waits can break the law.
 
     Examples
     --------
@@ -79,6 +82,7 @@ class Law:
     measure: Callable[[Evidence], Measured]
     bound: float = 0.0
     needs_plain: bool = False
+    needs_wait: bool = True
 
     @property
     def says(self) -> str:
@@ -103,6 +107,10 @@ class Law:
     def applies(self, evidence: Evidence) -> bool:
         """Return whether the law can be checked in this world."""
         return evidence.is_plain or not self.needs_plain
+
+    def is_tested(self, evidence: Evidence) -> bool:
+        """Return whether a run could break the law: it applies, and a job waits if it must."""
+        return self.applies(evidence) and (evidence.longest_wait_s > 0.0 or not self.needs_wait)
 
     def broken(self, evidence: Evidence) -> str | None:
         """Return how a run violates the law; None if it does not."""
@@ -169,6 +177,11 @@ class Evidence:
         )
 
     @cached_property
+    def longest_wait_s(self) -> float:
+        """The longest time that a job waited, first for GPUs and after preemptions."""
+        return longest_wait_s(self.result)
+
+    @cached_property
     def jobs(self) -> list[Job]:
         """The jobs in arrival order; ties keep the order of the trace."""
         columns = ("job_id", "gpus", "arrival_s", "first_start_s", "finish_s", "run_s")
@@ -196,6 +209,12 @@ class Evidence:
         for row in dict.fromkeys(tuple(row[name] for name in names) for row in rows):
             found.setdefault(row[0], []).append(row[2:])
         return {name: sorted(spans) for name, spans in found.items()}
+
+
+def longest_wait_s(result: Result) -> float:
+    """Return the longest time that a finished job of a run waited, without errors of rounding."""
+    waits = [wait for wait in result.jobs["wait_s"].to_pylist() if wait is not None]
+    return max((wait for wait in waits if wait > _WAIT_S), default=0.0)
 
 
 def _rule(rule: str) -> Callable[[Evidence], Measured]:
@@ -378,6 +397,7 @@ _ALL = (
         _more_capacity,
         bound=2.0,
         needs_plain=True,
+        needs_wait=False,
     ),
     Law(
         "as-good-as-fifo-skip",
@@ -402,7 +422,7 @@ _ALL = (
         bound=1.0,
         needs_plain=True,
     ),
-    Law("seed-independence", "the seed of the run changes nothing", _seed),
+    Law("seed-independence", "the seed of the run changes nothing", _seed, needs_wait=False),
 )
 
 LAWS: dict[str, Law] = {law.name: law for law in _ALL}

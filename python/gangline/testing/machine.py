@@ -56,7 +56,7 @@ class PolicyMachine(RuleBasedStateMachine):
 
     policy: PolicyLike = "fifo"
     params: Mapping[str, Any] | None = None
-    worlds: SearchStrategy[World] = strategies.any_worlds()
+    worlds: SearchStrategy[World] = strategies.any_worlds(time_scales=(1.0,))
 
     def __init__(self) -> None:
         super().__init__()
@@ -198,7 +198,8 @@ def machine(
     params : mapping, optional
         Parameters of a policy that is given by name.
     worlds : strategy of World, optional
-        The strategy that generates worlds; by default, `strategies.any_worlds()`.
+        The strategy that generates worlds; by default, `strategies.any_worlds` with jobs of
+        seconds.
 
     Returns
     -------

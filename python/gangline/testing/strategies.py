@@ -21,7 +21,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from gangline.errors import MissingExtraError
-from gangline.testing.worlds import World
+from gangline.testing.worlds import TIME_SCALES, World
 
 try:
     from hypothesis import strategies as st
@@ -259,8 +259,13 @@ def traces(draw: st.DrawFn, *, types: Sequence[str] = ("A",), gpus: int = 4) -> 
 
 
 @st.composite
-def plain_worlds(draw: st.DrawFn) -> World:
+def plain_worlds(draw: st.DrawFn, *, time_scales: Sequence[float] = (1.0,)) -> World:
     """Draw worlds where only time and GPUs matter: one GPU type, no overhead, no failures.
+
+    Parameters
+    ----------
+    time_scales : sequence of float
+        As for `any_worlds`; the default is 1 alone.
 
     Returns
     -------
@@ -272,7 +277,7 @@ def plain_worlds(draw: st.DrawFn) -> World:
     jobs = draw(_jobs(frozenset(), ["A"], gpus))
     for row in jobs:
         row["gpus"] = min(row["gpus"], gpus)
-    return World(keys, jobs, {})
+    return _stretched(World(keys, jobs, {}), draw(st.sampled_from(time_scales)))
 
 
 @st.composite
@@ -746,19 +751,54 @@ def _elastic_models(draw: st.DrawFn) -> dict[str, Any]:
     return {"models": found}
 
 
-def any_worlds() -> st.SearchStrategy[World]:
-    """Draw worlds from all strategies of this module, most often simple worlds.
+@st.composite
+def any_worlds(draw: st.DrawFn, *, time_scales: Sequence[float] = TIME_SCALES) -> World:
+    """Draw worlds from all strategies of this module, with jobs of seconds, minutes or hours.
+
+    Parameters
+    ----------
+    time_scales : sequence of float
+        Positive factors. One of them multiplies all times of a world except the costs of starts and
+        stops. These costs stay seconds, because leases and rounds must be longer than a restart.
+        Put the simplest factor first. The default is 1, 60 and 3600.
 
     Returns
     -------
     strategy of World
         Worlds from `plain_worlds`, `worlds`, `run_time_worlds`, `phase_worlds`, `contended_worlds`,
-        `sharing_worlds`, `elastic_worlds`.
+        `sharing_worlds`, `elastic_worlds`. Simple worlds are the most frequent.
     """
     simple, rich = plain_worlds(), worlds()
     costly = (run_time_worlds(), phase_worlds())
     special = (contended_worlds(), sharing_worlds(), elastic_worlds())
-    return st.one_of(simple, simple, rich, rich, rich, *costly, *special)
+    kinds = st.one_of(simple, simple, rich, rich, rich, *costly, *special)
+    return _stretched(draw(kinds), draw(st.sampled_from(time_scales)))
+
+
+def _stretched(world: World, scale: float) -> World:
+    """Multiply the times at which things happen in a world, and the work of its jobs."""
+    if scale == 1.0:
+        return world
+    keys: dict[str, Any] = {**world.cluster_keys}
+    options: dict[str, Any] = {**world.options}
+    if "failures" in keys:
+        keys["failures"] = {
+            name: [_times(row, ("down_s", "up_s"), scale) for row in value]
+            if name == "table"
+            else value * scale
+            for name, value in keys["failures"].items()
+        }
+    if "capacity" in keys:
+        keys["capacity"] = [_times(row, ("at_s",), scale) for row in keys["capacity"]]
+    if "count_arrivals" in options:
+        options["count_arrivals"] = [at * scale for at in options["count_arrivals"]]
+    columns = ("arrival_s", "duration_s", "deadline_s", "iterations")
+    return World(keys, [_times(row, columns, scale) for row in world.jobs], options)
+
+
+def _times(row: dict[str, Any], names: Sequence[str], scale: float) -> dict[str, Any]:
+    """Multiply some values of a row."""
+    return row | {name: row[name] * scale for name in names if row.get(name) is not None}
 
 
 @st.composite

@@ -25,7 +25,10 @@ if TYPE_CHECKING:
 
     WorldLike: TypeAlias = "World | tuple[ClusterLike, TraceLike, RunOptions]"
 
-__all__ = ["World", "small_worlds"]
+__all__ = ["TIME_SCALES", "World", "small_worlds"]
+
+TIME_SCALES = (1.0, 60.0, 3600.0)
+"""Factors of the times in generated worlds: jobs of seconds, minutes and hours. Our own choice."""
 
 
 class SimulateKeywords(RunOptions, total=False):

@@ -10,7 +10,7 @@ import pytest
 
 import gangline as gl
 from gangline import _core
-from gangline.testing import CLAIMS, LAWS, LawBroken, World, gallery
+from gangline.testing import CLAIMS, LAWS, LawBroken, World, gallery, strategies
 from refusals import refused
 
 if TYPE_CHECKING:
@@ -229,6 +229,98 @@ def test_laws_of_plain_worlds_are_not_checked_in_others() -> None:
     of.options["restart_s"] = 1.0
     for law in ("shortest-first", "no-envy", "sharing-incentive", "as-good-as-fifo-skip"):
         assert told(gallery.LongestFirst(), law, of) is None
+
+
+class Forgets(gallery.Sound):
+    """Starts a job that has waited for more than half an hour only if no other job waits."""
+
+    now_s = 0.0
+
+    def decide(self, view: gl.View, changes: gl.Changes) -> gl.Plan:
+        self.now_s = view.now_s
+        return super().decide(view, changes)
+
+    def order(self, waiting: list[tuple[int, ...]]) -> list[tuple[int, ...]]:
+        return [job for job in waiting if self.now_s - job[3] <= 1800.0] or waiting
+
+
+class Ticking(gallery.Sound):
+    """Decides at every event, and 20 times a second while there are jobs."""
+
+    wake_on = ("arrival", "completion", "capacity", "timer")
+
+    def decide(self, view: gl.View, changes: gl.Changes) -> gl.Plan:
+        plan = super().decide(view, changes)
+        if len(view.waiting("job")) or len(view.running("job")):
+            plan.wake_at(view.now_s + 0.05)
+        return plan
+
+
+def test_worlds_of_hours_break_a_law_that_worlds_of_seconds_keep() -> None:
+    laws = ["arrival-order"]
+    in_seconds = gl.testing.check_policy(Forgets(), 300, laws=laws, time_scales=[1.0])
+    assert in_seconds.longest_wait_s < 1800.0
+    found = gl.testing.counterexample(Forgets(), 300, laws=laws)
+    assert found is not None
+    assert found.error.law == "arrival-order"  # type: ignore[attr-defined]
+
+
+def test_the_answer_says_what_there_was_to_check() -> None:
+    """In the first world job b waits from 1 to 4 s; in the second one no job waits."""
+    worlds = [TWO, world((0.0, 1, 4.0), (9.0, 1, 2.0))]
+    laws = ["no-overtaking", "more-capacity"]
+    found = gl.testing.check_policy("fifo", worlds, laws=laws)
+    assert found == gl.testing.Coverage(
+        worlds=2,
+        waits=1,
+        preemptions=0,
+        longest_wait_s=3.0,
+        unfinished=0,
+        laws={"no-overtaking": 1, "more-capacity": 2},
+    )
+    assert repr(found).splitlines() == [
+        "2 worlds: a job waits in 1 of them, for at most 3 s; jobs are preempted in 0",
+        "worlds that could break `no-overtaking`: 1",
+        "worlds that could break `more-capacity`: 2",
+    ]
+    # job a gives up the GPU at 1 s for job b, which is shorter
+    assert gl.testing.check_policy("srtf", [TWO]).preemptions == 1
+
+
+def test_a_law_with_nothing_to_check_is_a_warning() -> None:
+    with pytest.warns(UserWarning, match="`no-overtaking` had nothing to check: none of 1 world"):
+        gl.testing.check_policy("fifo", 1, laws=["no-overtaking"])  # of one job
+
+
+def test_a_policy_with_a_timer_is_not_endless_in_a_world_of_hours() -> None:
+    """20 ticks a second are more than 5,000 events in five minutes."""
+    found = gl.testing.check_policy(Ticking(), 20, time_scales=[3600.0])
+    assert 0 < found.unfinished < found.worlds == 20
+    with pytest.raises(LawBroken) as caught:
+        gl.testing.check_policy(Ticking(), 20, time_scales=[3600.0], max_events=5000)
+    assert caught.value.law == "ends"
+
+
+def test_a_scale_multiplies_all_times_but_the_costs_of_starts() -> None:
+    cluster = {
+        "failures": {"table": [{"server": 1, "down_s": 1.0, "up_s": 8.0}]},
+        "capacity": [{"at_s": 3.0, "servers": 2}],
+        "runtime": {"checkpoint_s": 1.0},
+    }
+    jobs = [{"job_id": "a", "arrival_s": 2.0, "gpus": 1, "duration_s": 5.0, "iterations": 10.0}]
+    options = {"restart_s": 3.0, "count_arrivals": [0.0, 8.0]}
+    stretched = strategies._stretched(World(cluster, jobs, options), 60.0)
+    assert stretched == World(
+        {
+            "failures": {"table": [{"server": 1, "down_s": 60.0, "up_s": 480.0}]},
+            "capacity": [{"at_s": 180.0, "servers": 2}],
+            "runtime": {"checkpoint_s": 1.0},
+        },
+        [{"job_id": "a", "arrival_s": 120.0, "gpus": 1, "duration_s": 300.0, "iterations": 600.0}],
+        {"restart_s": 3.0, "count_arrivals": [0.0, 480.0]},
+    )
+    random = World({"failures": {"mtbf_hours": 0.01}}, [], {})
+    assert strategies._stretched(random, 60.0).cluster_keys == {"failures": {"mtbf_hours": 0.6}}
 
 
 def test_the_same_seed_draws_the_same_worlds() -> None:
