@@ -27,7 +27,7 @@ def audit(
     max_share: MaybeWhole = None,
     max_parts: Whole = 1,
     copy_gpus: Annotated[str | None, Parameter(name="--copy-gpus")] = None,
-    max_idle_s: Annotated[float, Parameter(name="--max-idle-s")] = 3600.0,
+    max_idle_s: Annotated[float | None, Parameter(name="--max-idle-s")] = None,
     tolerance_s: Annotated[float, Parameter(name="--tolerance-s")] = 1e-6,
     first: Whole = 10,
     require: str | None = None,
@@ -58,7 +58,7 @@ def audit(
         GPUs of each part of a job: gang, server (all GPUs of a server), or a number.
     max_idle_s
         Maximum number of seconds that a gang may wait while enough GPUs are free for each waiting
-        gang.
+        gang; default 3600. Not checked by default if the policy of a result has quotas or prices.
     tolerance_s
         Tolerance of times, in seconds.
     first

@@ -208,6 +208,24 @@ def test_a_round_policy_lets_gangs_wait_for_the_next_round() -> None:
     assert not gl.audit(result.segments, cluster, jobs=result.jobs, max_idle_s=100.0).ok
 
 
+def test_waits_for_a_limit_of_slurm_are_not_checked_by_default(tmp_path: Any) -> None:
+    """By hand: the user may hold 4 of 8 GPUs, so job 1 waits from 1 s until job 0 ends at 9,000."""
+    jobs = trace([4, 4], [0.0, 1.0], user=["u", "u"])
+    jobs["duration_s"] = jobs["time_limit_s"] = [9000.0, 1.0]
+    params = {"qos_user_gpus": {"normal": 4}}
+    result = gl.simulate(LAB, pa.table(jobs), "slurm", params=params, segments=True)
+    result.save(tmp_path / "limited")
+    found = gl.audit(tmp_path / "limited")
+    assert found.ok
+    assert "idle" not in found.checked
+    assert "`slurm` may hold jobs back" in found.skipped["idle"]
+    assert found.idle is not None
+    assert found.idle["longest_s"] == 8999.0
+    assert gl.audit(tmp_path / "limited", max_idle_s=3600.0).counts == {"idle": 1}
+    gl.simulate(LAB, pa.table(jobs), "fifo", segments=True).save(tmp_path / "free")
+    assert "idle" in gl.audit(tmp_path / "free").checked
+
+
 def test_the_command_says_how_much_was_free(
     tmp_path: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:

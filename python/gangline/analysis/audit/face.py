@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
@@ -18,6 +19,10 @@ if TYPE_CHECKING:
 __all__ = ["Audit", "audit"]
 
 MAX_IDLE_S = 3600.0  # our own choice: ten rounds of 360 s, the longest published round
+_ANY_S = sys.float_info.max  # infinity would leave out the figures of a folder of a result, too
+_LIMIT = (
+    "the longest wait to allow, --max-idle-s, as `{policy}` may hold jobs back while GPUs are free"
+)
 TOLERANCE_S = 1e-6  # our own choice: far below the times of any schedule, above float noise
 
 
@@ -117,7 +122,7 @@ def audit(
     max_share: int | None = None,
     max_parts: int = 1,
     copy_gpus: Literal["gang", "server"] | int | None = None,
-    max_idle_s: float = MAX_IDLE_S,
+    max_idle_s: float | None = None,
     tolerance_s: float = TOLERANCE_S,
     first: int = 100,
     require: Sequence[str] = (),
@@ -153,9 +158,10 @@ def audit(
         GPUs of each part of a job: "gang" (the number that the job asks for), "server" (all GPUs of
         its server), or a number. The default is the value from the folder of a result, and
         otherwise "gang".
-    max_idle_s : float
+    max_idle_s : float, optional
         Maximum time in seconds for which a gang may wait while enough GPUs are free together for
-        each waiting gang; infinity allows any time.
+        each waiting gang; infinity allows any time. The default is 3600. In a result folder whose
+        policy may hold jobs back while GPUs are free, the rule `idle` is not checked by default.
     tolerance_s : float
         Tolerance for times, in seconds: instants closer than this count as one. A sum may be off by
         this amount for each of its terms, plus 1e-9 of its size.
@@ -201,16 +207,18 @@ def audit(
     from gangline.runs.inputs import as_cluster, override
     from gangline.trace.read import as_trace
 
+    longest_s = MAX_IDLE_S if max_idle_s is None else max_idle_s
     inputs.check_options(
         {
             "max_share": (1 if max_share is None else max_share, 1),
             "max_parts": (max_parts, 1),
             "first": (first, 0),
         },
-        {"max_idle_s": max_idle_s, "tolerance_s": tolerance_s},
+        {"max_idle_s": longest_s, "tolerance_s": tolerance_s},
         require,
     )
     result = inputs.result_of(table)
+    holds_back = "" if max_idle_s is not None else inputs.policy_that_holds_back(result)
     held, listed = inputs.read(table, jobs, columns, result)
     # options of a run may override tables of its cluster
     known: Mapping[str, Any] = {} if result is None else result.spec["cluster"]
@@ -226,11 +234,13 @@ def audit(
         max_share=inputs.jobs_per_gpu(result, max_share),
         max_parts=max_parts,
         copy_gpus=inputs.gpus_of_copies(result, copy_gpus),
-        max_idle_s=max_idle_s,
+        max_idle_s=_ANY_S if holds_back else longest_s,
         tolerance_s=tolerance_s,
         run=None if result is None else Run.of(result),
     )
     findings = look(world, first)
+    if holds_back:
+        findings.withdraw("idle", _LIMIT.format(policy=holds_back))
     rows = {} if held is None else {"segments": len(held)}
     rows |= {} if listed is None else {"jobs": len(listed)}
     return Audit(findings, rows, require)

@@ -181,6 +181,25 @@ def jobs_per_gpu(result: Result | None, given: int | None) -> int:
     return 2 if result is not None and "share_gpu_fraction" in result.summary else 1
 
 
+_HOLD_BACK = ("limit", "no quota", "price")
+"""Last words of the reasons for which a policy lets jobs wait while GPUs for all of them are free.
+The queues of yarn-cs do not: the first job of a queue waits only while another first job does not
+fit."""
+
+
+def policy_that_holds_back(result: Result | None) -> str:
+    """Return the policy of a result if it may leave GPUs free that a waiting job could use.
+
+    Quotas, limits and prices do not appear in the tables.
+    """
+    from gangline import _core
+
+    policy = "" if result is None else str(result.spec["policy"]["name"])
+    named = (one["reasons"] for one in _core.registry() if one["name"] == policy)
+    names = [reason["name"] for reasons in named for reason in reasons]
+    return policy if any(name.endswith(_HOLD_BACK) for name in names) else ""
+
+
 def _require_one(folder: Path) -> None:
     """Reject a folder that is not the complete result of one run; name the results inside."""
     if (folder / "jobs.parquet").is_file():
