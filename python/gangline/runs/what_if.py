@@ -42,7 +42,8 @@ class Change(TypedDict, total=False):
     Attributes
     ----------
     policy : policy configuration, Policy, or str
-        Another policy.
+        Another policy. The name of a policy stands for its default parameters; the name of the
+        policy of the original run stands for the parameters of that run.
     servers : int
         Number of servers to add, or to remove if it is negative.
     gpu : str
@@ -313,7 +314,8 @@ def what_if(
             continue
         found = _Columns(there, row_of(there.jobs, job_id))
         rows.append(found.alternative(in_words(change), before))
-    return WhatIf(job_id, result.policy, rows, _notes(changes, jobs, place, rows))
+    name = str(result.spec["policy"]["name"])
+    return WhatIf(job_id, result.policy, rows, _notes(changes, jobs, place, rows, name))
 
 
 def in_words(change: Change) -> str:
@@ -353,7 +355,7 @@ def _changed(change: Change, run: Run, trace: Trace, place: int, worlds: Worlds)
         name = min(unknown, default="none")
         message = f"changes: expected one of {', '.join(Change.__annotations__)}, got {name}"
         raise OptionError(message, field=name)
-    if "policy" in change:
+    if "policy" in change and change["policy"] != run.spec.policy.name:
         policy = change["policy"]
         spec = msgspec.structs.replace(run.spec, policy=resolve_policy(policy, None).reference)
         run = run._replace(spec=spec, policy=policy if isinstance(policy, Policy) else None)
@@ -370,6 +372,11 @@ def _changed(change: Change, run: Run, trace: Trace, place: int, worlds: Worlds)
 def _resized(cluster: Cluster, change: Change) -> Cluster:
     from gangline.cluster.resize import resized, type_of
 
+    types = list(dict.fromkeys(block.gpu for block in cluster.servers))
+    if "gpu" not in change and len(types) > 1:
+        which = f"the GPU type, as the cluster has {', '.join(types)}"
+        example = f"servers={types[0]}:{change['servers']:+d}"
+        raise _wrong("servers", f"{change['servers']:+d}", f"{which}, such as {example}")
     gpu = type_of(cluster, change.get("gpu"))
     have = sum(block.count for block in cluster.servers if block.gpu == gpu)
     least = 0 if any(block.gpu != gpu for block in cluster.servers) else 1
@@ -444,10 +451,16 @@ class _Columns:
 
 
 def _notes(
-    changes: Sequence[Change], trace: Trace, place: int, rows: Sequence[Alternative]
+    changes: Sequence[Change],
+    trace: Trace,
+    place: int,
+    rows: Sequence[Alternative],
+    policy: str,
 ) -> list[str]:
     """Return notes on the assumptions of the table and on its limits."""
     notes = []
+    if any(change.get("policy") == policy for change in changes):
+        notes.append(f"`{policy}` keeps the parameters of the original run.")
     if any("gpus" in change for change in changes):
         notes.append(
             f"With a number of GPUs other than {int(trace.numbers('gpus')[place])}, the job keeps "

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 
 import gangline as gl
+import worlds
 from commands import gangline
 from gangline.errors import ClusterError, OptionError, PolicyError, ResultError, TraceError
 from gangline.runs.what_if import parse
@@ -60,6 +61,32 @@ def test_changes_by_hand(
     assert row.jct_s == pytest.approx(finish_s - row.arrival_s)
     assert row.others_jct_mean_s == pytest.approx(others_s)
     assert (row.others, row.others_before_s) == (2, base.others_jct_mean_s)
+
+
+def test_the_policy_of_the_run_keeps_its_parameters() -> None:
+    """By hand: a user may run one job at a time, so `small` waits until `first` ends at 100 s.
+
+    On one server `wide` goes before it until 150 s.
+    """
+    jobs = pa.table(JOBS | {"user": ["u", "v", "u"]})
+    params = {"qos_user_jobs": {"normal": 1}}
+    limited = gl.simulate(LAB, jobs, "slurm", params=params)
+    found = gl.what_if(limited, "small", {"policy": "slurm"}, {"policy": "slurm", "servers": 1})
+    assert [row.wait_s for row in found.rows[:2]] == [148.0, 148.0]
+    assert found.rows[2].wait_s == 98.0
+    assert "`slurm` keeps the parameters of the original run." in found.notes
+    free = gl.what_if(limited, "small", {"policy": gl.policies.Slurm()})
+    assert free.rows[1].wait_s < 98.0
+    assert free.notes == []
+
+
+def test_servers_of_several_types_need_a_type() -> None:
+    lab = worlds.cluster("1x4 A100 @0", "1x4 V100 @1")
+    result = gl.simulate(lab, pa.table(JOBS), "fifo")
+    expected = "the GPU type, as the cluster has A100, V100, such as servers=A100:+4"
+    with pytest.raises(OptionError) as caught:
+        gl.what_if(result, "small", {"servers": 4})
+    assert str(caught.value) == f"servers: expected {expected}, got '+4'"
 
 
 def test_the_table_says_the_change() -> None:
