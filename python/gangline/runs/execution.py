@@ -383,6 +383,7 @@ class World:
 
         result, output = self.carry_out(run, jobs, progress)
         watched = Watched.of(output)
+        watched.dates.update(self.trace.metadata)
         chosen = run.spec.policy.resolve(run.policy)
         names = [kind.name for kind in self.cluster.gpu_types]
         for row, types in watched.types.items():

@@ -38,6 +38,8 @@ pub enum Counted {
     Gpus,
     /// Parts of the other job.
     Copies,
+    /// Jobs.
+    Jobs,
     /// Percent.
     Percent,
     /// The widest placement, as a [`Tier`](gangline_model::Tier).
@@ -53,6 +55,7 @@ impl Counted {
             Self::Nothing => "",
             Self::Gpus => "gpus",
             Self::Copies => "copies",
+            Self::Jobs => "jobs",
             Self::Percent => "percent",
             Self::Tier => "tier",
             Self::Words => "words",

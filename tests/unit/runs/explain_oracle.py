@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from gangline.runs.explain.facts import RunPart, WaitPart
     from gangline.runs.explain.stretches import Stretch
 
+LIMITS = ("limit", "over quota", "QOS limit", "user limit", "job limit", "account limit")
+
 Gpu = tuple[int, int]
 """Server, slot."""
 
@@ -256,7 +258,7 @@ def check_cause(
         assert reason.cause != "delayed" or stretch.end_s <= reason.until_s
         assert reason.until_s > reason.decided_s
         assert reason.percent is None or 0 <= reason.percent <= 100
-    elif reason.cause in ("order", "requeue delay", "limit", "over quota"):
+    elif reason.cause in ("order", "requeue delay", "stopped", *LIMITS):
         _check_limits(oracle, said, reason, state)
     elif reason.cause == "copies":
         _check_copies(oracle, reason, types)
@@ -290,12 +292,16 @@ def _check_limits(oracle: Oracle, said: Explanation, reason: Stretch, state: str
     if reason.cause == "order":
         assert state != "too few"
         return
-    if reason.cause in ("limit", "over quota"):
+    if reason.cause in LIMITS:
         assert oracle.running(reason.decided_s)  # other jobs fill the limit
         return
-    assert reason.until_s > reason.decided_s
     own = [row for row in oracle.segments if row["job_id"] == said.job_id]
-    assert any(row["end_reason"] == "preempted" for row in own)
+    stops = {row["end_s"] for row in own if row["end_reason"] == "preempted"}
+    if reason.cause == "stopped":
+        assert reason.decided_s in stops
+        return
+    assert reason.until_s > reason.decided_s
+    assert stops
 
 
 def _check_quota(oracle: Oracle, reason: Stretch, said: Explanation, types: list[int]) -> None:

@@ -214,8 +214,8 @@ def test_jobs_of_slurm_wait_for_a_limit_for_their_turn_and_after_a_preemption() 
     # one user may have four GPUs, and has them until 100
     limit = {"qos_user_gpus": {"normal": 4}}
     held = run(limit, [4, 4, 4], [100.0, 50.0, 10.0], user=["u", "u", "v"])
-    assert spans(held.explain(1)) == [(1.0, 100.0, "limit", None)]
-    assert "a limit of its QOS, its user `u` or its account" in str(held.explain(1))
+    assert spans(held.explain(1)) == [(1.0, 100.0, "user limit", None)]
+    assert "its user `u` may hold 4 GPUs in its QOS (qos_user_gpus)" in str(held.explain(1))
     # job 1 has all GPUs from 100 to 150; job 2 fits until then, and would hold them for 300 s
     behind = run({}, [4, 8, 4], [100.0, 50.0, 200.0])
     assert spans(behind.explain(1)) == [(1.0, 100.0, "no place", None)]
@@ -228,6 +228,77 @@ def test_jobs_of_slurm_wait_for_a_limit_for_their_turn_and_after_a_preemption() 
     stopped = run(urgent, [8, 8, 1], [500.0, 10.0, 1.0], qos=["low", "high", "normal"]).explain(0)
     assert spans(stopped) == [(1.0, 150.0, "requeue delay", None)]
     assert {one.until_s for one in stopped.waits[0].stretches} == {121.0}
+
+
+@pytest.mark.parametrize(
+    ("params", "cause", "words"),
+    [
+        (
+            {"qos_grp_gpus": {"high": 6}},
+            "QOS limit",
+            "the jobs of its QOS `high` may hold 6 GPUs (qos_grp_gpus)",
+        ),
+        (
+            {"qos_user_jobs": {"high": 1}},
+            "job limit",
+            "its user `u` may run 1 job at a time in its QOS `high` (qos_user_jobs)",
+        ),
+        (
+            {"account_grp_gpus": {"bio": 7}},
+            "account limit",
+            "its account `bio` or one above it may hold 7 GPUs (account_grp_gpus)",
+        ),
+    ],
+)
+def test_a_limit_of_slurm_is_named_with_its_amount(
+    params: dict[str, Any], cause: str, words: str
+) -> None:
+    """By hand: job 0 holds 4 of 8 GPUs until 100, and with job 1 the limit would be exceeded."""
+    lab = gl.Cluster.homogeneous(servers=2, gpus=4)
+    rows = {"arrival_s": [0.0, 1.0], "gpus": [4, 4], "duration_s": [100.0, 50.0]}
+    names = {"user": ["u", "u"], "qos": ["high", "high"], "account": ["bio", "bio"]}
+    jobs = pa.table(rows | names)
+    said = gl.simulate(lab, jobs, "slurm", params=params).explain(1)
+    assert spans(said) == [(1.0, 100.0, cause, None)]
+    assert f"1 min 39 s: {words}, and starting it would have exceeded this" in str(said)
+
+
+def test_an_explanation_begins_with_the_date_of_the_arrival(tmp_path: Path) -> None:
+    """By hand: the second job arrives two minutes after the first, as summer time begins."""
+    path = tmp_path / "jobs.csv"
+    path.write_text(
+        "job_id,submit_time,gpus,duration\n"
+        "a,2024-03-31 01:59:00,4,100\n"
+        "b,2024-03-31 03:01:00,4,100\n"
+    )
+    columns = {"arrival_s": "submit_time", "duration_s": "duration"}
+    trace = gl.read_trace(path, columns=columns, zone="Europe/Berlin")
+    said = gl.simulate(LAB, trace, "fifo").explain("b")
+    assert said.arrival_date == "2024-03-31 03:01:00 CEST"
+    assert str(said).startswith("Job b asked for 4 GPUs on 2024-03-31 03:01:00 CEST (120 s). Under")
+    assert said.to_dict()["arrival_date"] == said.arrival_date
+
+
+def test_a_stopped_job_gets_no_other_gpus_from_the_same_decision() -> None:
+    """By hand, on two servers of two GPUs under tiresias; VGG11 must not be spread.
+
+    Job 0 is on server 0. Jobs 1 and 2 take the second GPU of server 0 and a GPU of server 1 at
+    2,000 s. Job 3 comes before job 0, which goes down a queue at 3,250 s, and is admitted by its
+    number of GPUs, but needs a server with two free GPUs. At 4,000 s job 4 also comes before job 0
+    and takes its GPU. The last GPU of server 1 is free, and job 0 gets GPUs again at the next
+    decision, when job 4 ends.
+    """
+    lab = gl.Cluster.homogeneous(servers=2, gpus=2)
+    jobs = {
+        "arrival_s": [0.0, 2000.0, 2000.0, 3000.0, 4000.0],
+        "gpus": [1, 1, 1, 2, 1],
+        "duration_s": [5000.0, 8000.0, 8000.0, 4000.0, 500.0],
+        "model": ["VGG11", "VGG11", "VGG11", "VGG11", "ResNet50"],
+    }
+    said = gl.simulate(lab, pa.table(jobs), "tiresias").explain(0)
+    assert spans(said)[0] == (4000.0, 4500.0, "stopped", None)
+    assert "tiresias had just stopped it" in str(said)
+    assert "accepted none of them" not in str(said)
 
 
 def test_scattered_gpus_are_no_place_under_slurm_if_gangs_must_be_on_one_server() -> None:

@@ -48,6 +48,8 @@ class Explanation(Facts):
         Reason why the reasons of the policy are unknown; empty if they are known.
     never : str
         The reason why a dropped job can never run; empty if it is unknown.
+    arrival_date : str
+        The date of the arrival; empty if the trace has no dates.
     reasons : dict of str to Reason
         The sentence for each `cause` of an interval, with placeholders for jobs and numbers.
     """

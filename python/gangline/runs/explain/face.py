@@ -19,6 +19,7 @@ from gangline.runs.explain.reasons import OF_TABLES
 from gangline.runs.explain.rows import Rows
 from gangline.runs.explain.stretches import Down, stretch_of, stretches
 from gangline.runs.spec import cluster_of
+from gangline.trace.jobs.dates import date_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -230,6 +231,7 @@ class _Story:
         gpus = cluster.server_arrays()["gpus"].tolist()
         of_use = [row for row in self._outages if self._kinds[row[0]] in self._types]
         self._down = Down([(gpus[server], down_s, up_s) for server, down_s, up_s in of_use])
+        self._dates: dict[str, str] = {} if watched is None else watched.dates
         self._reasons = OF_TABLES if watched is None else watched.reasons_of(row)
         self._said = None if watched is None else self._asked_for(watched.said[row])
 
@@ -248,6 +250,7 @@ class _Story:
         life = self._segments.life(self._row, last_s, is_over=is_over)
         return Explanation(
             **{**made, "gpus_min": self._gang},
+            arrival_date=date_of(self._dates, made["arrival_s"]),
             waits=self._waits(life.waits) if life.waits else [],
             runs=self._runs(life.runs),
             round_s=self._round_s,

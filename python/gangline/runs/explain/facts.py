@@ -114,6 +114,7 @@ class Facts:
     is_shared: bool = False
     note: str = ""
     never: str = ""
+    arrival_date: str = ""
     reasons: dict[str, Reason] = field(default_factory=dict, repr=False)
 
     @property

@@ -42,7 +42,7 @@ class Reason(NamedTuple):
         The sentence for causes without the job, instant or number that `sentence` needs, or for
         times when too few GPUs were free; empty if `sentence` always applies.
     number : str
-        The unit of a cause's number: "gpus", "copies", "percent", "tier", "words" or "".
+        The unit of a cause's number: "gpus", "copies", "jobs", "percent", "tier", "words" or "".
     ends_when_free : bool
         Whether the reason ends as soon as enough GPUs are free.
     """

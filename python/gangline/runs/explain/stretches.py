@@ -60,8 +60,8 @@ class Stretch(NamedTuple):
     job_id : str, optional
         The other job, if the cause names a job.
     gpus : int, optional
-        GPUs that the other job held at the decision, or that it asked for if it waited; or the GPUs
-        of the waiting job's queue.
+        GPUs that the other job held at the decision, or that it asked for if it waited; the GPUs of
+        the waiting job's queue; or the GPUs that a limit allows.
     tier : str, optional
         The widest tier that the job accepted.
     until_s : float

@@ -61,6 +61,8 @@ class Watched(NamedTuple):
     labels : dict of int to dict of str to str
         For each row of the trace, the names by which the policy groups the job: see
         `policy_labels`.
+    dates : dict of str to str
+        Metadata of the trace, which contain the date of time 0.
     """
 
     said: dict[int, npt.NDArray[np.void]]
@@ -72,6 +74,7 @@ class Watched(NamedTuple):
     reasons: dict[str, Reason]
     dropped: dict[int, str]
     labels: dict[int, dict[str, str]]
+    dates: dict[str, str]
 
     def why_never(self, row: int) -> str:
         """Return why a dropped job can never run, in words that name its queue or account."""
@@ -103,7 +106,8 @@ class Watched(NamedTuple):
         outages += [(server, time_s, math.inf) for server, time_s in down.items()]
         known = OF_TABLES | {reason.name: reason for reason in declared}
         length_s = math.nan if round_s is None else round_s
-        return cls(said, types, fewest, mixes, outages, length_s, known, dict(output.dropped()), {})
+        dropped = dict(output.dropped())
+        return cls(said, types, fewest, mixes, outages, length_s, known, dropped, {}, {})
 
 
 def policy_types(chosen: ChosenPolicy, trace: Trace, row: int) -> set[str] | None:

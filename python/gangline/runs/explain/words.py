@@ -62,6 +62,8 @@ def headline(said: Facts) -> str:
         why = f": it {said.never}" if said.never else ""
         return f"{job} and was left out of the run. It can never run on this cluster{why}."
     start = f"{job} at {_instant(said.arrival_s)}"
+    if said.arrival_date:
+        start = f"{job} on {said.arrival_date} ({said.arrival_s:.0f} s)"
     waited, ran = duration(said.wait_s), duration(said.run_s)
     if said.status == "finished":
         whole = duration(said.finish_s - said.arrival_s)
@@ -180,6 +182,8 @@ def _number(reason: Reason, rows: Records) -> str:
         return ""
     if reason.number == "gpus":
         return _count(known, "GPU")
+    if reason.number == "jobs":
+        return _count(known, "job")
     if reason.number == "tier":
         return _TIERS[known[0]]
     span = _span(known.min(), known.max())

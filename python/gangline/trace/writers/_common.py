@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.csv as pa_csv
 
 from gangline.errors import TraceError
+from gangline.trace.jobs.dates import epoch_of
 from gangline.trace.jobs.schema import LIST_SEPARATOR
 
 if TYPE_CHECKING:
@@ -38,7 +39,6 @@ __all__ = [
 
 # The date of arrival 0 if a trace has no dates: a Monday, as in our generators.
 _EPOCH = datetime(2024, 1, 1)  # noqa: DTZ001 - traces have naive local times
-_SHIFT = re.compile(r"\+ (\d+(?:\.\d+)?) s$")
 _NUMBER = re.compile(r"0|[1-9]\d{0,14}")
 
 
@@ -188,13 +188,7 @@ def _epoch(trace: Trace, options: WriteOptions) -> datetime:
             raise TraceError.at(
                 "options", None, "epoch", options.epoch, "a time such as 2020-04-01T00:00:00"
             ) from None
-    text = trace.metadata.get("epoch", "")
-    try:
-        begin = datetime.fromisoformat(text[:19]).replace(tzinfo=None)
-    except ValueError:
-        return _EPOCH
-    shift = _SHIFT.search(text)
-    return begin + timedelta(seconds=float(shift[1])) if shift else begin
+    return epoch_of(trace.metadata) or _EPOCH
 
 
 def csv_text(columns: Mapping[str, Any], *, delimiter: str = ",", header: bool = True) -> bytes:

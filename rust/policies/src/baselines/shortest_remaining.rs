@@ -5,7 +5,6 @@
 
 use crate::kit::JobTimers;
 use crate::kit::Seen;
-use crate::kit::why::{NO_PLACE, OUTRANKED};
 use crate::place::PlacementParams;
 use crate::preempt::{Key, Measure, Pass, Protection};
 use gangline_engine::{
@@ -190,7 +189,7 @@ impl Policy for ShortestRemaining {
     }
 
     fn reasons(&self) -> Vec<&'static Reason> {
-        vec![&NO_PLACE, &OUTRANKED]
+        Pass::reasons()
     }
 
     fn why(&self, view: &ClusterView<'_>, job: JobId) -> Option<Cause> {

@@ -21,6 +21,15 @@ pub(crate) static NO_PLACE: Reason = Reason::new(
 .otherwise("{free}")
 .ends_when_free();
 
+/// The last decision stopped the job, and another job got some of its GPUs.
+pub(crate) static STOPPED: Reason = Reason::new(
+    "stopped",
+    "the last decision stopped it, and it can get other GPUs only at the next decision",
+    "{free}, but {policy} had just stopped it, and looks for other GPUs for it only at the next decision",
+)
+.otherwise("{free}")
+.ends_when_free();
+
 /// Running jobs that the policy ranks before this job leave too few GPUs.
 pub(crate) static OUTRANKED: Reason = Reason::new(
     "outranked",

@@ -5,10 +5,10 @@ use super::backfilling::Backfilling;
 use super::jobs::{Jobs, Key, Measure, QueueState, Rank};
 use super::running::RunningSet;
 use crate::kit::Places;
-use crate::kit::why::{NO_PLACE, OUTRANKED};
+use crate::kit::why::{NO_PLACE, OUTRANKED, STOPPED};
 use crate::place::PlacementParams;
-use gangline_engine::{Cause, Changes, ClusterView, Plan, PolicyError};
-use gangline_model::{GpuSet, GpuTypeId, JobId};
+use gangline_engine::{Cause, Changes, ClusterView, Plan, PolicyError, Reason};
+use gangline_model::{GpuSet, GpuTypeId, JobId, Verb};
 use smallvec::SmallVec;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -48,6 +48,9 @@ pub(crate) struct Pass {
     /// buffer is reused. It is needed only if the placement rule refuses no gang.
     pub(super) admitted: Vec<(Key, usize)>,
     pub(super) dropped: Vec<Key>,
+    /// Jobs that the last plan stopped. They are recorded only if the placement rule may refuse a gang, because a job
+    /// that is stopped under another rule has too few GPUs.
+    stopped: Vec<JobId>,
 }
 
 impl Pass {
@@ -71,6 +74,7 @@ impl Pass {
             heads: BinaryHeap::new(),
             admitted: Vec::new(),
             dropped: Vec::new(),
+            stopped: Vec::new(),
         }
     }
 
@@ -110,8 +114,8 @@ impl Pass {
         self.queues.is_running(job)
     }
 
-    /// Returns why a job still waits after a plan: either the running jobs that rank before it leave too few GPUs, or
-    /// the placement rule found no GPUs for it. The reason names the job with the largest gang among these running
+    /// Returns why a job still waits after a plan: the running jobs that rank before it leave too few GPUs, the plan
+    /// stopped it, or the placement rule found no GPUs for it. The reason names the largest of these running
     /// jobs. The cost is O(running jobs).
     pub(crate) fn why(&self, view: &ClusterView<'_>, job: JobId) -> Cause {
         let (now, jobs) = (view.now().0, view.jobs());
@@ -141,8 +145,14 @@ impl Pass {
         let has_enough = (0..left.len()).any(|at| usable >> at & 1 == 1 && left[at] >= gang);
         match largest {
             Some((_, other)) if !has_enough => Cause::of(&OUTRANKED, other),
+            _ if self.stopped.contains(&job) => Cause::new(&STOPPED),
             _ => Cause::new(&NO_PLACE),
         }
+    }
+
+    /// Returns the reasons of [`Self::why`].
+    pub(crate) fn reasons() -> Vec<&'static Reason> {
+        vec![&NO_PLACE, &OUTRANKED, &STOPPED]
     }
 
     pub(super) fn gpus(&self, class: usize) -> u32 {
@@ -254,6 +264,12 @@ impl Pass {
         }
         self.woken.clear();
         self.has_room = false;
+        if self.may_refuse() {
+            let stops = plan.actions().iter();
+            let stops = stops.filter(|action| action.verb == Verb::Preempt);
+            self.stopped.clear();
+            self.stopped.extend(stops.map(|action| action.job));
+        }
     }
 
     /// Looks up the properties of the placement rule for each class.

@@ -1,8 +1,41 @@
 //! Limits on the concurrent jobs of QOS, users and accounts: the counters, and the amounts that each job adds to them.
 
 use super::params::SlurmParams;
+use gangline_engine::{Cause, Counted, Reason};
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
+
+/// The jobs of the QOS hold too many of the GPUs that they may hold together.
+pub(super) static OF_QOS: Reason = Reason::new(
+    "QOS limit",
+    "starting it would exceed the GPUs that the jobs of its QOS may hold (`qos_grp_gpus`)",
+    "the jobs of its QOS may hold {number} (qos_grp_gpus), and starting it would have exceeded this{meanwhile}",
+)
+.counts(Counted::Gpus);
+
+/// The user holds too many of the GPUs that it may hold in the QOS.
+pub(super) static OF_USER: Reason = Reason::new(
+    "user limit",
+    "starting it would exceed the GPUs that its user may hold in its QOS (`qos_user_gpus`)",
+    "its user may hold {number} in its QOS (qos_user_gpus), and starting it would have exceeded this{meanwhile}",
+)
+.counts(Counted::Gpus);
+
+/// The user runs as many jobs of the QOS as it may.
+pub(super) static OF_USER_JOBS: Reason = Reason::new(
+    "job limit",
+    "its user runs as many jobs as it may in its QOS (`qos_user_jobs`)",
+    "its user may run {number} at a time in its QOS (qos_user_jobs), and starting it would have exceeded this{meanwhile}",
+)
+.counts(Counted::Jobs);
+
+/// An account holds too many of the GPUs that its jobs may hold.
+pub(super) static OF_ACCOUNT: Reason = Reason::new(
+    "account limit",
+    "starting it would exceed the GPUs that its account, or one above it, may hold (`account_grp_gpus`)",
+    "its account or one above it may hold {number} (account_grp_gpus), and starting it would have exceeded this{meanwhile}",
+)
+.counts(Counted::Gpus);
 
 /// The amount that a job adds to a counter, and whether the counter limits the job.
 #[derive(Clone, Copy, Debug)]
@@ -19,6 +52,8 @@ pub(super) type Counts = SmallVec<[Count; 4]>;
 struct Counter {
     most: f64,
     now: u32,
+    /// Reason of waiting for a job that the counter limits.
+    reason: &'static Reason,
 }
 
 /// Counters for running jobs, each with its limit.
@@ -30,8 +65,18 @@ pub(super) struct Limits {
 impl Limits {
     /// Returns whether a limit currently keeps a job from starting.
     pub(super) fn is_held(&self, counts: &Counts) -> bool {
+        self.holding(counts).is_some()
+    }
+
+    /// Returns the first limit that keeps a job waiting, as a cause with the amount that it allows.
+    pub(super) fn why_held(&self, counts: &Counts) -> Option<Cause> {
+        let counter = self.counters[self.holding(counts)?.counter];
+        Some(Cause::new(counter.reason).number(counter.most as u32))
+    }
+
+    fn holding<'a>(&self, counts: &'a Counts) -> Option<&'a Count> {
         let mut limits = counts.iter().filter(|count| count.is_limit);
-        limits.any(|count| {
+        limits.find(|count| {
             let counter = self.counters[count.counter];
             f64::from(counter.now) + f64::from(count.amount) > counter.most
         })
@@ -96,7 +141,17 @@ impl<'a> LimitsMaker<'a> {
             let Some(&most) = most else { return };
             let counters = &mut self.limits.counters;
             let counter = *self.numbers.entry(of).or_insert_with(|| {
-                counters.push(Counter { most, now: 0 });
+                let reason = match of {
+                    Of::Qos(_) => &OF_QOS,
+                    Of::UserGpus(..) => &OF_USER,
+                    Of::UserJobs(..) => &OF_USER_JOBS,
+                    Of::Account(_) => &OF_ACCOUNT,
+                };
+                counters.push(Counter {
+                    most,
+                    now: 0,
+                    reason,
+                });
                 counters.len() - 1
             });
             counts.push(Count {

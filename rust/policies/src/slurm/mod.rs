@@ -32,7 +32,7 @@ use gangline_model::{
     GpuSet, InfeasibleReason, JobFacts, JobId, SPAN_MAX, ServerId, SimSpan, SimTime,
 };
 use jobs::{JobKinds, LineKey, Profile, UNLIMITED};
-use limits::Limits;
+use limits::{Limits, OF_ACCOUNT, OF_QOS, OF_USER, OF_USER_JOBS};
 use params::Weights;
 use planner::{Ends, OpenGpus, Planner};
 use preempt::{Preemption, Seeker};
@@ -46,13 +46,6 @@ pub(crate) static REQUEUED: Reason = Reason::new(
     "requeue delay",
     "it was preempted, and its requeue delay has not ended",
     "it was preempted, and {policy} does not start it again before {until}",
-);
-
-/// Starting the job would exceed a limit of its QOS, its user or its account.
-pub(crate) static LIMIT: Reason = Reason::new(
-    "limit",
-    "starting it would exceed a limit of its QOS, user or account",
-    "starting it would have exceeded a limit of its QOS, its user or its account{meanwhile}",
 );
 
 /// Enough GPUs are free, but jobs with a higher priority come first, or no pass has reached the job yet.
@@ -791,7 +784,15 @@ impl Policy for Slurm {
     }
 
     fn reasons(&self) -> Vec<&'static Reason> {
-        vec![&LIMIT, &NO_PLACE, &ORDER, &REQUEUED]
+        vec![
+            &OF_QOS,
+            &OF_USER,
+            &OF_USER_JOBS,
+            &OF_ACCOUNT,
+            &NO_PLACE,
+            &ORDER,
+            &REQUEUED,
+        ]
     }
 
     fn why(&self, view: &ClusterView<'_>, job: JobId) -> Option<Cause> {
@@ -800,8 +801,8 @@ impl Policy for Slurm {
         if let Some(until) = until.filter(|&until| until > view.now()) {
             return Some(Cause::new(&REQUEUED).until(until));
         }
-        if self.limits.is_held(&profile.counts) {
-            return Some(Cause::new(&LIMIT));
+        if let Some(cause) = self.limits.why_held(&profile.counts) {
+            return Some(cause);
         }
         let types = &self.jobs.kinds[profile.kind].types;
         let has_place = self.places.has_place(view, job, types);

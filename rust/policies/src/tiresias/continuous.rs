@@ -5,7 +5,6 @@
 //! Between decisions, a timer waits until the key of a running job exceeds the key of a waiting job.
 
 use crate::kit::JobTimers;
-use crate::kit::why::{NO_PLACE, OUTRANKED};
 use crate::place::PlacementParams;
 use crate::preempt::{Key, Measure, Pass, Protection};
 use gangline_engine::{
@@ -211,7 +210,7 @@ impl Policy for ContinuousLas {
     }
 
     fn reasons(&self) -> Vec<&'static Reason> {
-        vec![&NO_PLACE, &OUTRANKED]
+        Pass::reasons()
     }
 
     fn why(&self, view: &ClusterView<'_>, job: JobId) -> Option<Cause> {

@@ -8,7 +8,6 @@
 use super::GittinsIndex;
 use super::line::Line;
 use crate::kit::JobTimers;
-use crate::kit::why::{NO_PLACE, OUTRANKED};
 use crate::params::ParamReader;
 use crate::place::PlacementParams;
 use crate::preempt::{Key, Measure, Pass, Protection};
@@ -431,7 +430,7 @@ impl Policy for QueuedService {
     }
 
     fn reasons(&self) -> Vec<&'static Reason> {
-        vec![&NO_PLACE, &OUTRANKED]
+        Pass::reasons()
     }
 
     fn why(&self, view: &ClusterView<'_>, job: JobId) -> Option<Cause> {
