@@ -1,5 +1,5 @@
-//! The allocator that runs use: it solves an objective for the jobs in each request, and prepares the shares for
-//! rounds.
+//! The allocator that runs use: it optimises an objective for the jobs in each request, and prepares the resulting
+//! shares for rounds.
 
 use super::allocator::{Allocator, Ask, PairShare, Shares};
 use super::answer::{Answer, PairTime};
@@ -19,12 +19,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 /// floating-point noise changes the order of jobs.
 const GRID: f64 = 1e-8;
 /// Shares below this limit are set to 0. The second stage may spend its slack on tiny shares of scarce types. Each tiny
-/// share would be a claim on its type, and might even be served first.
+/// share would entitle its job to GPUs of that type, and might even be served first.
 const LEAST_SHARE: f64 = 1e-6;
 /// If the weight of the missed deadlines is above this limit, it is more than solver noise.
 const MISSED: f64 = 1e-9;
 
-/// What a run solves linear programs for, and the settings of these programs.
+/// The purpose of the linear programs in a run, and their settings.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Programs {
     /// The programs compute allocations.
@@ -36,20 +36,20 @@ pub enum Programs {
     },
 }
 
-/// Statistics of the programs that a run solves.
+/// Statistics of the linear programs that a run solves.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Tally {
     /// Purpose of the programs; `None` if the run solves no programs.
     pub of: Option<Programs>,
     /// Number of allocations or auctions for each method; the name of a closed form is empty.
     pub allocations: BTreeMap<String, u64>,
-    /// Number of linear programs solved.
+    /// Number of linear programs that were solved.
     pub programs: u64,
     /// Evaluations and simplex steps.
     pub iterations: u64,
     /// Wall time in ns.
     pub nanos: u64,
-    /// Number of allocations that an equal split replaced.
+    /// Number of allocations that failed and were replaced by an equal split.
     pub fallbacks: u64,
     /// Number of allocations in which the price method failed and programs were solved instead.
     pub prices_failed: u64,
@@ -57,7 +57,7 @@ pub struct Tally {
     pub retried: u64,
     /// Number of allocations that miss a deadline; `None` if there are no deadlines.
     pub missing_deadlines: Option<u64>,
-    /// Jobs whose deadline has passed.
+    /// Number of jobs whose deadline passed.
     pub dropped_deadlines: u64,
 }
 
@@ -72,9 +72,9 @@ impl Tally {
     }
 }
 
-/// The solver, the clock and the counters, which a policy gets from outside the core.
+/// The solver, the clock and the counters that a policy receives from outside the core.
 pub struct Outside {
-    /// Solves the programs for which this crate has no method.
+    /// Solves the linear programs for which this crate has no method.
     pub solver: Box<dyn Solver>,
     /// Measures the time of allocations.
     pub clock: Box<dyn Stopwatch + Send>,
@@ -102,7 +102,7 @@ impl Outside {
 /// Settings of the allocations in a run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct InRuns {
-    /// The name of the policy, for messages.
+    /// Name of the policy, used in messages.
     pub policy: String,
     /// The objective.
     pub objective: Objective,
@@ -287,7 +287,7 @@ impl Allocations {
 }
 
 impl Objective {
-    /// Solves a request for rounds; `lost_s` comes from [`Service`], or is empty.
+    /// Optimises the objective for the jobs in a request; `lost_s` is the result of [`Service`], or empty.
     ///
     /// # Errors
     /// Returns [`SolverError`] if no optimum is found or a number is out of range.

@@ -1,5 +1,5 @@
-//! The interface through which rounds get shares: it takes arrays that describe the active jobs, and returns their
-//! shares.
+//! The interface through which rounds obtain shares: it accepts arrays that describe the active jobs, and returns the
+//! shares of these jobs.
 //!
 //! The interface does not depend on the method that computes the shares. An allocator may remember earlier requests;
 //! jobs are identified by their ids.
@@ -16,7 +16,7 @@ pub struct Ask {
     pub seed: u64,
     /// The jobs.
     pub jobs: Vec<JobId>,
-    /// Work per second of the whole gang; 0 where a job cannot run.
+    /// Rate of each whole gang, in work per second; 0 where a job cannot run.
     pub rates: Vec<f64>,
     /// GPUs of each gang.
     pub gangs: Vec<f64>,
@@ -28,17 +28,18 @@ pub struct Ask {
     pub true_remaining: Vec<f64>,
     /// Seconds since arrival.
     pub age_s: Vec<f64>,
-    /// Seconds until the deadline, infinite for a job without a deadline; empty if no job in the trace has a deadline.
+    /// Time in seconds until each job's deadline, infinite for a job without one; empty if no job in the trace has a
+    /// deadline.
     pub time_left_s: Vec<f64>,
-    /// The type on which a job runs because of its share; `None` for a job that waits or only uses idle GPUs.
+    /// GPU type on which each job runs thanks to its share; `None` for a job that waits, or that only fills idle GPUs.
     pub running: Vec<Option<GpuTypeId>>,
-    /// GPUs of each type on servers that are up.
+    /// Number of GPUs of each type on servers that are up.
     pub capacity: Vec<f64>,
     /// Entity of each job; empty if the trace has no entities.
     pub entities: Vec<u32>,
-    /// Weight of each entity of the trace.
+    /// Weight of each entity in the trace.
     pub entity_weights: Vec<f64>,
-    /// Kind of each job, from 0; empty unless jobs may share GPUs.
+    /// Kind of each job, numbered from 0; empty unless jobs may share GPUs.
     pub kinds: Vec<u32>,
     /// Number of kinds.
     pub kind_count: usize,
@@ -47,7 +48,7 @@ pub struct Ask {
     pub pair_rates: Vec<f64>,
 }
 
-/// Share of its time that a job spends on the same GPUs as another job, or as any job of another kind.
+/// Share of a job's time during which it is on the same GPUs as one other job, or as any job of one other kind.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PairShare {
     /// Row of the job in the request.
@@ -63,9 +64,9 @@ pub struct PairShare {
 /// Shares of all jobs.
 #[derive(Clone, Debug, Default)]
 pub struct Shares {
-    /// Share of time without a co-runner, `jobs x types`.
+    /// Share of time that each job spends without a co-runner, `jobs x types`.
     pub alone: Vec<f64>,
-    /// Shares of time with co-runners.
+    /// Shares of time that jobs spend with co-runners.
     pub pair_shares: Vec<PairShare>,
 }
 

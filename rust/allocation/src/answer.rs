@@ -6,7 +6,7 @@ use super::space::{Plan, Space, Spent};
 /// Two classes sharing GPUs.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PairTime {
-    /// The two classes. A pair of jobs from one class lists this class twice.
+    /// The two classes. If both jobs of the pair belong to one class, this class is listed twice.
     pub classes: [usize; 2],
     /// GPU type on which the two classes share GPUs.
     pub gpu_type: usize,
@@ -19,13 +19,13 @@ pub struct PairTime {
 pub struct Answer {
     /// Shares of one job of each class, `classes x types`.
     pub shares: Vec<f64>,
-    /// Times that pairs of classes spend on shared GPUs, without zeros.
+    /// Time that each pair of classes spends on shared GPUs; pairs without such time are omitted.
     pub together: Vec<PairTime>,
     /// Value of the objective, in the unit of the objective.
     pub objective: f64,
-    /// The level of each class, for water filling only.
+    /// Level of each class; used only by water filling.
     pub levels: Vec<f64>,
-    /// Missed deadlines, and methods that failed.
+    /// Deadlines that the allocation misses, and methods that failed.
     pub notes: Notes,
     /// Name of the method; empty for a closed form.
     pub method: String,
@@ -49,7 +49,7 @@ pub struct Notes {
 }
 
 impl Answer {
-    /// Creates the answer for a plan with this objective.
+    /// Creates the answer for a plan and the value of the objective that it reaches.
     pub(crate) fn of(space: &Space<'_>, plan: Plan, objective: f64) -> Self {
         Self {
             together: together(&space.pairs, &plan.together),
@@ -59,7 +59,7 @@ impl Answer {
         }
     }
 
-    /// Adds the statistics of the solves.
+    /// Adds the solver statistics.
     pub(crate) fn by(mut self, spent: Spent) -> Self {
         self.method = spent.method;
         self.programs = spent.programs;

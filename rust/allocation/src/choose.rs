@@ -36,14 +36,14 @@ const ROUNDING: f64 = 1e-14;
 const PIVOT: f64 = 1e-9;
 /// Largest shortage that is allowed after the first phase, relative to the GPUs of each type and summed over all types.
 const LACKING: f64 = 1e-11;
-/// Number of steps without progress after which the first improving column is taken. If the method still cycles, it
+/// Number of steps without progress after which the first improving column is chosen. If the method still cycles, it
 /// ends at the step limit.
 const STALLED: u32 = 40;
 /// A floor limits the level if its multiplier is above this fraction of the largest multiplier. Any other floor is
 /// tested again in the next rise.
 const LIMITS: f64 = 1e-3;
-/// Fraction of the first objective that a second objective may give up. The value is below the precision of every
-/// comparison, but above noise.
+/// Fraction of the first objective that a second objective may give up. The value is too small to change any comparison
+/// of plans, but larger than rounding noise.
 const SLACK: f64 = 1e-9;
 
 /// A column for the time that jobs of two classes, or two jobs of one class, spend on the same GPUs.
@@ -66,7 +66,7 @@ pub struct Pair {
 pub struct Choose<'a> {
     /// Rates to which the floors refer; 0 where a class cannot run.
     pub rates: &'a [f64],
-    /// Gain for each share, per unit.
+    /// Gain per unit of each share.
     pub gains: &'a [f64],
     /// Objective that chooses among several optima, if there is one.
     pub then: Option<&'a [f64]>,
@@ -78,8 +78,8 @@ pub struct Choose<'a> {
     pub capacity: &'a [f64],
     /// Minimum rate of a job of each class.
     pub floors: &'a [f64],
-    /// Prices from which the first plan is made: one price for all GPUs of each type. An empty list means that all
-    /// prices are 0.
+    /// Prices from which the first plan is computed: for each type, one price for all its GPUs together. An empty list
+    /// means that all prices are 0.
     pub prices: &'a [f64],
     /// Classes that may share GPUs.
     pub pairs: &'a [Pair],
@@ -146,25 +146,25 @@ struct Simplex<'a> {
     /// Objective coefficients: first those of the shares (for all members of a class), then those of the pairs, then
     /// that of the level. The list is empty in the first phase.
     cost: Vec<f64>,
-    /// GPUs of all members of a class relative to the GPUs of the type, then the same for the pairs and the level; 0
-    /// where a class cannot run.
+    /// For each class and type, the GPUs of all members of the class as a fraction of the GPUs of the type; 0 where the
+    /// class cannot run. The same values for the pairs and the level follow.
     held: Vec<f64>,
     /// Gains of the objective whose value must be preserved.
     kept: Vec<f64>,
     right: Links,
     keys: Vec<[usize; 2]>,
-    /// Inverse of the matrix that consists of the two key columns, for each class, in row-major order.
+    /// For each class, the inverse of the matrix of its two key columns, in row-major order.
     inverse: Vec<[Rows; 2]>,
     /// Rate at which the level raises the floor of each class; 0 for a floor that does not rise.
     rises: Vec<f64>,
     /// Whether each class has a floor.
     has_floor: Vec<bool>,
-    /// Original rate of each class that corresponds to a scaled rate of 1.
+    /// For each class, the original rate that corresponds to a scaled rate of 1.
     units_of_rates: Vec<f64>,
     /// Keys that are fixed at 0, as (class, place).
     pins: SmallVec<[(usize, usize); 8]>,
     extras: SmallVec<[Extra; 6]>,
-    /// Inverse of the working basis; `prices` are the multipliers of the linking rows that result from it.
+    /// Inverse of the working basis; it determines `prices`, the multipliers of the linking rows.
     working: Square,
     prices: Links,
     /// A reduced cost up to this limit counts as 0.
@@ -231,9 +231,9 @@ pub(crate) struct Filled {
 }
 
 impl Choose<'_> {
-    /// Raises all floors together, then those floors that can rise further, until no floor can. If `speeds` is given,
-    /// floors rise at the rates that it returns. If `chooses` is set, the last step finds the plan with the largest
-    /// gain among those that reach the levels.
+    /// Raises all floors together, then those floors that can rise further, until no floor can rise. If `speeds` is
+    /// given, floors rise at the rates that it returns. If `chooses` is set, the last step finds the plan with the
+    /// largest gain among those that reach the levels.
     ///
     /// # Errors
     /// Returns [`SolverError`] if no plan reaches the floors, or if rounding errors prevent a solution.
@@ -607,8 +607,7 @@ impl<'a> Simplex<'a> {
         left
     }
 
-    /// Returns the entries of a column in the linking rows, and its cost, after the keys of its classes have adjusted
-    /// to it.
+    /// Returns a column's cost and its entries in the linking rows, after the keys of its classes have adjusted to it.
     fn reduced(&self, extra: Extra) -> (Links, f64) {
         let mut links: Links = smallvec![0.0; self.links + self.pins.len()];
         let mut cost = self.cost_of(extra);
@@ -705,7 +704,7 @@ impl<'a> Simplex<'a> {
         is_key(0) || is_key(1) || self.extras.contains(&Extra::Own(class, column))
     }
 
-    /// Returns the gain of a pair or the level, given the multipliers of the classes.
+    /// Returns the gain of a pair or of the level, given the multipliers of the classes.
     fn gain_of(&self, extra: Extra, duals: impl Fn(usize) -> Rows) -> Option<(f64, Extra)> {
         let mut gain = self.at(extra).map_or(0.0, |at| self.worth(at));
         self.each_class(extra, |class, rows| {
@@ -715,7 +714,8 @@ impl<'a> Simplex<'a> {
         (gain > self.noise && !self.extras.contains(&extra)).then_some((gain, extra))
     }
 
-    /// Returns the best pair with a gain for each first class, and the level if it has a gain.
+    /// Returns, for each first class, the pair with the largest gain, if one has a gain; also returns the level if it
+    /// has a gain.
     fn shared_offers(&self) -> Vec<(f64, Extra)> {
         if self.sides.is_empty() && !self.problem.rises {
             return Vec::new();
@@ -760,9 +760,9 @@ impl<'a> Simplex<'a> {
         offers
     }
 
-    /// Returns, in order, each class that has an entry in a moving column, together with the values of its keys. The
-    /// result also contains the speeds at which these values fall while the entering column rises and the other basic
-    /// columns fall.
+    /// Returns, in order, each class in whose rows a moving column has entries, together with the values of the class's
+    /// keys. The result also contains the speeds at which these values fall while the entering column rises and the
+    /// other basic columns fall.
     fn moves(&self, entering: Option<Extra>, values: &[f64], falls: &[f64]) -> Moves {
         let mut classes: SmallVec<[usize; 7]> = SmallVec::new();
         for &extra in self.extras.iter().chain(&entering) {
@@ -811,8 +811,8 @@ impl<'a> Simplex<'a> {
         moves
     }
 
-    /// Takes simplex steps until the current objective is optimal. Pricing a class is cheap, but a scan of all classes
-    /// is not. Each class with a gain is therefore priced again before the next scan.
+    /// Takes simplex steps until the plan is optimal for the current objective. Pricing a class is cheap, but a scan of
+    /// all classes is not. Each class with a gain is therefore priced again before the next scan.
     fn run(&mut self) -> Result<(), SolverError> {
         let most = 100 * (self.keys.len() + self.links) as u32 + 1_000;
         let (before, mut still) = (self.steps, 0);

@@ -20,7 +20,7 @@ const GAP: f64 = 1e-9;
 pub(crate) struct Core {
     /// Statistics of the solves.
     pub spent: Spent,
-    /// Whether the plan of the price method is the final plan. If it is the final plan, there are no pairs.
+    /// Whether the plan of the price method is the final plan. In that case, there are no pairs.
     pub is_prices: bool,
 }
 

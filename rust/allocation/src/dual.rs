@@ -60,10 +60,10 @@ const FEW: u32 = 60;
 const WIDE_GAP: f64 = 1e-9;
 
 impl MaxMin<'_> {
-    /// Solves the program up to a relative gap.
+    /// Solves the program to within a relative gap.
     ///
     /// # Errors
-    /// Returns an error if a table is wrong, or if `evaluations` evaluations do not reach the gap.
+    /// Returns an error if a table is invalid, or if `evaluations` evaluations do not reach the gap.
     pub fn solve(&self, gap: f64, evaluations: u32) -> Result<PriceSolution, SolverError> {
         let mut market = Market::new(self)?;
         let demand = vec![1.0; self.gangs.len()];
@@ -106,8 +106,8 @@ impl MaxMin<'_> {
 pub(crate) enum Until {
     /// The relative gap between the bounds is at most this.
     Gap(f64),
-    /// The search knows whether the demand can be met. If it cannot be met, the prices prove at least half of the
-    /// shortage that the best plan has.
+    /// The search knows whether the demand can be met. If it cannot be met, the prices prove a shortage that is at
+    /// least half of the shortage under the optimal plan.
     Known,
 }
 

@@ -1,11 +1,11 @@
 //! Finds the most even plan among those that a heterogeneity-agnostic policy considers equal.
 //!
 //! A policy without rates treats all types on which a job can run as equal, so every split of the job's time among them
-//! is optimal. A vertex would send a job to a single type, perhaps the slowest, for its whole life. This module instead
-//! divides the time of each job among its types in proportion to their numbers of GPUs, which corresponds to a mean
-//! rate over the cluster. This may give a type more time than its GPUs have, because some jobs cannot run everywhere.
-//! The excess then moves along a shortest path of types to a type with spare GPUs. Each step of the path shifts jobs
-//! that can run on both of its types.
+//! is optimal. A solution at a vertex would send a job to a single type, perhaps the slowest, for its whole life. This
+//! module instead divides the time of each job among its types in proportion to their numbers of GPUs, which
+//! corresponds to a mean rate over the cluster. This may give a type more time than its GPUs have, because some jobs
+//! cannot run everywhere. The excess then moves along a shortest path of types to a type with spare GPUs. Each step of
+//! the path shifts time of jobs that can run on both types of the step.
 
 use super::program::within;
 use std::collections::VecDeque;
@@ -149,8 +149,8 @@ mod tests {
     use proptest::prelude::*;
 
     proptest! {
-        /// Spreads a plan that fits. Each class keeps its total time, the plan still fits, and the plan is even if all
-        /// jobs can run anywhere.
+        /// Spreads a plan that fits. Each class keeps its total time, the plan still fits the cluster, and the plan is
+        /// even if all jobs can run anywhere.
         #[test]
         fn it_keeps_time_and_fits(
             classes in prop::collection::vec((1_u32..9, 1_u32..5, prop::collection::vec((any::<bool>(), 0.0_f64..1.0), 5)), 1..8),

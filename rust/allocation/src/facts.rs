@@ -25,12 +25,12 @@ words! {
 /// Facts that an objective needs in addition to the jobs.
 #[derive(Clone, Debug, Default)]
 pub struct Facts {
-    /// Price per GPU-hour of each type.
+    /// Price per GPU-hour for each type.
     pub prices: Vec<f64>,
-    /// The type whose rates are used on all types.
+    /// The reference type, whose rates are used for all types.
     pub reference: Option<usize>,
     /// Rule by which each entity divides its weight.
     pub inside: Vec<Inside>,
-    /// Types in the order of their names.
+    /// GPU types, sorted by name.
     pub by_name: Vec<usize>,
 }

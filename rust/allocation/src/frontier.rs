@@ -1,8 +1,8 @@
 //! Finds the cheapest way to reach a rate when GPU time has a price.
 //!
 //! A class has a point (rate, cost) for each type, and one point for idling. By dividing its time between points, a
-//! class reaches every point of their lower convex hull. Between two adjacent corners of the hull, the cost grows at a
-//! constant price per unit of rate.
+//! class can reach every point of their lower convex hull. Between two adjacent corners of the hull, the cost grows at
+//! a constant price per unit of rate.
 
 /// One end of a hull edge.
 #[derive(Clone, Copy, Debug)]
@@ -30,7 +30,7 @@ impl Hulls {
 
     /// Adds the hull of a class, given its points in ascending order of rate.
     ///
-    /// If two types have the same rate, the cheaper one stays; if their costs are equal too, the first one stays.
+    /// If two types have the same rate, the cheaper one is kept; if their costs are equal too, the first one is kept.
     pub(crate) fn push(&mut self, points: impl Iterator<Item = Corner>) {
         let hull = &mut self.corners;
         let start = hull.len();
@@ -86,7 +86,7 @@ pub(crate) fn reach(hull: &[Corner], rate: f64) -> (usize, f64) {
     (end, weight.clamp(0.0, 1.0))
 }
 
-/// Returns the minimum cost of a rate, and the cost of an additional unit of rate.
+/// Returns the minimum cost of a rate, and the marginal cost per unit of rate.
 pub(crate) fn cost_of(hull: &[Corner], rate: f64) -> (f64, f64) {
     let end = (1..hull.len())
         .find(|&end| hull[end].rate > rate)

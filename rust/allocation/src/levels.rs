@@ -1,9 +1,9 @@
 //! Water filling: all levels rise together; a class that cannot rise further stops, and the others continue.
 //!
-//! A single simplex solver does all rises, and each rise starts from the last basis of the rise before. The multipliers
-//! come from a vertex and not from a search, so they are exact up to rounding, even if rates or weights span many
-//! orders of magnitude. The classes with the largest multipliers limit the level. A class with a small multiplier
-//! continues; the next rise shows whether it can rise.
+//! A single simplex solver performs all rises, and each rise starts from the final basis of the previous rise. The
+//! multipliers come from a vertex and not from a search, so they are exact up to rounding, even if rates or weights
+//! span many orders of magnitude. The classes with the largest multipliers limit the level. A class with a small
+//! multiplier continues; the next rise shows whether it can rise.
 
 use super::choose::{Choose, Chosen, Pair};
 use super::model::SolverError;
@@ -47,7 +47,7 @@ impl Filling<'_> {
     /// Computes the levels.
     ///
     /// # Errors
-    /// Returns [`SolverError`] if a table is wrong or the simplex method does not end.
+    /// Returns [`SolverError`] if a table is invalid or the simplex method does not end.
     pub fn solve(&self) -> Result<Levels, SolverError> {
         let (classes, types) = (self.gangs.len(), self.capacity.len());
         let speed = (self.speeds)(&vec![false; classes]);
@@ -96,7 +96,7 @@ impl Filling<'_> {
     /// Returns a level that all classes can reach. Each class uses only the type on which it needs the smallest
     /// fraction of the GPUs.
     ///
-    /// Each class can get at least its equal split divided by the number of types. The returned level needs half of
+    /// Each class can get at least its equal split divided by the number of types. The returned level requires half of
     /// this rate.
     fn first_height(&self, speed: &[f64]) -> f64 {
         let jobs: f64 = self.members.iter().sum();

@@ -16,7 +16,8 @@ struct Class<'a> {
     work: f64,
 }
 
-/// Returns the load of each type under the most even division of the work; `None` if some of the work fits nowhere.
+/// Returns the load of each type under the most even division of the work; `None` if some of the work cannot run on any
+/// type.
 ///
 /// `need` contains the GPU-seconds of each job on each type (`jobs x types`), infinite where the job cannot run. `work`
 /// contains the minimum of these GPU-seconds over the types for each job. `capacity` contains the GPU-seconds that each
@@ -90,8 +91,7 @@ fn at_its_speeds(class: &Class<'_>, capacity: &[f64]) -> Vec<f64> {
         .collect()
 }
 
-/// Returns the loads of the types for which the largest load is as small as possible, then the second largest load, and
-/// so on.
+/// Returns the loads that minimise the largest load of a type, then the second largest load, and so on.
 ///
 /// Each program minimises the largest load of the remaining types. If the row of a type has a multiplier, the type has
 /// the same load in every optimum, so this load is fixed.

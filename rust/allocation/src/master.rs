@@ -1,10 +1,10 @@
 //! The small master program that mixes plans. It has one row per GPU type, one further row for the weights, and one
 //! column per plan.
 //!
-//! Each plan reaches some z. For each type, it leaves a fraction of the GPUs idle or needs more GPUs than there are.
-//! The program finds the mix with the largest z that needs no more GPUs than there are. The duals of its rows are the
-//! next prices. The method is a dense primal simplex that starts from the previous basis, because a new column never
-//! makes the current mix infeasible. Ties go to the lowest index.
+//! Each plan reaches some z. For each type, the plan either leaves a fraction of the GPUs idle or needs more GPUs than
+//! there are. The program finds the mix with the largest z that needs no more GPUs than there are. The duals of its
+//! rows are the next prices. The method is a dense primal simplex that starts from the previous basis, because a new
+//! column never makes the current mix infeasible. Ties go to the lowest index.
 
 /// A reduced cost or a level below this limit counts as noise; all numbers in this program are of the order of 1.
 const NOISE: f64 = 1e-11;
@@ -27,7 +27,7 @@ pub(crate) struct Master {
     basis: Vec<usize>,
 }
 
-/// The best mix of the plans so far.
+/// The optimal mix of the plans so far.
 #[derive(Clone, Debug)]
 pub(crate) struct Mix {
     /// Objective of the mix.
@@ -62,7 +62,7 @@ impl Master {
         self.values.len() - 1
     }
 
-    /// Finds the best mix; returns `None` if the pivots do not end, which would be a bug.
+    /// Finds the optimal mix; returns `None` if pivoting does not terminate, which would be a bug.
     pub(crate) fn solve(&mut self) -> Option<Mix> {
         let variables = self.types + self.values.len();
         for pivot in 0..FREE_PIVOTS + 100 * variables {

@@ -124,7 +124,7 @@ pub struct Model {
     pub is_integer: bool,
 }
 
-/// A further objective; its solve starts from the optimal vertex of the previous objective.
+/// A further objective; the solver starts from the optimal vertex of the previous objective.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Next {
     /// Objective coefficient of each column.
@@ -163,7 +163,7 @@ pub struct How {
     pub algorithm: Algorithm,
     /// Wall-clock limit of each solve, in seconds.
     pub time_limit_s: f64,
-    /// Seed of the solver's own random numbers.
+    /// Seed of the solver's random number generator.
     pub seed: u32,
 }
 
@@ -197,7 +197,7 @@ pub trait Solver: Send {
     /// Returns [`SolverError`] if one of these programs does not end at an optimum.
     fn solve(&mut self, model: &Model, then: &[Next], how: How) -> Result<Solved, SolverError>;
 
-    /// Receives a problem whose solve failed, before the error is returned.
+    /// Receives a problem that could not be solved, before the error is returned.
     fn failed(&mut self, failed: &Failed<'_>, error: &SolverError) {
         let _ = (failed, error);
     }

@@ -5,7 +5,7 @@ use super::allocator::{Allocator, Ask, PairShare, Shares};
 use gangline_engine::PolicyError;
 use gangline_rng::{Purpose, Stream};
 
-/// Returns the shares of all jobs after solving `parts` parts, or one part per job if there are fewer jobs.
+/// Solves `parts` parts, or one part per job if there are fewer jobs, and returns the shares of all jobs.
 ///
 /// Jobs are put in a random order, which is the same in every allocation of a run, and assigned to the parts in turn.
 /// GPUs of one type are alike, so they need no random order: each part gets the same fraction of each type. The parts

@@ -1,12 +1,12 @@
 //! Max-min fairness in two stages. The price method finds the largest minimum rate. A simplex method then finds the
-//! best plan that preserves this rate; this plan is a vertex.
+//! optimal plan that preserves this rate; this plan is a vertex.
 
 use super::choose::{Choose, Chosen, Pair};
 use super::dual::MaxMin;
 use super::model::SolverError;
 
-/// Fraction of the first objective that the second stage may give up. The value is below the precision of every
-/// comparison, but above noise.
+/// Fraction of the first objective that the second stage may give up. The value is too small to change any comparison
+/// of plans, but larger than rounding noise.
 const SLACK: f64 = 1e-9;
 /// A class that needs less than this fraction of its time to meet the objective gets this fraction as its floor.
 const LEAST_TIME: f64 = 1e-8;
@@ -54,7 +54,7 @@ impl TwoStages<'_> {
     /// Solves both stages.
     ///
     /// # Errors
-    /// Returns [`SolverError`] if a table is wrong, prices do not converge or no vertex is found.
+    /// Returns [`SolverError`] if a table is invalid, prices do not converge or no vertex is found.
     ///
     /// # Examples
     /// ```
@@ -188,7 +188,7 @@ pub(crate) fn by_class(table: &[f64], times: &[f64]) -> Vec<f64> {
         .collect()
 }
 
-/// Moves a plan and the time of its pairs back inside the bounds, which rounding errors may have made it exceed.
+/// Moves a plan and the time of its pairs back inside the bounds, which they may exceed because of rounding errors.
 pub fn within(
     shares: &mut [f64],
     together: &mut [f64],

@@ -54,7 +54,8 @@ impl RandomPairs {
         });
     }
 
-    /// Finds partners for the jobs without one. A scan reaches the end only for a job that can share with no other.
+    /// Finds partners for the jobs without one. A scan reaches the end only for a job that cannot share GPUs with any
+    /// other job.
     fn pair(&mut self, ask: &Ask, turn: u32) {
         let draws = Stream::new(ask.seed, Purpose::Policy);
         let draw = |job: JobId| draws.draw(u64::from(job.0), turn, 0).uniform_u64();

@@ -57,7 +57,7 @@ pub struct Fair {
     pub asked: Vec<f64>,
     /// Prices that prove the bound: for each type, the price of all its GPUs.
     pub prices: Vec<f64>,
-    /// Number of max-min programs.
+    /// Number of max-min programs that were solved.
     pub programs: u32,
     /// Number of plans that these programs evaluated.
     pub evaluations: u32,
@@ -67,7 +67,7 @@ impl Fairness<'_> {
     /// Finds the smallest rho.
     ///
     /// # Errors
-    /// Returns [`SolverError`] if a table is wrong or the price method does not converge.
+    /// Returns [`SolverError`] if a table is invalid or the price method does not converge.
     ///
     /// # Examples
     /// ```

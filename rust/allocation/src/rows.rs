@@ -10,8 +10,8 @@ use super::rho::Fairness;
 use super::space::{Method, Plan, Space, Spent, Water};
 use super::split::equal_split;
 
-/// Fraction of an earlier objective that a later stage may give up. The value is below the precision of every
-/// comparison, but above noise.
+/// Fraction of an earlier objective that a later stage may give up. The value is too small to change any comparison of
+/// plans, but larger than rounding noise.
 const SLACK: f64 = 1e-9;
 /// A class that needs less than this fraction of its time to meet the objective gets this fraction as its floor.
 /// Otherwise the entries of its row would be so large that the last bits of a share would matter.
@@ -32,7 +32,7 @@ pub(crate) struct ByRows<'a> {
     pub solver: &'a mut dyn Solver,
     /// Settings of the solver.
     pub how: How,
-    /// Whether the solve chooses the plan with the largest worth among the optima.
+    /// Whether, among several optima, the plan with the largest worth is chosen.
     pub chooses: bool,
     /// Statistics of the solves.
     pub spent: Spent,

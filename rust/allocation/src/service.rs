@@ -24,7 +24,8 @@ struct Book {
 }
 
 impl Service {
-    /// Counts the steps since the last request, and returns the total time in seconds for each job in this request.
+    /// Counts the steps since the last request. Returns, for each job in this request, the total time in seconds that
+    /// an equal split would have taken.
     pub fn count(&mut self, ask: &Ask) -> Vec<f64> {
         let jobs = ask.jobs.len() as f64;
         let rows = ask.rates.chunks_exact(ask.capacity.len());

@@ -1,4 +1,4 @@
-//! The set of feasible plans, which all objectives share, and the interface of the two methods that find the optimal
+//! The set of feasible plans, which all objectives share, and the interface of the two methods for finding the optimal
 //! plan.
 //!
 //! A plan gives each class time alone on each type, and gives each pair of classes time together. No class uses more
@@ -47,8 +47,8 @@ impl<'a> Space<'a> {
         }
     }
 
-    /// Creates the set of plans, as `of` does, for an objective whose values are also those of the choice among its
-    /// optima.
+    /// Creates the set of plans, as `of` does, for an objective that values steps in the same way as the choice among
+    /// its optima.
     pub(crate) fn plain(
         table: &'a Table,
         rates: impl Into<Cow<'a, [f64]>>,
@@ -104,7 +104,7 @@ pub(crate) struct Spent {
     pub programs: u32,
     /// Evaluations and simplex steps.
     pub iterations: u32,
-    /// Name of the last method.
+    /// Name of the method that was used last.
     pub method: String,
     /// Whether a program needed a second method.
     pub is_retry: bool,

@@ -55,7 +55,7 @@ pub struct Table {
     pub entities: Vec<u32>,
     /// Weight of each entity.
     pub entity_weights: Vec<f64>,
-    /// Kind of each class, from 0; empty unless jobs may share GPUs.
+    /// Kind of each class, numbered from 0; empty unless jobs may share GPUs.
     pub kinds: Vec<u32>,
     /// Number of kinds.
     pub kind_count: usize,
@@ -70,8 +70,8 @@ pub type ClassOf = Vec<Option<usize>>;
 
 impl Table {
     /// Returns one row for each class of jobs that can run. `left` is the remaining work of each job. `lost_s` is the
-    /// result of [`Service`](super::Service) for each job, or empty. `in_order` tells which entities serve their jobs
-    /// in order.
+    /// result of [`Service`](super::Service) for each job, or empty. `in_order` indicates which entities serve their
+    /// jobs in order.
     pub(crate) fn of(
         ask: &Ask,
         left: &[f64],

@@ -70,8 +70,8 @@ pub(super) fn solve(
 /// For each job, its type and its place in the queue, counted from the end.
 type Places = Vec<(usize, usize)>;
 
-/// Returns the sum of the completion times, and the places of the jobs. There are enough places that the last one stays
-/// empty.
+/// Returns the sum of the completion times, and the places of the jobs. Each queue has so many places that its last one
+/// stays empty.
 fn assign(
     spans: &[Vec<Option<f64>>],
     free: &[f64],

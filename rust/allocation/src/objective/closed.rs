@@ -57,7 +57,7 @@ fn rates_of<'a>(table: &'a Table, shares: &'a [f64]) -> impl Iterator<Item = f64
 /// ```
 #[derive(Clone, Debug, Default)]
 pub struct FastestFirst {
-    /// Types in the order of their names. Of several equally fast types, the job gets the first.
+    /// GPU types, sorted by name. Of several equally fast types, the job gets the first.
     by_name: Vec<usize>,
 }
 

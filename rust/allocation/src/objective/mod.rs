@@ -83,7 +83,7 @@ pub enum Objective {
     },
     /// Maximum number of steps per second per unit of price; deadlines come first.
     Cost {
-        /// Price per GPU-hour of each type.
+        /// Price per GPU-hour for each type.
         prices: Vec<f64>,
         /// Whether all deadlines are ignored if one cannot be met.
         drops_all: bool,
@@ -97,8 +97,8 @@ pub enum Objective {
     Isolated,
     /// First come, first served on the fastest type with enough free GPUs.
     FifoPerf {
-        /// Types in the order of their names. Of several equally fast types, a job gets the first. An empty list means
-        /// the order of the cluster.
+        /// GPU types, sorted by name. Of several equally fast types, a job gets the first. An empty list means the
+        /// order of the cluster.
         by_name: Vec<usize>,
     },
 }
@@ -124,11 +124,11 @@ words! {
 pub struct Settings {
     /// Choice of the solver.
     pub solver: Choice,
-    /// Whether the solve chooses the plan with the largest worth among several optima.
+    /// Whether, among several optima, the plan with the largest worth is chosen.
     pub chooses: bool,
     /// Wall-clock limit of each external solve, in seconds.
     pub time_limit_s: f64,
-    /// Seed of the solver's own random numbers.
+    /// Seed of the solver's random number generator.
     pub seed: u32,
 }
 
@@ -327,7 +327,7 @@ impl Objective {
         matches!(self, Self::Cost { .. })
     }
 
-    /// Returns the facts that distinguish jobs; `has_deadlines` tells whether any deadline can still be met.
+    /// Returns the facts that distinguish jobs; `has_deadlines` indicates whether any deadline can still be met.
     pub(crate) fn told(&self, has_deadlines: bool) -> &'static [Told] {
         match self {
             Self::Las { .. } | Self::Isolated => &[Told::Weights],
