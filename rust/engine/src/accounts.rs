@@ -1,9 +1,9 @@
-//! Accounts for the GPU time that jobs held and lost, per job and in total (`docs/concepts/metrics.md`). This module
-//! changes no job. Other modules notify it when segments are completed, when jobs start or stop, and when co-runners
+//! Records the GPU time that jobs held and lost, per job and in total (`docs/concepts/metrics.md`). This module never
+//! changes a job. Other modules notify it when segments are completed, when jobs start or stop, and when co-runners
 //! come or go.
 //!
-//! A column has one value per job. Only the columns that a run needs exist. When a policy asks about a running job, the
-//! job's open segment is added to the recorded value.
+//! A column has one value per job. A run has only the columns that it needs. When a policy asks about a running job,
+//! the job's open segment is added to the recorded value.
 
 use crate::config::RunConfig;
 use crate::features::Features;
@@ -14,7 +14,8 @@ use crate::structures::bits::slots;
 use crate::traits::PolicyTraits;
 use gangline_model::{GpuSet, JobId, ServerGpus, ServerId, SimSpan, SimTime};
 
-/// A completed segment of a part: its place, rate and terms were constant from its start to its end.
+/// A completed segment of a part: the part's GPUs, rate and terms were constant from the start to the end of the
+/// segment.
 #[derive(Clone, Copy)]
 pub(crate) struct Segment<'a> {
     pub(crate) job: JobId,
@@ -23,7 +24,7 @@ pub(crate) struct Segment<'a> {
     pub(crate) end: SimTime,
 }
 
-/// The accounts of a run. A column is empty where the run does not need it.
+/// The accounts of a run. A column is empty if the run does not need it.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Accounts {
     jobs: usize,
@@ -36,25 +37,25 @@ pub(crate) struct Accounts {
     pub(crate) share_ns: Vec<i64>,
     /// Time with progress, in seconds, that was lost to co-runners and sub-batches.
     pub(crate) share_lost_s: Vec<f64>,
-    /// For each job, the share of its base rate that it kept, summed over its nanoseconds with progress in closed
-    /// segments. The unit of the share is 10^-12.
+    /// For each job, the share of its base rate that it kept, in units of 10^-12. The share is summed over the job's
+    /// nanoseconds with progress in completed segments.
     kept_ns: Vec<i128>,
     /// Time during which the parts of a job held GPUs, summed over the parts; recorded only for policies that fork
     /// jobs.
     parts_ns: Vec<i64>,
     /// GPU time that the parts of a job held, summed over the parts; also recorded where gangs may change their size.
     pub(crate) gpu_ns: Vec<i128>,
-    /// The part of `gpu_ns` with progress; recorded only where gangs may change their size.
+    /// The portion of `gpu_ns` during which the parts made progress; recorded only where gangs may change their size.
     attained_ns: Vec<i128>,
     pub(crate) migrations: Vec<i32>,
     /// Preemptions of all jobs.
     pub(crate) preemptions: u64,
-    /// GPU time of parts that were paused at their quotas.
+    /// GPU time that parts held while they were paused at their quotas.
     pub(crate) paused_gpu_ns: i128,
     /// GPU-seconds lost, summed part by part; needed where the parts of a job may have different numbers of GPUs.
     pub(crate) lost_by_parts: LostGpuSeconds,
     pub(crate) sharing: SharingTotals,
-    /// Useful time of shared GPUs.
+    /// Useful time of GPUs, where GPUs may be shared.
     pub(crate) useful: Option<Box<Useful>>,
     /// Totals of lost work and checkpoints; only in runs with a `[runtime]` table.
     pub(crate) run_time: Option<Box<RunTimeTotals>>,
@@ -73,7 +74,7 @@ pub(crate) struct RunTimeTotals {
     pub(crate) checkpoint_gpu_s: f64,
 }
 
-/// GPU-seconds that parts lost.
+/// Number of GPU-seconds that parts lost.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct LostGpuSeconds {
     pub(crate) overhead: f64,
@@ -81,18 +82,18 @@ pub(crate) struct LostGpuSeconds {
     pub(crate) shared: f64,
 }
 
-/// Totals for co-runners; only in runs with shared GPUs.
+/// Totals for parts with co-runners; recorded only in runs with shared GPUs.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct SharingTotals {
     /// Time during which parts had a co-runner.
     pub(crate) part_ns: i128,
     /// Time in seconds during which parts had a co-runner, multiplied by their slowdown factors.
     pub(crate) xi_s: f64,
-    /// GPU-seconds that the completed work would have needed at full batch on the same GPUs without co-runners.
+    /// GPU-seconds that the completed work would have needed on the same GPUs at full batch size without co-runners.
     pub(crate) alone_gpu_s: f64,
-    /// Number of starts and moves after which a part has a co-runner.
+    /// Number of starts and moves that gave a part a co-runner.
     pub(crate) starts: u64,
-    /// Number of starts and moves with less than the full batch.
+    /// Number of starts and moves of parts with less than the full batch size.
     pub(crate) sub_batch_starts: u64,
 }
 
@@ -249,7 +250,8 @@ impl Accounts {
         }
     }
 
-    /// Counts a part that started at this instant, according to its co-runners and sub-batch.
+    /// Counts a part that started at this instant: whether it has co-runners, and whether its sub-batch is smaller than
+    /// its batch.
     pub(crate) fn count_start(&mut self, part: &mut Part, is_shared: bool, batch: u32) {
         let Some(details) = part.details.as_mut().filter(|details| details.is_new) else {
             return;
@@ -259,7 +261,7 @@ impl Accounts {
         self.sharing.sub_batch_starts += u64::from(part.sub_batch > 0 && part.sub_batch < batch);
     }
 
-    /// Records the work that a part has lost, expressed as the time that the part spent on it.
+    /// Records how much time a part spent on work that it has now lost.
     #[cold]
     pub(crate) fn note_loss(&mut self, job: JobId, part: &Part) {
         if let (Some(totals), Some(details)) = (&mut self.run_time, &part.details) {
@@ -276,8 +278,8 @@ impl Accounts {
         self.migrations[job.index()] += 1;
     }
 
-    /// Adds the useful time of some GPUs up to now. The caller must call this method before the residents of the GPUs,
-    /// or the rates of the residents, change.
+    /// Adds the useful time of the given GPUs up to now. The caller must call this method before the residents of the
+    /// GPUs, or the rates of the residents, change.
     #[inline]
     pub(crate) fn note_useful(&mut self, state: &State, gpus: &GpuSet) {
         if let Some(useful) = &mut self.useful {
@@ -324,8 +326,8 @@ impl Accounts {
         self.attained_ns[job.index()] + open
     }
 
-    /// Returns the share of its base rate that a job kept, summed over its nanoseconds with progress so far. The unit
-    /// of the share is 10^-12.
+    /// Returns the share of its base rate that a job has kept, in units of 10^-12 and summed over its nanoseconds with
+    /// progress so far.
     pub(crate) fn kept_ns(&self, state: &State, job: JobId) -> i128 {
         let closed = self.kept_ns.get(job.index()).copied().unwrap_or(0);
         let parts = state.run(job).map_or(&[][..], |run| run.parts());
@@ -336,11 +338,11 @@ impl Accounts {
     }
 }
 
-/// Useful GPU time so far. Each GPU counts once. Its weight is the largest share of its base rate that a resident
-/// keeps.
+/// Useful GPU time so far. Each GPU counts once. Each instant is weighted with the largest share of its base rate that
+/// a resident of the GPU keeps.
 #[derive(Clone, Debug)]
 pub(crate) struct Useful {
-    /// Instant up to which the useful time of each GPU has been counted.
+    /// For each GPU, the instant up to which its useful time has been counted.
     since: Vec<SimTime>,
     pub(crate) gpu_s: f64,
     /// Time during which GPUs had two residents.
@@ -380,8 +382,8 @@ impl Useful {
     }
 }
 
-/// Returns the useful time of a GPU, in seconds, since an instant. This is the integral, over time, of the largest
-/// share of the base rate that a resident with progress keeps.
+/// Returns the useful time of a GPU, in seconds, since an instant. This is the integral over time of the largest share
+/// of its base rate that any resident with progress keeps.
 fn useful_s(state: &State, server: ServerId, pair: Pair, from: SimTime) -> f64 {
     let [mut one, mut other] = pair.map(|job| share_since(state, server, job, from));
     if other.0 < one.0 {

@@ -1,8 +1,9 @@
 //! Checks a whole plan on an overlay, without touching the state.
 //!
 //! Jobs and terms are checked first, then the GPUs that the plan releases, then the GPUs that it takes. The check
-//! returns the first broken rule; a plan is never applied in part. The cost is O(actions x servers per gang), times a
-//! logarithm where GPUs are shared, and never O(cluster). The rules are in `docs/concepts/simulated-second.md`.
+//! returns the first rule that the plan breaks; a plan is never applied in part. The cost is O(actions x servers per
+//! gang), times a logarithm where GPUs are shared, and never O(cluster). The rules are in
+//! `docs/concepts/simulated-second.md`.
 
 use crate::error::{PlanError, Rule};
 use crate::plan::{PlanBuffer, TimerOrder};
@@ -14,7 +15,7 @@ use gangline_model::{
     gpus_in,
 };
 
-/// Reused buffers of the check: free masks of the servers that the plan names.
+/// Buffers that the check reuses: free masks of the servers that the plan names.
 #[derive(Clone, Debug)]
 pub(crate) struct Overlay {
     stamp: Vec<u32>,
@@ -80,7 +81,7 @@ impl<'a> ByPart<'a> {
     }
 }
 
-/// Returns the current sub-batch of a part; 0 means the full batch, or that the part does not exist.
+/// Returns the current sub-batch of a part; 0 means that the part runs at full batch size or does not exist.
 fn sub_batch_of(state: &State, job: JobId, part: u16) -> u32 {
     let part = state.run(job).and_then(|run| run.part(part));
     part.map_or(0, |part| part.sub_batch)
@@ -217,7 +218,7 @@ impl Overlay {
         &mut self.free[at]
     }
 
-    /// Marks the GPUs that the plan releases as free.
+    /// Marks as free the GPUs that the plan releases.
     #[inline(never)]
     fn release_all(&mut self, state: &State, plan: &PlanBuffer) {
         for action in plan.actions.iter().filter(|action| action.releases()) {
@@ -247,8 +248,8 @@ impl Overlay {
         Ok(())
     }
 
-    /// Returns whether the plan takes only free GPUs, and each GPU only once. In that case no job gets a co-runner, and
-    /// the rules of sharing hold.
+    /// Returns whether the plan takes only free GPUs, and each GPU only once. In that case, no job gets a co-runner,
+    /// and the rules of sharing hold.
     fn takes_free(&mut self, state: &State, plan: &PlanBuffer) -> bool {
         plan.actions.iter().all(|action| match &action.verb {
             Verb::Start(gpus) => self.take(state, action, gpus).is_ok(),
@@ -257,8 +258,8 @@ impl Overlay {
         })
     }
 
-    /// Checks the rules that concern several actions, on the state after the whole plan. These rules are about the
-    /// residents, pairs and memory of each GPU that the plan touches, and about the parts of a job, which must be on
+    /// Checks the rules that concern several actions, on the state after the whole plan. These rules cover the
+    /// residents, pairs and memory of each GPU that the plan touches. They also require that the parts of a job are on
     /// different servers.
     fn check_together(&mut self, state: &State, plan: &PlanBuffer) -> Result<(), Broken> {
         self.sort_by_part(plan);
@@ -291,7 +292,8 @@ impl Overlay {
         Ok(())
     }
 
-    /// Checks the residents, pairs and memory of every GPU that the plan touches, on the state after the whole plan.
+    /// Checks the residents, pairs and memory of every GPU that the plan touches, as they would be after the whole
+    /// plan.
     fn check_sharing(&mut self, state: &State, plan: &PlanBuffer) -> Result<(), Broken> {
         self.takes.clear();
         for action in &plan.actions {
@@ -442,7 +444,7 @@ fn check_terms(state: &State, action: &Action) -> Result<(), Broken> {
     Ok(())
 }
 
-/// Checks that the model of an elastic job allows its batch, and that the batch fits into memory.
+/// Checks that an elastic job's model allows the batch size, and that the batch fits into memory.
 fn check_batch(state: &State, action: &Action) -> Result<(), Rule> {
     let terms = &action.terms;
     let (Some(pass_batch), Some(accum)) = (terms.sub_batch, terms.accum) else {
@@ -496,7 +498,7 @@ fn check_timers(state: &State, plan: &PlanBuffer) -> Result<(), Broken> {
     Ok(())
 }
 
-/// Returns the first rule that the jobs on one GPU together break.
+/// Returns the first rule that the jobs on a GPU would jointly break.
 #[inline]
 fn check_residents(
     state: &State,

@@ -83,7 +83,7 @@ impl CapacityEvents {
         queue.push(at, EventClass::Capacity, (self.events.len() - 1) as u32, 0);
     }
 
-    /// Returns the server of an event, and whether this server is up from now on. Also draws the server's next event.
+    /// Returns the server of an event and whether this server is up from now on; also draws the server's next event.
     pub(crate) fn take(
         &mut self,
         subject: u32,
@@ -111,7 +111,8 @@ impl CapacityEvents {
 }
 
 impl Random {
-    /// Returns the length of a server's next up period (even draws) or down period (odd draws), at least 1 ns.
+    /// Draws the length of a server's next up period (even draw numbers) or down period (odd draw numbers), at least 1
+    /// ns.
     fn next(&mut self, server: usize) -> SimSpan {
         let draw = self.draws[server];
         self.draws[server] += 1;

@@ -28,7 +28,7 @@ fn changes_something(action: &Action) -> bool {
 impl Engine {
     #[expect(
         clippy::inline_always,
-        reason = "runs once per instant, in the loop or in a step from outside"
+        reason = "called once per instant, from the run loop or from a caller that steps the engine"
     )]
     #[inline(always)]
     pub(crate) fn ask(
@@ -71,10 +71,10 @@ impl Engine {
         Ok(())
     }
 
-    /// Checks the plan, carries it out and ends the instant.
+    /// Checks the plan, applies it and ends the instant.
     #[expect(
         clippy::inline_always,
-        reason = "runs once per instant, in the loop or in a step from outside"
+        reason = "called once per instant, from the run loop or from a caller that steps the engine"
     )]
     #[inline(always)]
     pub(crate) fn commit(&mut self, next: Next) -> Result<(), PlanError> {
@@ -114,7 +114,7 @@ impl Engine {
         checked
     }
 
-    /// Applies releases first, then everything else in the order of the plan.
+    /// Applies releases first, then all other actions in the order of the plan.
     fn carry_out(&mut self) {
         let mut actions = std::mem::take(&mut self.buffer.actions);
         let forks = self.motion.state.features().forks;
@@ -191,7 +191,7 @@ impl Engine {
         }
     }
 
-    /// Returns the servers that each forked job in the plan has before the plan is applied.
+    /// Returns the servers that each forked job in the plan uses before the plan is applied.
     #[cold]
     fn servers_of_forked(&self, actions: &[Action]) -> Vec<(JobId, SmallVec<[ServerId; 4]>)> {
         let mut jobs: Vec<JobId> = actions.iter().map(|action| action.job).collect();

@@ -39,27 +39,27 @@ pub enum Failures {
     },
 }
 
-/// How the run treats jobs that can never run.
+/// What the run does with jobs that can never run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum OnInfeasible {
     /// The run is refused.
     #[default]
     Error,
-    /// The run leaves these jobs out and lists them.
+    /// The run leaves out these jobs and lists them.
     Drop,
 }
 
-/// How the slowdown factors of a gang's GPUs are combined, if only some of the GPUs are shared.
+/// Rule by which the slowdown factors of a gang's GPUs are combined, if only some of the GPUs are shared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum GangXi {
     /// The largest slowdown factor among the GPUs of the gang, because training is synchronous.
     #[default]
     Max,
-    /// The mean of the factors, to show how much the choice matters.
+    /// The mean of the factors, for showing how much the choice of the rule matters.
     Mean,
 }
 
-/// Which rows the timeline has.
+/// Rule that determines which rows the timeline contains.
 #[derive(Clone, Copy, Debug, PartialEq, Default)]
 pub enum TimelineMode {
     /// One row per change; once there are more than 2^17 rows, they are thinned evenly.
@@ -93,7 +93,7 @@ pub struct RunConfig {
     pub interference: Option<Interference>,
     /// Whether a job slows its co-runners down while it makes no progress, at its start or in a pause.
     pub overhead_interferes: bool,
-    /// How the slowdown factors of a gang's GPUs are combined.
+    /// Rule by which the slowdown factors of a gang's GPUs are combined.
     pub gang_xi: GangXi,
     /// Share of a job's memory that does not shrink with the sub-batch.
     pub memory_fixed_fraction: f64,
@@ -114,7 +114,7 @@ pub struct RunConfig {
     pub run_time: Option<Arc<RunTime>>,
     /// Seed for all random draws.
     pub seed: u64,
-    /// How the run treats jobs that can never run.
+    /// What the run does with jobs that can never run.
     pub on_infeasible: OnInfeasible,
     /// Whether the segments table is recorded.
     pub segments: bool,
@@ -172,7 +172,7 @@ impl RunConfig {
     /// Checks the options against the cluster and the jobs.
     ///
     /// # Errors
-    /// Returns [`EngineError::Option`], which names the first bad option.
+    /// Returns [`EngineError::Option`], which names the first invalid option.
     pub fn validate(&self, cluster: &ClusterSpec, jobs: &JobTable) -> Result<(), EngineError> {
         let fail = |field, what: String| Err(EngineError::Option { field, what });
         let is_span = |span: SimSpan| span.0 >= 0 && span.seconds() <= MAX_SECONDS;
@@ -237,7 +237,7 @@ impl RunConfig {
         self.validate_failures(cluster)
     }
 
-    /// Refuses a run in which jobs may share GPUs although their slowdown factors are unknown.
+    /// Rejects a run in which jobs may share GPUs although their slowdown factors are unknown.
     pub(crate) fn require_pairs(&self) -> Result<(), EngineError> {
         let Some(table) = &self.interference else {
             let what = "this run puts two jobs on a GPU, and their slowdown factors are unknown; \

@@ -20,7 +20,7 @@ pub enum Rule {
     TwoActions,
     /// The number of GPUs in the action differs from the size of the gang.
     GangSize,
-    /// The plan uses a server or slot that does not exist.
+    /// The plan names a server or slot that does not exist.
     NoSuchGpu,
     /// The plan uses a server that is down.
     ServerDown,
@@ -81,7 +81,7 @@ impl Rule {
         }
     }
 
-    /// Returns a description of how the rule is broken.
+    /// Returns a description of how a plan breaks the rule.
     pub fn text(self) -> &'static str {
         match self {
             Self::UnknownJob => "the job is not in the trace",
@@ -114,7 +114,7 @@ impl Rule {
     }
 }
 
-/// A plan that was refused; the state of the run has not changed.
+/// A plan that the engine rejected; the state of the run has not changed.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error(
     "decision {decision} at {} s: {}{}: {}",
@@ -131,7 +131,7 @@ pub struct PlanError {
     pub rule: Rule,
     /// Instant of the decision.
     pub time: SimTime,
-    /// Number of the decision, from 0.
+    /// Number of the decision, counted from 0.
     pub decision: u64,
 }
 
@@ -190,7 +190,7 @@ pub enum PolicyError {
         /// Number of jobs without a duration.
         jobs: usize,
     },
-    /// The policy itself failed; it may be a policy that the user wrote, or one with an allocator.
+    /// The policy itself failed; it may be a policy that the user wrote, or a policy with an allocator.
     #[error("{message}")]
     Failed {
         /// Error message of the policy.
@@ -201,7 +201,7 @@ pub enum PolicyError {
 /// The reason why a run ended early.
 #[derive(Clone, Debug, PartialEq, Error)]
 pub enum EngineError {
-    /// An invalid description of the world.
+    /// The description of the cluster, the jobs or the network is invalid.
     #[error(transparent)]
     Model(#[from] ModelError),
     /// A plan that was refused.
@@ -298,7 +298,7 @@ pub enum EngineError {
         /// Number of rows in the segments table at that instant.
         segments: usize,
     },
-    /// An option with a bad value.
+    /// An option has an invalid value.
     #[error("{field}: {what}")]
     Option {
         /// Option name.

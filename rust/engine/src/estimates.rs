@@ -12,11 +12,11 @@ pub enum Estimates {
     /// True durations.
     #[default]
     Exact,
-    /// True durations times a factor exp(N(0, sigma)) that is drawn once per job.
+    /// True durations, each multiplied by a factor exp(N(0, sigma)) that is drawn once per job.
     Noise(f64),
     /// One duration for each job, given by the user.
     Given(Vec<SimSpan>),
-    /// For each job, a statistic of the durations of the jobs that finished before it arrived.
+    /// For each job, a statistic (such as the mean) of the durations of jobs that finished before its arrival.
     History(History),
 }
 
@@ -28,7 +28,7 @@ pub struct History {
     pub by_model: bool,
     /// The statistic of the durations of these jobs.
     pub statistic: Statistic,
-    /// How many of the most recently finished jobs count; `None` means all finished jobs.
+    /// Number of most recently finished jobs that the statistic includes; `None` means all finished jobs.
     pub last: Option<usize>,
     /// Estimate for a job that arrives before any job has finished.
     pub default: SimSpan,
@@ -79,7 +79,7 @@ impl Estimates {
     }
 }
 
-/// The estimate of one job.
+/// The estimate for one job.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Estimate {
     /// The true duration.
@@ -160,7 +160,7 @@ impl Past {
         self.told.get(job.index()).copied()
     }
 
-    /// Records that a job has finished, and its isolated duration.
+    /// Records that a job has finished, together with its isolated duration.
     pub(crate) fn note_finish(&mut self, jobs: &JobTable, job: JobId, now: SimTime, took: SimSpan) {
         self.settle(jobs, now);
         self.fresh_at = now;
@@ -212,15 +212,15 @@ fn labels(jobs: &JobTable, job: JobId) -> (u32, u32) {
     )
 }
 
-/// Durations of a group of jobs, stored as the statistic needs them. Adding a duration costs O(log n). The mean of the
-/// last k durations costs O(1), and their percentile costs O(k log k).
+/// Durations of a group of jobs, stored in the form that the statistic needs. Adding a duration costs O(log n). The
+/// mean of the last k durations costs O(1), and their percentile costs O(k log k).
 #[derive(Clone, Debug, Default)]
 struct Book {
     count: i128,
     sum: i128,
-    /// The most recent durations, if older durations do not count.
+    /// The most recent durations, if the statistic ignores older ones.
     recent: VecDeque<i64>,
-    /// Durations up to the percentile (`low`) and above it (`high`), if all durations count.
+    /// Durations up to the percentile (`low`) and above it (`high`), if the statistic includes all durations.
     low: BinaryHeap<i64>,
     high: BinaryHeap<Reverse<i64>>,
 }

@@ -24,7 +24,7 @@ pub(crate) struct Features {
     pub(crate) has_knots: bool,
     /// Whether distance slows gangs down.
     pub(crate) has_distance: bool,
-    /// Whether any start costs time.
+    /// Whether starts can cost time.
     pub(crate) starts_cost: bool,
     /// Whether a job slows its co-runners down only after its overhead. If so, the end of the overhead is an event.
     pub(crate) starts_quietly: bool,

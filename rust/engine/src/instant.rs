@@ -1,6 +1,6 @@
 //! Processes one instant of a run: finds it, applies its events and ends it (`ARCHITECTURE.md`, the life of an event).
 //!
-//! All that this module knows about a policy is which events wake it. The cost is O(log running) per event.
+//! This module only knows which events wake a policy. The cost is O(log running) per event.
 
 use crate::capacity;
 use crate::error::EngineError;
@@ -26,11 +26,11 @@ const IDLE_TIMERS_MAX: u32 = 100_000;
 const IDLE_CHANGES_MAX: usize = 1000;
 
 impl Engine {
-    /// Applies the events of the next instant. Returns whether the policy is due; otherwise the instant
-    /// is complete, or the run is over.
+    /// Applies the events of the next instant. Returns whether the policy must now be called; if not, the instant is
+    /// complete or the run is over.
     #[expect(
         clippy::inline_always,
-        reason = "runs once per instant, in the loop or in a step from outside"
+        reason = "called once per instant, from the run loop or from a caller that steps the engine"
     )]
     #[inline(always)]
     pub(crate) fn gather(&mut self) -> Result<bool, EngineError> {
@@ -105,7 +105,10 @@ impl Engine {
     }
 
     /// Returns the next instant with an event; `None` if no event is left.
-    #[expect(clippy::inline_always, reason = "runs once per instant, in the loop")]
+    #[expect(
+        clippy::inline_always,
+        reason = "called once per instant, from the run loop"
+    )]
     #[inline(always)]
     pub(crate) fn next_instant(&mut self) -> Option<SimTime> {
         let arrival = self.motion.state.next_arrival();
@@ -172,7 +175,10 @@ impl Engine {
 
     /// Applies the events of an instant in this order: completions and capacity changes, arrivals, timers, and the
     /// round boundary.
-    #[expect(clippy::inline_always, reason = "runs once per instant, in the loop")]
+    #[expect(
+        clippy::inline_always,
+        reason = "called once per instant, from the run loop"
+    )]
     #[inline(always)]
     fn apply_events(&mut self, time: SimTime) -> WakeOn {
         let mut kinds = WakeOn::default();
@@ -239,8 +245,8 @@ impl Engine {
         }
     }
 
-    /// Handles the event of a running job. Either the job is done, or it continues at another rate, which does not wake
-    /// the policy.
+    /// Handles the event of a running job. Either the job is done, or it continues at another rate; in the latter case,
+    /// the policy is not called.
     #[inline]
     fn complete(&mut self, record: u32) -> WakeOn {
         let at = record as usize;
@@ -299,7 +305,10 @@ impl Engine {
     }
 
     /// Finishes an instant after all its changes.
-    #[expect(clippy::inline_always, reason = "runs once per instant, in the loop")]
+    #[expect(
+        clippy::inline_always,
+        reason = "called once per instant, from the run loop"
+    )]
     #[inline(always)]
     pub(crate) fn end_instant(&mut self) {
         if self.motion.state.end_instant() {
@@ -342,7 +351,8 @@ impl Engine {
         self.livelock.look(state, outlook)
     }
 
-    /// Returns whether all future events are endless failures, or rounds and timers that change nothing.
+    /// Returns whether the only future events are endless failures and repairs, or rounds and timers that change
+    /// nothing.
     #[inline]
     fn is_hopeless(&self) -> bool {
         if self.idle_wakes > IDLE_ROUNDS_MAX
@@ -359,8 +369,8 @@ impl Engine {
             && self.are_changes_futile()
     }
 
-    /// Returns whether endless failures and repairs cannot help any job to start. This is so if all servers are up, or
-    /// if there have been enough failures and repairs.
+    /// Returns whether no job can start as a result of the endless failures and repairs. This is so if all servers are
+    /// up, or if there have been enough failures and repairs.
     pub(crate) fn are_changes_futile(&self) -> bool {
         let there = self.motion.state.occupancy();
         self.capacity.is_endless()

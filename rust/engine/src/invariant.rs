@@ -96,7 +96,7 @@ impl Engine {
         );
     }
 
-    /// Checks the number of stale events that the queue has counted.
+    /// Checks the queue's count of stale events.
     fn assert_queue(&self) {
         let live = self
             .motion
@@ -112,7 +112,10 @@ impl Engine {
         let Some(uplinks) = self.motion.state.uplinks() else {
             return;
         };
-        assert!(!uplinks.is_out_of_date(), "up-links wait to be shared");
+        assert!(
+            !uplinks.is_out_of_date(),
+            "the up-link shares are not up to date"
+        );
         let fresh = uplinks.afresh();
         for (record, job) in uplinks.senders() {
             let run = self.motion.state.run(job).expect("only running jobs send");

@@ -60,7 +60,7 @@ impl Default for Livelock {
     }
 }
 
-/// Failures so far, and what to expect of the servers.
+/// Failures so far, and whether servers will fail or be repaired in the future.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Outlook {
     /// Failures so far.

@@ -1,5 +1,5 @@
-//! Checks for available memory. Rust ends the process when an allocation fails, so a run checks before anything grows
-//! without bound: its recorded tables, and the state of its jobs before the start.
+//! Checks for available memory. Rust ends the process when a memory allocation fails. A run therefore checks the
+//! available memory before its recorded tables grow, and before it creates the state of its jobs.
 
 /// Memory in bytes that must remain free when a table grows; small allocations and the error path need it. The size is
 /// our own choice.
@@ -9,8 +9,8 @@ pub(crate) const SPARE_BYTES: usize = 1 << 24;
 /// `benches/python/memory.py` measures.
 pub(crate) const BYTES_PER_JOB: usize = 512;
 
-/// Returns whether the process can allocate this much memory now. The memory is freed at once without being touched,
-/// which costs microseconds.
+/// Returns whether the process can allocate this much memory now. The function allocates the memory and frees it at
+/// once without touching it, which takes microseconds.
 pub(crate) fn is_available(bytes: usize) -> bool {
     let mut trial: Vec<u8> = Vec::new();
     let granted = trial.try_reserve_exact(bytes).is_ok();

@@ -53,7 +53,7 @@ pub struct Output {
     pub migrations: Vec<i32>,
     /// Status: 0 finished, 1 dropped, 2 unfinished.
     pub status: Vec<u8>,
-    /// Jobs that the run left out, and the reason for each.
+    /// Jobs that the run left out, each with the reason.
     pub dropped: Vec<Infeasible>,
     /// The segments table, if requested.
     pub segments: Option<Segments>,
@@ -63,7 +63,7 @@ pub struct Output {
     pub timeline: Timeline,
     /// Summary keys and values, in a fixed order (`docs/reference/columns.md`).
     pub summary: Vec<(&'static str, f64)>,
-    /// Numbers of GPUs that the parts of forked jobs have.
+    /// Number of GPUs of each part of the forked jobs.
     pub copy_gpus: CopyGpus,
     /// Hash of the event log.
     pub log_hash: u64,
@@ -176,7 +176,7 @@ impl Engine {
         Ok(output)
     }
 
-    /// Returns the seconds from the arrival of a job to an instant.
+    /// Returns the time in seconds from the arrival of a job to an instant.
     fn since_arrival(&self, job: JobId, at_s: f64) -> f64 {
         at_s - self.motion.state.jobs().arrival(job).seconds()
     }
@@ -194,9 +194,9 @@ impl Engine {
         }
     }
 
-    /// Computes two ratios for each job: its slowdown relative to the isolated run, and rho, which is its jct divided
-    /// by its time alone on a 1/n share. `active_ns` contains the number of active jobs, integrated over the life of
-    /// each job.
+    /// Computes two ratios for each job: its slowdown relative to the isolated run, and rho, which is its JCT divided
+    /// by the time that it would need alone on 1/n of the cluster. `active_ns` contains the number of active jobs,
+    /// integrated over the life of each job.
     fn fairness(&self, output: &mut Output, active_ns: &[f64]) {
         let state = &self.motion.state;
         let total = f64::from(state.cluster().gpus_total());
@@ -338,7 +338,7 @@ impl Engine {
         ])
     }
 
-    /// Returns the cost of the busy GPUs at their hourly prices; `None` if no GPU has a price.
+    /// Returns the cost of the time for which GPUs were busy, at their hourly prices; `None` if no GPU has a price.
     fn cost(&self) -> Option<f64> {
         let busy = &self.motion.recorder.totals.busy_by_type_ns;
         let types = self.motion.state.cluster().gpu_types().iter().zip(busy);
@@ -367,8 +367,8 @@ impl Engine {
         ])
     }
 
-    /// Returns the time-weighted shares of the cluster's GPU time between the first arrival and the end of the run. The
-    /// run ends at the last finish unless it was stopped.
+    /// Returns the utilisation of the cluster, time-weighted between the first arrival and the end of the run, and the
+    /// shares of GPU time that were lost. The run ends at the last finish unless it was stopped.
     fn shares(&self, output: &Output, accounts: &Accounts, length_s: f64) -> Shares {
         let totals = &self.motion.recorder.totals;
         let seconds = |ns: i128| ns as f64 / NANOS_PER_SECOND;
@@ -406,8 +406,8 @@ impl Engine {
     }
 }
 
-/// Returns lost work and checkpoints as shares of the GPU time that jobs held. The list is empty in a run without a
-/// `[runtime]` table.
+/// Returns the costs of lost work and of checkpoints, as shares of the GPU time that jobs held. The list is empty in a
+/// run without a `[runtime]` table.
 fn lost_and_saved(accounts: &Accounts, held_h: f64) -> Vec<(&'static str, f64)> {
     let Some(totals) = &accounts.run_time else {
         return Vec::new();

@@ -7,7 +7,7 @@ use crate::occupancy::{FreeIndex, Mark};
 use crate::state::State;
 use gangline_model::{Action, GpuSet, GpuTypeId, JobId, SimTime, Terms, TimerTag, Verb};
 
-/// A request to set or cancel a timer.
+/// Request to set or cancel a timer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum TimerOrder {
     Arm(TimerTag, SimTime),
@@ -45,7 +45,7 @@ impl Plan<'_> {
         self.buffer.actions.push(action);
     }
 
-    /// Starts a waiting job on these GPUs at full batch, and removes the GPUs from the draft.
+    /// Starts a waiting job on these GPUs at its full batch size, and removes the GPUs from the draft.
     #[inline]
     pub fn start(&mut self, job: JobId, gpus: GpuSet) {
         self.take(&gpus);

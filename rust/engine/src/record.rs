@@ -13,7 +13,7 @@ use gangline_model::{GpuSet, GpuTypeId, JobId, SimTime};
 #[derive(Clone, Debug)]
 pub(crate) struct Recorder {
     pub(crate) segments: Option<Segments>,
-    /// Number of segments that had been recorded when memory ran out.
+    /// Number of recorded segments at the time when memory ran out.
     out_of_memory: Option<usize>,
     timeline: TimelineWriter,
     pub(crate) hash: LogHash,
@@ -77,7 +77,10 @@ impl Recorder {
 
     /// Adds the time since the last instant to the totals. The caller must call this method before anything changes at
     /// `now`.
-    #[expect(clippy::inline_always, reason = "runs once per instant, in the loop")]
+    #[expect(
+        clippy::inline_always,
+        reason = "called once per instant, from the run loop"
+    )]
     #[inline(always)]
     pub(crate) fn advance(&mut self, state: &State, now: SimTime) {
         let length = i128::from((now - self.totals.last).0);
@@ -119,7 +122,10 @@ impl Recorder {
 
 impl Totals {
     /// Adds a time interval during which nothing changed.
-    #[expect(clippy::inline_always, reason = "runs once per instant, in the loop")]
+    #[expect(
+        clippy::inline_always,
+        reason = "called once per instant, from the run loop"
+    )]
     #[inline(always)]
     fn add(&mut self, state: &State, length: i128) {
         let (there, lives) = (state.occupancy(), state.lives());
@@ -147,7 +153,7 @@ impl Totals {
 pub(crate) enum Logged {
     Start = 1,
     Finish = 2,
-    /// The job was preempted, or left its GPUs because it moved.
+    /// The job was preempted, or released its GPUs because it moved.
     Stop = 3,
     Failed = 4,
 }

@@ -28,7 +28,7 @@ const EVENTS_PER_LOOK: u64 = 4096;
 /// Number of decisions after which progress is reported, because some decisions take a long time.
 const DECISIONS_PER_REPORT: u64 = 16;
 
-/// A source of wall-clock time. Results never depend on this time.
+/// A source of wall-clock time. Results never depend on wall-clock time.
 pub trait Stopwatch {
     /// Returns the time in nanoseconds since a fixed point in time.
     fn nanos(&mut self) -> u64;
@@ -58,11 +58,11 @@ pub struct Control {
 /// The reason why [`Engine::advance`] returned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Advance {
-    /// A decision of the policy is due.
+    /// The policy must now make a decision.
     Decision,
-    /// The requested time has come, and no decision is due.
+    /// The run has reached the requested time, and no decision is due.
     Time,
-    /// The requested number of events has passed.
+    /// The requested number of events has been processed.
     Slice,
     /// The run is over.
     Done,
@@ -73,13 +73,14 @@ pub enum Advance {
 pub enum Outcome {
     /// All jobs are done.
     Finished,
-    /// A limit of time or events was reached.
+    /// The limit on time or on events was reached.
     Limit,
     /// The interrupt flag was set.
     Interrupted,
 }
 
-/// One run. A clone continues independently from the same state; it shares only the world with the original.
+/// One run. A clone continues independently from the same state; it shares only the cluster, the jobs and the network
+/// with the original.
 #[derive(Clone, Debug)]
 pub struct Engine {
     pub(crate) motion: Motion,
@@ -101,7 +102,7 @@ pub struct Engine {
     pub(crate) events: u64,
     pub(crate) decisions: u64,
     pub(crate) decision_nanos: Vec<u32>,
-    /// Why jobs wait; only in runs that watch jobs.
+    /// Reasons why jobs wait; present only in runs that watch jobs.
     pub(crate) watch: Option<Box<Watch>>,
 }
 
@@ -109,8 +110,8 @@ impl Engine {
     /// Sets up a run. `traits` are the traits of the policy that will decide.
     ///
     /// # Errors
-    /// Returns [`EngineError::Option`] for bad options, [`EngineError::Infeasible`] for jobs that can never run (unless
-    /// the run drops them), or [`EngineError::OutOfMemory`] if there is not enough memory for all jobs.
+    /// Returns [`EngineError::Option`] for invalid options, [`EngineError::Infeasible`] for jobs that can never run
+    /// (unless the run drops them), or [`EngineError::OutOfMemory`] if there is not enough memory for all jobs.
     pub fn new(
         world: &World,
         config: RunConfig,
@@ -231,7 +232,7 @@ impl Engine {
     /// Runs to the end.
     ///
     /// # Errors
-    /// Returns [`EngineError`] for a refused plan, a failed policy or a stalled run, or if no memory is left.
+    /// Returns [`EngineError`] if a plan is rejected, the policy fails, the run stalls, or no memory is left.
     pub fn run(
         &mut self,
         policy: &mut dyn Policy,
@@ -245,9 +246,9 @@ impl Engine {
         }
     }
 
-    /// Processes about this number of events, for callers that do other work between slices. The length of a slice does
-    /// not affect the results. Returns `None` if the run is not over. The interrupt flag is checked at the beginning
-    /// and after every decision, because a decision may take a long time.
+    /// Processes a slice of about this number of events, for callers that do other work between slices. The length of a
+    /// slice does not affect the results. Returns `None` if the run is not over. The interrupt flag is checked at the
+    /// beginning and after every decision, because a decision may take a long time.
     ///
     /// # Errors
     /// Returns the errors of [`Engine::run`].
@@ -351,7 +352,7 @@ impl Engine {
     }
 
     /// Gives an external caller the view, and a plan that uses the draft from [`Engine::lend_draft`]. Actions in that
-    /// plan are ignored; [`Engine::apply`] takes the actions to apply.
+    /// plan are ignored; to apply actions, pass them to [`Engine::apply`].
     pub fn draft<R>(
         &mut self,
         draft: &mut FreeIndex,
@@ -414,11 +415,11 @@ impl Engine {
         self.ask(policy, &mut Silent)
     }
 
-    /// Applies an external plan for the decision that is due. A timer request without an instant cancels the timer.
+    /// Applies a caller's plan for the decision that is due. A timer request without an instant cancels the timer.
     ///
     /// # Errors
-    /// Returns [`EngineError::Plan`] if the plan is refused, which leaves the state unchanged, or [`EngineError::Step`]
-    /// if no decision is due.
+    /// Returns [`EngineError::Plan`] if the plan is rejected, which leaves the state unchanged, or
+    /// [`EngineError::Step`] if no decision is due.
     pub fn apply(
         &mut self,
         actions: Vec<Action>,

@@ -13,7 +13,7 @@ const NOISE_MAX: f64 = 2.0;
 pub enum Cost {
     /// The first start of a job.
     FirstStart = 0,
-    /// Any later start or a move.
+    /// Any later start, or a move.
     Restart = 1,
     /// A stop: a preemption, or leaving the old GPUs in a move. The cost is added to the next start.
     Stop = 2,
@@ -21,10 +21,10 @@ pub enum Cost {
     Checkpoint = 3,
 }
 
-/// The jobs and GPUs to which a row of costs applies: model label, number of GPUs and GPU type. `None` means all.
+/// Kind of job to which a row of costs applies: model label, number of GPUs and GPU type. `None` means all.
 pub type Kind = (Option<u32>, Option<u32>, Option<GpuTypeId>);
 
-/// Costs of a kind, indexed by [`Cost`]; `None` means that a row for another kind applies.
+/// Costs for one kind of job, indexed by [`Cost`]; `None` means that a row for another kind applies.
 pub type Costs = [Option<SimSpan>; 4];
 
 /// How jobs deviate from the rates that policies know, and the costs for each kind of job.
@@ -36,7 +36,7 @@ pub struct RunTime {
     pub run_noise: f64,
     /// Sigma of the noise for each of a gang's servers except the first.
     pub straggler_noise: f64,
-    /// Time that a checkpoint takes if no row sets it.
+    /// Time that a checkpoint takes, for jobs to which no row with this cost applies.
     pub checkpoint: SimSpan,
     /// Costs for each kind.
     pub costs: BTreeMap<Kind, Costs>,
@@ -44,7 +44,7 @@ pub struct RunTime {
 
 impl RunTime {
     /// Returns the cost for a gang on GPUs of a type, if a row contains this cost. Rows that name the model take
-    /// precedence, then rows that name the number of GPUs, then rows that name the type.
+    /// precedence over rows that name the number of GPUs, and these over rows that name the type.
     pub(crate) fn cost(
         &self,
         what: Cost,
@@ -118,7 +118,7 @@ impl RunTime {
     }
 }
 
-/// Number of starts and moves of each part so far, and the time that the last stop adds to the next start.
+/// Number of starts and moves of each part so far, and the time that each job's last stop adds to its next start.
 #[derive(Clone, Debug)]
 pub(crate) struct Stays {
     /// Number of starts and moves of each part of each job.

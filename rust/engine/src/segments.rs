@@ -6,7 +6,7 @@ use crate::accounts::Segment;
 use crate::memory::{SPARE_BYTES, is_available};
 use crate::state::State;
 
-/// Number of rows for which memory is allocated first; our own choice.
+/// Number of rows in the first memory allocation; our own choice.
 const ROWS_AT_FIRST: usize = 256;
 
 /// The reason why a segment ended.
@@ -15,7 +15,7 @@ const ROWS_AT_FIRST: usize = 256;
 pub enum EndReason {
     /// The job's work is done.
     Finished = 0,
-    /// The policy took the GPUs.
+    /// The policy took the GPUs away.
     Preempted = 1,
     /// The policy moved the job.
     Moved = 2,
@@ -54,9 +54,9 @@ pub struct Segments {
     pub gpu_mask: Vec<u64>,
     /// Tier: 0 server, 1 rack, 2 network.
     pub tier: Vec<u8>,
-    /// Rate of the part, which is a whole gang, in iterations per second.
+    /// Rate of the part in iterations per second; a part is a whole gang.
     pub rate: Vec<f64>,
-    /// Samples per GPU and pass.
+    /// Number of samples per GPU and pass.
     pub sub_batch: Vec<u32>,
     /// Slowdown factor that its co-runners impose on the gang; empty if GPUs are not shared.
     pub xi: Vec<f64>,
@@ -109,7 +109,7 @@ impl Segments {
         self.sort()
     }
 
-    /// Reserves memory for rows that each have this many co-runners, so that pushing them allocates nothing.
+    /// Reserves memory for rows with this many co-runners each, so that appending them allocates no memory.
     #[inline]
     fn make_room(&mut self, rows: usize, co_runners: usize) -> Result<(), NoMemory> {
         if self.job.capacity() - self.job.len() < rows {
@@ -150,7 +150,7 @@ impl Segments {
     }
 
     /// Sorts the rows by (start, job, part, server). No two rows agree in all four values, because a part has one
-    /// segment at a time, and a segment has one row per server. This costs O(n log n), once in each run that records
+    /// segment at a time, and a segment has one row per server. The cost is O(n log n), once in each run that records
     /// segments.
     fn sort(&mut self) -> Result<(), NoMemory> {
         let key = |row: u32| {

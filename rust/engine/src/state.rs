@@ -3,7 +3,7 @@
 //!
 //! The state has four parts. [`Jobs`] stores the phase of each job, and [`Occupancy`] stores the residents of each GPU.
 //! [`TypeTable`] stores the usable types of each job, and the records of running jobs ([`Run`]) store their work and
-//! places.
+//! their GPUs.
 
 use crate::config::{RunConfig, World};
 use crate::estimates::{Estimate, Estimates, Past, noise};
@@ -56,8 +56,8 @@ pub struct State {
     touched: Vec<JobId>,
     /// Estimates from finished jobs; `None` means that policies do not use such estimates.
     past: Option<Box<Past>>,
-    /// Number of starts and moves so far, and what the last stops add to the next starts; only in a run with a
-    /// `[runtime]` table.
+    /// Number of starts and moves so far, and the times that the last stops add to the next starts; only in a run with
+    /// a `[runtime]` table.
     stays: Option<Box<Stays>>,
     /// Up-links that jobs share; `None` means that each job sends as if it were alone.
     uplinks: Option<Box<UpLinks>>,
@@ -157,8 +157,8 @@ impl State {
         &self.occupancy
     }
 
-    /// Returns the occupancy, for changes that concern no job: lending the free-GPU index, and failures and repairs of
-    /// servers.
+    /// Returns the occupancy, for changes that do not concern jobs: lending the free-GPU index, and failures and
+    /// repairs of servers.
     #[inline]
     pub(crate) fn occupancy_mut(&mut self) -> &mut Occupancy {
         &mut self.occupancy
@@ -179,7 +179,10 @@ impl State {
     }
 
     /// Ends the instant. Returns whether jobs must still be re-timed.
-    #[expect(clippy::inline_always, reason = "runs once per instant, in the loop")]
+    #[expect(
+        clippy::inline_always,
+        reason = "called once per instant, from the run loop"
+    )]
     #[inline(always)]
     pub(crate) fn end_instant(&mut self) -> bool {
         let types = &self.types;
@@ -188,7 +191,7 @@ impl State {
         !self.touched.is_empty() || uplinks.is_some_and(|uplinks| uplinks.is_out_of_date())
     }
 
-    /// Returns the instant at which the next job arrives.
+    /// Returns the instant of the next arrival.
     #[inline]
     pub(crate) fn next_arrival(&self) -> Option<SimTime> {
         let next = self.lives.next().index();
@@ -320,7 +323,7 @@ impl State {
         })
     }
 
-    /// Returns the memory per GPU at a sub-batch; 0 means the full batch.
+    /// Returns the memory per GPU at a sub-batch; 0 means the full batch size.
     pub(crate) fn memory_bytes(&self, job: JobId, sub_batch: u32) -> u64 {
         if sub_batch == 0 || sub_batch >= self.jobs.batch_size(job) {
             return self.jobs.memory_bytes(job);
@@ -328,7 +331,7 @@ impl State {
         self.pass_bytes(job, sub_batch)
     }
 
-    /// Returns the iteration time at a sub-batch, divided by the iteration time at full batch, on this number of
+    /// Returns the iteration time at a sub-batch, divided by the iteration time at full batch size, on this number of
     /// servers of a type. If the number of servers is not given, the job is assumed to be on as few servers as
     /// possible.
     #[inline]
@@ -359,8 +362,8 @@ impl State {
         self.overhead_of(job, || (self.jobs.gpus(job), self.types.usable(job)))
     }
 
-    /// Returns [`Self::overhead`] for a number of GPUs of some types. `place` determines the number and the types; it
-    /// is called only if the overhead depends on them.
+    /// Returns [`Self::overhead`] for a number of GPUs of some types. The function calls `place` for the number and the
+    /// types only if the overhead depends on them.
     #[inline]
     fn overhead_of(&self, job: JobId, place: impl Fn() -> (u32, u64)) -> SimSpan {
         if !self.features.starts_cost {

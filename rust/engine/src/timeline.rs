@@ -1,4 +1,4 @@
-//! The timeline: one row per change of a count, sampled or thinned if there would be too many rows.
+//! The timeline: one row for each change of a count, sampled or thinned if there would be too many rows.
 
 use crate::config::TimelineMode;
 use crate::segments::NoMemory;
@@ -25,7 +25,7 @@ pub struct Timeline {
     pub busy_by_type: Vec<i32>,
 }
 
-/// Counts at an instant. Successive counts that are equal give one row.
+/// Counts at an instant. If successive counts are equal, only the first gives a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Counts {
     total: u32,
@@ -41,7 +41,7 @@ pub(crate) struct TimelineWriter {
     /// Busy GPUs of each type, row-major (rows, types).
     busy_by_type: Vec<u32>,
     mode: TimelineMode,
-    /// Minimum time between two rows.
+    /// Minimum time between two consecutive rows.
     gap: SimSpan,
     last_row: SimTime,
     /// Whether a row is pending because it came too soon after the previous row.
@@ -165,8 +165,8 @@ impl TimelineWriter {
         last.is_some_and(|last| last.1 == *counts) && self.busy_by_type.ends_with(busy_by_type)
     }
 
-    /// Keeps at most one row per `gap`. A pending row is written `gap` after the previous row, so the table is never
-    /// out of date by `gap` or more. Returns whether the last row is still pending.
+    /// Keeps at most one row per `gap`. A pending row is written `gap` after the previous row, so the table always lags
+    /// behind by less than `gap`. Returns whether the last row is still pending.
     fn thin(&mut self, gap: SimSpan, types: usize) -> bool {
         let mut kept = 0;
         let mut put_off = None;
@@ -192,7 +192,7 @@ impl TimelineWriter {
         put_off.is_some()
     }
 
-    /// Returns the earliest time of the next row, given how many rows are kept so far.
+    /// Returns the earliest time at which the next row may be recorded, given the number of rows kept so far.
     fn due(&self, kept: usize, gap: SimSpan) -> SimTime {
         match kept {
             0 => SimTime(i64::MIN),
@@ -247,7 +247,7 @@ mod tests {
         rows
     }
 
-    /// Returns the value that a reader of the table sees at an instant.
+    /// Returns the value at an instant according to the table.
     fn busy_at(rows: &TimelineWriter, time: i64) -> u32 {
         let after = rows.rows.partition_point(|row| row.0.0 <= time);
         rows.rows[after - 1].1.busy

@@ -5,7 +5,7 @@ use crate::queue::{EventClass, EventQueue};
 use gangline_model::{SimTime, TimerTag};
 use rustc_hash::FxHashMap;
 
-/// Timers by tag. Nothing iterates over the map from tag to slot.
+/// Timers by tag. No code iterates over the map from tag to slot.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Timers {
     slots: FxHashMap<TimerTag, u32>,
@@ -46,7 +46,7 @@ impl Timers {
         self.generations[slot as usize] == generation
     }
 
-    /// Removes a timer after its event has come.
+    /// Removes a timer after its event has been processed.
     pub(crate) fn fire(&mut self, slot: u32) -> TimerTag {
         let tag = self.tags[slot as usize];
         self.slots.remove(&tag);

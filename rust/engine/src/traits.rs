@@ -3,7 +3,7 @@
 use gangline_model::SimSpan;
 use std::ops::BitOr;
 
-/// Kinds of events that wake a policy, as a set of bits. The set is fixed for the run.
+/// Kinds of events that wake a policy, as a set of bits. The set does not change during a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct WakeOn(pub u8);
 
@@ -35,7 +35,7 @@ impl BitOr for WakeOn {
     }
 }
 
-/// What a policy knows about the remaining work of jobs.
+/// Knowledge that a policy has about the remaining work of jobs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Knowledge {
     /// The policy sees only past events.
@@ -44,7 +44,7 @@ pub enum Knowledge {
     Remaining,
 }
 
-/// The policy's request for the next round.
+/// The policy's request for the next round boundary.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next {
     /// The policy decides again at the next round boundary.
@@ -54,7 +54,7 @@ pub enum Next {
     Steady,
 }
 
-/// How many GPUs a copy of a forked job has.
+/// Rule for the number of GPUs that a copy of a forked job has.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum CopyGpus {
     /// The gang size of the job.
@@ -78,8 +78,8 @@ impl CopyGpus {
     }
 }
 
-/// Features that a policy needs from the engine; they are fixed for the run. A policy only states how it differs from
-/// the default.
+/// Features that a policy needs from the engine; they do not change during a run. A policy states only its differences
+/// from the default.
 #[expect(
     clippy::struct_excessive_bools,
     reason = "the flags are independent of each other"
@@ -90,7 +90,7 @@ pub struct PolicyTraits {
     pub wake_on: WakeOn,
     /// `Some(R)` means that the policy works in rounds; the round boundaries at 0, R, 2R, ... are events of the run.
     pub round: Option<SimSpan>,
-    /// What the policy knows about the remaining work.
+    /// Knowledge that the policy has about the remaining work.
     pub knowledge: Knowledge,
     /// Maximum number of jobs that the policy puts on one GPU.
     pub max_share: u32,

@@ -30,7 +30,7 @@ pub(crate) struct UpLinks {
     links: Vec<UpLink>,
     /// Senders, indexed by the record of the running job.
     senders: Vec<Option<Sender>>,
-    /// Up-links of jobs that started or stopped since the last update.
+    /// Up-links used by jobs that started or stopped since the last update.
     changed: Vec<u32>,
     scratch: Scratch,
 }
@@ -66,24 +66,24 @@ struct Sender {
     job: JobId,
     racks: SmallVec<[u32; 4]>,
     load: Load,
-    /// Demand in the units of the sums.
+    /// Demand of the job, in the same units as the sums.
     units: u128,
-    /// Locality factor that the job has without other jobs.
+    /// Locality factor that the job would have without other jobs.
     alone: f64,
     locality: f64,
-    /// Stop at which the rate of the job stopped rising.
+    /// The stop at which the job's rate stopped rising.
     stop: Stop,
     is_seen: bool,
 }
 
-/// Reused buffers of an update.
+/// Buffers that the updates reuse.
 #[derive(Debug, Default)]
 struct Scratch {
     /// Records of the jobs in the part being solved, with their previous stops.
     part: Vec<(u32, Stop)>,
     /// Overloaded up-links in the part being solved, in ascending order.
     links: Vec<u32>,
-    /// Other up-links of those jobs in the part whose stop has changed.
+    /// Other up-links of the jobs in the part whose stop has changed.
     doubtful: Vec<u32>,
     below: Vec<Stop>,
     flows: Flows,
@@ -117,7 +117,7 @@ impl UpLinks {
         }
     }
 
-    /// Returns whether a job started or stopped since the last update.
+    /// Returns whether any job has started or stopped since the last update.
     #[inline]
     pub(crate) fn is_out_of_date(&self) -> bool {
         !self.changed.is_empty()
@@ -188,7 +188,8 @@ impl UpLinks {
         }
     }
 
-    /// Recomputes the locality factors after changes. Jobs whose factor has changed are added to `moved`, in job order.
+    /// Recomputes the locality factors after jobs have started or stopped. Jobs whose factor has changed are added to
+    /// `moved`, in job order.
     pub(crate) fn share(&mut self, moved: &mut Vec<JobId>) {
         let mut scratch = std::mem::take(&mut self.scratch);
         scratch.part.clear();
@@ -457,8 +458,8 @@ mod tests {
         assert_eq!(kept(&uplinks), kept(&uplinks.afresh()));
     }
 
-    /// A step: record, job number, racks, demand in tenths, and whether the instant ends. If the demand is 100 tenths
-    /// or more, no job starts.
+    /// A step of the test: record, job number, racks, demand in tenths, and whether the instant ends. If the demand is
+    /// 100 tenths or more, no job starts.
     fn step() -> impl Strategy<Value = (u32, u32, BTreeSet<u32>, u32, bool)> {
         let racks = prop::collection::btree_set(0..RACKS, 1..4);
         (0..12_u32, any::<u32>(), racks, 1..120_u32, any::<bool>())
@@ -503,7 +504,7 @@ mod tests {
     }
 
     /// Creates a ring of racks with gangs that each span two racks. Half of the gangs span neighbouring racks, and the
-    /// others span racks at distance 7. The demands vary in size.
+    /// others span racks at distance 7. The demands vary.
     fn ring(racks: u32, demand: impl Fn(u32) -> f64) -> UpLinks {
         let mut uplinks = UpLinks::new(racks, 10.0);
         for record in 0..2 * racks {
@@ -520,8 +521,8 @@ mod tests {
         1.0 + f64::from(record.wrapping_mul(2_654_435_761) >> 20) / 512.0
     }
 
-    /// Returns how many jobs are examined while every 13th of the first 600 jobs leaves and comes back, one job after
-    /// the other.
+    /// Returns how many jobs are examined while every 13th of the first 600 jobs stops and restarts, one after the
+    /// other.
     fn looks_for_changes(uplinks: &mut UpLinks) -> u64 {
         let before = crate::work::looks();
         for record in (0..600).step_by(13) {
@@ -551,8 +552,8 @@ mod tests {
         assert_eq!(kept(&many), kept(&many.afresh()));
     }
 
-    /// Creates a chain of gangs that each span a rack and the next rack. Each gang gets the capacity that the previous
-    /// gang and ten small jobs leave, which is slightly more than the previous gang has.
+    /// Creates a chain of gangs that each span two successive racks. Each gang gets the capacity that the previous gang
+    /// and ten small jobs leave; this is slightly more than the previous gang gets.
     fn chain(racks: u32) -> UpLinks {
         let mut uplinks = UpLinks::new(racks + 1, 10.0);
         let mut join = |record, racks: &[u32], demand| {

@@ -29,12 +29,12 @@ pub enum Change {
     Down(ServerId),
 }
 
-/// Changes since the last decision: the effects of its plan, then the events in order.
+/// Changes since the last decision: first the effects of its plan, then the events in order.
 #[derive(Clone, Debug, Default)]
 pub struct Changes {
     /// Jobs that the last plan started.
     pub started: Vec<JobId>,
-    /// Jobs that lost all their GPUs because of the last plan, and wait again.
+    /// Jobs that lost all their GPUs because of the last plan, and now wait again.
     pub preempted: Vec<JobId>,
     /// Running jobs that the last plan moved to other GPUs.
     pub moved: Vec<JobId>,
@@ -47,9 +47,10 @@ pub struct Changes {
     pub arrived: Vec<JobId>,
     /// Jobs that finished.
     pub finished: Vec<JobId>,
-    /// Jobs that a failure evicted and that wait again.
+    /// Jobs that a failure evicted and that now wait again.
     pub requeued: Vec<JobId>,
-    /// Parts that a failure ended while other parts of the job continue: the job and the number of the part.
+    /// Parts that a failure ended while other parts of the same job continue; each entry contains the job and the
+    /// number of the part.
     pub parts_lost: Vec<(JobId, u16)>,
     /// Servers that were repaired.
     pub servers_up: Vec<ServerId>,
@@ -71,9 +72,9 @@ impl Changes {
         !(self.servers_up.is_empty() && self.servers_down.is_empty())
     }
 
-    /// Returns whether a gang that did not fit might fit now. GPUs may have become free, because a job ended or lost a
-    /// server, or because a server was repaired. A failure counts too, because some placement rules split gangs
-    /// according to the size of the largest server that is up.
+    /// Returns whether a gang that did not fit before might fit now. GPUs may have become free, because a job ended or
+    /// lost a server, or because a server was repaired. The same holds after a failure, because some placement rules
+    /// split gangs according to the size of the largest server that is up.
     #[inline]
     pub fn has_room(&self) -> bool {
         !(self.finished.is_empty() && self.requeued.is_empty()) || self.has_servers()
@@ -96,7 +97,7 @@ impl Changes {
     }
 }
 
-/// Public facts about the jobs, which a policy may store.
+/// Public information about the jobs, which a policy may store.
 #[derive(Clone, Debug)]
 pub struct SharedFacts(Arc<JobTable>);
 
@@ -128,8 +129,8 @@ impl<'a> ClusterView<'a> {
         self.state.cluster()
     }
 
-    /// Returns the public facts about the jobs in the trace. The work of a job is available only through methods of the
-    /// view, which check [`Knowledge`].
+    /// Returns the public information about the jobs in the trace. The work of a job is available only through methods
+    /// of the view, which check [`Knowledge`].
     #[inline]
     pub fn jobs(&self) -> &'a JobFacts {
         self.state.jobs()
@@ -211,8 +212,8 @@ impl<'a> ClusterView<'a> {
         self.state.lives().phase(job).expect("a job of the trace")
     }
 
-    /// Prefetches the record of a job that might be started or stopped soon. If many jobs wait, few records are in a
-    /// cache.
+    /// Prefetches the record of a job that might be started or stopped soon. If many jobs wait, only a few records are
+    /// in a cache.
     #[inline]
     pub fn prefetch(&self, job: JobId) {
         self.state.lives().prefetch(job);
@@ -230,8 +231,8 @@ impl<'a> ClusterView<'a> {
         there.residents(server, slot).iter().copied()
     }
 
-    /// Returns how many GPUs of a type are free, or hold one job and have at least `bytes` of free memory. The cost is
-    /// O(distinct amounts of free memory).
+    /// Returns how many GPUs of a type either are free, or have one resident and at least `bytes` of free memory. The
+    /// cost is O(distinct amounts of free memory).
     pub fn open_gpus(&self, gpu_type: GpuTypeId, bytes: u64) -> u32 {
         self.state.occupancy().open_gpus(gpu_type, bytes)
     }
@@ -247,13 +248,13 @@ impl<'a> ClusterView<'a> {
         self.state.partners(job, &part.gpus)
     }
 
-    /// Returns the memory per GPU, in bytes, that the job needs at a sub-batch; 0 means the full batch.
+    /// Returns the memory per GPU, in bytes, that the job needs at a sub-batch; 0 means the full batch size.
     pub fn memory_bytes(&self, job: JobId, sub_batch: u32) -> u64 {
         self.state.memory_bytes(job, sub_batch)
     }
 
-    /// Returns the iteration time of the job at a sub-batch (0 means the full batch), divided by its iteration time at
-    /// full batch, on the fewest possible servers of a type.
+    /// Returns the iteration time of the job at a sub-batch, divided by its iteration time at full batch size, on the
+    /// fewest possible servers of a type. A sub-batch of 0 means the full batch size.
     pub fn inflation(&self, job: JobId, sub_batch: u32, gpu_type: GpuTypeId) -> f64 {
         self.state.inflation(job, sub_batch, gpu_type, None)
     }
@@ -266,7 +267,7 @@ impl<'a> ClusterView<'a> {
             .inflation(job, sub_batch, gpu_type, Some(places.len()))
     }
 
-    /// Returns the sub-batch that determines the memory of a running job; 0 means the full batch.
+    /// Returns the sub-batch that determines the memory of a running job; 0 means the full batch size.
     pub fn sub_batch(&self, job: JobId) -> u32 {
         self.state.run(job).map_or(0, |run| run.only().sub_batch)
     }
@@ -283,7 +284,7 @@ impl<'a> ClusterView<'a> {
         table.map_or(0, |table| table.class(job))
     }
 
-    /// Returns the model of the job's rates on other numbers of GPUs, if it is elastic.
+    /// Returns the model for the job's rates on other numbers of GPUs, if the job is elastic.
     #[inline]
     pub fn elastic(&self, job: JobId) -> Option<&'a ElasticModel> {
         self.state.elastic_model(job)
@@ -328,8 +329,8 @@ impl<'a> ClusterView<'a> {
         self.state.types().usable(job)
     }
 
-    /// Returns the number of GPUs that a part of the job has on a server. This is the gang size, unless the policy
-    /// declares another size for copies.
+    /// Returns the number of GPUs that a part of the job has on a server. This is the gang size, unless the policy sets
+    /// another number of GPUs for copies.
     #[inline]
     pub fn gang_on(&self, job: JobId, server: ServerId) -> u32 {
         self.state.gang_on(job, server)
@@ -353,7 +354,7 @@ impl<'a> ClusterView<'a> {
         self.state.lives().is_dropped(job)
     }
 
-    /// Returns the types that the job may use, in descending order of base rate, then in ascending order of index.
+    /// Returns the types that the job may use, in descending order of base rate; ties are in ascending order of index.
     #[inline]
     pub fn types_of(&self, job: JobId) -> impl Iterator<Item = GpuTypeId> + use<'a> {
         let usable = self.state.types().usable(job);
@@ -383,8 +384,8 @@ impl<'a> ClusterView<'a> {
         self.state.overhead_at(job, gpus)
     }
 
-    /// Returns whether the run has a `[runtime]` table, with costs for each kind of job or rates that policies do not
-    /// know.
+    /// Returns whether the run has a `[runtime]` table, which sets costs for each kind of job or makes rates deviate
+    /// from those that policies know.
     #[inline]
     pub fn has_run_time(&self) -> bool {
         self.state.features().has_run_time
@@ -402,14 +403,14 @@ impl<'a> ClusterView<'a> {
         SimSpan(closed + open)
     }
 
-    /// Returns the share of the base rate that the job achieved, summed over its nanoseconds with progress so far. The
-    /// unit of the share is 10^-12. The policy must declare [`crate::PolicyTraits::watches_locality`].
+    /// Returns the share of its base rate that the job has achieved, in units of 10^-12 and summed over its nanoseconds
+    /// with progress so far. The policy must declare [`crate::PolicyTraits::watches_locality`].
     pub fn kept_ns(&self, job: JobId) -> i128 {
         self.accounts.kept_ns(self.state, job)
     }
 
-    /// Returns the rate, in iterations/s, that the job would have on these GPUs with their current residents; 0 if it
-    /// cannot run there.
+    /// Returns the rate, in iterations/s, that the job would have on these GPUs, next to their current residents; 0 if
+    /// it cannot run there.
     pub fn rate_if(&self, job: JobId, gpus: &GpuSet) -> f64 {
         self.state.rate_if(job, gpus)
     }
@@ -437,7 +438,7 @@ impl<'a> ClusterView<'a> {
         self.state.present_phase(job)
     }
 
-    /// Returns whether this run has any job that is not elastic but whose rate changes with its progress.
+    /// Returns whether this run has a job that is not elastic and whose rate changes with its progress.
     pub fn has_any_phases(&self) -> bool {
         self.state.rates().phases().is_some()
     }
@@ -463,7 +464,7 @@ impl<'a> ClusterView<'a> {
         self.state.uplinks().is_some()
     }
 
-    /// Returns the locality factor of the gang on GPUs of a type in a tier; it holds for any placement in this tier.
+    /// Returns the locality factor of the gang on GPUs of a type; the factor holds for any placement in the given tier.
     pub fn locality_at(&self, job: JobId, gpu_type: GpuTypeId, tier: Tier) -> f64 {
         let gang = self.state.jobs().gang(job, gpu_type);
         self.network()
@@ -522,7 +523,7 @@ impl<'a> ClusterView<'a> {
         self.state.config().estimates.is_exact()
     }
 
-    /// Returns whether estimates come from finished jobs; if so, there are no estimates when the run starts.
+    /// Returns whether estimates come from finished jobs; if so, there are no estimates at the start of the run.
     pub fn tells_by_history(&self) -> bool {
         matches!(self.state.config().estimates, Estimates::History(_))
     }
@@ -537,7 +538,7 @@ impl<'a> ClusterView<'a> {
         Ok(self.state.estimate(job))
     }
 
-    /// Returns the rate, in iterations/s, of the job alone on the best type that it can use.
+    /// Returns the rate, in iterations/s, that the job has alone on its best type.
     #[inline]
     pub fn best_rate(&self, job: JobId) -> f64 {
         self.state.types().best_rate(job)
@@ -574,7 +575,7 @@ impl<'a> ClusterView<'a> {
     }
 
     /// Returns the time that the remaining work would take on the job's best type, consolidated and alone. If the job
-    /// runs at that rate, this is the exact time to its completion in nanoseconds.
+    /// runs at its best rate, this is the exact time to its completion, to the nanosecond.
     ///
     /// # Errors
     /// Returns [`PolicyError::NotAllowedToKnow`] for an online policy.
@@ -600,7 +601,7 @@ impl<'a> ClusterView<'a> {
         self.state.features().is_undisturbed
     }
 
-    /// Returns whether a running job has its best rate: alone and consolidated.
+    /// Returns whether a running job has its best rate because it is alone and consolidated.
     #[inline]
     pub fn is_at_best_rate(&self, job: JobId) -> bool {
         self.run(job)
@@ -618,9 +619,9 @@ impl<'a> ClusterView<'a> {
         Ok(self.run(job).map(|run| self.state.done_at(run)))
     }
 
-    /// Returns the isolated service of all jobs in the trace except the jobs in `dropped`, whose ids must ascend. The
-    /// values ascend. They are in GPU-nanoseconds, or in nanoseconds if `is_time` is set, and are based on the run's
-    /// estimates. A policy may know this distribution even if it is not allowed to know the service of any single job.
+    /// Returns the isolated service of each job in the trace except the jobs in `dropped`, whose ids must ascend. The
+    /// values ascend. The values are in GPU-nanoseconds, or in nanoseconds if `is_time` is set, and are based on the
+    /// run's estimates. A policy may know this distribution even if it may not know the service of any single job.
     pub fn service_distribution(&self, is_time: bool, dropped: &[JobId]) -> Vec<i128> {
         let jobs = self.state.jobs();
         let service = |job: JobId| {

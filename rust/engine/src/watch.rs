@@ -1,5 +1,5 @@
-//! Why jobs wait: after each decision, the engine asks the policy about the few jobs that a run watches. In a run
-//! without watched jobs, this costs one comparison per decision.
+//! Reasons why jobs wait: after each decision, the engine asks the policy about the few jobs that a run watches. In a
+//! run without watched jobs, this costs one comparison per decision.
 
 use crate::state::State;
 use crate::state::jobs::Phase;
@@ -10,18 +10,18 @@ use gangline_model::{JobId, ServerId, SimSpan, SimTime};
 /// A reason why jobs wait. A reason is declared next to the policy that returns it. Reports print its sentence.
 ///
 /// A sentence may contain placeholders. `{policy}` is the name of the policy, `{rule}` its placement rule, and `{when}`
-/// the time of its decisions. From the causes come their jobs (`{others}` and `{some}`), their instants (`{until}`) and
-/// their numbers (`{number}`). `{free}` is the number of free GPUs, and `{meanwhile}` is the same number in brackets.
+/// the time of its decisions. The causes provide the jobs (`{others}` and `{some}`), the instants (`{until}`) and the
+/// numbers (`{number}`). `{free}` is the number of free GPUs, and `{meanwhile}` is the same number in brackets.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Reason {
-    /// Name that tables show: one or two words, at most 13 characters.
+    /// Name used in tables: one or two words, at most 13 characters.
     pub name: &'static str,
     /// Meaning of the reason, for the guide.
     pub meaning: &'static str,
     /// Sentence that is printed.
     pub sentence: &'static str,
-    /// Sentence for causes that lack the job, instant or number that `sentence` names, or that have too few free GPUs.
-    /// If this string is empty, `sentence` is printed for these causes too.
+    /// Sentence for causes that lack the job, instant or number that `sentence` mentions, or for which too few GPUs are
+    /// free. If this string is empty, `sentence` is printed for these causes too.
     pub otherwise: &'static str,
     /// Unit of the number in the causes.
     pub number: Counted,
@@ -98,7 +98,7 @@ impl Reason {
     }
 }
 
-/// The reason that the policy gives why a job waits after a decision.
+/// The policy's reason why a job waits after a decision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cause {
     /// The reason.
@@ -172,7 +172,7 @@ pub struct Causes {
     pub usable: Vec<(JobId, u64, u32)>,
     /// Whether the policy builds gangs that span several GPU types.
     pub mixes_types: bool,
-    /// Length of a round of the policy.
+    /// Length of the policy's rounds.
     pub round: Option<SimSpan>,
 }
 

@@ -2,8 +2,8 @@
 //!
 //! There is one pool per GPU type, with a copy of the free masks of its servers. Policies use the index as a *draft*:
 //! they take GPUs from it and return GPUs to it without changing the state. Afterwards, [`super::Occupancy`] restores
-//! every server that changed. Structures that only some placement rules need are built on first use and kept up to date
-//! from then on. `docs/concepts/placement.md` lists the queries of placement rules.
+//! every server that changed. Structures that only some placement rules need are built when they are first used, and
+//! kept up to date from then on. `docs/concepts/placement.md` lists the queries of placement rules.
 
 mod pool;
 mod racks;
@@ -22,7 +22,7 @@ pub struct FreeIndex {
     changes: Vec<(ServerId, Option<u64>)>,
 }
 
-/// The pool of a server's type, and the server's position in it.
+/// The pool to which a server belongs, and the server's position in this pool.
 #[derive(Clone, Copy, Debug)]
 struct Place {
     gpu_type: GpuTypeId,
@@ -202,7 +202,7 @@ impl FreeIndex {
         self.changes = changes;
     }
 
-    /// Sets the free mask of a server permanently: [`Self::rollback`] does not undo it.
+    /// Sets the free mask of a server permanently; [`Self::rollback`] does not undo it.
     #[inline]
     pub fn sync(&mut self, server: ServerId, mask: u64) {
         self.replace(server, mask);

@@ -1,10 +1,11 @@
-//! The only module that owns the assignment of jobs to GPUs, and the free GPUs. The fields of [`Occupancy`] are
+//! The only module that stores which jobs hold which GPUs, and which GPUs are free. The fields of [`Occupancy`] are
 //! private.
 //!
 //! Four methods change the assignment: [`Occupancy::take`], [`Occupancy::give`], [`Occupancy::fail`] and
-//! [`Occupancy::repair`]; all other methods only read. This module knows jobs by their numbers, but no rates, times or
-//! policies. The occupancy contains the free-GPU index. A policy plans on the index, so the occupancy lends it for each
-//! decision ([`Occupancy::lend`]). When it takes the index back, it restores the changed entries.
+//! [`Occupancy::repair`]; all other methods only read. This module knows jobs only by their numbers, and knows nothing
+//! about rates, times or policies. The occupancy contains the free-GPU index. A policy makes its plan on the index, so
+//! the occupancy lends the index to the policy for each decision ([`Occupancy::lend`]). When the occupancy takes the
+//! index back, it restores the entries that were changed.
 
 mod free_index;
 mod sharing;
@@ -21,7 +22,7 @@ pub(crate) const NO_JOB: JobId = JobId(u32::MAX);
 /// The residents of a GPU; empty places contain [`NO_JOB`] and come last.
 pub(crate) type Pair = [JobId; 2];
 
-/// A server. All data that are needed to start or stop a job on it are in one place.
+/// A server. All data needed to start or stop a job on the server are in one place.
 #[derive(Clone, Copy, Debug)]
 struct ServerState {
     /// Mask of the free slots; 0 if the server is down.
@@ -42,7 +43,7 @@ pub(crate) struct Occupancy {
     /// The residents of each GPU, in the order in which they started there: at most two
     /// ([`crate::RunConfig::max_share`]).
     residents: Vec<Pair>,
-    /// Data that is needed only if a run puts several jobs on a GPU.
+    /// Data that are needed only if a run puts several jobs on one GPU.
     sharing: Option<Box<Sharing>>,
     busy_by_type: Vec<u32>,
     up_by_type: Vec<u32>,
@@ -279,7 +280,7 @@ impl Occupancy {
         self.residents[gpu]
     }
 
-    /// Returns the jobs that hold GPUs on a server, in ascending order.
+    /// Returns the jobs that hold GPUs on a server, in ascending order of id.
     pub(crate) fn residents_of(&self, server: ServerId) -> Vec<JobId> {
         let full = self.servers[server.index()].full;
         let mut found: Vec<JobId> = slots(full)
@@ -313,8 +314,8 @@ impl Occupancy {
         if state.is_up { mask & !state.free } else { 0 }
     }
 
-    /// Returns how many GPUs of a type are free, or hold one job and have at least `bytes` of free memory. The cost is
-    /// O(distinct amounts of free memory).
+    /// Returns how many GPUs of a type either are free, or have one resident and at least `bytes` of free memory. The
+    /// cost is O(distinct amounts of free memory).
     pub(crate) fn open_gpus(&self, gpu_type: GpuTypeId, bytes: u64) -> u32 {
         let free = self.up(gpu_type) - self.busy(gpu_type);
         let shared = self.sharing.as_ref();
@@ -367,7 +368,7 @@ impl Occupancy {
     /// holds on each GPU.
     ///
     /// # Panics
-    /// Panics if a count is wrong; the message names it.
+    /// Panics if a count is wrong; the message names the count.
     pub(crate) fn assert_holds<'a>(
         &mut self,
         cluster: &ClusterSpec,

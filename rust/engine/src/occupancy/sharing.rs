@@ -5,17 +5,17 @@ use crate::structures::bits::slots;
 use gangline_model::{ClusterSpec, GpuTypeId, ServerId};
 use std::collections::BTreeMap;
 
-/// Memory and co-runners of every GPU, and counts of the GPUs with exactly one resident, by free memory.
+/// Memory in use and residents on every GPU, and the number of GPUs with exactly one resident, by free memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Sharing {
     /// Slots with several residents, for each server.
     co_located: Vec<u64>,
     /// Memory that the residents of each GPU hold.
     used: Vec<u64>,
-    /// Memory of a GPU of each type.
+    /// Memory of one GPU of each type.
     capacity: Vec<u64>,
-    /// For each type, the number of GPUs with exactly one resident, by free memory. There are few different amounts:
-    /// one for each kind of job.
+    /// For each type, the number of GPUs with exactly one resident, by free memory. There are only a few different
+    /// amounts of free memory: one for each kind of job.
     half_full: Vec<BTreeMap<u64, u32>>,
 }
 

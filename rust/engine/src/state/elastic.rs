@@ -22,7 +22,7 @@ impl State {
     }
 
     /// Returns whether an action may give a job a number of GPUs other than its gang size. If the action names no
-    /// batch, the job's own batch must be possible.
+    /// batch, the batch size in the trace must be possible.
     #[cold]
     pub(crate) fn may_take(&self, action: &Action, gpus: &GpuSet) -> bool {
         let (count, spans) = (gpus.gpus(), gpus.by_server().len() > 1);
@@ -42,8 +42,8 @@ impl State {
             .fold(f64::INFINITY, f64::min)
     }
 
-    /// Returns the rate of an elastic job with this remaining work, at the batch that a plan names; `None` if the job's
-    /// model does not allow this batch.
+    /// Returns the rate of an elastic job with this remaining work, at the batch size that a plan names; `None` if the
+    /// job's model does not allow this batch size.
     pub(crate) fn elastic_rate(
         &self,
         job: JobId,
@@ -84,7 +84,7 @@ impl State {
         self.elastic_base_at(job, new.gpus, passes, left)
     }
 
-    /// Returns the base rate of a run's only part, in its current phase and at its current batch.
+    /// Returns the base rate of a run's only part, in its current phase and at its current batch size.
     pub(super) fn base_now(&self, record: usize) -> f64 {
         let run = &self.runs[record];
         let part = &run.parts[0];
@@ -119,7 +119,7 @@ impl State {
     }
 
     /// Returns the memory per GPU that an elastic job needs if each pass has this many samples. This number may be
-    /// larger than the batch in the trace.
+    /// larger than the batch size in the trace.
     pub(crate) fn pass_bytes(&self, job: JobId, pass_batch: u32) -> u64 {
         let full = self.jobs.memory_bytes(job);
         let batch = self.jobs.batch_size(job);

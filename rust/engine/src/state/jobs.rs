@@ -1,4 +1,4 @@
-//! The phases of jobs. Only this module knows which jobs wait and which run.
+//! The phases of jobs. The only module that knows which jobs wait and which jobs run.
 
 use crate::structures::bits::{BitSet, slots};
 use gangline_model::{Infeasible, JobId, SimTime};
@@ -23,8 +23,8 @@ pub enum Phase {
 /// Value that stands for the first start while a job has not started.
 pub(crate) const NOT_YET: SimTime = SimTime(i64::MIN);
 
-/// The data of a job that each of its events needs, in one cache line. This state is created when the job arrives, so
-/// that a run does not touch the memory of future jobs.
+/// The data that every event of a job needs, in one cache line. The state is created when the job arrives, so that a
+/// run does not touch memory for future jobs.
 #[derive(Clone, Debug)]
 #[repr(align(64))]
 pub(crate) struct JobState {
@@ -37,14 +37,14 @@ pub(crate) struct JobState {
     pub(crate) run_ns: i64,
     active_at_arrival: ActiveTime,
     active_at_finish: ActiveTime,
-    /// The record of the job if it runs, otherwise its phase.
+    /// Number of the job's record if it runs; otherwise its phase.
     place: u32,
     /// Number of preemptions.
     pub(crate) preemptions: u32,
 }
 
-/// Integral of the number of active jobs over time, in ns. The value is below 2^95, because there are fewer than 2^32
-/// jobs for less than 2^63 ns. It is stored in three words, because an i128 would take 16 bytes with an alignment of
+/// Integral of the number of active jobs over time, in ns. The value is below 2^95, because fewer than 2^32 jobs are
+/// active for less than 2^63 ns. It is stored in three words, because an i128 would take 16 bytes with an alignment of
 /// 16.
 #[derive(Clone, Copy, Debug)]
 struct ActiveTime([u32; 3]);
@@ -117,7 +117,7 @@ impl JobState {
 /// The jobs of a run that have arrived.
 #[derive(Clone, Debug)]
 pub(crate) struct Jobs {
-    /// States of all jobs up to the last job that has arrived, including jobs that the run leaves out.
+    /// States of all jobs up to the most recent arrival, including jobs that the run leaves out.
     states: Vec<JobState>,
     waiting: BitSet,
     running: BitSet,
@@ -130,13 +130,13 @@ pub(crate) struct Jobs {
     losses: Vec<u32>,
     /// Jobs that the run leaves out, in ascending order.
     dropped: Vec<Infeasible>,
-    /// Number of dropped jobs whose arrival has passed.
+    /// Number of dropped jobs whose arrival time has passed.
     dropped_seen: usize,
     count: usize,
     done: usize,
 }
 
-/// A waiting gang: its size, and the GPU types that it may use.
+/// A gang: its size, and the GPU types that it may use.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Gang<'a> {
     pub(crate) gpus: u32,
@@ -178,9 +178,12 @@ impl Jobs {
         self.newest = self.states.len();
     }
 
-    /// Ends the instant. Jobs that arrived at this instant and still wait are counted as demand. Jobs that started at
-    /// once are never counted.
-    #[expect(clippy::inline_always, reason = "runs once per instant, in the loop")]
+    /// Ends the instant. Jobs that arrived at this instant and still wait are now counted as demand. Jobs that start at
+    /// once are therefore never counted.
+    #[expect(
+        clippy::inline_always,
+        reason = "called once per instant, from the run loop"
+    )]
     #[inline(always)]
     pub(crate) fn end_instant<'g>(&mut self, gang: impl Fn(JobId) -> Gang<'g>) {
         for at in self.newest..self.states.len() {
@@ -190,7 +193,7 @@ impl Jobs {
         }
     }
 
-    /// Leaves jobs out of the run, in addition to the jobs that were left out before.
+    /// Leaves jobs out of the run, in addition to the jobs that are already left out.
     pub(crate) fn drop_all(&mut self, jobs: Vec<Infeasible>) {
         let mut fresh = jobs;
         fresh.retain(|entry| !self.is_dropped(entry.job));
@@ -257,7 +260,7 @@ impl Jobs {
         self.demand.add(gang);
     }
 
-    /// Counts that a job waits again; moves are not counted.
+    /// Counts a job that waits again; moves are not counted.
     #[inline]
     pub(crate) fn note_loss(&mut self, job: JobId) {
         if self.losses.is_empty() {
@@ -280,8 +283,8 @@ impl Jobs {
 
     // These methods are queries.
 
-    /// Returns the next job to arrive. Jobs arrive in order and have a state from then on, so the next job is the first
-    /// job without a state. Jobs that the run leaves out are skipped.
+    /// Returns the next job to arrive. Jobs arrive in order and have a state after their arrival, so the next job is
+    /// the first one without a state. Jobs that the run leaves out are skipped.
     #[inline]
     pub(crate) fn next(&self) -> JobId {
         JobId::new(self.states.len())
@@ -315,7 +318,7 @@ impl Jobs {
         &self.running
     }
 
-    /// Returns the number of fragmented GPUs. These are the idle GPUs of every type whose idle GPUs together would be
+    /// Returns the number of fragmented GPUs. An idle GPU is fragmented if all idle GPUs of its type together would be
     /// enough for some waiting gang. `idle` returns the number of idle GPUs of a type.
     #[inline]
     pub(crate) fn fragmented(&self, idle: impl Fn(usize) -> u32) -> u32 {
@@ -378,7 +381,7 @@ impl Jobs {
         prefetch_index(&self.states, job.index());
     }
 
-    /// Returns the states of all jobs and the jobs left out, for the results. A job that has not arrived gets the state
+    /// Returns the states of all jobs and the jobs left out, for the results. A job that never arrived gets the state
     /// of a job that has just arrived.
     pub(crate) fn take(&mut self) -> (Vec<JobState>, Vec<Infeasible>) {
         let mut states = std::mem::take(&mut self.states);

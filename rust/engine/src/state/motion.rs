@@ -1,5 +1,5 @@
-//! Changes to running jobs: starts and stops, re-timing of the jobs that a change affects, and the events of running
-//! jobs (`docs/concepts/jobs-and-rates.md`, `overhead-and-failures.md`, `sharing.md`, `parts.md`).
+//! Changes running jobs: starts and stops them, re-times the jobs that a change affects, and handles the events of
+//! running jobs (`docs/concepts/jobs-and-rates.md`, `overhead-and-failures.md`, `sharing.md`, `parts.md`).
 //!
 //! `running.rs` computes the progress of work, and `rates.rs` computes the rates. The accounts record the GPU time that
 //! jobs held and lost; this module notifies them of completed segments. A change costs O(affected jobs x their GPUs).
@@ -17,7 +17,7 @@ use crate::view::ClusterView;
 use gangline_model::{GpuSet, JobId, Shape, SimTime, Terms, Tier};
 use smallvec::SmallVec;
 
-/// The state of a run and the structures that follow its changes: future events, accounts and records.
+/// The state of a run, and the structures that record its changes: future events, accounts and results.
 #[derive(Clone, Debug)]
 pub(crate) struct Motion {
     pub(crate) state: State,
@@ -65,7 +65,7 @@ impl Motion {
         }
     }
 
-    /// Closes the current segment of a part at `now`. The caller settles the work.
+    /// Closes the current segment of a part at `now`. The caller must settle the work.
     #[inline]
     fn close_segment(&mut self, record: usize, at: usize, reason: EndReason) {
         let now = self.state.now;
@@ -99,7 +99,7 @@ impl Motion {
         part.rate = 0.0;
     }
 
-    /// Tells the accounts whether a part has a co-runner from now on.
+    /// Informs the accounts whether a part now has a co-runner.
     #[inline]
     fn note_sharing(&mut self, record: usize, at: usize, is_shared: bool) {
         let run = &mut self.state.runs[record];
@@ -180,7 +180,7 @@ impl Motion {
         self.schedule(record);
     }
 
-    /// Sets the base rate of a run's only part according to its phase and batch.
+    /// Sets the base rate of a run's only part according to its phase and batch size.
     fn set_base(&mut self, record: usize) {
         self.state.runs[record].parts[0].base = self.state.base_now(record);
     }
@@ -272,7 +272,7 @@ impl Motion {
         }
     }
 
-    /// Gives a running job a further part.
+    /// Gives a running job an additional part.
     #[cold]
     fn add_part(&mut self, record: usize, new: NewPart<'_>, pace: Pace) {
         self.settle(record);
@@ -292,7 +292,7 @@ impl Motion {
         }
     }
 
-    /// Adds a gang that spans racks to the up-links of these racks. Returns whether the gang uses any up-links.
+    /// If a gang spans racks, adds it to the up-links of these racks. Returns whether the gang uses any up-links.
     #[cold]
     #[inline(never)]
     fn send(&mut self, record: usize) -> bool {
@@ -508,7 +508,7 @@ impl Motion {
         }
     }
 
-    /// Gives a part a new quota or a pause that begins now. A part that was paused at its quota gets its rate back.
+    /// Gives a part a new quota, or a pause that begins now. A part that was paused at its quota gets its rate back.
     #[cold]
     fn renew(&mut self, record: usize, at: usize, terms: &Terms) {
         self.settle(record);
@@ -562,7 +562,7 @@ impl Motion {
         self.state.touched = touched;
     }
 
-    /// Sets the rates of a job's parts according to their places, co-runners and up-links. A part whose rate does not
+    /// Sets the rates of a job's parts according to their GPUs, co-runners and up-links. A part whose rate does not
     /// change keeps its segment.
     fn retime(&mut self, record: usize) {
         let mut is_changed = false;
@@ -599,7 +599,7 @@ impl Motion {
         true
     }
 
-    /// Opens a new segment of a part, in which it has this rate.
+    /// Opens a new segment in which a part has this rate.
     fn set_speed(&mut self, record: usize, at: usize, speed: Speed) {
         let run = &self.state.runs[record];
         let others = if self.state.config.segments && speed.is_shared {
@@ -629,7 +629,7 @@ impl Motion {
         }
     }
 
-    /// Marks all jobs on the GPUs of a run, so that their rates are computed again.
+    /// Marks all jobs on the GPUs of a run, so that their rates are recomputed.
     fn touch_parts(&mut self, record: usize) {
         for at in 0..self.state.runs[record].parts.len() {
             let gpus = self.state.runs[record].parts[at].gpus.clone();
@@ -637,7 +637,7 @@ impl Motion {
         }
     }
 
-    /// Marks all jobs on some GPUs, so that their rates are computed again.
+    /// Marks all jobs on the given GPUs, so that their rates are recomputed.
     fn touch_residents(&mut self, gpus: &GpuSet) {
         for one in gpus.by_server() {
             let held = self.state.occupancy.held_mask(one.server, one.mask);

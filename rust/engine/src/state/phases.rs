@@ -1,5 +1,5 @@
-//! Jobs whose rate changes with their progress (`docs/concepts/jobs-and-rates.md`): their current phase, and the time
-//! that their remaining work takes over all phases to come. Only runs with such jobs use this module.
+//! Jobs whose rate changes with their progress (`docs/concepts/jobs-and-rates.md`): the current phase of each, and the
+//! time that its remaining work takes over all remaining phases. Only runs with such jobs use this module.
 
 use crate::state::State;
 use crate::state::running::Run;
@@ -8,7 +8,7 @@ use gangline_model::{JobId, Phases, SimSpan, SimTime, span_of_work};
 /// The phase that a job is in.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PresentPhase {
-    /// Number of the phase, from 0.
+    /// Number of the phase, counted from 0.
     pub number: usize,
     /// Factor that multiplies the base rate.
     pub factor: f64,

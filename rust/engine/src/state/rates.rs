@@ -1,5 +1,5 @@
-//! The rate of a part (`docs/concepts/jobs-and-rates.md`, `sharing.md`, `parts.md`): base rate, locality factor, and
-//! the slowdown factor that its co-runners cause. This module only reads; `motion.rs` applies the rates.
+//! The rate of a part (`docs/concepts/jobs-and-rates.md`, `sharing.md`, `parts.md`): its base rate, its locality
+//! factor, and the slowdown factor that its co-runners cause. This module only reads; `motion.rs` applies the rates.
 
 use crate::config::GangXi;
 use crate::occupancy::NO_JOB;
@@ -46,8 +46,8 @@ impl State {
         gang * each.fold(f64::INFINITY, f64::min)
     }
 
-    /// Returns the locality factor of the gang on a set of GPUs; if the set mixes types, this is the factor of the
-    /// worst type.
+    /// Returns the locality factor of the gang on a set of GPUs; if the set mixes types, this is the factor of the type
+    /// with the smallest factor.
     #[inline]
     pub(crate) fn locality_on(&self, job: JobId, gpus: &GpuSet) -> f64 {
         match &self.config.locality {
@@ -108,7 +108,7 @@ impl State {
     }
 
     /// Returns the slowdown factor of the whole gang: the largest factor among its GPUs, or their mean. The second
-    /// value says whether the gang has a co-runner.
+    /// value indicates whether the gang has a co-runner.
     fn xi_on(&self, job: JobId, gpus: &GpuSet) -> (f64, bool) {
         if !self.features.shares {
             return (1.0, false);
@@ -176,7 +176,8 @@ impl State {
         found
     }
 
-    /// Returns the rate that the job would have on these GPUs with their current residents; 0 if it cannot run there.
+    /// Returns the rate that the job would have on these GPUs, next to their current residents; 0 if it cannot run
+    /// there.
     pub(crate) fn rate_if(&self, job: JobId, gpus: &GpuSet) -> f64 {
         if gpus.is_empty() {
             return 0.0;
@@ -219,7 +220,7 @@ impl State {
         }
     }
 
-    /// Returns the memory that a part holds on each of its GPUs, in runs that share GPUs.
+    /// Returns the memory that a part holds on each of its GPUs, in runs where jobs share GPUs.
     #[inline]
     pub(crate) fn bytes_of(&self, job: JobId, sub_batch: u32) -> u64 {
         if self.features.shares {

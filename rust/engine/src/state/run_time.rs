@@ -20,7 +20,7 @@ impl State {
         self.types_on(gpus).fold(0, bit)
     }
 
-    /// Returns the cost for a gang with this number of GPUs, which is the largest cost among the given types.
+    /// Returns the cost for a gang with this number of GPUs: the largest cost among the given types.
     fn cost(&self, what: Cost, job: JobId, gpus: u32, types: u64) -> SimSpan {
         let (table, model) = (self.run_time(), self.jobs.model(job));
         let of_run = match what {
@@ -34,7 +34,7 @@ impl State {
         costs.max().unwrap_or(SimSpan::ZERO)
     }
 
-    /// Returns the time without progress that the next start or move costs a job, on this number of GPUs of the given
+    /// Returns the time without progress that a job's next start or move costs, on this number of GPUs of the given
     /// types.
     #[cold]
     pub(super) fn start_cost(&self, job: JobId, gpus: u32, types: u64) -> SimSpan {
@@ -102,7 +102,7 @@ impl State {
         }
     }
 
-    /// Refuses checkpoints that take as long as the interval between them, or longer.
+    /// Rejects checkpoints that take at least as long as the interval between them.
     pub(crate) fn check_checkpoints(&self) -> Result<(), EngineError> {
         let Some(table) = &self.config.run_time else {
             return Ok(());

@@ -2,9 +2,9 @@
 //! (`docs/concepts/jobs-and-rates.md`, `overhead-and-failures.md`).
 //!
 //! Work is one number per job. This number is *settled* (updated to the current instant) when a property of the job
-//! changes. From then on, the work decreases linearly until the next event of the job: its completion, or the end of a
-//! part's overhead or quota. A running job has *parts*: usually one, which needs no allocation, or several if the
-//! policy forks jobs (`docs/concepts/parts.md`). The work belongs to the job, and the placement belongs to the part.
+//! changes. The work then decreases linearly until the next event of the job: its completion, or the end of a part's
+//! overhead or quota. A running job has *parts*: usually one, which needs no allocation, or several if the policy forks
+//! jobs (`docs/concepts/parts.md`). Work is a property of the job, and placement is a property of the part.
 
 use gangline_model::{
     GpuSet, GpuTypeId, JobId, MAX_SECONDS, SPAN_MAX, ServerId, SimSpan, SimTime, Tier, span_of_work,
@@ -22,7 +22,7 @@ pub(crate) type Parts = SmallVec<[Part; 1]>;
 pub struct Part {
     /// GPUs of the part.
     pub gpus: GpuSet,
-    /// Start of the current segment; place, rate and terms have been constant since then.
+    /// Start of the current segment; GPUs, rate and terms have been constant since then.
     pub segment_start: SimTime,
     /// Instant at which progress begins or began: the start plus the overhead.
     pub progress_start: SimTime,
@@ -46,7 +46,7 @@ pub struct Part {
     pub gpu_type: GpuTypeId,
     /// Samples per GPU and pass; 0 means the job's own batch size.
     pub sub_batch: u32,
-    /// Number of passes beyond the first, if a plan named the batch of an elastic job.
+    /// Number of passes beyond the first, if a plan named the batch size of an elastic job.
     pub accum: Option<u32>,
     /// Tier of the placement.
     pub tier: Tier,
@@ -54,7 +54,8 @@ pub struct Part {
     pub(crate) details: Option<Box<PartDetails>>,
 }
 
-/// Work of a part since its last safe point: its start or move, a pause in place, or a checkpoint.
+/// Work that a part has done since its last safe point. A safe point is its start or move, a pause in place, or a
+/// checkpoint.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct AtRisk {
     pub(crate) work: f64,
@@ -82,11 +83,11 @@ pub(crate) struct PartDetails {
     pub(crate) shared_since: SimTime,
     /// Whether the part started at this instant. Its co-runners are known only after all starts of the instant.
     pub(crate) is_new: bool,
-    /// Sub-batch when the segment opened.
+    /// Sub-batch at the time when the segment opened.
     pub(crate) segment_sub_batch: u32,
-    /// Co-runners when the segment opened.
+    /// Co-runners at the time when the segment opened.
     pub(crate) co_runners: Vec<u32>,
-    /// Deviation from the rate that policies know.
+    /// Deviation of the part from the rate that policies know.
     pub(crate) untold: Untold,
     /// Time with progress since the last safe point; recorded only in runs with a `[runtime]` table.
     pub(crate) at_risk_ns: i64,
@@ -104,7 +105,7 @@ pub(crate) struct Untold {
 }
 
 impl Default for Untold {
-    /// Creates the values of a part without deviation.
+    /// Creates the values for a part that does not deviate.
     fn default() -> Self {
         Self {
             pace: 1.0,
@@ -126,11 +127,11 @@ impl Untold {
 #[derive(Debug)]
 pub(crate) struct NewPart<'a> {
     pub(crate) number: u16,
-    /// GPUs of the part; they are swapped with the GPUs of the reused record.
+    /// GPUs of the part; the start swaps them with the GPUs in the reused record.
     pub(crate) gpus: &'a mut GpuSet,
-    /// Sub-batch; 0 means the full batch.
+    /// Sub-batch; 0 means the full batch size.
     pub(crate) sub_batch: u32,
-    /// Number of passes beyond the first; together with `sub_batch`, it defines the batch of an elastic job.
+    /// Number of passes beyond the first; together with `sub_batch`, it defines the batch size of an elastic job.
     pub(crate) accum: Option<u32>,
     pub(crate) overhead: SimSpan,
     /// Iteration quota; infinite means no quota.

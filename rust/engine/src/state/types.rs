@@ -29,14 +29,15 @@ pub(crate) struct TypeTable {
     world: World,
     /// Types that a placement may use.
     usable: Usable,
-    /// Types that can hold the whole gang, under policies that mix types. `None` means that these are the usable types.
+    /// Types that can hold the whole gang, under policies that mix types. `None` means that they are the same as the
+    /// usable types.
     whole: Option<Usable>,
-    /// Types in descending order of base rate, then in ascending order of index. Row 0 is for jobs without a row in the
-    /// rate table.
+    /// Types in descending order of base rate; ties are in ascending order of index. Row 0 applies to jobs without a
+    /// row in the rate table.
     orders: Vec<SmallVec<[GpuTypeId; 4]>>,
     mixes_types: bool,
     copy_gpus: CopyGpus,
-    /// Minimum number of GPUs that a copy of each job needs on each type (jobs, types); empty where copies are whole
+    /// Minimum number of GPUs that a copy of each job needs on each type (jobs, types); empty if copies are whole
     /// gangs.
     least: Vec<u32>,
 }
@@ -101,7 +102,7 @@ impl TypeTable {
         }
     }
 
-    /// Returns the rule for the number of GPUs of a copy, if this number may differ from the gang size.
+    /// Returns the rule for the number of GPUs per copy, if this number may differ from the gang size.
     #[inline]
     pub(crate) fn copy_gpus(&self) -> Option<CopyGpus> {
         (self.copy_gpus != CopyGpus::Gang).then_some(self.copy_gpus)
@@ -119,7 +120,7 @@ impl TypeTable {
         self.usable.of(job)
     }
 
-    /// Returns all types in descending order of the job's base rate, then in ascending order of index.
+    /// Returns all types in descending order of the job's base rate; ties are in ascending order of index.
     #[inline]
     pub(crate) fn order(&self, job: JobId) -> &[GpuTypeId] {
         let row = match &self.world.jobs.columns().rate_class {
@@ -230,8 +231,8 @@ fn mixed_rate(world: &World, job: JobId, usable: impl Iterator<Item = GpuTypeId>
     0.0
 }
 
-/// Returns the types in descending order of base rate, then in ascending order of index. Row 0 is for jobs without a
-/// row in the rate table.
+/// Returns the types in descending order of base rate; ties are in ascending order of index. Row 0 applies to jobs
+/// without a row in the rate table.
 fn type_orders(world: &World) -> Vec<SmallVec<[GpuTypeId; 4]>> {
     let World {
         cluster,

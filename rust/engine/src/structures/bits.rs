@@ -21,8 +21,8 @@ pub(crate) fn slots(mask: u64) -> impl Iterator<Item = u32> {
 pub struct BitSet {
     /// The members of the set; each member is one bit.
     words: Vec<u64>,
-    /// Bit `i` of level 0 is set if word `i` is not 0; bit `i` of level `k + 1` is set if word `i` of level `k` is
-    /// not 0. The last level is one word.
+    /// Bit `i` of level 0 is set if word `i` is not 0; bit `i` of level `k + 1` is set if word `i` of level `k` is not
+    /// 0. The last level is a single word.
     upper: Vec<Vec<u64>>,
     len: usize,
 }
@@ -74,7 +74,7 @@ impl BitSet {
             .is_some_and(|word| word >> (value % 64) & 1 == 1)
     }
 
-    /// Adds a member. Returns whether it was new.
+    /// Adds a member. Returns whether the value was new.
     #[inline]
     pub fn insert(&mut self, value: usize) -> bool {
         let word = &mut self.words[value / 64];
@@ -104,7 +104,7 @@ impl BitSet {
         }
     }
 
-    /// Removes a member. Returns whether the set contained it.
+    /// Removes a member. Returns whether the set contained the value.
     #[inline]
     pub fn remove(&mut self, value: usize) -> bool {
         let word = &mut self.words[value / 64];

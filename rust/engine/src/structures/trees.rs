@@ -157,7 +157,7 @@ impl Fenwick {
         sum
     }
 
-    /// Returns the entry that contains unit `index` (from 0), and how many units of this entry come before it.
+    /// Returns the entry that contains unit `index` (counted from 0), and how many units of this entry come before it.
     ///
     /// # Examples
     /// ```

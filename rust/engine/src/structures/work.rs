@@ -1,5 +1,5 @@
-//! A counter for the work of the free-GPU index, for tests of its cost. A clock would also measure other work on the
-//! machine.
+//! A counter for the work of the free-GPU index, used in tests of its cost. A clock would also measure other work on
+//! the machine.
 //!
 //! With debug assertions, the counter counts the bit-set words, tree nodes and list entries that a thread reads.
 //! Without them, it counts nothing.

@@ -6,8 +6,8 @@ use crate::structures::bits::BitSet;
 use crate::structures::trees::{Fenwick, MaxTree};
 use gangline_model::{ClusterSpec, RackId, ServerId, gpus_in};
 
-/// Free GPUs of the servers of one type. Positions are local to the pool, in ascending order of server ids. Only racks
-/// that hold servers of the type are numbered, in ascending order of rack ids.
+/// Free GPUs on the servers with one GPU type. Positions are local to the pool, in ascending order of server ids. Only
+/// racks that hold servers of the type are numbered, in ascending order of rack ids.
 #[derive(Clone, Debug)]
 pub struct TypePool {
     servers: Vec<ServerId>,
@@ -39,8 +39,8 @@ struct Slots {
     up: bool,
 }
 
-/// Structures that only some placement rules need. Each structure is built on first use and kept up to date from then
-/// on.
+/// Structures that only some placement rules need. Each structure is built when it is first used, and kept up to date
+/// from then on.
 #[derive(Clone, Debug, Default)]
 struct Extras {
     racks: Option<Racks>,
@@ -168,7 +168,7 @@ impl TypePool {
         self.rack_up[rack]
     }
 
-    /// Returns the largest number of GPUs that a rack has on servers that are up.
+    /// Returns the largest number of GPUs on the up servers of a rack.
     #[inline]
     pub fn rack_up_max(&self) -> u32 {
         self.rack_up_max
@@ -301,7 +301,8 @@ impl TypePool {
         self.by_rack().next_from(gpus, 0)
     }
 
-    /// Returns the rack that follows `rack` in ascending order of free GPUs, then of index.
+    /// Returns the rack that follows `rack` in ascending order of free GPUs; racks with equally many are ordered by
+    /// index.
     pub fn rack_after(&mut self, rack: usize) -> Option<usize> {
         if self.rack_ids.len() <= 1 {
             return None;
@@ -310,7 +311,8 @@ impl TypePool {
         racks.next_from(racks.free[rack], rack + 1)
     }
 
-    /// Returns the rack that follows `rack` in descending order of free GPUs, then in ascending order of index.
+    /// Returns the rack that follows `rack` in descending order of free GPUs; racks with equally many are ordered by
+    /// index.
     pub fn rack_emptier(&mut self, rack: usize) -> Option<usize> {
         if self.rack_ids.len() <= 1 {
             return None;
@@ -338,7 +340,7 @@ impl TypePool {
     }
 
     /// Returns the lowest-index rack that has `whole` completely free servers of the largest size, and one further
-    /// server with at least `rest` free GPUs; `rest` is below this size.
+    /// server with at least `rest` free GPUs. `rest` must be smaller than the largest size.
     pub fn rack_whole_first(&mut self, whole: u32, rest: u32) -> Option<usize> {
         if self.size_max == 0 {
             return None;

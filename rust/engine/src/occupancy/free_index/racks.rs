@@ -1,8 +1,8 @@
 //! Free GPUs by rack: the part of the index that is built when a placement rule first queries racks.
 //!
 //! Servers are numbered rack by rack, so a rack is a range of positions. For each number of free GPUs, all racks share
-//! one set of servers. Most clusters list their servers rack by rack; in this case, the sets of the pool are used and
-//! cost nothing extra.
+//! one set of servers. Most clusters list their servers rack by rack; in this case, the pool's sets are used at no
+//! extra cost.
 
 use super::servers::Servers;
 use crate::structures::bits::BitSet;
@@ -20,9 +20,9 @@ const DENSE_KEYS: usize = 1 << 24;
 pub(super) struct Racks {
     /// Number of free GPUs in each rack.
     pub(super) free: Vec<u32>,
-    /// First position of each rack, followed by the end of the last rack.
+    /// First position of each rack, followed by the end position of the last rack.
     starts: Vec<u32>,
-    /// Numbering of the servers; `None` where the pool's own order is rack by rack.
+    /// Numbering of the servers; `None` if the pool's own order is rack by rack.
     numbering: Option<Numbering>,
     by_free: FreeOrder,
     by_rack: Option<MaxTree>,
@@ -144,7 +144,7 @@ impl Racks {
         }
     }
 
-    /// Returns whether a set of servers contains any server of the rack.
+    /// Returns whether a set of servers contains any of the rack's servers.
     #[inline]
     fn has(&self, rack: usize, set: &BitSet) -> bool {
         let (start, end) = (self.starts[rack] as usize, self.starts[rack + 1] as usize);
@@ -168,7 +168,7 @@ impl Racks {
             .fold(0, |mask, (free, _)| mask | 1 << (free % 64))
     }
 
-    /// Returns the largest number of free GPUs, below `size`, that a server in the rack has.
+    /// Returns the largest number of free GPUs below `size` on any server in the rack.
     fn other(&self, rack: usize, size: u32, pool: &[BitSet]) -> u32 {
         let sets = self.buckets(pool);
         let most = (1..size)
@@ -196,13 +196,13 @@ impl Racks {
         Some((rack, free))
     }
 
-    /// Returns the first rack at or after (`free`, `rack`) in ascending order of free GPUs, then of index.
+    /// Returns the first rack at or after (`free`, `rack`), in ascending order of free GPUs and, on a tie, of index.
     pub(super) fn next_from(&self, free: u32, rack: usize) -> Option<usize> {
         let next = self.by_free.next_from(&self.free, (free, rack));
         next.map(|(_, rack)| rack)
     }
 
-    /// Returns the next rack in descending order of free GPUs, then in ascending order of index.
+    /// Returns the next rack in descending order of free GPUs; ties are in ascending order of index.
     pub(super) fn emptier(&self, rack: usize) -> Option<usize> {
         let next = self.by_free.emptier(&self.free, (self.free[rack], rack));
         next.map(|(_, rack)| rack)
@@ -280,7 +280,7 @@ impl Racks {
         best.map(|key| key.rack as usize)
     }
 
-    /// Compares the structures with newly built structures, for tests and invariant checks.
+    /// Compares the structures with newly built ones, for tests and invariant checks.
     pub(super) fn assert_equals(&self, fresh: &mut Self, size: u32, buckets: &[BitSet]) {
         assert_eq!(self.free, fresh.free, "free GPUs by rack");
         assert_eq!(
@@ -482,7 +482,7 @@ impl FreeOrder {
         }
     }
 
-    /// Returns the first rack in descending order of free GPUs, then in ascending order of index.
+    /// Returns the first rack in descending order of free GPUs; ties are in ascending order of index.
     fn fullest(&self, all: &[u32]) -> Option<(u32, usize)> {
         let most = match self {
             Self::Few => {
@@ -495,7 +495,8 @@ impl FreeOrder {
         self.next_from(all, (most, 0))
     }
 
-    /// Returns the rack that follows a given rack in descending order of free GPUs, then in ascending order of index.
+    /// Returns the rack that follows a given rack in descending order of free GPUs; ties are in ascending order of
+    /// index.
     fn emptier(&self, all: &[u32], (free, rack): (u32, usize)) -> Option<(u32, usize)> {
         if let Self::Few = self {
             looked(all.len());
@@ -511,7 +512,7 @@ impl FreeOrder {
         }
     }
 
-    /// Returns the largest number of free GPUs, below `free`, that a rack has.
+    /// Returns the largest number of free GPUs below `free` in any rack.
     fn most_below(&self, all: &[u32], free: u32) -> Option<u32> {
         match self {
             Self::Few => all.iter().copied().filter(|&other| other < free).max(),

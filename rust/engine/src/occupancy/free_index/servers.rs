@@ -1,8 +1,8 @@
-//! The servers of one rack, or of a whole type, that are up, grouped by the number of free GPUs.
+//! The up servers of one rack or of one GPU type, grouped by the number of free GPUs.
 
 use crate::structures::bits::BitSet;
 
-/// Servers of a rack or of a type in the current state of the index; all positions are positions in the pool.
+/// The servers of a rack or of a GPU type, in the current state of the index. All positions are positions in the pool.
 ///
 /// Every query costs O(log n) per server found, times the number of different free counts. There are at most 64 free
 /// counts, in practice one to eight.
@@ -74,7 +74,7 @@ impl<'a> Servers<'a> {
         })
     }
 
-    /// Returns the servers that have free GPUs, in descending order of free GPUs, then in ascending order of index.
+    /// Returns the servers that have free GPUs, in descending order of free GPUs; ties are in ascending order of index.
     pub fn descending(&self) -> impl Iterator<Item = (usize, u32)> + use<'a> {
         let servers = *self;
         counts(servers.mask).flat_map(move |free| servers.with_free(free).map(move |at| (at, free)))

@@ -55,8 +55,8 @@ fn cluster(
     ClusterSpec::new(vec![gpu_type("a"), gpu_type("b")], servers).expect("a valid cluster")
 }
 
-/// Makes every query once and compares the answers with scans over the free counts. From then on, every lazy structure
-/// exists.
+/// Makes every query once and compares the answers with scans over the free counts. Afterwards, every structure that is
+/// built on first use exists.
 fn compare_with_scans(pool: &mut TypePool, gpus: u32) {
     let free: Vec<u32> = (0..pool.servers().len())
         .map(|at| pool.mask(at).count_ones())
@@ -180,7 +180,7 @@ fn compare_whole_with_scans(pool: &mut TypePool, free: &[u32], of: &[Vec<usize>]
     assert_eq!(pool.whole_total(), (0..of.len()).map(count).sum());
 }
 
-/// Makes one random change to the index, and to `masks`, a simple copy of the state.
+/// Makes one random change to the index, and the same change to `masks`, a simple copy of the state.
 fn step(index: &mut FreeIndex, cluster: &ClusterSpec, dice: &mut Dice, masks: &mut [Option<u64>]) {
     let at = dice.below(masks.len());
     let server = ServerId::new(at);
