@@ -2,7 +2,7 @@
 
 use crate::{GpuSet, JobId, SimSpan};
 
-/// One step of a plan for one part of one job. A plan has at most one action per part.
+/// One step of a plan, for one part of one job. A plan has at most one action per part.
 ///
 /// # Examples
 /// ```
@@ -24,7 +24,7 @@ pub struct Action {
     pub terms: Terms,
 }
 
-/// Kind of change that an [`Action`] makes.
+/// The kind of change that an [`Action`] makes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verb {
     /// Gives these GPUs to a part that holds none.
@@ -37,13 +37,14 @@ pub enum Verb {
     Keep,
 }
 
-/// Terms on which a part holds its GPUs from now on. `None` means unchanged, or the default for a start.
+/// Terms on which a part holds its GPUs from now on. `None` means that the term stays unchanged or, for a start, has
+/// its default.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Terms {
-    /// Samples per GPU and pass. A start without a sub-batch uses the job's own batch size.
+    /// Number of samples per GPU and pass. A start without a sub-batch uses the job's own batch size.
     pub sub_batch: Option<u32>,
-    /// Passes beyond the first, for an elastic job. Together with `sub_batch` (samples per GPU and pass), this number
-    /// names any batch that the job's model allows.
+    /// Number of passes beyond the first, for an elastic job. Together with `sub_batch` (samples per GPU and pass),
+    /// this number determines the batch size, which can be any that the job's model allows.
     pub accum: Option<u32>,
     /// Overhead: time without progress from now on. The default for a start or move is the overhead of the run.
     pub overhead: Option<SimSpan>,

@@ -5,7 +5,7 @@ use crate::{GpuSet, GpuTypeId, ModelError, RackId, ServerId};
 /// A GPU type.
 #[derive(Clone, Debug, PartialEq)]
 pub struct GpuType {
-    /// Name, unique in the cluster.
+    /// Name of the type, unique in the cluster.
     pub name: String,
     /// Memory of one GPU; `u64::MAX` if unknown.
     pub memory_bytes: u64,
@@ -26,7 +26,7 @@ pub struct Server {
     pub rack: RackId,
 }
 
-/// How far the GPUs of a set are apart.
+/// Distance between the GPUs of a set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum Tier {
@@ -52,7 +52,7 @@ impl ClusterSpec {
     /// Checks and stores a description.
     ///
     /// # Errors
-    /// Returns [`ModelError::Cluster`] if there is no type, no server or more than 64 types, or if a speed is not
+    /// Returns [`ModelError::Cluster`] if there are no types, no servers or more than 64 types, or if a speed is not
     /// positive and finite. Returns [`ModelError::Server`] for an unknown type or a GPU count outside 1..=64.
     ///
     /// # Examples

@@ -1,5 +1,5 @@
-//! Elastic jobs (`docs/concepts/elastic-jobs.md`): the rate of a job on any number of GPUs and at any batch, and how
-//! much its progress is worth. Goodput is throughput times statistical efficiency.
+//! Elastic jobs (`docs/concepts/elastic-jobs.md`): the rate of a job on any number of GPUs and at any batch size, and
+//! how much its progress is worth. Goodput is throughput times statistical efficiency.
 //!
 //! All values that a policy compares are computed before the run. These values depend on the class of jobs, the number
 //! of GPUs, the noise phase, and whether the gang is on one or several servers. A query during the run is a table
@@ -14,9 +14,11 @@
 
 use crate::{JobId, ModelError, StepFit};
 
-/// Number of total batches that are tried for the best configuration, as in the public code of Pollux.
+/// Number of total batch sizes that are tried in the search for the best configuration, as in the public code of
+/// Pollux.
 const CANDIDATES: i32 = 50;
-/// A batch share counts as a whole number if it is closer to one than this, as in the public code of Pollux.
+/// A share of the batch counts as a whole number if the difference is below this limit, as in the public code of
+/// Pollux.
 const ROUNDING: f64 = 1e-8;
 
 fn is_sound(fit: &StepFit) -> bool {
@@ -30,13 +32,13 @@ fn is_sound(fit: &StepFit) -> bool {
 pub struct Gradient {
     /// Squared norm of the gradient.
     pub sqr: f64,
-    /// Variance of the gradient at the initial batch.
+    /// Variance of the gradient at the initial batch size.
     pub var: f64,
 }
 
 impl Gradient {
-    /// Returns the statistical efficiency, in (0, 1], of a batch that is `scale` times the initial batch. This is the
-    /// progress per sample, relative to the progress per sample at the initial batch.
+    /// Returns the statistical efficiency, in (0, 1], of a batch size that is `scale` times the initial batch size.
+    /// This is the progress per sample, relative to the progress per sample at the initial batch size.
     ///
     /// # Examples
     /// ```
@@ -60,18 +62,18 @@ impl Gradient {
 pub struct NoisePhase {
     /// Share of the work that is done when the phase starts, in [0, 1); 0 for the first phase.
     pub progress: f64,
-    /// Noise at each of the class's noise batches, or a single value for all batches.
+    /// Noise at each batch size at which it was measured for the class, or a single value for all batch sizes.
     pub gradients: Vec<Gradient>,
 }
 
-/// Properties that all jobs of a class share: their model, its limits, and the size of the jobs in the trace.
+/// Properties that all jobs of a class share: their model, its limits, and the size that the jobs have in the trace.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ElasticClass {
-    /// Fitted times of the parts of a step.
+    /// Fitted times of the components of a step.
     pub fit: StepFit,
-    /// Initial total batch, in samples.
+    /// Initial total batch size, in samples.
     pub init_batch: u32,
-    /// Largest total batch, in samples.
+    /// Largest total batch size, in samples.
     pub max_batch: u32,
     /// Minimum number of samples per GPU and pass.
     pub min_pass_batch: u32,
@@ -81,30 +83,31 @@ pub struct ElasticClass {
     pub min_gpus: u32,
     /// Maximum number of GPUs.
     pub max_gpus: u32,
-    /// Number of GPUs in the trace.
+    /// Number of GPUs of the jobs in the trace.
     pub gpus: u32,
-    /// Number of samples per GPU in the trace.
+    /// Number of samples per GPU of the jobs in the trace.
     pub batch_size: u32,
-    /// Whether the GPUs in the trace fit on one server of the cluster.
+    /// Whether this number of GPUs fits on one server of the cluster.
     pub fits_server: bool,
-    /// Total batches at which noise was measured, in ascending order; empty if the noise is the same for all batches.
+    /// Total batch sizes at which noise was measured, in ascending order; empty if the noise is the same for all batch
+    /// sizes.
     pub noise_batches: Vec<u32>,
     /// Noise phases in ascending order of progress.
     pub phases: Vec<NoisePhase>,
 }
 
-/// A batch on some number of GPUs, and the resulting rate.
+/// A way to divide a batch among some number of GPUs, and the resulting rate.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Configuration {
-    /// Samples per GPU and pass.
+    /// Number of samples per GPU and pass.
     pub pass_batch: u32,
     /// Passes beyond the first.
     pub accum: u32,
-    /// Progress per second, in iterations at the initial batch; 0 means that the configuration is not possible.
+    /// Progress per second, in iterations at the initial batch size; 0 means that the configuration is not possible.
     pub rate: f64,
 }
 
-/// A batch that might be the best batch on a given number of GPUs.
+/// A batch size that might be the best one on a given number of GPUs.
 #[derive(Clone, Copy)]
 struct Candidate {
     pass_batch: u32,
@@ -114,7 +117,7 @@ struct Candidate {
 }
 
 impl Candidate {
-    /// Creates a candidate for a batch, with the step time that a fit predicts.
+    /// Creates a candidate for a batch size, with the step time that a fit predicts.
     fn new(fit: &StepFit, (gpus, spans): (u32, bool), (pass_batch, accum): (u32, u32)) -> Self {
         let passes = f64::from(gpus) * f64::from(pass_batch);
         Self {
@@ -207,7 +210,7 @@ impl ElasticClass {
         all.filter(|one| self.is_allowed(one)).collect()
     }
 
-    /// Returns the total batch in the trace, divided among this number of GPUs, if this is possible.
+    /// Returns how the total batch of the trace is divided among this number of GPUs, if this is possible.
     fn traced(&self, fit: &StepFit, (gpus, spans): (u32, bool)) -> Option<Candidate> {
         let total = f64::from(self.gpus) * f64::from(self.batch_size);
         let passes = self.passes(gpus, total / f64::from(gpus));
@@ -216,7 +219,7 @@ impl ElasticClass {
     }
 
     /// Returns the number of samples per GPU and pass, and the number of passes beyond the first, for the smallest
-    /// total batch on this number of GPUs; `None` if the class does not allow them.
+    /// total batch size on this number of GPUs. Returns `None` if the class does not allow these numbers.
     pub fn smallest(&self, gpus: u32) -> Option<(u32, u32)> {
         let least =
             f64::from(self.init_batch).max(f64::from(self.min_pass_batch) * f64::from(gpus));
@@ -232,7 +235,7 @@ impl ElasticClass {
         self.best_of(&self.candidates(fit, on), noise)
     }
 
-    /// Returns the configuration with the total batch in the trace, given the times of a step and the noise.
+    /// Returns the configuration with the total batch size of the trace, given the times of a step and the noise.
     pub fn frozen_by(&self, fit: &StepFit, noise: &NoisePhase, on: (u32, bool)) -> Configuration {
         let traced = self.traced(fit, on);
         traced.map_or_else(Configuration::default, |one| {
@@ -251,7 +254,8 @@ impl ElasticClass {
         best
     }
 
-    /// Returns the noise at a total batch, interpolated between the two nearest noise batches.
+    /// Returns the noise at a total batch size, interpolated between the two nearest batch sizes at which noise was
+    /// measured.
     pub fn gradient(&self, phase: &NoisePhase, samples: f64) -> Gradient {
         if let [all] = phase.gradients[..] {
             return all;
@@ -292,7 +296,7 @@ pub struct ElasticModel {
     class: ElasticClass,
     /// Best configurations: (phases, GPU counts, one or several servers).
     best: Vec<Configuration>,
-    /// Configurations with the total batch in the trace, in the same order.
+    /// Configurations with the total batch size of the trace, in the same order.
     frozen: Vec<Configuration>,
 }
 
@@ -337,13 +341,14 @@ impl ElasticModel {
         self.best[self.at(phase, gpus, spans)]
     }
 
-    /// Returns the configuration with the total batch in the trace.
+    /// Returns the configuration with the total batch size of the trace.
     #[inline]
     pub fn frozen(&self, phase: usize, gpus: u32, spans: bool) -> Configuration {
         self.frozen[self.at(phase, gpus, spans)]
     }
 
-    /// Returns the rate of a configuration that a plan names, or `None` if its batch is outside the model's limits.
+    /// Returns the rate of a configuration that a plan names, or `None` if its batch size is outside the model's
+    /// limits.
     pub fn rate(&self, phase: usize, gpus: u32, spans: bool, passes: (u32, u32)) -> Option<f64> {
         let (class, spans) = (&self.class, spans && gpus > 1);
         let one = Candidate::new(&class.fit, (gpus, spans), passes);
@@ -351,8 +356,8 @@ impl ElasticModel {
         known.then(|| class.configuration(&one, &class.phases[phase]).rate)
     }
 
-    /// Returns the mean rate over all of the work, for a consolidated gang that has the GPUs and the batch in the
-    /// trace.
+    /// Returns the mean rate over all of the work, for a consolidated gang with the number of GPUs and the batch size
+    /// of the trace.
     pub fn mean_rate(&self) -> f64 {
         let class = &self.class;
         let rate = |phase| self.frozen(phase, class.gpus, !class.fits_server).rate;
@@ -404,7 +409,7 @@ impl ElasticTable {
     /// job is not elastic.
     ///
     /// # Errors
-    /// Returns [`ModelError::Table`], which names the first bad class or a row that does not exist.
+    /// Returns [`ModelError::Table`], which names the first invalid class or a row that does not exist.
     pub fn new(row: Vec<u32>, classes: Vec<ElasticClass>) -> Result<Self, ModelError> {
         for (at, class) in classes.iter().enumerate() {
             class.check(at)?;
@@ -442,7 +447,7 @@ impl ElasticTable {
 mod tests {
     use super::*;
 
-    /// Returns the fit for cifar10 to the public placement tables.
+    /// Returns a fit for cifar10 to the public placement tables.
     fn cifar10() -> ElasticClass {
         ElasticClass {
             fit: StepFit {

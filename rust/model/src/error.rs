@@ -1,4 +1,4 @@
-//! Errors in the description of a run, which are found before the run starts.
+//! Errors in the description of a run; they are found before the run starts.
 
 use crate::JobId;
 use thiserror::Error;
@@ -12,7 +12,7 @@ pub enum ModelError {
         /// The offending value.
         seconds: f64,
     },
-    /// A cluster with a missing or bad value.
+    /// A cluster with a missing or invalid value.
     #[error("cluster: {what}")]
     Cluster {
         /// Description of the problem.
@@ -35,7 +35,7 @@ pub enum ModelError {
         field: &'static str,
         /// The offending value.
         value: f64,
-        /// Description of the values that are accepted.
+        /// Description of the accepted values.
         expected: &'static str,
     },
     /// Columns of unequal length.
@@ -55,7 +55,7 @@ pub enum ModelError {
         key: String,
         /// The offending value.
         value: String,
-        /// Description of the values that are accepted.
+        /// Description of the accepted values.
         expected: String,
     },
     /// Multi-GPU jobs whose model is missing from the network description.
@@ -88,7 +88,7 @@ pub enum ModelError {
         /// Gang size.
         gpus: u32,
     },
-    /// A rate, locality or interference table with a bad value.
+    /// A table of rates, locality factors or slowdown factors with an invalid value.
     #[error("{table}: {what}")]
     Table {
         /// Name of the table.

@@ -11,22 +11,23 @@ pub enum InfeasibleReason {
     NoRate,
     /// The job needs more memory per GPU than any allowed type has.
     Memory,
-    /// No allowed GPU type exists in this cluster.
+    /// The cluster has none of the GPU types that the job allows.
     NoType,
-    /// The policy's placement rule has no place for the job on the empty cluster.
+    /// The policy's placement rule finds no place for the job on the empty cluster.
     Placement,
     /// The gang is larger than the policy allows.
     Gang,
-    /// The job needs more GPUs than the cluster has of all allowed types together; used if gangs may mix types.
+    /// The job needs more GPUs than the cluster has of all allowed types together; this reason is used if gangs may mix
+    /// types.
     TooManyTogether,
     /// There is no server of an allowed type on which a copy of the job fits and makes progress.
     NoCopy,
-    /// A reason that the policy gives, worded to follow the name of the job.
+    /// A reason from the policy, worded so that it can follow the name of the job.
     Policy(&'static str),
 }
 
 impl InfeasibleReason {
-    /// Returns a text for the reason, worded to follow the name of the job.
+    /// Returns the reason in words that can follow the name of the job.
     pub fn text(self) -> &'static str {
         match self {
             Self::TooManyGpus => "asks for more GPUs than the cluster has of any type it may use",
@@ -56,9 +57,9 @@ pub struct Infeasible {
 }
 
 impl JobFacts {
-    /// Returns the types that the job can use on this cluster. These types are allowed, have enough memory for the
-    /// job's full batch, and give it a rate above 0. Unless gangs may mix types, each of them also has enough GPUs for
-    /// the gang.
+    /// Returns the types that the job can use on this cluster. The job allows these types, their memory is enough for
+    /// its full batch size, and its rate on them is above 0. Unless gangs may mix types, each of them also has enough
+    /// GPUs for the gang.
     pub fn usable_types(
         &self,
         job: JobId,
@@ -82,8 +83,8 @@ impl JobFacts {
         usable
     }
 
-    /// Returns why the job can never run on this cluster, or `None` if it can. `mixes_types` tells whether the policy
-    /// builds gangs that span several GPU types.
+    /// Returns why the job can never run on this cluster, or `None` if it can. `mixes_types` indicates whether the
+    /// policy builds gangs that span several GPU types.
     pub fn infeasible(
         &self,
         job: JobId,

@@ -34,7 +34,7 @@ impl GpuSet {
         Self { servers }
     }
 
-    /// Adds slots. Slots that are already in the set stay in it.
+    /// Adds slots. Slots that are already in the set remain in it.
     ///
     /// # Examples
     /// ```
@@ -114,8 +114,9 @@ const ONES: [u8; 256] = {
     ones
 };
 
-/// Returns the number of bits that are set in `mask`. A wheel for all x86-64 processors cannot use the population count
-/// instruction. The function therefore uses a table with one entry per byte; most servers have at most 8 slots.
+/// Returns the number of bits that are set in `mask`. A wheel that runs on all x86-64 processors cannot use the
+/// population count instruction. The function therefore uses a table with one entry per byte, because most servers have
+/// at most 8 slots.
 ///
 /// # Examples
 /// ```

@@ -7,10 +7,10 @@ macro_rules! id {
         pub struct $name(pub u32);
 
         impl $name {
-            /// Returns the id of the item at `index` of its table.
+            /// Returns the id of the item at `index` in its table.
             ///
             /// # Panics
-            /// Panics if the table has more than `u32::MAX` rows, which its constructor refuses.
+            /// Panics if `index` exceeds `u32::MAX`; constructors reject tables with so many rows.
             #[inline]
             pub fn new(index: usize) -> Self {
                 Self(u32::try_from(index).expect("tables are limited to u32::MAX rows"))

@@ -1,14 +1,14 @@
-//! What smaller batches per pass cost each job. The costs are computed before the run.
+//! The cost of smaller batches per pass for each job. The costs are computed before the run.
 
 use crate::{GpuTypeId, JobId, ModelError, StepFit};
 
 /// Ratios of the iteration time with several passes to the iteration time with one pass. There is one ratio for each
-/// class of jobs, GPU type, number of passes and spread of the gang.
+/// combination of job class, GPU type, number of passes and spread of the gang.
 ///
-/// The jobs of a class share the model, the batch and the gang size.
+/// All jobs of a class have the same model, batch size and gang size.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Inflations {
-    /// Number of GPUs on the largest server of each type.
+    /// For each type, the number of GPUs on its largest server.
     largest: Vec<u32>,
     /// Class of each job; `u32::MAX` means that the job has no class.
     of_job: Vec<u32>,
@@ -114,7 +114,7 @@ impl Inflations {
         })
     }
 
-    /// Returns whether the table is for these numbers of jobs and GPU types.
+    /// Returns whether the table has the dimensions for this many jobs and GPU types.
     pub fn covers(&self, jobs: usize, types: usize) -> bool {
         self.of_job.len() == jobs && self.largest.len() == types
     }
@@ -160,7 +160,7 @@ fn of_passes(fit: &StepFit, class: &InflationClass, servers: u32) -> Vec<f64> {
 mod tests {
     use super::*;
 
-    /// A pass takes 0.1 s plus 0.01 s per sample. Synchronisation takes 0.2 s inside a server and 2 s across servers.
+    /// A pass takes 0.1 s plus 0.01 s per sample. Synchronisation takes 0.2 s within a server and 2 s across servers.
     fn class() -> InflationClass {
         let fit = StepFit {
             pass_s: [0.1, 0.01],

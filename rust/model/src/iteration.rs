@@ -47,11 +47,11 @@ pub fn accumulated(passes: u32, compute_s: f64, sync_s: f64, p: f64) -> f64 {
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct StepFit {
-    /// Time of a pass: constant part, and part per sample.
+    /// Time of a pass: a constant part, and a part per sample.
     pub pass_s: [f64; 2],
-    /// Time of a synchronisation across several servers: constant part, and part per GPU beyond two.
+    /// Time of a synchronisation across several servers: a constant part, and a part per GPU beyond two.
     pub servers_s: [f64; 2],
-    /// Time of a synchronisation inside one server: constant part, and part per GPU beyond two.
+    /// Time of a synchronisation within one server: a constant part, and a part per GPU beyond two.
     pub server_s: [f64; 2],
     /// Exponent of the overlap between the synchronisation and the last pass.
     pub gamma: f64,
@@ -63,7 +63,7 @@ impl StepFit {
         self.pass_s[0] + self.pass_s[1] * f64::from(samples)
     }
 
-    /// Returns the time in seconds of a synchronisation across these numbers of GPUs and servers; 0 for one GPU.
+    /// Returns the time in seconds of a synchronisation across the given numbers of GPUs and servers; 0 for one GPU.
     pub fn sync(&self, gpus: u32, servers: u32) -> f64 {
         let [all, per_gpu] = match (gpus, servers) {
             (..=1, _) => return 0.0,

@@ -10,25 +10,25 @@ pub struct JobColumns {
     pub arrival: Vec<SimTime>,
     /// Gang sizes, 1 to 2^15.
     pub gpus: Vec<u32>,
-    /// Work in iterations, or in seconds on a GPU of speed 1 if only a duration is known; positive.
+    /// Work in iterations or, if only a duration is known, in seconds on a GPU of speed 1; must be positive.
     pub work: Vec<f64>,
-    /// Iterations per second on a GPU of speed 1; default 1, for work in seconds.
+    /// Number of iterations per second on a GPU of speed 1; default 1, which is for work in seconds.
     pub ref_rate: Option<Vec<f64>>,
     /// Row in the rate table; `u32::MAX` means that there is no row and the speed of the GPU type applies.
     pub rate_class: Option<Vec<u32>>,
     /// Allowed GPU types: bit `t` stands for type `t`; default all.
     pub allowed_types: Option<Vec<u64>>,
-    /// Memory per GPU at full batch; default 0.
+    /// Memory per GPU at full batch size; default 0.
     pub memory_bytes: Option<Vec<u64>>,
     /// Model label; `u32::MAX` means that the job has none.
     pub model: Option<Vec<u32>>,
     /// Names of the model labels.
     pub model_labels: Vec<String>,
-    /// Samples per GPU; 0 means unknown.
+    /// Number of samples per GPU; 0 means unknown.
     pub batch_size: Option<Vec<u32>>,
     /// Owners of the jobs.
     pub labels: Labels,
-    /// What users request in addition to GPUs.
+    /// Requests of the users in addition to GPUs.
     pub requests: Requests,
     /// Weight; default 1.
     pub weight: Option<Vec<f64>>,
@@ -36,7 +36,7 @@ pub struct JobColumns {
     pub deadline: Option<Vec<SimTime>>,
 }
 
-/// One kind of label, with a value for each job.
+/// Labels of one kind, such as the user: one label for each job.
 #[derive(Clone, Debug, Default)]
 pub struct Label {
     /// Index in `names`; `u32::MAX` means that the job has no label.
@@ -60,14 +60,14 @@ impl Label {
     }
 }
 
-/// Owners of the jobs; the fields have the names that batch schedulers use.
+/// Owners of the jobs; the names of the fields are those that batch schedulers use.
 #[derive(Clone, Debug, Default)]
 pub struct Labels {
     /// The user.
     pub user: Label,
     /// The virtual cluster.
     pub vc: Label,
-    /// The account, which pays for the job.
+    /// The account that pays for the job.
     pub account: Label,
     /// The partition to which the job was submitted.
     pub partition: Label,
@@ -75,7 +75,7 @@ pub struct Labels {
     pub qos: Label,
 }
 
-/// What users request in addition to GPUs.
+/// Requests of the users in addition to GPUs.
 #[derive(Clone, Debug, Default)]
 pub struct Requests {
     /// Maximum run time of the job; [`SimSpan::ZERO`] means unlimited.
@@ -86,12 +86,12 @@ pub struct Requests {
     pub nice: Option<Vec<i32>>,
 }
 
-/// A gang as a locality model sees it.
+/// The properties of a gang that a locality model uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Gang {
     /// Model label of the job, if it has one.
     pub model: Option<u32>,
-    /// Samples per GPU; 0 means unknown.
+    /// Number of samples per GPU; 0 means unknown.
     pub batch_size: u32,
     /// GPU type of the gang; if the gang mixes types, the type of its first server.
     pub gpu_type: GpuTypeId,
@@ -99,10 +99,10 @@ pub struct Gang {
     pub gpus: u32,
 }
 
-/// Facts about the jobs that every policy may know. These are all columns except the work.
+/// Columns of the job table that every policy may know: all columns except the work.
 #[derive(Clone, Debug)]
 pub struct JobFacts {
-    /// Columns of the table; the column of the work is empty.
+    /// Columns of the table; the work column is empty.
     columns: JobColumns,
 }
 
@@ -126,8 +126,8 @@ impl JobTable {
     /// Checks and stores the columns.
     ///
     /// # Errors
-    /// Returns [`ModelError::Length`] for columns of unequal length, or [`ModelError::Job`] for the first bad value:
-    /// unsorted arrivals, a gang size outside 1..=2^15, or work or rates that are not positive.
+    /// Returns [`ModelError::Length`] for columns of unequal length, or [`ModelError::Job`] for the first invalid
+    /// value: unsorted arrivals, a gang size outside 1..=2^15, or work or rates that are not positive.
     ///
     /// # Examples
     /// ```
@@ -212,7 +212,7 @@ impl JobFacts {
         (0..self.len() as u32).map(JobId)
     }
 
-    /// Returns the columns; the column of the work is empty.
+    /// Returns the columns; the work column is empty.
     pub fn columns(&self) -> &JobColumns {
         &self.columns
     }
@@ -245,7 +245,7 @@ impl JobFacts {
             .map(String::as_str)
     }
 
-    /// Returns the job's gang on a GPU type, as a locality model sees it.
+    /// Returns the properties that a locality model uses, for the job's gang on a GPU type.
     #[inline]
     pub fn gang(&self, job: JobId, gpu_type: GpuTypeId) -> Gang {
         Gang {
@@ -256,7 +256,7 @@ impl JobFacts {
         }
     }
 
-    /// Returns the number of samples per GPU at full batch; 0 means unknown.
+    /// Returns the number of samples per GPU at full batch size; 0 means unknown.
     #[inline]
     pub fn batch_size(&self, job: JobId) -> u32 {
         self.columns
@@ -286,7 +286,7 @@ impl JobFacts {
         nice.map_or(0, |column| column[job.index()])
     }
 
-    /// Returns the memory per GPU at full batch.
+    /// Returns the memory per GPU at full batch size.
     #[inline]
     pub fn memory_bytes(&self, job: JobId) -> u64 {
         self.columns
@@ -295,7 +295,7 @@ impl JobFacts {
             .map_or(0, |column| column[job.index()])
     }
 
-    /// Returns the GPU types that the job allows: bit `t` stands for type `t`.
+    /// Returns the GPU types that the job allows, as a mask: bit `t` stands for type `t`.
     #[inline]
     pub fn allowed_types(&self, job: JobId) -> u64 {
         self.columns
@@ -304,8 +304,8 @@ impl JobFacts {
             .map_or(u64::MAX, |column| column[job.index()])
     }
 
-    /// Returns whether the jobs differ only in gang size and work, so that no job has its own GPU types, memory or
-    /// rates.
+    /// Returns whether the jobs differ only in gang size and work, which means that no job has GPU types, memory or
+    /// rates of its own.
     pub fn is_uniform(&self) -> bool {
         self.columns.allowed_types.is_none()
             && self.columns.ref_rate.is_none()

@@ -1,7 +1,7 @@
 //! Descriptions of clusters, jobs, rates and plans.
 //!
-//! This crate contains only types and their checks. It uses no randomness, threads, files or clock. Everything here is
-//! immutable after construction; the state that changes is in the engine.
+//! This crate contains only types and their checks. It uses no random numbers, threads, files or clocks. Everything
+//! here is immutable after construction; the state that changes is in the engine.
 #![forbid(unsafe_code)]
 
 mod action;

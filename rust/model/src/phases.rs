@@ -6,10 +6,10 @@ use std::ops::RangeInclusive;
 
 /// Maximum number of phases that a job can have.
 const PHASES_MAX: usize = 1024;
-/// Accepted relative rates of a phase, and accepted relative sizes of its steps.
+/// Range of accepted relative rates of a phase, and of accepted relative sizes of its steps.
 const RELATIVE: RangeInclusive<f64> = 1e-6..=1e6;
 
-/// A phase as the user gives it: progress at its start, relative rate, and relative step size.
+/// A phase in the user's terms: progress at its start, relative rate, and relative step size.
 pub type GivenPhase = (f64, f64, f64);
 
 /// A part of a job's work during which the factor for the base rate is constant.
@@ -83,7 +83,7 @@ impl Phases {
         self.0[phase].step_size
     }
 
-    /// Returns the remaining work and the factor of this phase and of each later phase.
+    /// Returns the remaining work and the factor for this phase and for each later phase.
     pub fn segments(
         &self,
         work: f64,
@@ -119,7 +119,7 @@ impl PhaseTable {
     /// `u32::MAX` means that the job has no class. Returns `None` if the rate of no job changes.
     ///
     /// # Errors
-    /// Returns [`ModelError::Table`], which names the first bad class or a row that does not exist.
+    /// Returns [`ModelError::Table`], which names the first invalid class or a row that does not exist.
     pub fn new(row: Vec<u32>, classes: &[Vec<GivenPhase>]) -> Result<Option<Self>, ModelError> {
         let fail = |what: String| {
             Err(ModelError::Table {
@@ -154,7 +154,7 @@ impl PhaseTable {
     }
 }
 
-/// Returns a description of what is wrong with the phases of a class; `None` if they are valid.
+/// Returns a description of the first error in the phases of a class; `None` if they are valid.
 fn problem(class: &[GivenPhase]) -> Option<&'static str> {
     let starts = class.first().is_some_and(|first| first.0 == 0.0);
     let ascend = class.windows(2).all(|two| two[0].0 < two[1].0);

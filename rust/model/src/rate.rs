@@ -1,5 +1,5 @@
-//! The rate of a gang (`docs/concepts/jobs-and-rates.md`): its base rate, its locality factor, and the slowdown that
-//! co-runners cause.
+//! The rate of a gang (`docs/concepts/jobs-and-rates.md`): its base rate, its locality factor, and the slowdown factor
+//! that its co-runners cause.
 //!
 //! This module contains a table for each of these three quantities. New models can be added without a change to the
 //! engine.
@@ -21,7 +21,8 @@ pub struct RateTable {
     phases: Option<Arc<PhaseTable>>,
 }
 
-/// Measured rates for gangs of every size, for policies that run copies of a job on other numbers of GPUs.
+/// Measured rates for gangs of every size, for policies that run copies of a job on numbers of GPUs other than the gang
+/// size.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CopyRates {
     /// Row of each job; `u32::MAX` means that the job has no row.
@@ -116,7 +117,7 @@ impl RateTable {
     /// in the trace.
     ///
     /// # Errors
-    /// Returns [`ModelError::Table`] if the table is for another number of jobs.
+    /// Returns [`ModelError::Table`] if the table has another number of jobs.
     pub fn with_elastic(
         mut self,
         elastic: Arc<ElasticTable>,
@@ -137,7 +138,7 @@ impl RateTable {
     /// rate.
     ///
     /// # Errors
-    /// Returns [`ModelError::Table`] if the table is for another number of jobs, or if an elastic job has phases.
+    /// Returns [`ModelError::Table`] if the table has another number of jobs, or if an elastic job has phases.
     pub fn with_phases(
         mut self,
         phases: Arc<PhaseTable>,
@@ -198,7 +199,7 @@ impl RateTable {
         copies.rates[at * self.speeds.len() + gpu_type.index()]
     }
 
-    /// Returns whether the job's rates come from the table.
+    /// Returns whether the job's rates come from the table of measured rates.
     pub fn is_measured(&self, jobs: &JobFacts, job: JobId) -> bool {
         let classes = jobs.columns().rate_class.as_ref();
         classes.is_some_and(|classes| classes[job.index()] != u32::MAX)
@@ -229,7 +230,7 @@ pub struct Load {
     pub bytes: f64,
     /// Compute time per iteration, s.
     pub compute_s: f64,
-    /// Rate in bytes/s, > 0, at which the gang would send if it were alone.
+    /// Rate in bytes/s, > 0, at which the gang would send data if it were alone.
     pub demand: f64,
 }
 
@@ -249,20 +250,20 @@ pub trait LocalityModel: Send + Sync + std::fmt::Debug {
     /// Returns the factor that multiplies the base rate of a gang if it is placed with this shape.
     fn locality(&self, gang: &Gang, shape: Shape) -> f64;
 
-    /// Returns the shape that represents a tier where no placement is known.
+    /// Returns the shape that represents a tier if no placement is known.
     fn canonical(&self, gpu_type: GpuTypeId, gpus: u32, tier: Tier) -> Shape {
         let _ = gpu_type;
         let (server, rack) = (gpus, gpus);
         Extent { server, rack }.canonical(gpus, tier)
     }
 
-    /// Returns the factor that represents a tier where no placement is known.
+    /// Returns the factor that represents a tier if no placement is known.
     fn at_tier(&self, gang: &Gang, tier: Tier) -> f64 {
         self.locality(gang, self.canonical(gang.gpu_type, gang.gpus, tier))
     }
 
-    /// Returns the rate in bytes/s at which all jobs of the run together may send through the up-link of a rack. `None`
-    /// means that each job sends as if it were alone.
+    /// Returns the maximum rate, in bytes/s, at which all jobs of the run together may send data through a rack's
+    /// up-link. `None` means that each job sends as if it were alone.
     fn shared_bw(&self) -> Option<f64> {
         None
     }
@@ -288,7 +289,7 @@ pub struct TierTable {
 }
 
 impl TierTable {
-    /// Creates the table from one row per model label, and a last row for every other job. The columns are server, rack
+    /// Creates the table from one row per model label and a last row for all other jobs. The columns are server, rack
     /// and network.
     ///
     /// # Errors
@@ -333,8 +334,8 @@ pub struct Interference {
     classes: usize,
     /// Class of each job; empty means that all jobs are in one class.
     of_job: Vec<u32>,
-    /// `xi[type][slowed class][co-runner's class]`, row-major; NaN in both directions means that the two classes may
-    /// not share GPUs.
+    /// `xi[type][slowed class][co-runner's class]`, row-major; NaN in both directions means that jobs of the two
+    /// classes may not share GPUs.
     xi: Vec<f64>,
     absent: Vec<(String, String)>,
 }
@@ -409,7 +410,7 @@ impl Interference {
         &self.absent
     }
 
-    /// Returns whether the table is for these numbers of jobs and GPU types.
+    /// Returns whether the table has the dimensions for this many jobs and GPU types.
     pub fn covers(&self, jobs: usize, types: usize) -> bool {
         let square = self.classes * self.classes;
         (self.of_job.is_empty() || self.of_job.len() == jobs) && self.xi.len() == types * square

@@ -1,9 +1,9 @@
-//! The shape of a placement, which is all that a network model reads.
+//! The shape of a placement; a network model reads nothing else.
 
 use crate::{ClusterSpec, GpuSet, Tier};
 use smallvec::SmallVec;
 
-/// How a gang is spread over servers and racks.
+/// The way in which a gang is spread over servers and racks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Shape {
     /// Maximum number of GPUs that the gang has on one server.
@@ -66,13 +66,13 @@ impl Shape {
     }
 }
 
-/// The sizes of the largest server and the largest rack of one GPU type, in GPUs. The sizes come from the description
+/// The sizes, in GPUs, of the largest server and the largest rack of one GPU type. The sizes come from the description
 /// of the cluster, so failures do not change the meaning of a tier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Extent {
-    /// GPUs of the largest server; at least 1.
+    /// Number of GPUs on the largest server; at least 1.
     pub server: u32,
-    /// GPUs of the type in the rack that has the most of them; at least 1.
+    /// Number of GPUs of the type in the rack with the most of them; at least 1.
     pub rack: u32,
 }
 
@@ -101,7 +101,7 @@ impl Extent {
         counts.into_iter().max().unwrap_or(1)
     }
 
-    /// Returns the shape that represents a tier where no placement is known.
+    /// Returns the shape that represents a tier if no placement is known.
     ///
     /// # Examples
     /// ```

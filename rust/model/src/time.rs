@@ -7,8 +7,8 @@ use std::ops::{Add, AddAssign, Sub};
 /// Number of nanoseconds in a second, as the float that every conversion uses.
 pub const NANOS_PER_SECOND: f64 = 1e9;
 
-/// Largest number of seconds that is accepted: about 126 years. This is less than half of the range of i64 nanoseconds,
-/// so a sum of two times never overflows.
+/// Largest accepted number of seconds: about 126 years. This is less than half of the range of i64 nanoseconds, so a
+/// sum of two times never overflows.
 pub const MAX_SECONDS: f64 = 4e9;
 
 /// An instant: nanoseconds since the trace's origin.
@@ -28,7 +28,7 @@ impl SimTime {
     /// Returns the instant nearest to `seconds`.
     ///
     /// # Errors
-    /// Returns [`ModelError::Time`] if `seconds` is not finite or beyond [`MAX_SECONDS`].
+    /// Returns [`ModelError::Time`] if `seconds` is not finite or exceeds [`MAX_SECONDS`].
     ///
     /// # Examples
     /// ```
@@ -40,7 +40,7 @@ impl SimTime {
         nanos(seconds).map(Self)
     }
 
-    /// Returns the time in seconds since the origin, as results contain it.
+    /// Returns the time in seconds since the origin, which is the form used in results.
     #[inline]
     pub fn seconds(self) -> f64 {
         self.0 as f64 / NANOS_PER_SECOND
@@ -54,7 +54,7 @@ impl SimSpan {
     /// Returns the span nearest to `seconds`.
     ///
     /// # Errors
-    /// Returns [`ModelError::Time`] if `seconds` is not finite or beyond [`MAX_SECONDS`].
+    /// Returns [`ModelError::Time`] if `seconds` is not finite or exceeds [`MAX_SECONDS`].
     pub fn from_seconds(seconds: f64) -> Result<Self, ModelError> {
         nanos(seconds).map(Self)
     }
@@ -74,7 +74,7 @@ fn nanos(seconds: f64) -> Result<i64, ModelError> {
     }
 }
 
-/// Longest span that work can take, [`MAX_SECONDS`]. A longer span is clipped to this span, and the work never
+/// Longest span that work can take, [`MAX_SECONDS`]. A longer span is reduced to this span, and the work never
 /// finishes.
 pub const SPAN_MAX: SimSpan = SimSpan(4_000_000_000_000_000_000);
 
