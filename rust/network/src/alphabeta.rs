@@ -74,7 +74,7 @@ pub struct Link {
 /// Links of all tiers; a limit that does not exist is infinite.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Links {
-    /// Links inside a server, inside a rack, and between racks.
+    /// Links within a server, within a rack, and between racks.
     pub tiers: [Link; 3],
     /// Bandwidth of all NICs of one server in bytes/s.
     pub server_bw: f64,
@@ -95,7 +95,7 @@ pub struct Traffic {
     pub buckets: u32,
     /// Share of the compute time that can overlap with communication.
     pub overlap: f64,
-    /// Size of the last bucket in bytes. Its communication cannot overlap with compute.
+    /// Size of the last bucket in bytes. The communication of this bucket cannot overlap with compute.
     pub last_bytes: f64,
     /// Backward time in seconds and gradient size in bytes for each layer, last layer first; empty means unknown.
     pub layers: Vec<(f64, f64)>,
@@ -104,7 +104,7 @@ pub struct Traffic {
 }
 
 impl Traffic {
-    /// Default share of an iteration that the backward pass takes.
+    /// Default for the share of an iteration that the backward pass takes.
     pub const OVERLAP: f64 = 2.0 / 3.0;
 }
 
@@ -155,8 +155,8 @@ impl Links {
         l.max(all - model.overlap * compute_s)
     }
 
-    /// Returns the time in seconds, per iteration, during which a gang across several racks sends through up-links. If
-    /// communication is computed layer by layer, this is the sum over the layers.
+    /// Returns the time in seconds, per iteration, during which a gang across several racks sends data through
+    /// up-links. If communication is computed layer by layer, this is the sum over the layers.
     pub fn sending(&self, shape: Shape, model: &Traffic, is_by_layer: bool) -> f64 {
         let network = |bytes: f64| self.bucket(shape, bytes)[Tier::Network as usize];
         if is_by_layer && !model.layers.is_empty() {

@@ -19,27 +19,27 @@ pub enum NetworkKind {
     Levels,
 }
 
-/// How much detail of a placement counts.
+/// Level of detail at which the model considers a placement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Detail {
-    /// Only the tier counts: the canonical shape represents all other shapes.
+    /// Only the tier matters: the canonical shape of the tier represents all other shapes.
     Tier,
-    /// The shape counts.
+    /// The shape matters.
     #[default]
     Shape,
-    /// The shape counts, and communication is computed layer by layer.
+    /// The shape matters, and communication is computed layer by layer.
     Layers,
 }
 
-/// Whether and how jobs share the up-links of racks.
+/// Rule by which jobs share the up-links of racks, if they share them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Contention {
     /// Each job sends as if it were alone.
     #[default]
     Off,
-    /// Max-min fair shares of the average rates.
+    /// Jobs get max-min fair shares, computed from their average rates.
     MaxMin,
-    /// Max-min fair shares of the rates during sending.
+    /// Jobs get max-min fair shares, computed from their rates while they send data.
     Peak,
 }
 
@@ -64,7 +64,7 @@ impl Contention {
     }
 }
 
-/// Links of a tier as a cluster file gives them; missing values come from the preset.
+/// Links of a tier as a cluster file describes them; missing values come from the preset.
 #[derive(Clone, Copy, Debug, PartialEq, Default)]
 pub struct LinkChange {
     /// Collective algorithms.
@@ -73,9 +73,9 @@ pub struct LinkChange {
     pub alpha_s: Option<f64>,
     /// Bandwidth of a port in bytes/s.
     pub port_bw: Option<f64>,
-    /// Bandwidth of a server's NICs in bytes/s; only for the tier `rack`.
+    /// Bandwidth of a server's NICs in bytes/s; used only for the tier `rack`.
     pub server_bw: Option<f64>,
-    /// Bandwidth of a rack's up-link in bytes/s; only for the tier `network`.
+    /// Bandwidth of a rack's up-link in bytes/s; used only for the tier `network`.
     pub uplink_bw: Option<f64>,
 }
 
@@ -85,7 +85,7 @@ impl LinkChange {
     }
 }
 
-/// A model as a cluster file gives it.
+/// A model as a cluster file describes it.
 #[derive(Clone, Debug, PartialEq, Default)]
 pub struct ModelGiven {
     /// Compute time per iteration in seconds.
@@ -104,24 +104,24 @@ pub struct ModelGiven {
     pub skew: Option<f64>,
 }
 
-/// The measured throughput of a gang: consolidated and, if this was measured, spread over more servers.
+/// The measured throughputs of a gang: when it is consolidated and, if measured, when it is spread over more servers.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Measured {
     /// Index of the GPU type.
     pub gpu_type: u32,
     /// Model label.
     pub model: String,
-    /// Samples per GPU; 0 means any number.
+    /// Number of samples per GPU; 0 means any number.
     pub batch_size: u32,
     /// Gang size.
     pub gpus: u32,
-    /// Iterations/s on as few servers as possible.
+    /// Rate in iterations/s on as few servers as possible.
     pub consolidated: f64,
     /// Iterations/s on more servers.
     pub spread: Option<f64>,
 }
 
-/// What happens if a table lacks the pair of throughputs for a gang.
+/// Rule for gangs for which a table has no pair of throughputs.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub enum OnMissing {
     /// The run is refused.
@@ -134,7 +134,7 @@ pub enum OnMissing {
 }
 
 impl OnMissing {
-    /// Returns the behaviour with a given name; any other word is the name of a preset.
+    /// Returns the rule with a given name; any other string is taken as the name of a preset.
     pub fn parse(name: &str) -> Self {
         match name {
             "error" => Self::Error,
@@ -153,17 +153,17 @@ pub struct NetworkConfig {
     pub preset: Option<String>,
     /// Level of detail of a placement.
     pub detail: Detail,
-    /// Order of buckets in a channel, if communication is computed layer by layer.
+    /// Order in which a channel serves buckets, if communication is computed layer by layer.
     pub order: Order,
     /// Whether tiers work one after the other, instead of at the same time on different buckets.
     pub is_serial: bool,
     /// Whether the built-in models use their unscaled compute times.
     pub is_unscaled: bool,
-    /// Number by which the capacity of the up-links is divided.
+    /// Divisor for the capacity of the up-links.
     pub oversubscription: Option<f64>,
     /// Whether jobs share up-links.
     pub contention: Contention,
-    /// Share of an up-link that other traffic leaves free; if absent, 1.
+    /// Share of an up-link's capacity that other traffic leaves free; if absent, 1.
     pub background: Option<f64>,
     /// Label whose model is used for jobs with an unknown label.
     pub default_model: Option<String>,
@@ -175,17 +175,17 @@ pub struct NetworkConfig {
     pub levels: Vec<(String, [f64; 3])>,
     /// Measured throughputs.
     pub measured: Vec<Measured>,
-    /// What happens if a pair is missing.
+    /// Rule for gangs whose pair is missing.
     pub on_missing: OnMissing,
     /// Additional factor for a measured pair if the gang spans racks; if absent, 1.
     pub network_extra: Option<f64>,
-    /// Whether to ensure that a larger gang in a table never loses less speed than a smaller gang.
+    /// Whether factors from a table are adjusted so that a larger gang never loses less speed than a smaller gang.
     pub is_monotone: bool,
 }
 
 const TIERS: [&str; 3] = ["server", "rack", "network"];
 
-/// Creates the error for a key that has a bad value.
+/// Creates the error for a key that has an invalid value.
 pub(super) fn bad(key: impl Into<String>, value: &impl ToString, expected: &str) -> ModelError {
     ModelError::Network {
         key: key.into(),
@@ -242,7 +242,7 @@ impl NetworkConfig {
     /// Returns the links of the alpha-beta model.
     ///
     /// # Errors
-    /// Returns [`ModelError::Network`] for an unknown preset, or a missing or bad number.
+    /// Returns [`ModelError::Network`] for an unknown preset, or a missing or invalid number.
     pub(super) fn links(&self, servers_per_rack: u32) -> Result<Links, ModelError> {
         let base = match &self.preset {
             None => None,
@@ -308,7 +308,7 @@ impl NetworkConfig {
         Ok(Some(links.uplink_bw * part))
     }
 
-    /// Refuses shared up-links if the network model has no up-links.
+    /// Rejects shared up-links if the network model has no up-links.
     fn check_contention(&self, kind: NetworkKind) -> Result<(), ModelError> {
         if self.contention == Contention::Off {
             return match self.background {
@@ -323,10 +323,10 @@ impl NetworkConfig {
         Err(bad("contention", &self.contention.name(), &expected))
     }
 
-    /// Returns the table of models: first the built-in models, then the models that the user gives.
+    /// Returns the table of models: first the built-in models, then the user's models.
     ///
     /// # Errors
-    /// Returns [`ModelError::Network`] for a bad number.
+    /// Returns [`ModelError::Network`] for an invalid number.
     pub(super) fn traffic(&self) -> Result<Vec<(String, Traffic)>, ModelError> {
         let mut all = models(!self.is_unscaled);
         for (label, given) in &self.models {

@@ -4,10 +4,11 @@
 //! small steps. Instead, each step goes to the next stop: either the flow with the smallest limit stops, or the link
 //! with the least remaining capacity per open flow becomes full.
 //!
-//! Stops have a strict order: by rate, then demands before links, then by the name of the link. Regardless of rounding,
-//! the next stop that a link offers comes after the last stop at which capacity was taken from it. Therefore, only one
-//! set of stops agrees on every link, to the last bit. The stops do not depend on the order or the groups in which they
-//! are computed. The model is described in `docs/concepts/network.md`.
+//! Stops have a strict order: by rate; at equal rates, demands come before links; and links are ordered by name.
+//! Regardless of rounding, the next stop that a link offers comes after the last stop at which capacity was taken from
+//! it. Therefore, there is only one set of stops that agrees at every link, and it is unique to the last bit. The stops
+//! do not depend on the order or the groups in which they are computed. The model is described in
+//! `docs/concepts/network.md`.
 //!
 //! | symbol | here | meaning |
 //! |---|---|---|
@@ -25,7 +26,7 @@ use std::collections::BinaryHeap;
 pub struct Stop {
     /// Bits of the rate. Floats >= 0 have the same order as their bits.
     bits: u64,
-    /// Cause of the stop: 0 for a demand, otherwise 1 plus the name of the link.
+    /// Cause of the stop: 0 for a demand; for a link, its name plus 1.
     by: u32,
 }
 
@@ -131,7 +132,7 @@ impl Flows {
         &self.links[start as usize..self.ends[flow] as usize]
     }
 
-    /// Checks flows that come from outside.
+    /// Checks flows that come from outside this module.
     ///
     /// # Errors
     /// Returns [`ModelError::Table`] for a demand that is not a positive number, for a link that a flow names twice, or
@@ -183,8 +184,8 @@ impl MaxMin {
     /// ascending order. The cost is O(n log n), where n is the total number of links of all flows.
     ///
     /// # Examples
-    /// Three up-links of racks have capacity 10 each. The first flow uses the first two links, the second flow the last
-    /// two, and the third flow the outer two:
+    /// Three rack up-links have a capacity of 10 each. The first flow uses the first two links, the second flow uses
+    /// the last two, and the third flow uses the outer two:
     /// ```
     /// use gangline_network::{Flows, MaxMin, Stop};
     /// let mut flows = Flows::default();

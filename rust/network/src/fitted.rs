@@ -6,14 +6,15 @@ use gangline_model::{
 };
 use std::sync::Arc;
 
-/// Locality factors of models with fitted iteration times. All other jobs use another network model or lose nothing.
+/// Locality factors of models with fitted iteration times. For all other jobs, another network model applies, or
+/// distance costs nothing.
 ///
 /// The factor is the iteration time on one server divided by the iteration time on several servers, capped at 1.
 #[derive(Debug)]
 pub struct Fitted {
     others: Option<Arc<dyn LocalityModel>>,
     extents: Vec<Extent>,
-    /// Fits by model label and GPU type.
+    /// Fits, by model label and GPU type.
     fits: Vec<Vec<Option<StepFit>>>,
 }
 

@@ -38,7 +38,7 @@ pub struct Network {
     extents: Vec<Extent>,
     labels: Vec<String>,
     skews: Vec<Option<f64>>,
-    /// Total gradient size in bytes for each label; 0 for an unknown model.
+    /// Total gradient size in bytes for each model label; 0 for an unknown model.
     grad_bytes: Vec<f64>,
 }
 
@@ -48,7 +48,7 @@ enum Answer {
     AlphaBeta(AlphaBeta),
     Table {
         ratios: RatioTable,
-        /// Label that replaces a job's label if the job's label has no series.
+        /// Label that is used for jobs whose own label has no series.
         default: Option<u32>,
         on_missing: OnMissing,
         fallback: Option<AlphaBeta>,
@@ -191,7 +191,7 @@ impl AlphaBeta {
     }
 
     /// Returns the load that a gang across several racks puts on the up-link of each rack. If the gang is alone, an
-    /// iteration takes C / S, where S is the locality factor. This holds regardless of the form or clamp that
+    /// iteration takes C / S, where S is the locality factor. This holds whether the closed form, a table or the clamp
     /// determines S.
     fn load(&self, gang: &Gang, shape: Shape, extents: &[Extent]) -> Option<Load> {
         let (model, _) = (self.model_of(gang.model)?, self.shared_bw?);
@@ -225,7 +225,7 @@ impl AlphaBeta {
         })
     }
 
-    /// Returns whether there is data for a job with this label.
+    /// Returns whether the network has data for jobs with this label.
     fn check(&self, label: Option<u32>) -> Result<bool, ModelError> {
         let Some(model) = self.model_of(label) else {
             return Ok(false);
@@ -248,7 +248,7 @@ impl Network {
     /// Creates the network of a cluster for jobs with these model labels.
     ///
     /// # Errors
-    /// Returns [`ModelError::Network`], which names the key of the first bad value.
+    /// Returns [`ModelError::Network`], which names the key of the first invalid value.
     pub fn new(
         config: &NetworkConfig,
         cluster: &ClusterSpec,
@@ -285,7 +285,7 @@ impl Network {
         matches!(self.answer, Answer::Free)
     }
 
-    /// Returns whether the network knows anything about jobs: a cost of distance, or the tensor sizes of a model.
+    /// Returns whether the network has any data about jobs: a cost of distance, or the tensor sizes of a model.
     pub fn is_informative(&self) -> bool {
         !self.is_free() || self.skews.iter().any(Option::is_some)
     }
@@ -294,7 +294,7 @@ impl Network {
     ///
     /// # Errors
     /// Returns [`ModelError::UnknownModel`], which lists jobs with an unknown label, or [`ModelError::Network`] for a
-    /// model or a pair without a number.
+    /// model or pair that lacks a required number.
     pub fn check_jobs(
         &self,
         cluster: &ClusterSpec,

@@ -1,5 +1,5 @@
 //! Link presets and the built-in table of models. The numbers come from public simulators or are our own choices; the
-//! documentation marks each of them.
+//! documentation states the origin of each number.
 
 use super::alphabeta::{Algorithms, Link, Links, Traffic};
 
@@ -8,7 +8,7 @@ const GIB: f64 = (1_u64 << 30) as f64;
 /// Names of the link presets.
 pub const PRESETS: [&str; 4] = ["dally-2024", "hgx-h100", "pcie-25g", "ideal"];
 
-/// A preset: the links, and the bandwidth from a rack to the spine before it is divided by the oversubscription.
+/// A preset: the links, and the bandwidth from a rack to the spine before division by the oversubscription.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Preset {
     pub(super) links: Links,
@@ -85,7 +85,7 @@ const MODELS: [Row; 6] = [
     ("BERT-large", 1703.395e-6, 562e6, 66, 0.693, None, None),
 ];
 
-/// Returns the built-in models, either with the compute times from the published simulator or with unscaled times.
+/// Returns the built-in models, with either the compute times of the published simulator or unscaled times.
 pub(super) fn models(is_scaled: bool) -> Vec<(String, Traffic)> {
     let model = |&(label, scaled_s, grad_bytes, buckets, overlap, last_bytes, unscaled_s): &Row| {
         let traffic = Traffic {

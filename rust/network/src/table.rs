@@ -5,7 +5,7 @@ use super::config::{Measured, NetworkConfig, bad};
 use gangline_model::ModelError;
 use std::collections::BTreeMap;
 
-/// GPU type, label and batch size (0 means any) of a series.
+/// Key of a series: GPU type, label and batch size; a batch size of 0 means any.
 type Series = (u32, u32, u32);
 
 /// The table entry for one gang size.
@@ -58,7 +58,7 @@ impl RatioTable {
     }
 
     /// Returns the ratio for a gang. If the table lacks the size of the gang, the nearest smaller size in the table
-    /// counts. A series with the job's batch size takes precedence over a series for any batch size.
+    /// applies. A series with the job's batch size takes precedence over a series for any batch size.
     pub(super) fn find(&self, gpu_type: u32, label: u32, batch_size: u32, gpus: u32) -> Found {
         let points = self
             .series
