@@ -46,13 +46,13 @@ pub enum Purpose {
     Placement = 9,
     /// Random choices of a policy.
     Policy = 10,
-    /// Any further draws that a caller needs.
+    /// Any other draws that a caller needs.
     Extra = 11,
-    /// Parameters that are drawn once per world, in randomised tests.
+    /// Parameters that randomised tests draw once per world.
     Population = 12,
     /// Reserved; nothing uses it.
     Repairs = 13,
-    /// Log-normal noise that multiplies durations.
+    /// Log-normal noise factors for durations.
     Noise = 14,
     /// Ratio of the actual run time of a whole job to the time that policies expect: `id0` is the job index.
     JobPace = 15,
@@ -124,7 +124,7 @@ pub const fn philox4x32(counter: [u32; 4], key: [u32; 2]) -> [u32; 4] {
     [c0, c1, c2, c3]
 }
 
-/// The stream of all draws for one purpose under one seed. A stream takes 16 bytes and is `Copy`.
+/// The stream of all draws for one purpose and one seed. A stream takes 16 bytes and is `Copy`.
 ///
 /// ```
 /// # use gangline_rng::{Purpose, Stream};
@@ -143,7 +143,7 @@ impl Stream {
     /// Exclusive upper limit for the `counter` of a draw.
     pub const COUNTER_LIMIT: u32 = 1 << 24;
 
-    /// Returns the stream of `purpose` under `seed`.
+    /// Returns the stream for `purpose` and `seed`.
     pub const fn new(seed: u64, purpose: Purpose) -> Self {
         Self {
             key: [seed as u32, (seed >> 32) as u32],
@@ -197,8 +197,8 @@ impl Draw {
     /// Returns a uniformly distributed number in `0..n`, without bias.
     ///
     /// The method is multiply and reject (Lemire 2019). The result is the high half of the 128-bit product `lane * n`,
-    /// unless the low half is below `2^64 mod n`. In that case, lane `b` is tried, and after it the block is enciphered
-    /// again with the same key. For `n` below 2^32, the probability of a second try is below 2^-32.
+    /// unless the low half is below `2^64 mod n`. In that case, lane `b` is tried; if it fails too, the block is
+    /// enciphered again with the same key. For `n` below 2^32, the probability of a second try is below 2^-32.
     ///
     /// # Panics
     /// Panics if `n` is 0.
@@ -267,7 +267,7 @@ impl Draw {
     }
 }
 
-/// Weights that are prepared for draws. A draw costs one multiplication and one binary search.
+/// Weights in a form that is prepared for draws. A draw costs one multiplication and one binary search.
 ///
 /// ```
 /// # use gangline_rng::{Purpose, Stream, WeightTable};
@@ -398,7 +398,7 @@ fn rational(coefficients: &[[f64; 8]; 2], x: f64) -> f64 {
     horner(&coefficients[0]) / horner(&coefficients[1])
 }
 
-/// Returns the standard normal quantile of `p`, for `0 < p < 1`, according to AS 241.
+/// Returns the standard normal quantile of `p`, for `0 < p < 1`, computed with algorithm AS 241.
 ///
 /// The relative error is below 1e-15 at every point that a draw can reach. The largest error at 20,000 points, compared
 /// with 40-digit arithmetic, was 6.9e-16.
@@ -468,7 +468,7 @@ mod tests {
     }
 
     /// The values come from `tests/reference/philox.py`, which `tests/unit/policies/test_philox.py` checks against the
-    /// same table.
+    /// same table of values.
     fn goldens() -> [Golden; 5] {
         let at =
             |seed, purpose, id0, id1, counter| Stream::new(seed, purpose).draw(id0, id1, counter);

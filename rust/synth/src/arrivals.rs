@@ -21,7 +21,7 @@ fn to_micros(seconds: f64) -> u64 {
 /// If arrivals have a steady rate on this clock, they follow the weights of the hours and the weekdays.
 pub(super) struct Clock {
     weights: [f64; WEEK_HOURS],
-    /// What the clock reads at the start of each hour and at the end of the week.
+    /// The reading of the clock at the start of each hour and at the end of the week.
     starts_s: [f64; WEEK_HOURS + 1],
 }
 
@@ -52,7 +52,7 @@ impl Clock {
         self.weights[libm::floor(seconds / HOUR_S) as usize % WEEK_HOURS]
     }
 
-    /// Returns what the clock reads at a time in the trace.
+    /// Returns the reading of the clock at a time in the trace.
     pub(super) fn weighted_s(&self, seconds: f64) -> f64 {
         let weeks = libm::floor(seconds / WEEK_S);
         let inside_s = seconds - weeks * WEEK_S;
@@ -140,8 +140,7 @@ pub(super) fn diurnal(
 
 /// Stretches the arrivals on the clock so that the last job arrives at `span_s`.
 ///
-/// Stretching on the clock preserves the weights of hours and weekdays, whereas stretching the seconds themselves would
-/// not.
+/// Stretching on the clock preserves the weights of hours and weekdays, whereas stretching time in seconds would not.
 pub(super) fn stretch(micros: &mut [u64], span_s: f64, clock: &Clock) {
     let Some((last, earlier)) = micros.split_last_mut() else {
         return;

@@ -2,14 +2,14 @@
 
 use std::fmt;
 
-/// A request that cannot be met. Programs read the fields, and people read the message.
+/// A request that cannot be fulfilled. The fields are for programs, and the message is for people.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SynthError {
     /// No shape has this name.
     UnknownShape {
         /// Requested name.
         name: String,
-        /// Names that are close to the requested name.
+        /// Names that are similar to the requested name.
         near: Vec<String>,
     },
     /// The shape has no such parameter.
@@ -18,14 +18,14 @@ pub enum SynthError {
         shape: &'static str,
         /// Key that was given.
         key: String,
-        /// Keys that are close to the given key.
+        /// Keys that are similar to the given key.
         near: Vec<String>,
     },
     /// The parameter does not accept values of this kind.
     WrongKind {
         /// Key of the parameter.
         key: &'static str,
-        /// Kind that the parameter accepts.
+        /// Kind of value that the parameter accepts.
         expected: String,
         /// Value that was given.
         value: String,
@@ -115,8 +115,8 @@ fn hint(near: &[String]) -> String {
     format!("; did you mean {}?", names.join(" or "))
 }
 
-/// Returns up to three near names, nearest first; equally near names keep their order. A name is near if it differs
-/// from the word in at most a third of the letters, or if one of the two is the start of the other.
+/// Returns up to three similar names, the most similar first; equally similar names keep their order. A name is similar
+/// to a word if they differ in at most a third of the letters, or if one of the two begins with the other.
 pub(super) fn near_names<'a>(word: &str, names: impl Iterator<Item = &'a str>) -> Vec<String> {
     let most = (word.chars().count() / 3).max(2);
     let mut near: Vec<(usize, &str)> = names

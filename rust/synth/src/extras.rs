@@ -50,7 +50,8 @@ pub enum Law {
     },
 }
 
-/// Returns one number for each of the jobs `0..jobs`: the draw for a purpose at the address `(job, 0, counter)`.
+/// Returns one number for each of the jobs `0..jobs`: for each job, the draw for a purpose at the address `(job, 0,
+/// counter)`.
 ///
 /// # Errors
 /// Returns [`SynthError::OutOfRange`] for an unknown purpose or too many jobs.

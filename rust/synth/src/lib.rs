@@ -35,8 +35,8 @@ pub use self::value::{ParameterKind, SynthValue};
 const GANG_REDRAWS: u32 = 100;
 /// Step size of durations, in seconds: durations are whole milliseconds, and at least one millisecond.
 const DURATION_STEP_S: f64 = 0.001;
-/// Latest arrival, in seconds. Simulated time ends near 9.22e9 s (64-bit nanoseconds), so this limit leaves room for
-/// the run itself.
+/// Latest arrival, in seconds. Simulated time ends near 9.22e9 s (64-bit nanoseconds), so this limit leaves enough time
+/// for the run itself.
 const LAST_ARRIVAL_S: f64 = 4.0e9;
 /// Shortest time in seconds from the first to the last arrival. This is our own choice: at this length, rounding
 /// arrivals to whole microseconds changes the load by 0.05 %.
@@ -51,14 +51,14 @@ pub struct SynthTrace {
     pub gpus: Vec<u32>,
     /// Durations in seconds, above 0, in whole milliseconds.
     pub duration_s: Vec<f64>,
-    /// Models; present if `models` were given.
+    /// Models; present if the spec has models.
     pub model: Option<SynthCodes>,
     /// Users; present if `users` is above 0. The names `user-1`, `user-2`, ... are in descending order of frequency.
     pub user: Option<SynthCodes>,
     /// Virtual clusters; present if `vcs` is above 0. The names `vc-1`, `vc-2`, ... are in descending order of
     /// frequency.
     pub vc: Option<SynthCodes>,
-    /// Counters: the numbers of jobs that were redrawn, cut or left out. All counters are always present.
+    /// Numbers of jobs that were redrawn, capped or left out. All of these counters are always present.
     pub notes: BTreeMap<&'static str, u64>,
 }
 

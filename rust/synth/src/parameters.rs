@@ -9,9 +9,9 @@ use super::value::{Given, ParameterKind, SynthValue};
 pub struct Parameter {
     /// Key of the parameter.
     pub name: &'static str,
-    /// Kind of values that the parameter accepts.
+    /// Kind of value that the parameter accepts.
     pub kind: ParameterKind,
-    /// Default for the shape; `Unset` means that the parameter has no effect unless it is given.
+    /// Default for the shape; `Unset` means that the parameter has no effect unless it is set.
     pub default: SynthValue,
     /// Unit; empty if the parameter has no unit.
     pub unit: &'static str,

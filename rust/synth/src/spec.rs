@@ -10,11 +10,11 @@ use super::tables::{self, ArrivalProfile};
 pub enum Shape {
     /// Microsoft Philly, 2017: bursts, mostly single-GPU jobs, durations of up to many days.
     Philly,
-    /// `SenseTime` Helios (Venus), 2020: many eight-GPU gangs, durations capped at 48 h.
+    /// `SenseTime` Helios (Venus), 2020: many eight-GPU gangs, and durations capped at 48 h.
     Helios,
-    /// Alibaba PAI, 2020: short jobs, gangs of up to 100 GPUs.
+    /// Alibaba PAI, 2020: short jobs, and gangs of up to 100 GPUs.
     Pai,
-    /// Our own shape: Poisson arrivals, exponential durations, a small table of gang sizes.
+    /// Our own shape: Poisson arrivals, exponential durations, and a small table of gang sizes.
     Uniform,
 }
 
@@ -95,11 +95,11 @@ impl Arrivals {
 pub struct SynthModel {
     /// Name in the trace.
     pub name: String,
-    /// Gang sizes for which the model has an entry; `None` means all sizes.
+    /// Gang sizes with which jobs may train the model; `None` means all sizes.
     pub gpus: Option<Vec<u32>>,
 }
 
-/// A trace to generate. Start from [`SynthSpec::new`]; [`super::generate`] checks the spec.
+/// A trace to generate. Create it with [`SynthSpec::new`]; [`super::generate`] checks the spec.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SynthSpec {
     /// Family of the trace.
@@ -110,7 +110,8 @@ pub struct SynthSpec {
     pub seed: u64,
     /// Pattern of the arrivals.
     pub arrivals: Arrivals,
-    /// Mean number of jobs per hour; `None` means the rate of the shape, or the rate that `load` implies.
+    /// Mean number of jobs per hour; `None` means the default rate of the shape or, if `load` is set, the rate that it
+    /// implies.
     pub rate_per_h: Option<f64>,
     /// Offered load: GPU-seconds of the drawn jobs, divided by the GPU-seconds that `cluster_gpus` has from the first
     /// to the last arrival.
@@ -129,9 +130,9 @@ pub struct SynthSpec {
     pub models: Vec<SynthModel>,
     /// Standard deviation of the logarithm of the noise factor that multiplies durations.
     pub noise: f64,
-    /// Mean duration in seconds; for `uniform` only.
+    /// Mean duration in seconds; used only by `uniform`.
     pub mean_duration_s: f64,
-    /// Gang sizes and their weights; for `uniform` only.
+    /// Gang sizes and their weights; used only by `uniform`.
     pub gang_shares: Vec<(u32, f64)>,
 }
 
@@ -174,7 +175,7 @@ impl SynthSpec {
             .min(self.cluster_gpus.unwrap_or(u32::MAX))
     }
 
-    /// Checks each value by itself.
+    /// Checks each value on its own.
     pub(super) fn check_ranges(&self) -> Result<(), SynthError> {
         let within = |key, value: f64, low: f64, high: f64| {
             if value >= low && value <= high {

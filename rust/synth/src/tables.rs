@@ -2,8 +2,8 @@
 //!
 //! The numbers are summary statistics that were measured on the public files (CC BY 4.0: Philly, Jeon et al. ATC 2019;
 //! Helios Venus, Hu et al. SC 2021; PAI 2020, Weng et al. NSDI 2022). The files themselves are not part of this
-//! project. The durations of Venus and PAI end at 172,800 s, because their files are capped there. Their last points
-//! therefore say nothing about the tail.
+//! project. The durations of Venus and PAI end at 172,800 s, because their files are capped there. The last points of
+//! their tables therefore say nothing about the tail.
 
 /// Probabilities at the points of every duration table.
 pub(super) const POINTS: [f64; 9] = [0.01, 0.05, 0.25, 0.50, 0.75, 0.90, 0.95, 0.99, 1.00];
@@ -20,7 +20,7 @@ pub(super) struct ArrivalProfile {
     /// Mean number of jobs in a burst; this number is geometrically distributed.
     pub(super) jobs_per_burst: f64,
     pub(super) hours: [f64; 24],
-    /// Weights of the weekdays, Monday first.
+    /// Weights of the weekdays, starting with Monday.
     pub(super) weekdays: [f64; 7],
 }
 
@@ -31,7 +31,7 @@ pub(super) const BURST_GAP_S: f64 = 3.0;
 pub(super) struct Measured {
     /// Classes in ascending order of `gpus_up_to`; the last class includes all larger gangs.
     pub(super) durations: &'static [DurationClass],
-    /// Gang sizes and their shares; the rest of the probability belongs to single-GPU jobs.
+    /// Gang sizes and their shares; the remaining probability belongs to single-GPU jobs.
     pub(super) gangs: &'static [(u32, f64)],
     pub(super) arrivals: ArrivalProfile,
 }

@@ -1,5 +1,5 @@
-//! These tests compare shapes with the published statistics, and check determinism and how options depend on each
-//! other.
+//! These tests compare shapes with the published statistics, and check determinism and the dependencies between
+//! options.
 
 #![expect(clippy::float_cmp, reason = "equal streams give equal bits")]
 
@@ -20,7 +20,7 @@ fn made(spec: &SynthSpec) -> SynthTrace {
     generate(spec).expect("a valid spec")
 }
 
-/// Maximum number of GPUs in a class, and p25, p50, p75, p90 and p95 of its durations in the public trace.
+/// Maximum gang size of a class, and p25, p50, p75, p90 and p95 of its durations in the public trace.
 type Published = (u32, [f64; 5]);
 
 const PHILLY_CLASSES: [Published; 4] = [
@@ -116,7 +116,8 @@ fn gang_shares_are_within_half_a_percent() {
     }
 }
 
-/// Returns the 64-bit FNV-1a hash of microseconds, GPUs and milliseconds, in little-endian order.
+/// Returns the 64-bit FNV-1a hash of all arrivals (microseconds), gang sizes and durations (milliseconds), in
+/// little-endian order.
 fn hash(trace: &SynthTrace, jobs: usize) -> u64 {
     let mut hash = 0xcbf2_9ce4_8422_2325_u64;
     let mut feed = |number: u64| {

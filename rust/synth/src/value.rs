@@ -33,7 +33,7 @@ impl ParameterKind {
 
 /// A parameter's value from Python or a command line.
 ///
-/// Numbers may also be given as strings, and names of models as one string, separated by commas.
+/// Numbers may also be given as strings, and model names as one comma-separated string.
 #[derive(Clone, Debug, PartialEq)]
 pub enum SynthValue {
     /// No value, which restores the default.

@@ -1,9 +1,9 @@
 //! Checks that every policy must pass, on random worlds that are drawn from a seed.
 //!
-//! [`check`] runs a policy on a random world with all invariant checks of the engine on, and makes further checks.
-//! Every job ends. The same seed gives the same run. A step-by-step run equals a run in one call. Skipping rounds
-//! changes nothing. A policy that is declared work-conserving lets no job wait if a GPU type has enough free GPUs for
-//! it. The messages of failed checks name the seed.
+//! [`check`] runs a policy on a random world with all invariant checks of the engine enabled, and performs further
+//! checks. Every job ends. The same seed gives the same run. A step-by-step run equals a run in one call. Skipping
+//! rounds changes nothing. A policy that is declared work-conserving lets no job wait if a GPU type has enough free
+//! GPUs for it. The messages of failed checks name the seed.
 
 mod draws;
 mod elastic;
@@ -26,11 +26,11 @@ use std::sync::Arc;
 pub struct Case {
     /// Cluster, jobs and rates.
     pub world: World,
-    /// Options; invariant checks and segments are on.
+    /// Options; invariant checks and segments are enabled.
     pub config: RunConfig,
 }
 
-/// Limits on what a random world may contain.
+/// Limits on the contents of a random world.
 #[derive(Clone, Copy, Debug)]
 pub struct Scope {
     /// Maximum number of GPU types.
@@ -40,7 +40,8 @@ pub struct Scope {
     /// Whether the world has failures, overheads, locality factors and checkpoints. All of these make a run deviate
     /// from its plan.
     pub has_trouble: bool,
-    /// Whether the world has checkpoint intervals. With them, a policy that keeps preempting might never let a job end.
+    /// Whether the world has checkpoint intervals. With such intervals, a policy that keeps preempting jobs might never
+    /// let a job finish.
     pub has_checkpoints: bool,
     /// Maximum gang size.
     pub gangs_max: u64,
@@ -62,9 +63,9 @@ impl Default for Scope {
 }
 
 const GIB: u64 = 1 << 30;
-/// Difference between the seed of a world and the seed of its extras.
+/// Offset from the seed of a world to the seed of its extras.
 const EXTRAS: u64 = 3_000_000_000;
-/// Difference between the seed of a world and the seed of its elastic jobs.
+/// Offset from the seed of a world to the seed of its elastic jobs.
 const ELASTIC: u64 = 6_000_000_000;
 const MODELS: [&str; 3] = ["vgg16", "resnet50", "bert"];
 
@@ -322,8 +323,8 @@ fn trouble(numbers: &mut Numbers, cluster: &ClusterSpec, config: &mut RunConfig)
 }
 
 /// Returns a case with one GPU type, and the same case with a server of a second type that no job may use. For a
-/// policy, the two cases are the same world. Some policies have faster algorithms for a single type; these apply only
-/// to the first case.
+/// policy, the two cases are equivalent. Some policies have faster algorithms for a single type; these apply only to
+/// the first case.
 ///
 /// # Panics
 /// Panics if the case has several types, elastic jobs, or failures that are drawn at random for each server.
@@ -371,7 +372,7 @@ pub fn run(case: &Case, policy: &mut dyn Policy) -> Result<Output, EngineError> 
 }
 
 /// Runs a policy step by step: one decision at a time. `look` sees the state after each decision. The changes that the
-/// policy reads about its plan must agree with this state.
+/// policy is told about its plan must agree with this state.
 ///
 /// # Errors
 /// Returns the error of the run or of `look`.
@@ -423,8 +424,8 @@ pub fn no_fitting_job_waits(view: &ClusterView<'_>) -> Result<(), String> {
     Ok(())
 }
 
-/// Makes all checks on the world for a seed. `is_work_conserving` means that the policy, under its placement rule, lets
-/// no job wait if a GPU type has enough free GPUs for it.
+/// Performs all checks on the world for a seed. `is_work_conserving` means that the policy, under its placement rule,
+/// lets no job wait if a GPU type has enough free GPUs for it.
 ///
 /// # Errors
 /// Returns a message that names the seed and the check that failed.

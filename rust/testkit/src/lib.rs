@@ -32,7 +32,7 @@ pub fn find(name: &str) -> Result<&'static PolicyInfo, PolicyError> {
 /// Builds a policy as [`gangline_policies::build`] does, or a toy.
 ///
 /// # Errors
-/// Returns [`PolicyError::UnknownPolicy`] for an unknown name, or [`PolicyError::Parameter`] for a bad parameter.
+/// Returns [`PolicyError::UnknownPolicy`] for an unknown name, or [`PolicyError::Parameter`] for an invalid parameter.
 ///
 /// # Examples
 /// ```

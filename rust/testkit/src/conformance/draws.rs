@@ -5,10 +5,10 @@
 use gangline_policies::{ParamDefault, ParamKind, ParamSpec, ParamValue, Params, PolicyInfo};
 use gangline_rng::{Purpose, Stream};
 
-/// All names of users and virtual clusters in the random worlds, and the queue for jobs without a name.
+/// All names of users and virtual clusters in the random worlds, and the name of the queue for jobs without a name.
 pub const QUEUES: [&str; 5] = ["default", "ann", "bob", "lab", "shop"];
 
-/// Random numbers for one world, in the order in which they are requested.
+/// Random numbers for one world, drawn in the order of the requests.
 #[derive(Debug)]
 pub struct Numbers {
     stream: Stream,
@@ -41,7 +41,7 @@ impl Numbers {
     }
 }
 
-/// Times in seconds that exceed every restart overhead in the random worlds.
+/// Times in seconds, each of which exceeds every restart overhead in the random worlds.
 const OVER_RESTARTS_S: [f64; 4] = [11.0, 17.5, 30.0, 60.0];
 /// Times, in seconds or GPU-seconds, that are close to the lengths of the random jobs.
 const TIMES: [f64; 6] = [0.5, 1.0, 5.0, 12.0, 30.0, 100.0];
@@ -61,7 +61,8 @@ pub fn draw_params(info: &PolicyInfo, numbers: &mut Numbers) -> Params {
     params
 }
 
-/// Draws a parameter whose kind allows values that do not suit these worlds; `None` for all other parameters.
+/// Draws a value for a parameter whose kind allows values that do not suit these worlds; returns `None` for all other
+/// parameters.
 fn exception(name: &str, numbers: &mut Numbers) -> Option<ParamValue> {
     Some(match name {
         // The timing of the public simulator supports neither overheads nor failures.

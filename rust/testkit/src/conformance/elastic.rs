@@ -3,7 +3,8 @@
 use super::Numbers;
 use gangline_model::{ElasticClass, ElasticTable, Gradient, JobColumns, NoisePhase, StepFit};
 
-/// Makes about half of the jobs elastic. The work of an elastic job is counted in iterations at its initial batch.
+/// Makes about half of the jobs elastic. The work of an elastic job is measured in iterations at its initial batch
+/// size.
 ///
 /// # Panics
 /// This function never panics, because the classes are valid.

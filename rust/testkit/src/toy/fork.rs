@@ -15,9 +15,10 @@ const TAG: TimerTag = TimerTag { kind: 0, id: 0 };
 pub struct ForkParams {
     /// Maximum number of parts of a job.
     pub copies: usize,
-    /// Iteration quota of a part. It counts from the start of the part as a further copy, and again from each merge.
+    /// Iteration quota of a part. It applies from the start of the part as an additional copy, and anew from each
+    /// merge.
     pub quota: Option<f64>,
-    /// How long every copy pauses at a merge.
+    /// Time for which every copy pauses at a merge.
     pub merge: SimSpan,
     /// Time between two merges.
     pub period: SimSpan,
@@ -96,8 +97,8 @@ impl<'a> Draft<'a> {
         self.start(job, 0, server, None);
     }
 
-    /// Stops further copies, those of the youngest jobs first, until the blocked job fits on the server of one of these
-    /// copies. Returns whether the job fits; if it does not, nothing changes.
+    /// Stops additional copies, those of the youngest jobs first, until the blocked job fits on the server of one of
+    /// these copies. Returns whether the job fits; if it does not, nothing changes.
     fn reclaim(&mut self, blocked: JobId) -> bool {
         let before = self.preempted.len();
         let victims: Vec<JobId> = self.view.running().collect();
@@ -130,7 +131,7 @@ impl<'a> Draft<'a> {
         part.gpus.by_server()[0].mask
     }
 
-    /// Gives further copies to running jobs.
+    /// Gives additional copies to running jobs.
     fn spread(&mut self, copies: usize, quota: Option<f64>) {
         let jobs: Vec<JobId> = self.parts.keys().copied().collect();
         for job in jobs {

@@ -74,9 +74,9 @@ impl Policy for ToyMixed {
 }
 
 /// Returns GPUs of several types for one gang, or `None` if all types together have too few GPUs. The types are used in
-/// the given order. Within a type, the servers with the most free GPUs come first. Each server gives all of its free
-/// GPUs until the gang is complete. The gang runs at the rate of its slowest type. The cost is O(s log n) for s servers
-/// that the gang takes.
+/// the given order. Within a type, the servers with the most free GPUs come first. Each server contributes all of its
+/// free GPUs until the gang is complete. The gang runs at the rate of its slowest type. The cost is O(s log n) if the
+/// gang is placed on s servers.
 ///
 /// # Examples
 /// ```

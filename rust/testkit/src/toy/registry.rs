@@ -1,4 +1,4 @@
-//! The registry entries of the toys.
+//! The registry entries of the toy policies.
 
 use super::{ForkParams, ToyFork, ToyMixed, ToyRound, ToyShare, ToyTimer};
 use gangline_policies::params::{flag, number, spec};
@@ -28,7 +28,7 @@ const TOY_FORK: &[ParamSpec] = &[
     flag("whole", false).doc("whether a part takes all GPUs of its server"),
 ];
 
-/// The toys. A release does not contain them.
+/// The toys. A release does not contain the toy policies.
 pub const TOYS: &[PolicyInfo] = &[
     PolicyInfo {
         name: "toy-fork",

@@ -18,7 +18,7 @@ pub struct ToyShare {
 }
 
 impl ToyShare {
-    /// Creates the policy; `halve` gives co-runners half of their batch.
+    /// Creates the policy; if `halve` is set, co-runners run at half of their batch size.
     pub fn new(halve: bool) -> Self {
         Self {
             halve,
@@ -105,7 +105,7 @@ impl ToyShare {
         plan.start_on(job, gpus, terms);
     }
 
-    /// Restores the full batch of jobs that run alone.
+    /// Restores the full batch size of jobs that run alone.
     fn restore(&mut self, view: &ClusterView<'_>, plan: &mut Plan<'_>) {
         for job in view.running() {
             let run = view.run(job).expect("a running job").only();

@@ -1,4 +1,4 @@
-//! `toy-timer`: a job waits for a place on a single server for some time before it accepts any place.
+//! `toy-timer`: for some time, a job accepts only a place on a single server; after that, it accepts any place.
 
 use gangline_engine::{
     Changes, ClusterView, Next, Plan, Policy, PolicyError, PolicyTraits, WakeOn,
