@@ -45,9 +45,9 @@ pub struct Tally {
     pub allocations: BTreeMap<String, u64>,
     /// Number of linear programs that were solved.
     pub programs: u64,
-    /// Evaluations and simplex steps.
+    /// Number of evaluations and simplex steps.
     pub iterations: u64,
-    /// Wall time in ns.
+    /// Wall-clock time in nanoseconds.
     pub nanos: u64,
     /// Number of allocations that failed and were replaced by an equal split.
     pub fallbacks: u64,
@@ -124,7 +124,7 @@ pub struct Allocations {
     passed: BTreeSet<JobId>,
 }
 
-/// The shares of the jobs for the rounds, and the solution that they come from.
+/// The shares of the jobs for the rounds, and the solution from which they were computed.
 #[derive(Clone, Debug)]
 pub struct Found {
     /// Rounded shares.
@@ -273,7 +273,7 @@ impl Allocator for Allocations {
 }
 
 impl Allocations {
-    /// Returns the request without the deadlines that have passed, and remembers the jobs that missed them.
+    /// Returns the request without the deadlines that have passed, and records the jobs that missed them.
     fn ahead(&mut self, ask: &Ask) -> Ask {
         let mut ahead = ask.clone();
         for (job, left_s) in ask.jobs.iter().zip(&mut ahead.time_left_s) {

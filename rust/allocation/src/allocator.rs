@@ -18,7 +18,7 @@ pub struct Ask {
     pub jobs: Vec<JobId>,
     /// Rate of each whole gang, in work per second; 0 where a job cannot run.
     pub rates: Vec<f64>,
-    /// GPUs of each gang.
+    /// Number of GPUs of each gang.
     pub gangs: Vec<f64>,
     /// Weights of the jobs.
     pub weights: Vec<f64>,
@@ -26,7 +26,7 @@ pub struct Ask {
     pub remaining: Vec<f64>,
     /// True remaining work, if the estimates differ from it; otherwise empty.
     pub true_remaining: Vec<f64>,
-    /// Seconds since arrival.
+    /// Time in seconds since arrival.
     pub age_s: Vec<f64>,
     /// Time in seconds until each job's deadline, infinite for a job without one; empty if no job in the trace has a
     /// deadline.

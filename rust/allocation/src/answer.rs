@@ -10,7 +10,7 @@ pub struct PairTime {
     pub classes: [usize; 2],
     /// GPU type on which the two classes share GPUs.
     pub gpu_type: usize,
-    /// Job-seconds per second.
+    /// Time that the two classes spend together, in job-seconds per second.
     pub time: f64,
 }
 
@@ -29,9 +29,9 @@ pub struct Answer {
     pub notes: Notes,
     /// Name of the method; empty for a closed form.
     pub method: String,
-    /// Programs that were solved.
+    /// Number of programs that were solved.
     pub programs: u32,
-    /// Evaluations and simplex steps.
+    /// Number of evaluations and simplex steps.
     pub iterations: u32,
 }
 

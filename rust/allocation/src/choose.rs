@@ -70,11 +70,11 @@ pub struct Choose<'a> {
     pub gains: &'a [f64],
     /// Objective that chooses among several optima, if there is one.
     pub then: Option<&'a [f64]>,
-    /// GPUs of one job.
+    /// Gang size of the jobs in each class.
     pub gangs: &'a [f64],
-    /// Jobs of each class.
+    /// Number of jobs in each class.
     pub members: &'a [f64],
-    /// GPUs of each type.
+    /// Number of GPUs of each type.
     pub capacity: &'a [f64],
     /// Minimum rate of a job of each class.
     pub floors: &'a [f64],
@@ -93,14 +93,14 @@ pub struct Choose<'a> {
 pub struct Chosen {
     /// Shares of one job of each class, `classes x types`.
     pub shares: Vec<f64>,
-    /// Job-seconds per second that each pair spends together.
+    /// Time that each pair spends together, in job-seconds per second.
     pub together: Vec<f64>,
     /// Value of the first objective: the sum of gains, or the factor by which all floors rise.
     pub value: f64,
     /// Weight of each class's floor in the bound on the level; empty unless floors rise. In every plan, the sum of
     /// weight x rate / floor over all classes is at most 1 plus the level.
     pub weights: Vec<f64>,
-    /// Simplex steps.
+    /// Number of simplex steps.
     pub steps: u32,
 }
 
@@ -172,7 +172,7 @@ struct Simplex<'a> {
     /// A reduced cost up to this fraction of the largest price also counts as 0; the fraction is 0 where floors are
     /// fixed.
     rounding: f64,
-    /// What remains of the linking rows after the keys are subtracted.
+    /// Remainder of the linking rows after the keys are subtracted.
     residual: Links,
     is_first_phase: bool,
     steps: u32,
@@ -217,7 +217,7 @@ impl Choose<'_> {
     }
 }
 
-/// Returns the rate at which the level of each class rises; the argument tells which classes can rise no further.
+/// Returns the rate at which the level of each class rises; the argument indicates which classes can rise no further.
 pub(crate) type Speeds<'a> = &'a dyn Fn(&[bool]) -> Vec<f64>;
 
 /// Result of raising the floors as far as possible.
@@ -598,7 +598,7 @@ impl<'a> Simplex<'a> {
         self.residual = residual;
     }
 
-    /// Returns what remains of all linking rows after the keys are subtracted, followed by the pins.
+    /// Returns the remainder of all linking rows after the keys are subtracted, followed by the pins.
     fn left_by_keys(&self) -> Links {
         let mut left = self.residual.clone();
         for &(class, place) in &self.pins {

@@ -7,9 +7,9 @@
 /// One part of every row, as a row-major table with `width` words per row.
 #[derive(Clone, Copy, Debug)]
 pub struct RowPart<'a> {
-    /// All words.
+    /// The words of all rows.
     pub words: &'a [u64],
-    /// Words per row.
+    /// Number of words per row.
     pub width: usize,
 }
 
@@ -20,7 +20,7 @@ pub struct RowClasses {
     pub of: Vec<i64>,
     /// First row of each class.
     pub first: Vec<i64>,
-    /// Rows of each class.
+    /// Number of rows in each class.
     pub count: Vec<i64>,
 }
 

@@ -18,7 +18,7 @@ const GAP: f64 = 1e-9;
 /// Solves without an external solver.
 #[derive(Default)]
 pub(crate) struct Core {
-    /// Statistics of the solves.
+    /// Solver statistics.
     pub spent: Spent,
     /// Whether the plan of the price method is the final plan. In that case, there are no pairs.
     pub is_prices: bool,

@@ -11,7 +11,7 @@
 //! At given prices, the optimal z maximises `z - cost of z`. This difference is a concave function of z, and its slope
 //! falls at the corners of the classes' hulls. A selection algorithm finds the z at which the slopes add up to 1, in
 //! O(classes x types). The resulting plan has a value, and it either leaves GPUs idle or needs more than there are. The
-//! plan therefore gives a cut for the prices and a column for the master program. The value at any prices is an upper
+//! plan therefore yields a cut for the prices and a column for the master program. The value at any prices is an upper
 //! bound on z, and the best mix of plans gives a lower bound. In measurements with 100 to 100,000 classes, 20 to 40
 //! evaluations closed the gap.
 
@@ -29,11 +29,11 @@ pub struct MaxMin<'a> {
     /// Value of a unit of time; 0 where a class cannot run. Each class has a positive entry for at least one type with
     /// GPUs.
     pub rates: &'a [f64],
-    /// GPUs of one job.
+    /// Gang size of the jobs in each class.
     pub gangs: &'a [f64],
-    /// Jobs of each class.
+    /// Number of jobs in each class.
     pub members: &'a [f64],
-    /// GPUs of each type.
+    /// Number of GPUs of each type.
     pub capacity: &'a [f64],
 }
 

@@ -17,11 +17,11 @@ const NOISE: f64 = 1e-12;
 pub struct Spread<'a> {
     /// Rates; 0 where a class cannot run.
     pub rates: &'a [f64],
-    /// GPUs of one job.
+    /// Gang size of the jobs in each class.
     pub gangs: &'a [f64],
-    /// Jobs of each class.
+    /// Number of jobs in each class.
     pub members: &'a [f64],
-    /// GPUs of each type.
+    /// Number of GPUs of each type.
     pub capacity: &'a [f64],
 }
 

@@ -7,7 +7,7 @@
 /// One end of a hull edge.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Corner {
-    /// Steps per second.
+    /// Rate in steps per second.
     pub rate: f64,
     /// Cost at the current prices.
     pub cost: f64,

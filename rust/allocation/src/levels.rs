@@ -14,16 +14,16 @@ use super::program::DEAR;
 pub struct Filling<'a> {
     /// Level that a class reaches if it spends all of its time on a type; 0 where a class cannot run.
     pub rates: &'a [f64],
-    /// GPUs of one job.
+    /// Gang size of the jobs in each class.
     pub gangs: &'a [f64],
-    /// Jobs of each class.
+    /// Number of jobs in each class.
     pub members: &'a [f64],
-    /// GPUs of each type.
+    /// Number of GPUs of each type.
     pub capacity: &'a [f64],
     /// Classes that may share GPUs; their rates are levels as well.
     pub pairs: &'a [Pair],
-    /// Returns the relative speeds at which levels rise; 0 for a class that must wait. The argument tells which classes
-    /// can rise no further.
+    /// Returns the relative speeds at which levels rise; 0 for a class that must wait. The function's argument
+    /// indicates which classes can rise no further.
     pub speeds: &'a dyn Fn(&[bool]) -> Vec<f64>,
     /// Whether the speed of a class is constant while it can rise.
     pub is_even: bool,
@@ -36,7 +36,7 @@ pub struct Levels {
     pub levels: Vec<f64>,
     /// Number of rises.
     pub rises: u32,
-    /// Simplex steps.
+    /// Number of simplex steps.
     pub steps: u32,
     /// The plan with the largest gain among those that reach the levels; `None` unless there are pairs or speeds
     /// change. Only this method reaches levels that need pairs.

@@ -180,7 +180,7 @@ fn lowering(
     }
 }
 
-/// Returns a sum that is computed in eight parts, and recursively over the halves of a long array. This loses few
+/// Returns a sum that is computed in eight parts and, for a long array, recursively over its halves. This loses few
 /// digits and gives the same digits as the column sums in Python.
 fn sum(values: &[f64]) -> f64 {
     let (whole, rest) = values.split_at(values.len() - values.len() % 8);

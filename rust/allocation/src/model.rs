@@ -129,11 +129,11 @@ pub struct Model {
 pub struct Next {
     /// Objective coefficient of each column.
     pub cost: Vec<f64>,
-    /// How the earlier objectives are preserved.
+    /// Rule by which the earlier objectives are preserved.
     pub keeps: Keeps,
 }
 
-/// How a later objective preserves the earlier ones.
+/// Rule by which a later objective preserves the earlier ones.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Keeps {
     /// At least this fraction of the first objective, which is the value of the last column, is preserved.

@@ -25,11 +25,11 @@ pub struct TwoStages<'a> {
     pub measure: &'a [f64],
     /// Factor by which the second stage multiplies the rate of each class.
     pub worth: &'a [f64],
-    /// GPUs of one job.
+    /// Gang size of the jobs in each class.
     pub gangs: &'a [f64],
-    /// Jobs of each class.
+    /// Number of jobs in each class.
     pub members: &'a [f64],
-    /// GPUs of each type.
+    /// Number of GPUs of each type.
     pub capacity: &'a [f64],
     /// Pairs of classes that may share GPUs, sorted by the first class; the gain of a pair is its worth.
     pub pairs: &'a [Pair],
@@ -42,7 +42,7 @@ pub struct Staged {
     pub z: f64,
     /// Shares of one job of each class, `classes x types`.
     pub shares: Vec<f64>,
-    /// Job-seconds per second that each pair spends together.
+    /// Time that each pair spends together, in job-seconds per second.
     pub together: Vec<f64>,
     /// Weight of each class in the bound on z, if there are pairs. The weights add up to 1.
     pub weights: Vec<f64>,

@@ -30,15 +30,15 @@ const LEAST_TIME: f64 = 1e-8;
 pub struct Fairness<'a> {
     /// Rates; 0 where a class cannot run.
     pub rates: &'a [f64],
-    /// GPUs of one job.
+    /// Gang size of the jobs in each class.
     pub gangs: &'a [f64],
-    /// Jobs of each class.
+    /// Number of jobs in each class.
     pub members: &'a [f64],
-    /// GPUs of each type.
+    /// Number of GPUs of each type.
     pub capacity: &'a [f64],
-    /// Seconds since arrival.
+    /// Time in seconds since arrival.
     pub age_s: &'a [f64],
-    /// Steps left, > 0.
+    /// Number of steps left, > 0.
     pub remaining: &'a [f64],
     /// Time in seconds from arrival to the end under an equal split, > 0.
     pub fair_s: &'a [f64],

@@ -34,7 +34,7 @@ pub(crate) struct ByRows<'a> {
     pub how: How,
     /// Whether, among several optima, the plan with the largest worth is chosen.
     pub chooses: bool,
-    /// Statistics of the solves.
+    /// Solver statistics.
     pub spent: Spent,
 }
 
@@ -273,7 +273,7 @@ pub(crate) struct Activities<'a, 'b> {
     cells: Vec<usize>,
     /// Type of each activity.
     kinds: Vec<usize>,
-    /// GPUs that each activity holds.
+    /// Number of GPUs that each activity holds.
     gangs: Vec<f64>,
     /// Matrix entries that count the busy jobs of each class.
     time: Vec<Entry>,

@@ -16,19 +16,19 @@ pub(crate) struct Space<'a> {
     pub rates: Cow<'a, [f64]>,
     /// Value that a unit of each class's rate has in the choice among optima.
     pub worth: Vec<f64>,
-    /// GPUs of one job.
+    /// Gang size of the jobs in each class.
     pub gangs: &'a [f64],
-    /// Jobs of each class.
+    /// Number of jobs in each class.
     pub members: &'a [f64],
-    /// GPUs of each type.
+    /// Number of GPUs of each type.
     pub capacity: &'a [f64],
     /// Classes that may share GPUs.
     pub pairs: Vec<Pair>,
 }
 
 impl<'a> Space<'a> {
-    /// Creates the set of plans for classes at the given rates. For a worth, a class and a type, `counts` returns the
-    /// value of one step per second, both in the objective and in the choice among optima.
+    /// Creates the set of plans for classes at the given rates. Given the worths, a class and a type, `counts` returns
+    /// two values of one step per second: its value in the objective, and its value in the choice among optima.
     pub(crate) fn of(
         table: &'a Table,
         rates: impl Into<Cow<'a, [f64]>>,
@@ -90,19 +90,19 @@ pub(crate) struct Plan {
     pub z: f64,
     /// Shares of one job of each class, `classes x types`.
     pub shares: Vec<f64>,
-    /// Job-seconds per second that each pair spends together.
+    /// Time that each pair spends together, in job-seconds per second.
     pub together: Vec<f64>,
     /// For max-min fairness, the weight of each class in the bound on z; empty if not requested. The weights add up to
     /// 1.
     pub weights: Vec<f64>,
 }
 
-/// Statistics of solves.
+/// Solver statistics.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Spent {
-    /// Number of programs.
+    /// Number of programs that were solved.
     pub programs: u32,
-    /// Evaluations and simplex steps.
+    /// Number of evaluations and simplex steps.
     pub iterations: u32,
     /// Name of the method that was used last.
     pub method: String,

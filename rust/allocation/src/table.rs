@@ -1,8 +1,8 @@
 //! Classes of equal jobs: jobs that an objective cannot distinguish share one set of variables.
 //!
-//! Jobs with bit-identical rows are interchangeable: if each of them gets the average of their shares, the plan stays
-//! feasible and as good as before. The size of a program therefore depends on how many different jobs there are, not on
-//! how many jobs there are.
+//! Jobs with bit-identical rows are interchangeable: if each of them gets the average of their shares, the plan remains
+//! feasible and equally good. The size of a program therefore depends on how many different jobs there are, not on how
+//! many jobs there are.
 
 use super::allocator::Ask;
 use super::choose::Pair;
@@ -29,17 +29,17 @@ pub(crate) enum Told {
 /// GPUs.
 #[derive(Clone, Debug, Default)]
 pub struct Table {
-    /// Steps per second; 0 where a class cannot run.
+    /// Rates in steps per second; 0 where a class cannot run.
     pub rates: Vec<f64>,
-    /// GPUs of one job.
+    /// Gang size of the jobs in each class.
     pub gangs: Vec<f64>,
-    /// Jobs of each class.
+    /// Number of jobs in each class.
     pub members: Vec<f64>,
     /// Weight of each class.
     pub weights: Vec<f64>,
-    /// Remaining steps, > 0. This column and the next three are empty for programs that do not use them.
+    /// Number of remaining steps, > 0. This column and the next three are empty for programs that do not use them.
     pub remaining: Vec<f64>,
-    /// Seconds since arrival.
+    /// Time in seconds since arrival.
     pub age_s: Vec<f64>,
     /// Time in seconds that an equal split would have taken for the steps done so far; empty if not needed.
     pub lost_s: Vec<f64>,
@@ -47,7 +47,7 @@ pub struct Table {
     pub time_left_s: Vec<f64>,
     /// The type on which a class runs because of its share.
     pub running: Vec<Option<usize>>,
-    /// GPUs of each type.
+    /// Number of GPUs of each type.
     pub capacity: Vec<f64>,
     /// Number of jobs among which an equal split divides the GPUs, including jobs that currently cannot run anywhere.
     pub jobs: f64,
@@ -192,9 +192,9 @@ impl Table {
             .collect()
     }
 
-    /// Returns the pairs of classes that gain from sharing GPUs; their rates are in the same unit as `seen`. For a
-    /// class and a type, `counts` returns the value of one step per second in both objectives. The function omits pairs
-    /// whose relative speeds add up to at most 1, because taking turns is at least as good.
+    /// Returns the pairs of classes that gain from sharing GPUs; their rates are in the same unit as `seen`. Given a
+    /// class and a type, `counts` returns the value of one step per second in each of the two objectives. The function
+    /// omits pairs whose relative speeds add up to at most 1, because taking turns is at least as good.
     pub(crate) fn pairs(
         &self,
         seen: &[f64],

@@ -48,7 +48,7 @@ pub(crate) struct Accounts {
     /// The portion of `gpu_ns` during which the parts made progress; recorded only where gangs may change their size.
     attained_ns: Vec<i128>,
     pub(crate) migrations: Vec<i32>,
-    /// Preemptions of all jobs.
+    /// Number of preemptions of all jobs.
     pub(crate) preemptions: u64,
     /// GPU time that parts held while they were paused at their quotas.
     pub(crate) paused_gpu_ns: i128,
@@ -338,7 +338,7 @@ impl Accounts {
     }
 }
 
-/// Useful GPU time so far. Each GPU counts once. Each instant is weighted with the largest share of its base rate that
+/// Useful GPU time so far. Each GPU counts once. Each instant is weighted by the largest share of its base rate that
 /// a resident of the GPU keeps.
 #[derive(Clone, Debug)]
 pub(crate) struct Useful {

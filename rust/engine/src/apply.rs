@@ -61,7 +61,7 @@ impl<'a> ByPart<'a> {
         here.is_some() && !action.is_some_and(Action::releases)
     }
 
-    /// Returns the sub-batch that the job's part on a server has after the plan; 0 means the full batch.
+    /// Returns the sub-batch that the job's part on a server has after the plan; 0 means the full batch size.
     fn sub_batch(self, state: &State, job: JobId, server: ServerId) -> u32 {
         let named = |action: &&Action| action.gpus().is_some_and(|gpus| gpus.mask_on(server) != 0);
         let (part, action) = if let Some(action) = self.of(job).find(named) {
@@ -272,7 +272,7 @@ impl Overlay {
         Ok(())
     }
 
-    /// Checks that each part is on one server, and that no two parts of a job are on the same one.
+    /// Checks that each part is on a single server, and that no two parts of a job are on the same server.
     fn check_parts(&mut self, state: &State, plan: &PlanBuffer) -> Result<(), Broken> {
         let by_part = ByPart {
             plan,

@@ -34,7 +34,7 @@ pub enum Failures {
     Random {
         /// Mean time in seconds from a repair to the next failure.
         mtbf_s: f64,
-        /// Mean time to repair, s.
+        /// Mean time to repair, in seconds.
         mttr_s: f64,
     },
 }
@@ -42,7 +42,7 @@ pub enum Failures {
 /// What the run does with jobs that can never run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum OnInfeasible {
-    /// The run is refused.
+    /// The run is rejected.
     #[default]
     Error,
     /// The run leaves out these jobs and lists them.
@@ -109,8 +109,9 @@ pub struct RunConfig {
     pub failures: Failures,
     /// Source of the durations that policies see.
     pub estimates: Estimates,
-    /// The `[runtime]` table: how jobs deviate from the rates that policies know, and the costs for each kind of job.
-    /// `None` means that jobs do not deviate, and that `restart`, `first_start` and `restart_by_model` give the costs.
+    /// The `[runtime]` table: the deviations of jobs from the rates that policies know, and the costs for each kind of
+    /// job. `None` means that jobs do not deviate, and that `restart`, `first_start` and `restart_by_model` give the
+    /// costs.
     pub run_time: Option<Arc<RunTime>>,
     /// Seed for all random draws.
     pub seed: u64,

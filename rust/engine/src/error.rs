@@ -154,14 +154,14 @@ fn on_server(server: Option<ServerId>) -> String {
 /// Errors that a policy can return instead of a plan.
 #[derive(Clone, Debug, PartialEq, Error)]
 pub enum PolicyError {
-    /// A parameter with a bad value.
+    /// A parameter with an invalid value.
     #[error("{policy}: {field} = {value}: expected {expected}")]
     Parameter {
         /// Policy name.
         policy: String,
         /// Parameter name.
         field: String,
-        /// The value, as text.
+        /// The value, as a string.
         value: String,
         /// The values that the parameter accepts.
         expected: String,
@@ -204,7 +204,7 @@ pub enum EngineError {
     /// The description of the cluster, the jobs or the network is invalid.
     #[error(transparent)]
     Model(#[from] ModelError),
-    /// A plan that was refused.
+    /// The engine rejected a plan.
     #[error(transparent)]
     Plan(#[from] PlanError),
     /// The policy failed.

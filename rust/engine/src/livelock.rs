@@ -63,7 +63,7 @@ impl Default for Livelock {
 /// Failures so far, and whether servers will fail or be repaired in the future.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Outlook {
-    /// Failures so far.
+    /// Number of failures so far.
     pub(crate) failures: u64,
     /// Whether failures go on for ever.
     pub(crate) is_endless: bool,

@@ -49,9 +49,9 @@ impl Stopwatch for Silent {
 pub struct Control {
     /// If this flag is set, the run stops at its next check of the flag.
     pub interrupt: AtomicBool,
-    /// Simulated time, ns.
+    /// Simulated time in nanoseconds.
     pub now_ns: AtomicI64,
-    /// Jobs that are done.
+    /// Number of jobs that are done.
     pub done: AtomicU64,
 }
 

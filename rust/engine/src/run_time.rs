@@ -1,11 +1,11 @@
 //! The `[runtime]` table (`docs/concepts/run-time.md`): the costs of starts, stops and checkpoints for each kind of
-//! job, and how gangs deviate from the rates that policies know.
+//! job, and the deviations of gangs from the rates that policies know.
 
 use gangline_model::{GpuTypeId, JobId, MAX_SECONDS, SimSpan};
 use gangline_rng::{Purpose, Stream};
 use std::collections::BTreeMap;
 
-/// Maximum sigma of a noise.
+/// Maximum sigma of any noise.
 const NOISE_MAX: f64 = 2.0;
 
 /// Kinds of costs.
@@ -27,7 +27,7 @@ pub type Kind = (Option<u32>, Option<u32>, Option<GpuTypeId>);
 /// Costs for one kind of job, indexed by [`Cost`]; `None` means that a row for another kind applies.
 pub type Costs = [Option<SimSpan>; 4];
 
-/// How jobs deviate from the rates that policies know, and the costs for each kind of job.
+/// The deviations of jobs from the rates that policies know, and the costs for each kind of job.
 #[derive(Clone, Debug, Default)]
 pub struct RunTime {
     /// Sigma of the noise that applies to a job as a whole.
@@ -86,8 +86,8 @@ impl RunTime {
         (!is_sound).then(|| "costs must be 0 to 4e9 s".to_owned())
     }
 
-    /// Returns how much longer a stretch takes than policies expect, as the ratio of the two times. `stretch` is the
-    /// number of the stretch, counted for each part, and `servers` is the number of servers that the part uses.
+    /// Returns the ratio of the time that a stretch takes to the time that policies expect. `stretch` is the number of
+    /// the stretch, counted for each part, and `servers` is the number of servers that the part uses.
     pub(crate) fn pace(
         &self,
         seed: u64,

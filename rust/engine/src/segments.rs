@@ -44,13 +44,13 @@ pub struct Segments {
     pub job: Vec<u32>,
     /// Number of the part; 0 unless the policy forks jobs.
     pub part: Vec<u16>,
-    /// Start, ns.
+    /// Start in nanoseconds.
     pub start_ns: Vec<i64>,
-    /// End, ns.
+    /// End in nanoseconds.
     pub end_ns: Vec<i64>,
     /// Server.
     pub server: Vec<u32>,
-    /// Slots on that server.
+    /// Mask of the slots on that server.
     pub gpu_mask: Vec<u64>,
     /// Tier: 0 server, 1 rack, 2 network.
     pub tier: Vec<u8>,

@@ -11,17 +11,17 @@ const TIMELINE_ROWS: usize = 1 << 17;
 /// The timeline table.
 #[derive(Clone, Debug, Default)]
 pub struct Timeline {
-    /// Instant, ns.
+    /// Instant in nanoseconds.
     pub t_ns: Vec<i64>,
-    /// GPUs on servers that are up.
+    /// Number of GPUs on servers that are up.
     pub gpus_total: Vec<i32>,
-    /// GPUs with a resident.
+    /// Number of GPUs with a resident.
     pub gpus_busy: Vec<i32>,
-    /// Running jobs.
+    /// Number of running jobs.
     pub jobs_running: Vec<i32>,
-    /// Waiting jobs.
+    /// Number of waiting jobs.
     pub jobs_waiting: Vec<i32>,
-    /// Busy GPUs of each type, row-major (rows, types).
+    /// Number of busy GPUs of each type, row-major (rows, types).
     pub busy_by_type: Vec<i32>,
 }
 
@@ -38,7 +38,7 @@ struct Counts {
 #[derive(Clone, Debug)]
 pub(crate) struct TimelineWriter {
     rows: Vec<(SimTime, Counts)>,
-    /// Busy GPUs of each type, row-major (rows, types).
+    /// Number of busy GPUs of each type, row-major (rows, types).
     busy_by_type: Vec<u32>,
     mode: TimelineMode,
     /// Minimum time between two consecutive rows.

@@ -1,5 +1,5 @@
 //! Elastic jobs (`docs/concepts/elastic-jobs.md`): the rate of a job on any number of GPUs and at any batch size, and
-//! how much its progress is worth. Goodput is throughput times statistical efficiency.
+//! the value of its progress. Goodput is throughput times statistical efficiency.
 //!
 //! All values that a policy compares are computed before the run. These values depend on the class of jobs, the number
 //! of GPUs, the noise phase, and whether the gang is on one or several servers. A query during the run is a table
@@ -101,7 +101,7 @@ pub struct ElasticClass {
 pub struct Configuration {
     /// Number of samples per GPU and pass.
     pub pass_batch: u32,
-    /// Passes beyond the first.
+    /// Number of passes beyond the first.
     pub accum: u32,
     /// Progress per second, in iterations at the initial batch size; 0 means that the configuration is not possible.
     pub rate: f64,

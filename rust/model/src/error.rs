@@ -18,7 +18,7 @@ pub enum ModelError {
         /// Description of the problem.
         what: String,
     },
-    /// A server with a bad value.
+    /// A server with an invalid value.
     #[error("server {server}: {what}")]
     Server {
         /// Index of the server.
@@ -26,7 +26,7 @@ pub enum ModelError {
         /// Description of the problem.
         what: String,
     },
-    /// A job with a bad value.
+    /// A job with an invalid value.
     #[error("job at row {job}: {field} {value}: expected {expected}")]
     Job {
         /// Row in the job table.
@@ -48,7 +48,7 @@ pub enum ModelError {
         /// Number of rows in the table.
         expected: usize,
     },
-    /// A network with a bad value.
+    /// A network with an invalid value.
     #[error("network.{key}: expected {expected}, got {value}")]
     Network {
         /// Key path below `network`.

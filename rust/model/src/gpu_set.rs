@@ -8,7 +8,7 @@ use smallvec::SmallVec;
 pub struct ServerGpus {
     /// The server.
     pub server: ServerId,
-    /// Slots on the server; never 0.
+    /// Mask of the slots on the server; never 0.
     pub mask: u64,
 }
 

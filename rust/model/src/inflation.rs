@@ -28,7 +28,7 @@ struct Row {
 /// Properties of the jobs of one class.
 #[derive(Clone, Debug, PartialEq)]
 pub struct InflationClass {
-    /// Samples per GPU, >= 1.
+    /// Number of samples per GPU, >= 1.
     pub batch_size: u32,
     /// Gang size, >= 1.
     pub gpus: u32,

@@ -228,7 +228,7 @@ impl RateTable {
 pub struct Load {
     /// Number of bytes, > 0, that the gang sends through each up-link per iteration.
     pub bytes: f64,
-    /// Compute time per iteration, s.
+    /// Compute time per iteration, in seconds.
     pub compute_s: f64,
     /// Rate in bytes/s, > 0, at which the gang would send data if it were alone.
     pub demand: f64,
@@ -398,7 +398,7 @@ impl Interference {
     }
 
     /// Sets the first pairs (slowed job, co-runner) that have no factor although a run that shares GPUs would need it.
-    /// Such a run is refused.
+    /// Such a run is rejected.
     #[must_use]
     pub fn with_absent(mut self, pairs: Vec<(String, String)>) -> Self {
         self.absent = pairs;

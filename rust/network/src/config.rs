@@ -117,14 +117,14 @@ pub struct Measured {
     pub gpus: u32,
     /// Rate in iterations/s on as few servers as possible.
     pub consolidated: f64,
-    /// Iterations/s on more servers.
+    /// Rate in iterations/s on more servers.
     pub spread: Option<f64>,
 }
 
 /// Rule for gangs for which a table has no pair of throughputs.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub enum OnMissing {
-    /// The run is refused.
+    /// The run is rejected.
     #[default]
     Error,
     /// Distance costs the gang nothing.

@@ -5,9 +5,9 @@
 //! with the least remaining capacity per open flow becomes full.
 //!
 //! Stops have a strict order: by rate; at equal rates, demands come before links; and links are ordered by name.
-//! Regardless of rounding, the next stop that a link offers comes after the last stop at which capacity was taken from
-//! it. Therefore, there is only one set of stops that agrees at every link, and it is unique to the last bit. The stops
-//! do not depend on the order or the groups in which they are computed. The model is described in
+//! Regardless of rounding, the next stop of a link comes after the last stop at which a flow took capacity from it.
+//! Therefore, there is only one set of stops that agrees at every link, and it is unique to the last bit. The stops do
+//! not depend on the order or the groups in which they are computed. The model is described in
 //! `docs/concepts/network.md`.
 //!
 //! | symbol | here | meaning |
@@ -100,7 +100,7 @@ impl Filling {
     }
 }
 
-/// Flows over links. Flow `i` uses `links[ends[i - 1]..ends[i]]`, each link once.
+/// Flows that use links. Flow `i` uses `links[ends[i - 1]..ends[i]]`, each link once.
 #[derive(Clone, Debug, Default)]
 pub struct Flows {
     /// Upper limit of each flow, with a rate > 0: the demand of the flow, or the stop of a link that `links` does not

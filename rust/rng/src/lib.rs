@@ -50,7 +50,7 @@ pub enum Purpose {
     Extra = 11,
     /// Parameters that randomised tests draw once per world.
     Population = 12,
-    /// Reserved; nothing uses it.
+    /// Reserved; no code uses this purpose.
     Repairs = 13,
     /// Log-normal noise factors for durations.
     Noise = 14,

@@ -16,7 +16,7 @@ pub enum SynthError {
     UnknownParameter {
         /// The shape.
         shape: &'static str,
-        /// Key that was given.
+        /// The key in the request.
         key: String,
         /// Keys that are similar to the given key.
         near: Vec<String>,
@@ -27,7 +27,7 @@ pub enum SynthError {
         key: &'static str,
         /// Kind of value that the parameter accepts.
         expected: String,
-        /// Value that was given.
+        /// The value in the request.
         value: String,
     },
     /// The value is outside the parameter's range.
@@ -116,7 +116,8 @@ fn hint(near: &[String]) -> String {
 }
 
 /// Returns up to three similar names, the most similar first; equally similar names keep their order. A name is similar
-/// to a word if they differ in at most a third of the letters, or if one of the two begins with the other.
+/// to a word if the two differ in at most a third of the letters (or two letters, if that is more), or if one begins
+/// with the other.
 pub(super) fn near_names<'a>(word: &str, names: impl Iterator<Item = &'a str>) -> Vec<String> {
     let most = (word.chars().count() / 3).max(2);
     let mut near: Vec<(usize, &str)> = names

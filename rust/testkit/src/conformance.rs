@@ -2,8 +2,8 @@
 //!
 //! [`check`] runs a policy on a random world with all invariant checks of the engine enabled, and performs further
 //! checks. Every job ends. The same seed gives the same run. A step-by-step run equals a run in one call. Skipping
-//! rounds changes nothing. A policy that is declared work-conserving lets no job wait if a GPU type has enough free
-//! GPUs for it. The messages of failed checks name the seed.
+//! rounds does not change the results. A policy that is declared work-conserving lets no job wait if a GPU type has
+//! enough free GPUs for it. The messages of failed checks name the seed.
 
 mod draws;
 mod elastic;

@@ -21,7 +21,8 @@ pub fn policies() -> impl Iterator<Item = &'static PolicyInfo> {
 /// Returns the policy or the toy with this name.
 ///
 /// # Errors
-/// Returns [`PolicyError::UnknownPolicy`], which names the nearest policy of the registry; it never suggests a toy.
+/// Returns [`PolicyError::UnknownPolicy`], which suggests the policy with the most similar name; it never suggests a
+/// toy.
 pub fn find(name: &str) -> Result<&'static PolicyInfo, PolicyError> {
     match TOYS.iter().find(|toy| toy.name == name) {
         Some(toy) => Ok(toy),

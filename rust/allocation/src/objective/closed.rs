@@ -43,7 +43,8 @@ fn rates_of<'a>(table: &'a Table, shares: &'a [f64]) -> impl Iterator<Item = f64
 }
 
 /// Gives each job, in order of arrival, all of its time on its fastest type with enough free GPUs. The first job that
-/// fits nowhere ends the pass. A job that cannot run on its chosen type is skipped. Every call places all jobs anew.
+/// fits nowhere ends the pass. A job that cannot run on its chosen type is skipped. Every call places all jobs again,
+/// without regard to earlier calls.
 ///
 /// # Examples
 /// ```

@@ -25,7 +25,7 @@ pub use closed::FastestFirst;
 /// Programs with more rows than this are solved with the price method or by an external solver.
 const ROWS_MAX: usize = 10_000;
 
-/// How the objectives of the parts are combined into the objective of the whole program.
+/// Rule by which the objectives of the parts are combined into the objective of the whole program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OfParts {
     /// The minimum over the parts; a larger value is better.

@@ -19,7 +19,7 @@ pub use free_index::{FreeIndex, Mark, TypePool};
 /// Value that stands for no resident.
 pub(crate) const NO_JOB: JobId = JobId(u32::MAX);
 
-/// The residents of a GPU; empty places contain [`NO_JOB`] and come last.
+/// The residents of a GPU; empty entries contain [`NO_JOB`] and are at the end.
 pub(crate) type Pair = [JobId; 2];
 
 /// A server. All data needed to start or stop a job on the server are in one place.

@@ -19,7 +19,7 @@ pub(super) struct Sharing {
     half_full: Vec<BTreeMap<u64, u32>>,
 }
 
-/// Some GPUs of a server.
+/// Some GPUs on a server.
 #[derive(Clone, Copy)]
 pub(super) struct Place {
     pub(super) server: ServerId,

@@ -23,8 +23,8 @@ impl State {
         self.phases.as_ref()?.get(job)
     }
 
-    /// Returns the current phase. The phase of a running job lasts until its next knot, even if a rounding error
-    /// already puts its remaining work past the knot.
+    /// Returns the current phase. A running job's phase lasts until its next knot, even if rounding has already moved
+    /// its remaining work slightly past the knot.
     fn present(&self, job: JobId, phases: &Phases) -> usize {
         let work = self.jobs.work(job);
         match self.run(job) {

@@ -80,7 +80,7 @@ impl State {
         }
     }
 
-    /// Returns how a part that starts or moves now deviates from the rate that policies know.
+    /// Returns the deviation, from the rate that policies know, of a part that starts or moves now.
     #[cold]
     pub(super) fn begin_stretch(&mut self, job: JobId, new: &NewPart<'_>) -> Untold {
         let part = (job, new.number);

@@ -34,9 +34,9 @@ pub struct Part {
     pub locality: f64,
     /// Slowdown factor that the co-runners of the part cause.
     pub xi: f64,
-    /// Iteration time at the part's sub-batch, divided by the iteration time at full batch.
+    /// Iteration time at the part's sub-batch, divided by the iteration time at full batch size.
     pub inflation: f64,
-    /// Iterations left in the part's quota at the last settlement; infinite without a quota.
+    /// Number of iterations left in the part's quota at the last settlement; infinite without a quota.
     pub(crate) quota: f64,
     /// Work that would be lost if the part's server failed; recorded only under policies that fork jobs.
     pub(crate) at_risk: AtRisk,
@@ -93,7 +93,7 @@ pub(crate) struct PartDetails {
     pub(crate) at_risk_ns: i64,
 }
 
-/// How a part deviates from the rate that policies know. The deviation is constant until the part moves.
+/// Deviation of a part from the rate that policies know. The deviation is constant until the part moves.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Untold {
     /// Ratio of the actual time to the time that policies expect.

@@ -29,7 +29,7 @@ pub struct TypePool {
 /// One server of the pool.
 #[derive(Clone, Copy, Debug)]
 struct Slots {
-    /// Free slots.
+    /// Mask of the free slots.
     mask: u64,
     rack: u32,
     /// Number of free slots.
