@@ -14,7 +14,7 @@ pub struct PairTime {
     pub time: f64,
 }
 
-/// Result for the classes.
+/// Result of an allocation, by class.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Answer {
     /// Shares of one job of each class, `classes x types`.

@@ -581,7 +581,7 @@ impl<'a> Simplex<'a> {
         [1.0, f64::from(u8::from(self.has_floor[class]))]
     }
 
-    /// Adds the use of the linking rows by a class's keys, as if no other column of the class were basic.
+    /// Adds the amounts of the linking rows that a class's keys use, as if no other column of the class were basic.
     fn add_keys(&self, class: usize, times: f64, into: &mut [f64]) {
         let right = self.right_of(class);
         for (key, row) in self.keys[class].iter().zip(&self.inverse[class]) {

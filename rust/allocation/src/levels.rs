@@ -38,7 +38,7 @@ pub struct Levels {
     pub rises: u32,
     /// Number of simplex steps.
     pub steps: u32,
-    /// The plan with the largest gain among those that reach the levels; `None` unless there are pairs or speeds
+    /// The plan with the largest gain among those that reach the levels; `None` if there are no pairs and speeds do not
     /// change. Only this method reaches levels that need pairs.
     pub plan: Option<Chosen>,
 }

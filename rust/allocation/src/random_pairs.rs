@@ -3,8 +3,9 @@
 //!
 //! While the active jobs need no more GPUs than the cluster has, no jobs share. Otherwise, jobs without a partner are
 //! put in a random order. Each job takes as its partner the first later job that has the same gang size and can share
-//! with it on some type. Time is split equally among single jobs and pairs. A pair is dissolved at the next allocation
-//! if its relative speeds add up to less than 1 on every type; the policy knows this only after it has tried the pair.
+//! GPUs with it on at least one type. Time is split equally among single jobs and pairs. A pair is dissolved at the
+//! next allocation if its relative speeds add up to less than 1 on every type; the policy knows this only after it has
+//! tried the pair.
 
 use super::allocator::{Allocator, Ask, PairShare, Shares};
 use super::split::EqualSplit;
@@ -45,7 +46,7 @@ impl Allocator for RandomPairs {
 
 impl RandomPairs {
     /// Dissolves each pair in which a job has ended, and each pair that is slower on every type than its jobs would be
-    /// in turns.
+    /// if they took turns.
     fn undo(&mut self, ask: &Ask) {
         let row = |job: &JobId| ask.jobs.binary_search(job).ok();
         self.partner.retain(|job, other| {

@@ -346,7 +346,7 @@ impl<'a, 'b> Activities<'a, 'b> {
             .collect()
     }
 
-    /// Returns a program with these columns and some further columns, which are at least 0.
+    /// Returns a program with these columns and some additional columns, which are at least 0.
     pub(crate) fn model(&self, cost: Vec<f64>, rows: Rows, more: usize) -> Model {
         let columns = self.count() + more;
         Model {

@@ -185,7 +185,7 @@ impl Table {
         }
     }
 
-    /// Returns pairs of a class and the seconds until its deadline, for the deadlines that can still be met.
+    /// Returns pairs (class, time in seconds until its deadline), for the deadlines that can still be met.
     pub(crate) fn deadlines(&self) -> Vec<(usize, f64)> {
         let each = self.time_left_s.iter().copied().enumerate();
         each.filter(|(_, left)| *left > 0.0 && left.is_finite())

@@ -15,14 +15,15 @@ use crate::traits::WakeOn;
 use crate::view::Change;
 use gangline_model::{JobId, ServerId, SimTime};
 
-/// Number of rounds without an action after which a run has stalled, if nothing else can happen. A round-based policy
-/// may wait for time to pass, but not for ever. The limit is our own choice.
+/// Number of consecutive rounds without an action after which a run counts as stalled, if nothing else can happen. A
+/// round-based policy may wait for time to pass, but not for ever. The limit is our own choice.
 const IDLE_ROUNDS_MAX: u32 = 1000;
 /// The limit that replaces [`IDLE_ROUNDS_MAX`] while timers are set, because timers may be arbitrarily frequent. The
 /// limit is our own choice.
 const IDLE_TIMERS_MAX: u32 = 100_000;
-/// Number of failures and repairs per server without an action after which a run has stalled, if nothing else can
-/// happen. The servers that the waiting gangs need might never be up together. The limit is our own choice.
+/// Number of failures and repairs per server, without an action in between, after which a run counts as stalled, if
+/// nothing else can happen. The servers that the waiting gangs need might never be up together. The limit is our own
+/// choice.
 const IDLE_CHANGES_MAX: usize = 1000;
 
 impl Engine {

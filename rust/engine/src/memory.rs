@@ -4,8 +4,8 @@
 /// Memory in bytes that must remain free when a table grows; small allocations and the error path need it. The size is
 /// our own choice.
 pub(crate) const SPARE_BYTES: usize = 1 << 24;
-/// Memory in bytes that a run needs for each job in the trace: for its state, the index of the policy and the columns
-/// of the result. Growing tables are excluded. The number is our own choice; it is about twice the growth per job that
+/// Memory in bytes that a run needs for each job in the trace: for its state, the policy's index and the columns of the
+/// result. Growing tables are excluded. The number is our own choice; it is about twice the growth per job that
 /// `benches/python/memory.py` measures.
 pub(crate) const BYTES_PER_JOB: usize = 512;
 

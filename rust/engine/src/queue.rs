@@ -2,9 +2,9 @@
 //!
 //! The queue does not depend on jobs or servers. It contains the events of running jobs, the policy's timers and future
 //! failures. It does not contain arrivals or round boundaries, so its size does not depend on the length of the trace.
-//! Push and pop cost O(log n). Each node of the heap has four children. The heap therefore has half as many levels as a
-//! binary heap, and siblings are adjacent in memory. `docs/concepts/simulated-second.md` defines the order of events at
-//! one instant.
+//! Pushing and popping an event cost O(log n). Each node of the heap has four children. The heap therefore has half as
+//! many levels as a binary heap, and siblings are adjacent in memory. `docs/concepts/simulated-second.md` defines the
+//! order of events at one instant.
 
 use gangline_model::SimTime;
 

@@ -9,9 +9,9 @@
 //!
 //! After a change, new stops are first computed only for the changed up-links, while the stops of all others stay
 //! fixed. If the new stops disagree at another up-link, this up-link is added, and so on. A start or stop costs O(racks
-//! of the job). If an up-link is overloaded before or after the change, the cost is also O(n log n) in the up-links of
-//! the jobs that become slower or faster. In the worst case, the cost is [`TURNS`] times the cost of solving for all
-//! jobs that overloaded up-links connect.
+//! of the job). If an up-link is overloaded before or after the change, there is an additional cost of O(n log n),
+//! where n is the number of up-links of the jobs that become slower or faster. In the worst case, the cost is [`TURNS`]
+//! times the cost of solving for all jobs that overloaded up-links connect.
 
 use crate::work::looked;
 use gangline_model::{JobId, Load};

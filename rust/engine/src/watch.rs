@@ -16,7 +16,7 @@ use gangline_model::{JobId, ServerId, SimSpan, SimTime};
 pub struct Reason {
     /// Name used in tables: one or two words, at most 13 characters.
     pub name: &'static str,
-    /// Meaning of the reason, for the guide.
+    /// Meaning of the reason, as printed in the guide.
     pub meaning: &'static str,
     /// Sentence that is printed.
     pub sentence: &'static str,

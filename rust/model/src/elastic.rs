@@ -229,7 +229,7 @@ impl ElasticClass {
         self.is_allowed(&one).then_some(passes)
     }
 
-    /// Returns the best configuration on a number of GPUs on one or several servers, given the times of a step and the
+    /// Returns the best configuration for a number of GPUs on one or several servers, given the times of a step and the
     /// noise.
     pub fn best_by(&self, fit: &StepFit, noise: &NoisePhase, on: (u32, bool)) -> Configuration {
         self.best_of(&self.candidates(fit, on), noise)

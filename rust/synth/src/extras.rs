@@ -50,7 +50,7 @@ pub enum Law {
     },
 }
 
-/// Returns one number for each of the jobs `0..jobs`: for each job, the draw for a purpose at the address `(job, 0,
+/// Returns one number for each of the jobs `0..jobs`, which is the draw for a purpose at the address `(job, 0,
 /// counter)`.
 ///
 /// # Errors

@@ -1,4 +1,4 @@
-//! Checks that every policy must pass, on random worlds that are drawn from a seed.
+//! Checks that every policy must pass, on random worlds. A world is a cluster with jobs, drawn from a seed.
 //!
 //! [`check`] runs a policy on a random world with all invariant checks of the engine enabled, and performs further
 //! checks. Every job ends. The same seed gives the same run. A step-by-step run equals a run in one call. Skipping
@@ -21,7 +21,7 @@ use gangline_model::{
 use gangline_network::{Contention, LinkChange, ModelGiven, Network, NetworkConfig};
 use std::sync::Arc;
 
-/// A world and the options of a run on it.
+/// A world (the cluster, the jobs and their rates), and the options of a run in it.
 #[derive(Clone, Debug)]
 pub struct Case {
     /// Cluster, jobs and rates.

@@ -1,5 +1,5 @@
-//! Support for tests: random worlds that are drawn from a seed, the checks that every policy must pass, and toy
-//! policies.
+//! Support for tests: random worlds (clusters with jobs, drawn from a seed), the checks that every policy must pass,
+//! and toy policies.
 //!
 //! No release contains this crate. Development builds of the Python module include the toys, so that Python tests can
 //! run them.

@@ -1,8 +1,8 @@
 //! `AlloX`: assigns waiting single-GPU jobs to places in the queues of the GPU types.
 //!
-//! A job that is k-th from the end of a queue delays k jobs, including itself, by its duration. The mean completion
-//! time is therefore a sum over (job, type, place). The optimal assignment is the solution of a linear program with
-//! integral vertices.
+//! The k-th job from the end of a queue delays k jobs, including itself, by its duration. The mean completion time is
+//! therefore a sum over (job, type, place). The optimal assignment is the solution of a linear program with integral
+//! vertices.
 
 use super::super::answer::Answer;
 use super::super::model::{Algorithm, Model, Rows, SolverError};

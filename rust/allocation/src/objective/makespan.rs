@@ -19,8 +19,8 @@ pub(super) fn solve(
     Ok(Answer::of(&space, plan, objective))
 }
 
-/// Returns, for each class, the fraction of the time to the makespan that a job needs for all its remaining work on its
-/// fastest type. A job whose fraction is 1 cannot make up for a missed round, so a missed round increases the makespan.
+/// Returns, for each class, the fraction of the makespan that a job needs for all its remaining work on its fastest
+/// type. A job whose fraction is 1 cannot make up for a missed round, so a missed round increases the makespan.
 pub(super) fn urgency(table: &Table, seen: Seen, makespan_s: f64) -> Vec<f64> {
     let rates = table.seen(seen);
     let rows = rates.chunks_exact(table.capacity.len());

@@ -190,8 +190,8 @@ impl FreeIndex {
         }
     }
 
-    /// Ends a draft. Sets the free mask of every server that the draft changed, or that was recorded since the draft
-    /// began, to what `free` returns. Later drafts roll back to this state.
+    /// Ends a draft. For every server that the draft changed or that was recorded since the draft began, sets the free
+    /// mask to the value that `free` returns. Later drafts roll back to this state.
     #[inline]
     pub(super) fn end_draft(&mut self, free: impl Fn(ServerId) -> u64) {
         let mut changes = std::mem::take(&mut self.changes);

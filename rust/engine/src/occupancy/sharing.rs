@@ -5,7 +5,8 @@ use crate::structures::bits::slots;
 use gangline_model::{ClusterSpec, GpuTypeId, ServerId};
 use std::collections::BTreeMap;
 
-/// Memory in use and residents on every GPU, and the number of GPUs with exactly one resident, by free memory.
+/// Memory in use on every GPU, the slots with several residents, and the number of GPUs with exactly one resident, by
+/// free memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Sharing {
     /// Slots with several residents, for each server.
@@ -77,7 +78,7 @@ impl Sharing {
         self.change(place, (alone, alone), |used| used - before + after);
     }
 
-    /// Changes the memory in use; `before` and `after` are the slots that have one resident before and after the
+    /// Changes the memory in use; `before` and `after` are the slots with exactly one resident before and after the
     /// change.
     #[inline]
     fn change(&mut self, place: Place, (before, after): (u64, u64), change: impl Fn(u64) -> u64) {

@@ -20,7 +20,7 @@ pub enum Phase {
     Dropped,
 }
 
-/// Value that stands for the first start while a job has not started.
+/// Value that is stored as the first start of a job that has not started.
 pub(crate) const NOT_YET: SimTime = SimTime(i64::MIN);
 
 /// The data that every event of a job needs, in one cache line. The state is created when the job arrives, so that a

@@ -33,7 +33,7 @@ impl State {
         }
     }
 
-    /// Returns the phase that a job is in when it has this remaining work; 0 if its rate does not change.
+    /// Returns the phase of a job with this remaining work; 0 if its rate does not change.
     pub(super) fn phase_at(&self, job: JobId, left: f64) -> u32 {
         let phases = self.phases_of(job);
         phases.map_or(0, |phases| phases.phase(self.jobs.work(job), left) as u32)

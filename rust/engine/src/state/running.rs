@@ -3,8 +3,9 @@
 //!
 //! Work is one number per job. This number is *settled* (updated to the current instant) when a property of the job
 //! changes. The work then decreases linearly until the next event of the job: its completion, or the end of a part's
-//! overhead or quota. A running job has *parts*: usually one, which needs no allocation, or several if the policy forks
-//! jobs (`docs/concepts/parts.md`). Work is a property of the job, and placement is a property of the part.
+//! overhead or quota. A running job has *parts*: usually one, which needs no memory allocation, or several if the
+//! policy forks jobs (`docs/concepts/parts.md`). Work is a property of the job, and placement is a property of the
+//! part.
 
 use gangline_model::{
     GpuSet, GpuTypeId, JobId, MAX_SECONDS, SPAN_MAX, ServerId, SimSpan, SimTime, Tier, span_of_work,

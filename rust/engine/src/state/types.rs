@@ -193,7 +193,7 @@ impl TypeTable {
     }
 }
 
-/// Returns, for each type, the minimum number of GPUs of a copy of the job on a server where the copy fits and makes
+/// Returns, for each type, the minimum number of GPUs that a copy of the job has on any server where it fits and makes
 /// progress; `u32::MAX` if there is no such server.
 fn least_copies(world: &World, copy_gpus: CopyGpus, job: JobId) -> Vec<u32> {
     let World {

@@ -1,7 +1,7 @@
 //! Small policies that use features of the engine: rounds, timers, shared GPUs, parts, and gangs on several GPU types.
 //!
 //! These policies are for tests, not for comparisons. Each of them examines every active job at each decision, which is
-//! fast enough for the small worlds of tests. All of them place jobs with the rule `consolidate` and best fit.
+//! fast enough for the small worlds that tests use. All of them place jobs with the rule `consolidate` and best fit.
 
 mod fork;
 mod mixed;

@@ -57,7 +57,7 @@ struct WholeOrder {
     size: u32,
     keys: Vec<WholeKey>,
     order: BTreeSet<WholeKey>,
-    /// `whole` and `other` of each rack, packed into one number, to find the leftmost rack with enough of both.
+    /// `whole` and `other` of each rack, packed into one number; used to find the leftmost rack with enough of both.
     by_rack: MaxTree,
 }
 
