@@ -143,8 +143,8 @@ pub(crate) struct Market<'a> {
     ends: Vec<usize>,
     /// Largest rate of each class.
     pub fastest: Vec<f64>,
-    /// Share that an equal split gives a job of each class for each GPU of a type. The shares of a job add up to at
-    /// most 1.
+    /// Share of time that a job of each class gets under an equal split, per GPU of a type. The shares of a job add up
+    /// to at most 1.
     equal: Vec<f64>,
     /// Rate that a job of each class has under the equal split.
     pub split: Vec<f64>,

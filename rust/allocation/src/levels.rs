@@ -39,7 +39,7 @@ pub struct Levels {
     /// Number of simplex steps.
     pub steps: u32,
     /// The plan with the largest gain among those that reach the levels; `None` if there are no pairs and speeds do not
-    /// change. Only this method reaches levels that need pairs.
+    /// change. Only this method reaches levels that require pairs.
     pub plan: Option<Chosen>,
 }
 

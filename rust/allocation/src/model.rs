@@ -52,7 +52,7 @@ pub enum SolverError {
     Outside(String),
 }
 
-/// Rows `lower <= A x <= upper`. Entries are (row, column, value); repeated entries are added.
+/// Rows `lower <= A x <= upper`. Entries are (row, column, value); repeated entries are added up.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Rows {
     /// Entries, in the order in which they are summed.

@@ -10,7 +10,7 @@
 //! starting at the rho that each job would have if it ran alone. If the required rates are out of reach, the max-min
 //! program finds prices at which these rates cost more than all GPUs are worth. The next trial is the smallest rho
 //! whose rates are affordable at these prices. The cost is a convex function of rho, so this is Newton's method, and it
-//! never overshoots. No plan has a smaller rho than any trial, so the first feasible trial is optimal.
+//! never overshoots. No trial exceeds the smallest rho that a plan can reach, so the first feasible trial is optimal.
 
 use super::choose::Pair;
 use super::dual::{Market, MaxMin, Until};

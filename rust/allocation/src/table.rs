@@ -43,9 +43,9 @@ pub struct Table {
     pub age_s: Vec<f64>,
     /// Time in seconds that an equal split would have taken for the steps done so far; empty if not needed.
     pub lost_s: Vec<f64>,
-    /// Seconds until the deadline, infinite for a class without a deadline; empty if no job has a deadline.
+    /// Time in seconds until each class's deadline, infinite for a class without one; empty if no job has a deadline.
     pub time_left_s: Vec<f64>,
-    /// The type on which a class runs because of its share.
+    /// GPU type on which each class runs thanks to its share.
     pub running: Vec<Option<usize>>,
     /// Number of GPUs of each type.
     pub capacity: Vec<f64>,

@@ -1,5 +1,5 @@
-//! Solves finish-time fairness with max-min programs. These are needed where classes share GPUs, because the price
-//! method does not support pairs.
+//! Solves finish-time fairness with max-min programs. These programs are needed if classes share GPUs, because the
+//! price method does not support pairs.
 //!
 //! Each trial of rho is a program whose floors rise or fall together as far as possible. The multipliers of the floors
 //! take the place of the prices.

@@ -2,7 +2,7 @@
 //!
 //! Jobs and terms are checked first, then the GPUs that the plan releases, then the GPUs that it takes. The check
 //! returns the first rule that the plan breaks; a plan is never applied in part. The cost is O(actions x servers per
-//! gang), times a logarithm where GPUs are shared, and never O(cluster). The rules are in
+//! gang), with an additional logarithmic factor if GPUs are shared; it is never O(cluster). The rules are in
 //! `docs/concepts/simulated-second.md`.
 
 use crate::error::{PlanError, Rule};

@@ -10,7 +10,7 @@ use gangline_rng::{Purpose, Stream};
 /// instant still have more than 30 years before the end of simulated time.
 pub(crate) const END: SimTime = SimTime(8_000_000_000_000_000_000);
 
-/// Future failures and repairs, as events of the queue.
+/// Future failures and repairs, as events in the queue.
 #[derive(Clone, Debug)]
 pub(crate) struct CapacityEvents {
     events: Vec<(ServerId, bool, SimTime)>,

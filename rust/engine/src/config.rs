@@ -39,7 +39,7 @@ pub enum Failures {
     },
 }
 
-/// What the run does with jobs that can never run.
+/// Rule for jobs that can never run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum OnInfeasible {
     /// The run is rejected.
@@ -115,7 +115,7 @@ pub struct RunConfig {
     pub run_time: Option<Arc<RunTime>>,
     /// Seed for all random draws.
     pub seed: u64,
-    /// What the run does with jobs that can never run.
+    /// Rule for jobs that can never run.
     pub on_infeasible: OnInfeasible,
     /// Whether the segments table is recorded.
     pub segments: bool,

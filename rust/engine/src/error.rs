@@ -36,7 +36,7 @@ pub enum Rule {
     Memory,
     /// Two jobs that may not share GPUs would be on the same GPU.
     InfeasiblePair,
-    /// The sub-batch is below 1 or above the job's batch.
+    /// The sub-batch is below 1 or above the job's batch size.
     SubBatch,
     /// The timer is not later than now.
     TimerNotAfterNow,

@@ -31,7 +31,7 @@ pub(crate) struct Features {
     /// Whether the run has a `[runtime]` table. Gangs then deviate from the rates that policies know, and the costs of
     /// starts, stops and checkpoints depend on the kind of job.
     pub(crate) has_run_time: bool,
-    /// Whether parts have details. These are needed for co-runners, for rates that policies do not know, and for the
+    /// Whether parts have details. Details are needed for co-runners, for rates that policies do not know, and for the
     /// segments table.
     pub(crate) has_details: bool,
     /// Whether each job runs at its best rate from its start to its end: nothing slows a job, and starts cost no

@@ -5,8 +5,8 @@
 /// our own choice.
 pub(crate) const SPARE_BYTES: usize = 1 << 24;
 /// Memory in bytes that a run needs for each job in the trace: for its state, the policy's index and the columns of the
-/// result. Growing tables are excluded. The number is our own choice; it is about twice the growth per job that
-/// `benches/python/memory.py` measures.
+/// result. Tables that grow during the run are not included. The number is our own choice; it is about twice the growth
+/// per job that `benches/python/memory.py` measures.
 pub(crate) const BYTES_PER_JOB: usize = 512;
 
 /// Returns whether the process can allocate this much memory now. The function allocates the memory and frees it at

@@ -315,8 +315,8 @@ impl Engine {
         summary
     }
 
-    /// Returns the totals for co-runners; `None` where GPUs are not shared. The policy itself reports its refusals
-    /// through [`Output::note_counters`].
+    /// Returns the totals for co-runners; `None` where GPUs are not shared. The policy itself reports the number of
+    /// refused shares through [`Output::note_counters`].
     fn sharing(&self, accounts: &Accounts) -> Option<[(&'static str, f64); 6]> {
         let useful = accounts.useful.as_ref()?;
         let seconds = |ns: i128| ns as f64 / NANOS_PER_SECOND;

@@ -12,7 +12,7 @@ pub struct JobColumns {
     pub gpus: Vec<u32>,
     /// Work in iterations or, if only a duration is known, in seconds on a GPU of speed 1; must be positive.
     pub work: Vec<f64>,
-    /// Number of iterations per second on a GPU of speed 1; default 1, which is for work in seconds.
+    /// Number of iterations per second on a GPU of speed 1; default 1, for jobs whose work is in seconds.
     pub ref_rate: Option<Vec<f64>>,
     /// Row in the rate table; `u32::MAX` means that there is no row and the speed of the GPU type applies.
     pub rate_class: Option<Vec<u32>>,

@@ -13,7 +13,7 @@ type Series = (u32, u32, u32);
 pub(super) enum Found {
     /// Share of the rate that the gang keeps when it is spread.
     Ratio(f64),
-    /// The gang was measured only consolidated, or not at all.
+    /// The gang was measured only when consolidated, or not at all.
     Missing,
 }
 

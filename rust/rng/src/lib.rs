@@ -20,7 +20,7 @@
 //! `a`; only [`Draw::below`] may need more bits.
 #![forbid(unsafe_code)]
 
-/// Purpose of a draw; it names the stream. The codes affect the results, so they never change.
+/// Purpose of a draw; each purpose has a stream of its own. The codes affect the results, so they never change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u8)]
 #[non_exhaustive]
@@ -267,7 +267,7 @@ impl Draw {
     }
 }
 
-/// Weights in a form that is prepared for draws. A draw costs one multiplication and one binary search.
+/// Weights that are prepared for fast draws. A draw costs one multiplication and one binary search.
 ///
 /// ```
 /// # use gangline_rng::{Purpose, Stream, WeightTable};

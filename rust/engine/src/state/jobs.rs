@@ -43,9 +43,9 @@ pub(crate) struct JobState {
     pub(crate) preemptions: u32,
 }
 
-/// Integral of the number of active jobs over time, in ns. The value is below 2^95, because fewer than 2^32 jobs are
-/// active for less than 2^63 ns. It is stored in three words, because an i128 would take 16 bytes with an alignment of
-/// 16.
+/// Integral of the number of active jobs over time, in nanoseconds. The value is below 2^95, because fewer than 2^32
+/// jobs are active for less than 2^63 ns. It is stored in three words, because an i128 would take 16 bytes with an
+/// alignment of 16.
 #[derive(Clone, Copy, Debug)]
 struct ActiveTime([u32; 3]);
 
@@ -172,7 +172,7 @@ impl Jobs {
 
     // These methods change the phases.
 
-    /// Begins an instant. Jobs that arrive from now on are new.
+    /// Begins an instant. Jobs that arrive after this call count as new.
     #[inline]
     pub(crate) fn begin_instant(&mut self) {
         self.newest = self.states.len();

@@ -45,7 +45,7 @@ pub struct Part {
     pub number: u16,
     /// GPU type of the first server.
     pub gpu_type: GpuTypeId,
-    /// Samples per GPU and pass; 0 means the job's own batch size.
+    /// Number of samples per GPU and pass; 0 means the job's own batch size.
     pub sub_batch: u32,
     /// Number of passes beyond the first, if a plan named the batch size of an elastic job.
     pub accum: Option<u32>,

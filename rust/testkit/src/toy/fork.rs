@@ -15,7 +15,7 @@ const TAG: TimerTag = TimerTag { kind: 0, id: 0 };
 pub struct ForkParams {
     /// Maximum number of parts of a job.
     pub copies: usize,
-    /// Iteration quota of a part. It applies from the start of the part as an additional copy, and anew from each
+    /// Iteration quota of a part. It applies from the start of the part as an additional copy, and again from each
     /// merge.
     pub quota: Option<f64>,
     /// Time for which every copy pauses at a merge.

@@ -1,5 +1,4 @@
-//! `toy-round`: at each round, all active jobs are placed in order of attained service. A job keeps its place if it
-//! can.
+//! `toy-round`: at each round, all active jobs are placed in order of attained service. A job keeps its GPUs if it can.
 
 use gangline_engine::{
     Changes, ClusterView, Next, Plan, Policy, PolicyError, PolicyTraits, WakeOn,

@@ -6,7 +6,7 @@ use crate::structures::bits::BitSet;
 use crate::structures::trees::{Fenwick, MaxTree};
 use gangline_model::{ClusterSpec, RackId, ServerId, gpus_in};
 
-/// Free GPUs on the servers with one GPU type. Positions are local to the pool, in ascending order of server ids. Only
+/// Free GPUs on all servers of one GPU type. Positions are local to the pool, in ascending order of server ids. Only
 /// racks that hold servers of the type are numbered, in ascending order of rack ids.
 #[derive(Clone, Debug)]
 pub struct TypePool {
