@@ -180,7 +180,7 @@ impl TwoStages<'_> {
     }
 }
 
-/// Returns a table whose rows are multiplied by the numbers of their classes.
+/// Returns a table after multiplying each row by a number for its class.
 pub(crate) fn by_class(table: &[f64], times: &[f64]) -> Vec<f64> {
     let types = table.len() / times.len().max(1);
     let rows = table.chunks_exact(types.max(1)).zip(times);

@@ -117,7 +117,7 @@ impl RateTable {
     /// in the trace.
     ///
     /// # Errors
-    /// Returns [`ModelError::Table`] if the table has another number of jobs.
+    /// Returns [`ModelError::Table`] if the table has a different number of jobs.
     pub fn with_elastic(
         mut self,
         elastic: Arc<ElasticTable>,
@@ -138,7 +138,7 @@ impl RateTable {
     /// rate.
     ///
     /// # Errors
-    /// Returns [`ModelError::Table`] if the table has another number of jobs, or if an elastic job has phases.
+    /// Returns [`ModelError::Table`] if the table has a different number of jobs, or if an elastic job has phases.
     pub fn with_phases(
         mut self,
         phases: Arc<PhaseTable>,
