@@ -383,7 +383,7 @@ impl UpLinks {
         fresh
     }
 
-    /// Returns the jobs that send, together with their records.
+    /// Returns the jobs that send data through up-links, together with their records.
     pub(crate) fn senders(&self) -> impl Iterator<Item = (u32, JobId)> + '_ {
         let known = self.senders.iter().enumerate();
         known.filter_map(|(record, sender)| Some((record as u32, sender.as_ref()?.job)))

@@ -28,7 +28,7 @@ pub struct JobColumns {
     pub batch_size: Option<Vec<u32>>,
     /// Owners of the jobs.
     pub labels: Labels,
-    /// Requests of the users in addition to GPUs.
+    /// Requests that users make in addition to GPUs.
     pub requests: Requests,
     /// Weight; default 1.
     pub weight: Option<Vec<f64>>,
@@ -75,7 +75,7 @@ pub struct Labels {
     pub qos: Label,
 }
 
-/// Requests of the users in addition to GPUs.
+/// Requests that users make in addition to GPUs.
 #[derive(Clone, Debug, Default)]
 pub struct Requests {
     /// Maximum run time of the job; [`SimSpan::ZERO`] means unlimited.

@@ -372,7 +372,7 @@ pub fn run(case: &Case, policy: &mut dyn Policy) -> Result<Output, EngineError> 
 }
 
 /// Runs a policy step by step: one decision at a time. `look` sees the state after each decision. The changes that the
-/// policy is told about its plan must agree with this state.
+/// policy reads, as effects of its plan, must agree with this state.
 ///
 /// # Errors
 /// Returns the error of the run or of `look`.
