@@ -171,7 +171,7 @@ pub enum PolicyError {
     UnknownPolicy {
         /// The name that was looked up.
         name: String,
-        /// The nearest known name.
+        /// The most similar known name.
         nearest: String,
     },
     /// A policy without access to the remaining work asked for it.
