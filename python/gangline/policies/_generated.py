@@ -138,28 +138,30 @@ class GavelConfig(PolicyConfig):
         Whether GPUs that become free during a round are assigned to waiting jobs at once; otherwise
         they stay idle until the boundary.
     type_order : str
-        Names of GPU types in the order in which they are served, separated by commas; auto = types
-        on which the jobs run best first.
+        Comma-separated names of GPU types, in the order in which they are served; auto = the types
+        on which the jobs run best come first.
     zero_priority_pass : str, one of after, inline
         When jobs without a share may use the remaining GPUs: after (after all other jobs) or inline
         (type by type).
     solver : str, one of auto, simplex, ipx, dual
-        LP solver: auto (by the size of the LP), simplex, ipx or dual.
+        LP solver: auto (depends on the size of the LP), simplex, ipx or dual.
     tie_break : str, one of max_sum, none
-        Choice among several optima: max_sum (the largest sum of normalised throughputs; agnostic
-        variants spread the time of each job evenly) or none (the one that the solver returns).
+        Which of several optima to use: max_sum (the one with the largest sum of normalised
+        throughputs; agnostic variants spread the time of each job evenly) or none (the one that the
+        solver returns).
     time_limit_s : float, > 0
-        Time limit of each solve (wall time); a solve that reaches it counts as failed. In seconds.
+        Time limit (wall-clock) for each solve; a solve that reaches it counts as failed. In
+        seconds.
     on_solver_error : str, one of raise, isolated
         What happens when a solve fails: raise (the run ends) or isolated (an equal split takes its
-        place, counted in spec.json).
+        place; spec.json counts these cases).
     write_failed_to : str
         File that receives the LP of a failed solve, for gl.lp.load_instance; empty = none.
     partitions : int, >= 1
         Number of parts into which the jobs and GPUs of an allocation are split at random; each part
         is solved separately.
     compat : bool
-        Whether to use the timing of the public simulator with all its quirks, for comparisons.
+        Whether to use the public simulator's timing with all its quirks, for comparisons.
 
     Other parameters are those of `PolicyConfig`.
 
@@ -222,16 +224,16 @@ class FifoSkip(PolicyConfig):
 
 @dataclass(frozen=True, kw_only=True)
 class Easy(PolicyConfig):
-    """EASY backfilling: order of arrival, with a reservation for the head of the queue.
+    """EASY backfilling: order of arrival, and a reservation for the head of the queue.
 
     Source: Lifka 1995, by count.
 
     Parameters
     ----------
     estimate_error : float, >= 0
-        Sigma of the log-normal error of the durations that the policy sees; 0 = exact.
+        Sigma of the log-normal error in the durations that the policy sees; 0 = exact.
     estimate_extend : float, >= 1
-        An expired estimate is extended to this multiple of the elapsed time.
+        When an estimate expires, it is extended to this multiple of the elapsed time.
 
     Other parameters are those of `PolicyConfig`.
 
@@ -256,7 +258,7 @@ class Sjf(PolicyConfig):
     Parameters
     ----------
     estimate_error : float, >= 0
-        Sigma of the log-normal error of the durations that the policy sees; 0 = exact.
+        Sigma of the log-normal error in the durations that the policy sees; 0 = exact.
 
     Other parameters are those of `PolicyConfig`.
 
@@ -280,7 +282,7 @@ class SjfStrict(PolicyConfig):
     Parameters
     ----------
     estimate_error : float, >= 0
-        Sigma of the log-normal error of the durations that the policy sees; 0 = exact.
+        Sigma of the log-normal error in the durations that the policy sees; 0 = exact.
 
     Other parameters are those of `PolicyConfig`.
 
@@ -304,7 +306,7 @@ class Ssf(PolicyConfig):
     Parameters
     ----------
     estimate_error : float, >= 0
-        Sigma of the log-normal error of the durations that the policy sees; 0 = exact.
+        Sigma of the log-normal error in the durations that the policy sees; 0 = exact.
 
     Other parameters are those of `PolicyConfig`.
 
@@ -328,12 +330,12 @@ class Srtf(PolicyConfig):
     Parameters
     ----------
     estimate_error : float, >= 0
-        Sigma of the log-normal error of the durations that the policy sees; 0 = exact.
+        Sigma of the log-normal error in the durations that the policy sees; 0 = exact.
     preempt_min_run_s : float, >= 0
         Minimum run time after each start before a job may be preempted; under a placement rule that
-        may refuse a gang, 0 or longer than every restart overhead. In seconds.
+        may refuse a gang, it must be 0 or longer than every restart overhead. In seconds.
     period_s : float, >= 0
-        Time between two decisions, which are made at multiples of this time; 0 = a decision at
+        Time between two decisions, which take place at multiples of this time; 0 = a decision at
         every event. In seconds.
 
     Other parameters are those of `PolicyConfig`.
@@ -360,12 +362,12 @@ class Srsf(PolicyConfig):
     Parameters
     ----------
     estimate_error : float, >= 0
-        Sigma of the log-normal error of the durations that the policy sees; 0 = exact.
+        Sigma of the log-normal error in the durations that the policy sees; 0 = exact.
     preempt_min_run_s : float, >= 0
         Minimum run time after each start before a job may be preempted; under a placement rule that
-        may refuse a gang, 0 or longer than every restart overhead. In seconds.
+        may refuse a gang, it must be 0 or longer than every restart overhead. In seconds.
     period_s : float, >= 0
-        Time between two decisions, which are made at multiples of this time; 0 = a decision at
+        Time between two decisions, which take place at multiples of this time; 0 = a decision at
         every event. In seconds.
 
     Other parameters are those of `PolicyConfig`.
@@ -394,8 +396,8 @@ class Las(PolicyConfig):
     limits : tuple of float, positive numbers, strictly increasing
         Attained service at which a job moves to the next queue. In GPU-seconds.
     promote_knob : float, >= 0
-        A job returns to the first queue when it has waited for this multiple of its executed time
-        since its last promotion; 0 = never.
+        A waiting job returns to the first queue after this multiple of the time that it has
+        executed since its last promotion; 0 = never.
     las_time : bool
         Whether attained service counts seconds instead of GPU-seconds.
     running_first : bool
@@ -404,13 +406,13 @@ class Las(PolicyConfig):
     discretised : bool
         Whether jobs are ordered by queues; false = by attained service.
     las_quantum : float, >= 0
-        With discretised = false: lead in attained service that a waiting job needs before it
-        preempts. In GPU-seconds per GPU.
+        With discretised = false: lead in attained service that a waiting job needs in order to
+        preempt. In GPU-seconds per GPU.
     preempt_min_run_s : float, >= 0
         Minimum run time after each start before a job may be preempted; under a placement rule that
-        may refuse a gang, 0 or longer than every restart overhead. In seconds.
+        may refuse a gang, it must be 0 or longer than every restart overhead. In seconds.
     period_s : float, >= 0
-        Time between two decisions, which are made at multiples of this time; 0 = a decision at
+        Time between two decisions, which take place at multiples of this time; 0 = a decision at
         every event. In seconds.
 
     Other parameters are those of `PolicyConfig`.
@@ -435,7 +437,7 @@ class Las(PolicyConfig):
 
 @dataclass(frozen=True, kw_only=True)
 class Gittins(PolicyConfig):
-    """Queues by service, Gittins index within each queue (Tiresias-G without its placement).
+    """Queues by attained service, then Gittins index (Tiresias-G without its placement).
 
     Source: Tiresias (NSDI 2019).
 
@@ -444,21 +446,21 @@ class Gittins(PolicyConfig):
     limits : tuple of float, positive numbers, strictly increasing
         Attained service at which a job moves to the next queue. In GPU-seconds.
     promote_knob : float, >= 0
-        A job returns to the first queue when it has waited for this multiple of its executed time
-        since its last promotion; 0 = never.
+        A waiting job returns to the first queue after this multiple of the time that it has
+        executed since its last promotion; 0 = never.
     las_time : bool
         Whether attained service counts seconds instead of GPU-seconds.
     delta : float, > 0
         Service quantum: horizon of the index, which changes only at multiples of the quantum. In
         GPU-seconds.
     distribution : tuple of float, positive numbers, optional
-        Total services that the policy assumes; none = those of the trace, which makes the policy an
-        oracle of the distribution. In GPU-seconds.
+        List of total services that the policy assumes; none = those of the trace, so the policy
+        knows the exact distribution. In GPU-seconds.
     preempt_min_run_s : float, >= 0
         Minimum run time after each start before a job may be preempted; under a placement rule that
-        may refuse a gang, 0 or longer than every restart overhead. In seconds.
+        may refuse a gang, it must be 0 or longer than every restart overhead. In seconds.
     period_s : float, >= 0
-        Time between two decisions, which are made at multiples of this time; 0 = a decision at
+        Time between two decisions, which take place at multiples of this time; 0 = a decision at
         every event. In seconds.
 
     Other parameters are those of `PolicyConfig`.
@@ -491,8 +493,8 @@ class Tiresias(PolicyConfig):
     limits : tuple of float, positive numbers, strictly increasing
         Attained service at which a job moves to the next queue. In GPU-seconds.
     promote_knob : float, >= 0
-        A job returns to the first queue when it has waited for this multiple of its executed time
-        since its last promotion; 0 = never.
+        A waiting job returns to the first queue after this multiple of the time that it has
+        executed since its last promotion; 0 = never.
     las_time : bool
         Whether attained service counts seconds instead of GPU-seconds.
     running_first : bool
@@ -501,13 +503,13 @@ class Tiresias(PolicyConfig):
     discretised : bool
         Whether jobs are ordered by queues; false = by attained service.
     las_quantum : float, >= 0
-        With discretised = false: lead in attained service that a waiting job needs before it
-        preempts. In GPU-seconds per GPU.
+        With discretised = false: lead in attained service that a waiting job needs in order to
+        preempt. In GPU-seconds per GPU.
     preempt_min_run_s : float, >= 0
         Minimum run time after each start before a job may be preempted; under a placement rule that
-        may refuse a gang, 0 or longer than every restart overhead. In seconds.
+        may refuse a gang, it must be 0 or longer than every restart overhead. In seconds.
     period_s : float, >= 0
-        Time between two decisions, which are made at multiples of this time; 0 = a decision at
+        Time between two decisions, which take place at multiples of this time; 0 = a decision at
         every event. In seconds.
 
     Other parameters are those of `PolicyConfig`; `placement` is skew.
@@ -542,21 +544,21 @@ class TiresiasGittins(PolicyConfig):
     limits : tuple of float, positive numbers, strictly increasing
         Attained service at which a job moves to the next queue. In GPU-seconds.
     promote_knob : float, >= 0
-        A job returns to the first queue when it has waited for this multiple of its executed time
-        since its last promotion; 0 = never.
+        A waiting job returns to the first queue after this multiple of the time that it has
+        executed since its last promotion; 0 = never.
     las_time : bool
         Whether attained service counts seconds instead of GPU-seconds.
     delta : float, > 0
         Service quantum: horizon of the index, which changes only at multiples of the quantum. In
         GPU-seconds.
     distribution : tuple of float, positive numbers, optional
-        Total services that the policy assumes; none = those of the trace, which makes the policy an
-        oracle of the distribution. In GPU-seconds.
+        List of total services that the policy assumes; none = those of the trace, so the policy
+        knows the exact distribution. In GPU-seconds.
     preempt_min_run_s : float, >= 0
         Minimum run time after each start before a job may be preempted; under a placement rule that
-        may refuse a gang, 0 or longer than every restart overhead. In seconds.
+        may refuse a gang, it must be 0 or longer than every restart overhead. In seconds.
     period_s : float, >= 0
-        Time between two decisions, which are made at multiples of this time; 0 = a decision at
+        Time between two decisions, which take place at multiples of this time; 0 = a decision at
         every event. In seconds.
 
     Other parameters are those of `PolicyConfig`; `placement` is skew.
@@ -581,20 +583,21 @@ class TiresiasGittins(PolicyConfig):
 
 @dataclass(frozen=True, kw_only=True)
 class Gandiva(PolicyConfig):
-    """Time slicing of gangs of equal size on shared GPUs; migration, optional packing.
+    """Time slicing: gangs of equal size take turns on shared GPUs; migration, optional packing.
 
     Source: Gandiva (OSDI 2018).
 
     Parameters
     ----------
     max_residents : float, a whole number >= 1
-        Maximum number of jobs that take turns on the same GPUs; 1 = a queue like fifo-skip.
+        Maximum number of jobs that take turns on the same GPUs; with 1, the policy is a queue like
+        fifo-skip.
     quantum_s : float, > 0
-        Length of a turn, counted in progress; at least the checkpoint interval of the run, if it
-        has one. In seconds.
+        Length of a turn, in which only time with progress counts; at least the run's checkpoint
+        interval, if it has one. In seconds.
     switch_s : float, >= 0, optional
-        Time without progress when a job resumes where it ran before; none = the restart overhead of
-        the run. In seconds.
+        Time without progress when a job resumes on GPUs where it ran before; none = the run's
+        restart overhead. In seconds.
     moves_per_event : float, a whole number >= 0
         Maximum number of migrations when a job completes or a turn ends.
     pack : bool
@@ -603,7 +606,8 @@ class Gandiva(PolicyConfig):
     pack_gain : float, >= 0
         A pair of residents stays together if their relative speeds add up to more than this.
     trial_s : float, > 0
-        Length of the trial of a pair with unknown speeds, counted in progress. In seconds.
+        Length of the trial of a pair with unknown speeds; only time with progress counts. In
+        seconds.
 
     Other parameters are those of `PolicyConfig`.
 
@@ -626,26 +630,27 @@ class Gandiva(PolicyConfig):
 
 @dataclass(frozen=True, kw_only=True)
 class Themis(PolicyConfig):
-    """Finish-time fairness: leases of GPUs, auctioned to the jobs that are worst off.
+    """Finish-time fairness: leases of GPUs are auctioned to the jobs that are worst off.
 
     Source: Themis (NSDI 2020).
 
     Parameters
     ----------
     lease_s : float, > 0
-        Time between auctions, longer than every restart overhead; leases end at multiples of it. In
-        seconds.
+        Time between auctions, which must be longer than every restart overhead; leases end at
+        multiples of this time. In seconds.
     fairness : float, >= 0 and < 1
-        Share of the bidders that an auction leaves out; these are the bidders that are best off.
+        Share of bidders that are left out of an auction: those that are best off.
     leftover : str, one of rho, random
-        Job that gets the GPUs left after an auction: rho (the worst off) or random (a keyed draw).
+        Job that gets the GPUs left over after an auction: rho (the worst off) or random (a keyed
+        draw).
     auction : str, one of greedy, milp
-        Method of choosing winners: greedy (repeatedly the highest bid per GPU) or milp (the largest
-        product of all valuations; at most 64 bidders).
+        How to choose the winners: greedy (repeatedly takes the highest bid per GPU) or milp
+        (maximises the product of all valuations; at most 64 bidders).
     time_limit_s : float, > 0
-        With auction = milp: time limit of the solver for one auction (wall time). In seconds.
+        With auction = milp: time limit (wall-clock) of the solver for each auction. In seconds.
     estimate_error : float, >= 0
-        Sigma of the log-normal error of the durations that the policy sees; 0 = exact.
+        Sigma of the log-normal error in the durations that the policy sees; 0 = exact.
 
     Other parameters are those of `PolicyConfig`.
 
@@ -667,21 +672,21 @@ class Themis(PolicyConfig):
 
 @dataclass(frozen=True, kw_only=True)
 class YarnCs(PolicyConfig):
-    """Capacity queues with shares of the cluster, each in order of arrival; no preemption.
+    """Capacity queues, each with a share of the cluster and in order of arrival; no preemption.
 
     Source: documentation of Hadoop YARN's capacity scheduler.
 
     Parameters
     ----------
     queue_by : str, one of none, user, vc
-        Label that defines a queue: none (one queue), user or vc; jobs without the label are in the
-        queue default.
+        Label that defines the queues: none (one queue), user or vc; jobs without the label are in
+        the queue `default`.
     queue_shares : mapping of str to float, optional
-        Share of the cluster for each queue, at most 1 in total; none = equal shares for the queues
-        of the trace.
+        Each queue's share of the cluster, at most 1 in total; none = equal shares for all queues of
+        the trace.
     gpu_pick : str, one of most_free, first_fit, fastest, slowest, random
-        GPU type of a gang, among those with a place: most_free, first_fit (that of the first server
-        with a free GPU), fastest, slowest or random.
+        How to choose a gang's GPU type among those with a place: most_free, first_fit (type of the
+        first server with a free GPU), fastest, slowest or random.
 
     Other parameters are those of `PolicyConfig`.
 
@@ -713,18 +718,19 @@ class Kai(PolicyConfig):
         Label that names the queue of a job.
     queues : tuple of mappings, a list of tables with keys of name, parent, quota, limit, weight,
         priority, preempt_min_run_s, reclaim_min_run_s, optional
-        The queues; none = one queue per label, without a quota and with equal weights.
+        Table of queues; none = one queue per label, without quotas and with equal weights.
     fixed_priority : int, >= -2147483648
-        Jobs of at least this priority are never evicted, and run only within the quota of their
-        queue.
+        Jobs of at least this priority are never evicted and run only within their queue's quota.
     saturation_multiplier : float, >= 1
-        Factor on the saturation of the reclaiming queue; a factor above 1 makes reclaiming rarer.
+        Factor that multiplies the saturation of the reclaiming queue; a factor above 1 makes
+        reclaiming rarer.
     in_quota_reclaim : bool
-        Whether queues of higher priority may reclaim GPUs within the quota of other queues.
+        Whether queues of higher priority may reclaim GPUs that other queues hold within their
+        quotas.
     k_value : float, >= 0
         Strength with which past usage lowers fair shares; 0 = no effect.
     half_life_s : float, >= 0
-        Time after which past usage counts half; 0 = past usage does not decay. In seconds.
+        Half-life of past usage; 0 = past usage does not decay. In seconds.
     window_s : float, > 0
         Past usage is forgotten at multiples of this time. In seconds.
     usage_period_s : float, >= 1
@@ -773,16 +779,17 @@ class Kueue(PolicyConfig):
     queues : tuple of mappings, a list of tables with keys of name, cohort, weight, flavors,
         strategy, within, reclaim, borrow, borrow_max_priority, when_can_borrow, when_can_preempt,
         optional
-        The queues; none = one queue with all jobs and all GPUs.
+        Table of queues; none = one queue with all jobs and all GPUs.
     cohorts : tuple of mappings, a list of tables with keys of name, parent, weight, flavors,
         optional
         Cohorts with a quota, a weight or a parent.
     fair_sharing : bool
-        Whether borrowed shares instead of priorities decide admission and preemption between
+        Whether borrowed shares, instead of priorities, decide admission and preemption between
         queues.
     strategies : tuple of str, a list of LessThanOrEqualToFinalShare, LessThanInitialShare, or some
         of them in this order
-        With fair sharing: conditions for preempting a job of another queue, tried in this order.
+        With fair sharing: conditions under which a job of another queue may be preempted, tried in
+        this order.
     requeue_s : float, >= 0
         Time after which a preempted job can be admitted again. In seconds.
 
@@ -829,12 +836,11 @@ class Slurm(PolicyConfig):
     weight_qos : int, >= 0
         Weight of the QOS factor (PriorityWeightQOS).
     weight_gpu : int, >= -4294967295
-        Weight of the GPUs of a job relative to those of its partition (PriorityWeightTRES
-        gres/gpu).
+        Weight of a job's GPUs, relative to all GPUs of its partition (PriorityWeightTRES gres/gpu).
     max_age_s : float, > 0
         Waiting time at which the age factor reaches 1 (PriorityMaxAge). In seconds.
     favor_small : bool
-        Whether small jobs have the larger size factor (PriorityFavorSmall).
+        Whether smaller jobs have larger size factors (PriorityFavorSmall).
     small_relative_to_time : bool
         Whether the size of a job is divided by its time limit (SMALL_RELATIVE_TO_TIME).
     fairshare : str, one of tree, classic
@@ -856,25 +862,27 @@ class Slurm(PolicyConfig):
         Tier of each partition; the highest tier is served first; absent = 1 (PriorityTier).
     partition_factor : mapping, a table by name, with a whole number >= 0 each, optional
         Factor of each partition, divided by the largest factor; absent = 1 (PriorityJobFactor).
-    partition_types : mapping, a table by name, with a list of names, none of them twice each,
+    partition_types : mapping, a table by name, with a list of names without duplicates each,
         optional
         GPU types of each partition; absent = all.
     qos_priority : mapping, a table by name, with a whole number >= 0 each, optional
         Priority of each QOS, divided by the largest priority; absent = 0 (Priority).
     qos_usage_factor : mapping, a table by name, with a number >= 0 each, optional
-        For each QOS, the factor on the GPU time that is charged; absent = 1 (UsageFactor).
-    qos_preempt : mapping, a table by name, with a list of names, none of them twice each, optional
+        For each QOS, the factor by which the charged GPU time is multiplied; absent = 1
+        (UsageFactor).
+    qos_preempt : mapping, a table by name, with a list of names without duplicates each, optional
         For each QOS, the list of QOS whose jobs its jobs may preempt (Preempt).
     preempt_exempt_s : float, >= 0
-        Time after its start during which a job is not preempted (PreemptExemptTime). In seconds.
+        Time after the start of a job during which it is not preempted (PreemptExemptTime). In
+        seconds.
     qos_exempt_s : mapping, a table by name, with a number >= 0 each, optional
-        For each QOS, the time after its start during which a job is not preempted; replaces
+        For each QOS, the time after the start of a job during which it is not preempted; overrides
         preempt_exempt_s (PreemptExemptTime). In seconds.
     youngest_first : bool
-        Whether the job with the latest start is preempted first, instead of the lowest QOS
+        Whether the job that started last is preempted first, instead of the job with the lowest QOS
         (youngest_first).
     strict_order : bool
-        Whether reordering keeps the order of preemption (strict_order).
+        Whether reordering preserves the order of preemption (strict_order).
     reorder_count : int, >= 0
         Number of attempts to preempt fewer jobs, after enough were found (reorder_count).
     requeue_delay_s : float, >= 0
@@ -888,15 +896,15 @@ class Slurm(PolicyConfig):
     qos_user_jobs : mapping, a table by name, with a whole number >= 1 each, optional
         Maximum number of running jobs of a user in a QOS; absent = no limit (MaxJobsPerUser).
     account_grp_gpus : mapping, a table by name, with a whole number >= 0 each, optional
-        Maximum number of GPUs that the jobs of an account and of the accounts below it may hold,
-        unless the QOS has a limit of this kind (GrpTRES).
+        Maximum number of GPUs that the jobs of an account and of the accounts below it may hold
+        together; a limit of the same kind on the QOS takes precedence (GrpTRES).
     default_limit_s : float, >= 0
         Time limit for jobs that specify none; 0 = no limit (DefaultTime). In seconds.
     limit_factor : float, >= 0
         Time limit for jobs that specify none, as a multiple of their duration; 0 = use
         default_limit_s.
     queue_depth : int, >= 0
-        Maximum number of jobs tried after an event (default_queue_depth).
+        Maximum number of jobs that are tried after an event (default_queue_depth).
     sched_interval_s : float, >= 0
         Time between two passes over the whole queue; 0 = none (sched_interval). In seconds.
     backfill : bool
@@ -905,13 +913,14 @@ class Slurm(PolicyConfig):
     bf_interval_s : float, >= 1
         Time between two backfill passes (bf_interval). In seconds.
     bf_window_s : float, > 0
-        How far ahead starts are planned (bf_window). In seconds.
+        How far into the future starts are planned (bf_window). In seconds.
     bf_resolution_s : float, >= 1
-        Step of the planned times (bf_resolution). In seconds.
+        Time resolution of the planned starts (bf_resolution). In seconds.
     bf_max_job_test : int, >= 1
-        Maximum number of jobs tried in a backfill pass (bf_max_job_test).
+        Maximum number of jobs that are tried in a backfill pass (bf_max_job_test).
     bf_max_job_user : int, >= 0
-        Maximum number of jobs of one user tried in a backfill pass; 0 = no limit (bf_max_job_user).
+        Maximum number of jobs of one user that are tried in a backfill pass; 0 = no limit
+        (bf_max_job_user).
 
     Other parameters are those of `PolicyConfig`.
 
@@ -997,7 +1006,7 @@ class Slurm(PolicyConfig):
 
 @dataclass(frozen=True, kw_only=True)
 class GavelLas(GavelConfig):
-    """Max-min fairness: maximises the smallest rate per fair share and weight.
+    """Max-min fairness: maximises the smallest rate relative to fair share and weight.
 
     Source: Gavel (OSDI 2020).
 
@@ -1117,8 +1126,9 @@ class GavelMakespan(GavelConfig):
         Whether two jobs of the same gang size may share GPUs if the pair gains; the cluster must
         state how much co-runners slow each other down.
     slack_weight : float, from 0 to 1
-        Weight that rounds give to the share of a job with much slack; a job that must run without a
-        break until the makespan has weight 1; 1 = equal weights, as published and with compat.
+        Weight that rounds give to the share of a job with much slack, where a job that must run
+        without a break until the makespan has weight 1; 1 = equal weights, as published and with
+        compat.
 
     Other parameters are those of `GavelConfig`.
 
@@ -1146,8 +1156,9 @@ class GavelMakespanAgnostic(GavelConfig):
         Whether two jobs of the same gang size may share GPUs if the pair gains; the cluster must
         state how much co-runners slow each other down.
     slack_weight : float, from 0 to 1
-        Weight that rounds give to the share of a job with much slack; a job that must run without a
-        break until the makespan has weight 1; 1 = equal weights, as published and with compat.
+        Weight that rounds give to the share of a job with much slack, where a job that must run
+        without a break until the makespan has weight 1; 1 = equal weights, as published and with
+        compat.
     agnostic_rate : str, one of mean, reference
         The single rate of each job that the policy uses: mean (the average over all GPUs) or
         reference (the rate on reference_type).
@@ -1182,8 +1193,8 @@ class GavelMaxSum(GavelConfig):
         Whether two jobs of the same gang size may share GPUs if the pair gains; the cluster must
         state how much co-runners slow each other down.
     normalise : str, one of none, proportional
-        Rates in the sum: none (raw, which favours models with short steps) or proportional (each
-        divided by its average on the cluster).
+        How rates are scaled in the sum: none (not at all, which favours models with short steps) or
+        proportional (each divided by the job's average on the cluster).
 
     Other parameters are those of `GavelConfig`.
 
@@ -1208,8 +1219,8 @@ class GavelCost(GavelConfig):
     Parameters
     ----------
     drop_all_infeasible : bool
-        Whether an allocation that cannot meet every deadline ignores all of them, as the public
-        simulator does; otherwise it minimises the weight of missed deadlines.
+        Whether an allocation that cannot meet all deadlines ignores them all, as in the public
+        simulator; otherwise it minimises the weight of missed deadlines.
 
     Other parameters are those of `GavelConfig`.
 
@@ -1238,13 +1249,13 @@ class GavelWaterFilling(GavelConfig):
     hierarchical : bool
         Whether weights belong to entities, each of which splits its weight among its jobs.
     entity_by : str, one of user, vc
-        Label that defines an entity: user or vc; jobs without the label belong to the entity
-        default.
+        Label that defines the entities: user or vc; jobs without the label belong to the entity
+        `default`.
     entity_weight : mapping of str to float, optional
-        Weight of each entity, with a value for every entity of the trace; none = equal weights.
+        Weight of each entity; needs a value for every entity of the trace; none = equal weights.
     entity_policy : str, one of fairness, fifo
-        How the weight of an entity is divided: fairness (among all its jobs, by their weights) or
-        fifo (to its first job whose share can still rise).
+        How an entity's weight is divided: fairness (among all its jobs, in proportion to their
+        weights) or fifo (all of it to the first job whose share can still rise).
 
     Other parameters are those of `GavelConfig`.
 
@@ -1279,13 +1290,13 @@ class GavelWaterFillingAgnostic(GavelConfig):
     hierarchical : bool
         Whether weights belong to entities, each of which splits its weight among its jobs.
     entity_by : str, one of user, vc
-        Label that defines an entity: user or vc; jobs without the label belong to the entity
-        default.
+        Label that defines the entities: user or vc; jobs without the label belong to the entity
+        `default`.
     entity_weight : mapping of str to float, optional
-        Weight of each entity, with a value for every entity of the trace; none = equal weights.
+        Weight of each entity; needs a value for every entity of the trace; none = equal weights.
     entity_policy : str, one of fairness, fifo
-        How the weight of an entity is divided: fairness (among all its jobs, by their weights) or
-        fifo (to its first job whose share can still rise).
+        How an entity's weight is divided: fairness (among all its jobs, in proportion to their
+        weights) or fifo (all of it to the first job whose share can still rise).
 
     Other parameters are those of `GavelConfig`.
 
@@ -1326,13 +1337,13 @@ class GavelIsolated(PolicyConfig):
         Whether GPUs that become free during a round are assigned to waiting jobs at once; otherwise
         they stay idle until the boundary.
     type_order : str
-        Names of GPU types in the order in which they are served, separated by commas; auto = types
-        on which the jobs run best first.
+        Comma-separated names of GPU types, in the order in which they are served; auto = the types
+        on which the jobs run best come first.
     zero_priority_pass : str, one of after, inline
         When jobs without a share may use the remaining GPUs: after (after all other jobs) or inline
         (type by type).
     compat : bool
-        Whether to use the timing of the public simulator with all its quirks, for comparisons.
+        Whether to use the public simulator's timing with all its quirks, for comparisons.
 
     Other parameters are those of `PolicyConfig`.
 
@@ -1355,7 +1366,7 @@ class GavelIsolated(PolicyConfig):
 
 @dataclass(frozen=True, kw_only=True)
 class GavelFifo(PolicyConfig):
-    """Order of arrival, regardless of rates; each job runs to its end where it started.
+    """In order of arrival, regardless of rates; each job runs to its end where it started.
 
     Source: Gavel (OSDI 2020).
 
@@ -1367,11 +1378,11 @@ class GavelFifo(PolicyConfig):
         Minimum time between two allocations; a job that arrives in between has no share until the
         next allocation. In seconds.
     type_order : str
-        Names of GPU types in the order in which they are served, separated by commas; auto = types
-        on which the jobs run best first.
+        Comma-separated names of GPU types, in the order in which they are served; auto = the types
+        on which the jobs run best come first.
     gpu_pick : str, one of most_free, first_fit, fastest, slowest, random
-        GPU type of a gang, among those with a place: most_free, first_fit (that of the first server
-        with a free GPU), fastest, slowest or random.
+        How to choose a gang's GPU type among those with a place: most_free, first_fit (type of the
+        first server with a free GPU), fastest, slowest or random.
 
     Other parameters are those of `PolicyConfig`.
 
@@ -1391,7 +1402,7 @@ class GavelFifo(PolicyConfig):
 
 @dataclass(frozen=True, kw_only=True)
 class GavelFifoPerf(PolicyConfig):
-    """Order of arrival, fastest GPU type with room; placed anew at each allocation.
+    """In order of arrival, on the fastest GPU type with room; placed anew at each allocation.
 
     Source: Gavel (OSDI 2020).
 
@@ -1406,10 +1417,10 @@ class GavelFifoPerf(PolicyConfig):
         Rate used to plan a job whose rate changes: mean (over all of its work) or present (steps
         per second in its current phase; a new phase leads to new shares).
     type_order : str
-        Names of GPU types in the order in which they are served, separated by commas; auto = types
-        on which the jobs run best first.
+        Comma-separated names of GPU types, in the order in which they are served; auto = the types
+        on which the jobs run best come first.
     compat : bool
-        Whether to use the timing of the public simulator with all its quirks, for comparisons.
+        Whether to use the public simulator's timing with all its quirks, for comparisons.
 
     Other parameters are those of `PolicyConfig`.
 
@@ -1433,7 +1444,7 @@ class GavelFifoPerf(PolicyConfig):
 
 @dataclass(frozen=True, kw_only=True)
 class GavelAllox(PolicyConfig):
-    """Minimum mean completion time of jobs with one GPU; larger jobs can never run.
+    """Minimum mean completion time of single-GPU jobs; larger jobs can never run.
 
     Source: Gavel (OSDI 2020).
 
@@ -1451,21 +1462,22 @@ class GavelAllox(PolicyConfig):
         Whether GPUs that become free during a round are assigned to waiting jobs at once; otherwise
         they stay idle until the boundary.
     type_order : str
-        Names of GPU types in the order in which they are served, separated by commas; auto = types
-        on which the jobs run best first.
+        Comma-separated names of GPU types, in the order in which they are served; auto = the types
+        on which the jobs run best come first.
     zero_priority_pass : str, one of after, inline
         When jobs without a share may use the remaining GPUs: after (after all other jobs) or inline
         (type by type).
     time_limit_s : float, > 0
-        Time limit of each solve (wall time); a solve that reaches it counts as failed. In seconds.
+        Time limit (wall-clock) for each solve; a solve that reaches it counts as failed. In
+        seconds.
     on_solver_error : str, one of raise, isolated
         What happens when a solve fails: raise (the run ends) or isolated (an equal split takes its
-        place, counted in spec.json).
+        place; spec.json counts these cases).
     write_failed_to : str
         File that receives the LP of a failed solve, for gl.lp.load_instance; empty = none.
     alpha : float, > 0
-        Share of the active jobs, oldest first, that an assignment includes; it includes at least as
-        many jobs as there are free GPUs.
+        Share of the active jobs (oldest first) that an assignment includes; at least as many jobs
+        as there are free GPUs.
 
     Other parameters are those of `PolicyConfig`.
 
@@ -1506,8 +1518,8 @@ class GavelGandiva(PolicyConfig):
         Whether GPUs that become free during a round are assigned to waiting jobs at once; otherwise
         they stay idle until the boundary.
     type_order : str
-        Names of GPU types in the order in which they are served, separated by commas; auto = types
-        on which the jobs run best first.
+        Comma-separated names of GPU types, in the order in which they are served; auto = the types
+        on which the jobs run best come first.
     zero_priority_pass : str, one of after, inline
         When jobs without a share may use the remaining GPUs: after (after all other jobs) or inline
         (type by type).
@@ -1531,7 +1543,7 @@ class GavelGandiva(PolicyConfig):
 
 @dataclass(frozen=True, kw_only=True)
 class Dally(PolicyBase):
-    """Delay scheduling with tuned delays and leases; largest communication slowdown first.
+    """Delay scheduling with tuned delays and leases; jobs slowed most by communication first.
 
     Source: Dally (arXiv 2401.16492), our implementation.
 
@@ -1540,8 +1552,8 @@ class Dally(PolicyBase):
     lease_s : float, > 0
         Length of a lease; longer than every restart overhead. In seconds.
     mode : str, one of auto, manual, no_wait, fully_consolidated
-        Delays: auto (tuned), manual (rack_delay and network_delay), no_wait or fully_consolidated
-        (wait without limit).
+        Delays: auto (tuned), manual (rack_delay and network_delay), no_wait (no delays) or
+        fully_consolidated (wait without limit).
     rack_delay : float, >= 0
         With mode = manual: waiting time before a job accepts several servers of one rack. In
         leases.
@@ -1549,7 +1561,7 @@ class Dally(PolicyBase):
         With mode = manual: waiting time before a job accepts several racks; at least rack_delay. In
         leases.
     history_leases : float, > 0
-        Window of the tuner, and maximum of its delays. In leases.
+        Length of the tuner's window, which is also its maximum delay. In leases.
     rack_floor : float, >= 0
         Minimum tuned delay before a job accepts several servers of one rack. In leases.
     network_floor : float, >= 0
@@ -1560,7 +1572,7 @@ class Dally(PolicyBase):
     sd_factor : float, >= 0
         Number of standard deviations that the tuner adds to the mean waiting time.
     fit : str, one of best, first
-        Choice among places with room: best (tightest) or first (lowest index).
+        How to choose among places with room: best (tightest) or first (lowest index).
     renewal : str, one of keep, redecide
         At the end of a lease: keep (the job keeps its GPUs unless a more urgent job takes them) or
         redecide (it competes like a new job).
@@ -1569,9 +1581,9 @@ class Dally(PolicyBase):
     align_leases : bool
         Whether all leases end at multiples of lease_s.
     overhead_per_gpu_s : float, >= 0
-        Overhead per GPU that is added to every restart and migration. In seconds.
+        Overhead that each GPU of a gang adds to every restart and migration. In seconds.
     score_includes_overhead : bool
-        Whether overhead counts as time without progress in the score.
+        Whether overhead counts as time without progress in a job's score.
 
     Examples
     --------
@@ -1613,45 +1625,46 @@ class Hadar(PolicyBase):
     Parameters
     ----------
     utility : str, one of effective_throughput, normalised, inverse_jct, ftf, makespan
-        Value of a completion time d (A / d): effective_throughput (A = work), normalised (A =
+        Utility A / d of a completion time d: effective_throughput (A = work), normalised (A =
         shortest isolated time), inverse_jct (A = 1), ftf (A = isolated time on a fair share) or
         makespan (normalised, longest remaining time first).
     order : str, one of arrival, density, srtf
         Order of the queue: arrival, density (utility per GPU, largest first) or srtf (shortest
         remaining time first); ignored with utility = makespan.
     tier : str, one of exact, beam, greedy
-        Search for the jobs to run: exact, beam or greedy.
+        How to search for the jobs to run: exact, beam or greedy.
     beam_width : int, >= 1
-        With tier = beam: number of states kept after each job.
+        With tier = beam: number of states that are kept after each job.
     backfill : bool
         Whether jobs that cost more than their utility may use GPUs that would stay idle.
     round_s : float, > 0
         Length of a round. In seconds.
     cost_horizon : str, one of round, remaining
-        Rounds for which a job pays: round (one) or remaining (all that it still needs).
+        Number of rounds that a job pays for: round (one) or remaining (all that it still needs).
     umin_factor : float, > 0
-        Factor on the lowest price; above 1 / (1 + spread_surcharge), prices can prevent starts on
-        an empty cluster.
+        Factor that multiplies the lowest price; above 1 / (1 + spread_surcharge), prices can
+        prevent jobs from starting on an empty cluster.
     horizon_s : float, >= 0.000000001, optional
-        Latest completion time considered, counted from the oldest arrival; none = estimated from
-        the work of the active jobs. In seconds.
+        Latest completion time that is considered, counted from the oldest arrival; none = estimated
+        from the work of the active jobs. In seconds.
     spread_surcharge : float, >= 0
         Surcharge for a gang on several servers, as a share of its cost.
     mix_types : bool
         Whether a gang may span several GPU types.
     pick : str, one of cheapest, best_fit
-        Server for a gang that fits on one: cheapest or best_fit (fewest free GPUs).
+        How to choose the server for a gang that fits on one: cheapest or best_fit (fewest free
+        GPUs).
     objective : str, one of max_payoff, min_cost
-        Best placement of a job: max_payoff (utility minus cost) or min_cost.
+        Criterion for the best placement of a job: max_payoff (utility minus cost) or min_cost.
     replan : str, one of round, event
-        Rounds with a decision: every round (round), or only those after arrivals, completions and
-        changes of capacity (event).
+        When the policy decides: in every round (round), or only in rounds after arrivals,
+        completions and changes of capacity (event).
     rack_aware : bool
-        Whether placements inside one rack are considered as well.
+        Whether placements within a single rack are considered as well.
     stay : bool
         Whether a running job keeps its GPUs when no other placement is faster.
     exact_max_jobs : int, >= 1
-        With tier = exact: maximum number of active jobs.
+        With tier = exact: maximum number of active jobs that is allowed.
     scan_limit : float, a whole number >= 1, optional
         With tier = greedy: a decision stops after this many jobs with a cost above their utility;
         none = no limit.
@@ -1701,7 +1714,7 @@ class Hadar(PolicyBase):
 
 @dataclass(frozen=True, kw_only=True)
 class Hadare(PolicyBase):
-    """Each job trains as several copies on different servers, consolidated every round.
+    """Each job trains several copies on different servers, which are consolidated every round.
 
     Source: HadarE (arXiv 2503.10918), our interpretation.
 
@@ -1710,22 +1723,23 @@ class Hadare(PolicyBase):
     max_copies : float, a whole number >= 1, optional
         Maximum number of copies of a job; none = one per server.
     gpus_per_copy : float, a whole number >= 1, optional
-        Number of GPUs of a copy; a smaller server holds no copy; none = all GPUs of the server.
+        Number of GPUs for each copy; smaller servers hold no copies; none = all GPUs of the server.
     round_s : float, > 0
         Length of a round. In seconds.
     c0_s : float, >= 0
-        Fixed part of the time for consolidating copies. In seconds.
+        Fixed part of the time that it takes to consolidate copies. In seconds.
     bandwidth : float, > 0
         Bandwidth for transferring the parameters of copies. In bytes/s.
     fan_in : str, one of parallel, serial
         Whether the parameters of the copies are transferred in parallel or one after the other
         (serial).
     utility : str, one of effective_throughput, normalised, inverse_jct
-        With price_pass: value of a completion time, as in hadar.
+        With price_pass: utility of a completion time, as in hadar.
     umin_factor : float, > 0
-        With price_pass: factor on the lowest price.
+        With price_pass: factor that multiplies the lowest price.
     fill : bool
-        Whether every idle server gets a copy of the job that is relatively fastest there.
+        Whether every idle server gets a copy of the job that is fastest there, relative to its best
+        rate.
     price_pass : bool
         Whether copies are first assigned at prices, as in hadar.
     min_share : float, from 0 to 1
@@ -1733,12 +1747,12 @@ class Hadare(PolicyBase):
     min_steps : int, >= 0
         Minimum number of iterations of an additional copy in a round. In iterations.
     estimator : str, one of oracle, ewma, noisy
-        Rates used for planning: true ones (oracle), averages of observed ones (ewma) or noisy ones
-        (noisy).
+        Rates used for planning: true rates (oracle), averages of observed rates (ewma) or noisy
+        rates (noisy).
     estimator_alpha : float, from 0 to 1
         With estimator = ewma: weight of the latest observation, above 0.
     estimator_sigma : float, >= 0
-        With estimator = noisy: sigma of the log-normal factor per job and server.
+        With estimator = noisy: sigma of the log-normal factor for each pair of job and server.
 
     Examples
     --------
@@ -1779,12 +1793,11 @@ class SjfFfs(PolicyBase):
     Parameters
     ----------
     gather : str, one of cluster, server_first
-        GPUs that a sharing gang takes: all free GPUs, then shared GPUs on any server (cluster), or
-        the GPUs of one server if a server has enough (server_first).
+        GPUs that a sharing gang takes: all free GPUs and then shared GPUs on any server (cluster),
+        or GPUs of a single server if one has enough (server_first).
     free_pick : str, one of best_fit, few_residents
-        Free GPUs that a gang takes if it shares none: those of the server with the fewest free GPUs
-        among those with enough (best_fit), or of servers with the fewest resident jobs
-        (few_residents).
+        Free GPUs that a gang takes if it shares none: on the server with the fewest free GPUs among
+        those with enough (best_fit), or on servers with the fewest resident jobs (few_residents).
     key : str, one of time, gpu_time
         Order of the queue: time (isolated duration) or gpu_time (duration x GPUs), shortest first.
     retest : str, one of on_release, always
@@ -1793,7 +1806,7 @@ class SjfFfs(PolicyBase):
     block : bool
         Whether the first job that does not fit blocks the jobs behind it (head-of-line blocking).
     estimate_error : float, >= 0
-        Sigma of the log-normal error of the durations that the policy sees; 0 = exact.
+        Sigma of the log-normal error in the durations that the policy sees; 0 = exact.
 
     Examples
     --------
@@ -1824,16 +1837,15 @@ class SjfBsbf(PolicyBase):
     Parameters
     ----------
     gather : str, one of cluster, server_first
-        GPUs that a sharing gang takes: all free GPUs, then shared GPUs on any server (cluster), or
-        the GPUs of one server if a server has enough (server_first).
+        GPUs that a sharing gang takes: all free GPUs and then shared GPUs on any server (cluster),
+        or GPUs of a single server if one has enough (server_first).
     free_pick : str, one of best_fit, few_residents
-        Free GPUs that a gang takes if it shares none: those of the server with the fewest free GPUs
-        among those with enough (best_fit), or of servers with the fewest resident jobs
-        (few_residents).
+        Free GPUs that a gang takes if it shares none: on the server with the fewest free GPUs among
+        those with enough (best_fit), or on servers with the fewest resident jobs (few_residents).
     partner_time : str, one of exclusive, current, shared
         Remaining time of a running job in the pair rule: exclusive (as if it were alone), current
-        (at its present rate) or shared (at its present rate; the new job slows it down only as far
-        as its slowdown factor exceeds the present one); with current and shared, every decision
+        (at its current rate) or shared (at its current rate; the new job slows it down only as far
+        as the new slowdown factor exceeds the current one); with current and shared, every decision
         tries all waiting jobs.
     retest : str, one of on_release, always
         When waiting jobs are tried again: on_release (a job has ended or the capacity has changed)
@@ -1841,27 +1853,27 @@ class SjfBsbf(PolicyBase):
     sub_batches : bool
         Whether a job that shares GPUs may run with a smaller batch per pass.
     min_sub_batch : int, >= 1
-        Minimum batch per GPU and pass. In samples.
+        Minimum batch for each GPU and pass. In samples.
     sub_batch_rule : str, one of best, largest
-        Choice of the sub-batch: best (lowest mean completion time) or largest (the largest with
+        Which sub-batch to use: best (lowest mean completion time) or largest (the largest one with
         which sharing pays).
     key : str, one of time, gpu_time
         Order of the queue: time (isolated duration) or gpu_time (duration x GPUs), shortest first.
     restore_sub_batch : bool
-        Whether a job gets its full batch back when its last co-runner has left.
+        Whether a job gets its full batch back once its last co-runner has left.
     block : bool
         Whether the first job that does not fit blocks the jobs behind it (head-of-line blocking).
     max_probe : int, >= 1
-        With gather = server_first: maximum number of running jobs examined in the search for one
-        server that can hold the gang. In residents.
+        With gather = server_first: maximum number of running jobs that the search for a single
+        server examines. In residents.
     compare_types : bool
-        Whether a job takes the GPU type with the least added time (for itself and its co-runners)
-        instead of the fastest type with a place.
+        Whether a job takes the GPU type on which it adds the least time (for itself and its co-
+        runners) instead of the fastest type with a place.
     compare_spread : bool
-        Whether a job shares GPUs on one server, if this adds less time than free GPUs on several
-        servers.
+        Whether a job may share GPUs on one server instead of taking free GPUs on several, if that
+        adds less time.
     estimate_error : float, >= 0
-        Sigma of the log-normal error of the durations that the policy sees; 0 = exact.
+        Sigma of the log-normal error in the durations that the policy sees; 0 = exact.
 
     Examples
     --------
@@ -1897,7 +1909,7 @@ class SjfBsbf(PolicyBase):
 
 @dataclass(frozen=True, kw_only=True)
 class Pollux(PolicyBase):
-    """Elastic gangs: a greedy search chooses the GPUs and the batch of each job by goodput.
+    """Elastic gangs: a greedy search chooses each job's GPUs and batch by goodput.
 
     Source: Pollux (OSDI 2021), with a search of our own.
 
@@ -1916,12 +1928,14 @@ class Pollux(PolicyBase):
     max_gpus_per_job : int, >= 1
         Maximum number of GPUs of an elastic job. In GPUs.
     growth : float, >= 1
-        Maximum number of GPUs of an elastic job, relative to the maximum that it has had so far.
+        Maximum number of GPUs of an elastic job, relative to the largest number that it has had so
+        far.
     ls_moves : float, a whole number >= 1, optional
-        Maximum number of moves from job to job in a decision; none = twice the number of jobs.
+        Maximum number of times that a decision moves a rung from one job to another; none = twice
+        the number of jobs.
     batch : str, one of best, traced
-        Batch of an elastic job: best (largest goodput on its GPUs) or traced (the total batch of
-        the trace).
+        Batch of an elastic job: best (the largest goodput on its GPUs) or traced (the total batch
+        from the trace).
     models : str, one of known, learnt
         Models of elastic jobs: known (the true ones) or learnt (fitted to the sizes at which a job
         has run).
@@ -1931,12 +1945,13 @@ class Pollux(PolicyBase):
     first_start_counts : bool
         Whether the first start of a job counts as a change of its GPUs.
     floor : float, > 0
-        Number that is added to every speed-up, so that a job without GPUs has a finite value.
+        Number that is added to every speed-up, so that a job without GPUs contributes a finite
+        value.
     search : str, one of greedy, ga
-        Method of search: greedy (by gain per GPU, then moves) or ga (genetic, over all placements;
-        for comparison on small clusters).
+        Search method: greedy (by gain per GPU, then moves) or ga (a genetic search over all
+        placements, for comparison on small clusters).
     ga_max_cells : int, >= 1
-        With search = ga: maximum of active jobs x servers; the run ends with an error above it.
+        With search = ga: maximum of active jobs x servers; above it, the run ends with an error.
     ga_population : int, >= 2
         With search = ga: number of placements kept from one generation to the next.
     ga_generations : int, >= 1
@@ -1980,7 +1995,7 @@ class Pollux(PolicyBase):
 
 @dataclass(frozen=True, kw_only=True)
 class Optimus(PolicyBase):
-    """Elastic gangs: GPUs go one by one to the job whose remaining time they shorten most.
+    """Elastic gangs: each further GPU goes to the job whose remaining time it shortens most.
 
     Source: Optimus (EuroSys 2018), as in the Pollux paper.
 
@@ -1991,11 +2006,11 @@ class Optimus(PolicyBase):
     max_gpus_per_job : int, >= 1
         Maximum number of GPUs of an elastic job. In GPUs.
     skip_slower : bool
-        Whether to skip numbers of GPUs with which a job would be no faster than with fewer; if
-        false, the first such number ends the growth of a job.
+        Whether to skip GPU counts with which a job would be no faster than with fewer GPUs; if
+        false, a job stops growing at the first such count.
     server_choice : str, one of most_free, best_fit
-        Servers for a job that is placed anew: most_free (the servers with the most free GPUs) or
-        best_fit (if possible one server: the one with the fewest free GPUs among those with
+        Servers for a job that gets a new place: most_free (those with the most free GPUs) or
+        best_fit (if possible a single server: the one with the fewest free GPUs among those with
         enough).
 
     Examples
