@@ -142,8 +142,8 @@ def sentence(window: Window | None, jobs: Sequence[float]) -> str:
     if window is None or not jobs:
         return ""
     return (
-        f"Measures of jobs and the offered load cover {named(window, jobs)}; the makespan and "
-        "measures of GPUs cover the whole run."
+        f"Metrics of jobs and the offered load cover {named(window, jobs)}; the makespan and "
+        "metrics of GPUs cover the whole run."
     )
 
 
