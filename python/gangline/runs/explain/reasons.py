@@ -133,7 +133,7 @@ HEAD_OF_LINE = State(
     "head-of-line",
     "Head-of-line blocked",
     "enough GPUs were free for it, but not for the job that had come first",
-    "head-of-line blocking: the job that had come first asked for more GPUs than were free, and "
+    "head-of-line blocking: the job that arrived first asked for more GPUs than were free, while "
     "the waiting job did not",
 )
 """A special case of `APART` or `TOGETHER` that reports count separately."""

@@ -48,7 +48,7 @@ use waiting::{Line, Rank, Refused};
 /// The job's queue may not use enough additional GPUs, and the job may not preempt enough other jobs.
 static NO_QUOTA: Reason = Reason::new(
     "no quota",
-    "its queue may not use enough further GPUs, and it may not preempt enough jobs",
+    "its queue may not use enough additional GPUs, and the job may not preempt enough other jobs",
     "its queue held {number} of the types that it can use; the quota allowed no more, and it could not preempt enough",
 )
 .counts(Counted::Gpus);

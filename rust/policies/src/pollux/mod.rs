@@ -46,7 +46,7 @@ pub(crate) static NO_SERVERS: Reason = Reason::new(
 /// Too few GPUs were left when numbers of GPUs were assigned job by job.
 pub(crate) static COUNTED_OUT: Reason = Reason::new(
     "counted out",
-    "the policy fixes the number of GPUs job by job, and jobs before it left too few; other jobs hold the GPUs, or found no place for all GPUs that were assigned to them",
+    "the policy sets the number of GPUs job by job, and the jobs before it left too few; other jobs hold these GPUs, or could not place all GPUs that were assigned to them",
     "when {policy} fixed the numbers of GPUs, jobs that rank before this one left too few; other \
      jobs, such as {some}, held the GPUs",
 )

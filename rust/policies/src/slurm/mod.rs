@@ -51,7 +51,7 @@ pub(crate) static REQUEUED: Reason = Reason::new(
 /// Enough GPUs are free, but jobs with a higher priority come first, or no pass has reached the job yet.
 pub(crate) static ORDER: Reason = Reason::new(
     "order",
-    "enough GPUs are free, but jobs with a higher priority come first or no pass has reached it",
+    "enough GPUs are free, but jobs with a higher priority come first, or no pass has reached it",
     "{free}, but jobs with a higher priority came first or no pass of {policy} had reached it",
 );
 
