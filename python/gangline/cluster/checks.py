@@ -27,7 +27,7 @@ SERVERS_MAX = 1_000_000  # Our own choice: a typing error must not fill the memo
 
 
 def check(cluster: ClusterKeys, path: str | None) -> None:
-    """Check that the values are consistent; a ClusterError names the key of the first fault."""
+    """Check that the values are consistent; a ClusterError names the first invalid key."""
     if not cluster.gpu_types:
         fail(path, "gpu_types", "at least one GPU type", "none")
     if len(cluster.gpu_types) > 64:

@@ -83,13 +83,14 @@ class Cluster(ClusterKeys, frozen=True, kw_only=True):
     servers : tuple of ServerBlock
         Blocks of servers; servers are numbered from 0 in this order.
     network, failures, throughput, sharing, runtime, elastic, iter_time : optional
-        Optional tables, in this order: locality factors, outages, rates, interference, run-time
-        noise and start costs, models of elastic jobs, and iteration times.
+        Optional tables. In this order, they contain locality factors, outages, rates, interference,
+        run-time noise and start costs, models of elastic jobs, and iteration times.
     capacity : tuple of CapacityRow, optional
-        Number of servers over time; before the first row, all servers are up. A server that leaves
-        has the same effect as one that fails; the servers with the highest numbers leave first.
+        Number of servers over time; before the first row, all servers are up. Removing a server has
+        the same effect as a failure. The servers with the highest numbers are removed first.
     notes : dict of str to int
-        Counts of the assumptions made and the rows left out when a node list was read.
+        Counts of the assumptions that were made, and of the rows that were left out, when a node
+        list was read.
 
     Examples
     --------
@@ -108,7 +109,7 @@ class Cluster(ClusterKeys, frozen=True, kw_only=True):
         Parameters
         ----------
         path : str or Path
-            The file. Paths of tables that it names are relative to it.
+            The file. Paths in the file are relative to its folder.
 
         Raises
         ------
@@ -130,7 +131,7 @@ class Cluster(ClusterKeys, frozen=True, kw_only=True):
 
     @classmethod
     def from_dict(cls, data: Mapping[str, object], *, path: str | None = None) -> Cluster:
-        """Build a cluster from the keys of the TOML format.
+        """Build a cluster from a mapping with the keys of the TOML format.
 
         Examples
         --------
@@ -221,7 +222,7 @@ class Cluster(ClusterKeys, frozen=True, kw_only=True):
         gpu : str
             Name of the GPU type.
         memory_gb : float
-            Memory of one GPU in GiB.
+            Memory of one GPU, in GiB.
         servers_per_rack : int, optional
             Servers per rack; by default, all servers are in one rack.
         name : str, optional
@@ -323,7 +324,7 @@ def read_cluster(
 
 
 def _is_toml(path: Path) -> bool:
-    """Return whether a file is TOML: its name says so, or it does not begin like a node list."""
+    """Return whether a file is TOML: by its name, or because it does not begin like a node list."""
     if path.suffix == ".toml" or not path.is_file():
         return path.suffix == ".toml"
     from gangline.cluster.node_lists.exports import NODE_NAME, PARTITIONS

@@ -36,7 +36,7 @@ class ElasticClass(NamedTuple):
     fit : tuple of float
         The parameters of the step time: a_c, b_c, a_n, b_n, a_r, b_r (seconds) and gamma.
     init_batch, max_batch, min_pass_batch, max_pass_batch : int
-        Limits on the total batch, and on the samples per GPU and pass.
+        Limits on the total batch size, and on the samples per GPU and pass.
     min_gpus, max_gpus : int
         Range of the gang size.
     gpus, batch_size : int
@@ -44,10 +44,11 @@ class ElasticClass(NamedTuple):
     fits_server : int
         Whether a gang with the size in the trace fits on one server.
     phases : tuple of (progress, grad_sqr, grad_var, ...)
-        Gradient noise by phase. A phase begins at a given progress (a share of the work) and has
-        one pair of values for each noise batch.
+        Gradient noise by phase. A phase begins at a given progress (a fraction of the work) and has
+        one pair of values for each batch size in `noise_batches`.
     noise_batches : tuple of int
-        Total batches at which the noise was measured; empty if the noise is the same for all.
+        Total batch sizes at which the noise was measured; empty if the noise is the same for all
+        batch sizes.
     """
 
     fit: tuple[float, ...]
@@ -79,8 +80,8 @@ class ElasticJobs(NamedTuple):
     rows : bool array, shape (jobs,)
         Whether each job is elastic.
     rate : float64 array, shape (jobs,)
-        Mean rate over the whole work at the gang size and batch in the trace, in iterations of the
-        initial batch per second; 1 for other jobs.
+        Mean rate over the whole job, at the gang size and batch size in the trace, in iterations of
+        the initial batch size per second; 1 for jobs that are not elastic.
     kind : int64 array, shape (jobs,)
         Class of each job; -1 for jobs without a class.
     classes : tuple of ElasticClass
@@ -156,7 +157,7 @@ def elastic_jobs(
 def _room(
     cluster: ClusterKeys, keys: JobKeys, memory_gb: npt.NDArray[np.float64]
 ) -> npt.NDArray[np.float64]:
-    """Return the number of samples per GPU and pass that fits in the memory of every GPU."""
+    """Return the largest number of samples per GPU and pass that every GPU's memory can hold."""
     import numpy as np
 
     fixed = 0.5 if cluster.sharing is None else cluster.sharing.memory_fixed_fraction
@@ -172,7 +173,7 @@ def _room(
 
 
 def _class(model: ElasticModel, kind: list[int], largest: int, job: str) -> ElasticClass:
-    """Return the properties that the jobs of a class have in common."""
+    """Return the properties that all jobs of a class share."""
     _, gpus, batch, least, most, room = kind
     if gpus * batch < model.init_batch:
         raise TraceError.at(

@@ -23,7 +23,7 @@ FIT = ("a_c", "b_c", "a_n", "b_n", "a_r", "b_r", "gamma")
 
 
 def load_elastic(cluster: _Keys, path: str | None) -> _Keys:
-    """Fill in the values of preset and profiles, so that the cluster needs no other file."""
+    """Fill in the values from preset and profiles, so that the cluster needs no other file."""
     elastic = cluster.elastic
     if elastic is None:
         return cluster
@@ -83,7 +83,7 @@ def _open(name: str, path: str | None) -> PolluxProfiles:
 def _noise(
     profiles: PolluxProfiles, label: str, model: ElasticModel, kind: str
 ) -> tuple[tuple[tuple[float, ...], ...], tuple[int, ...] | None]:
-    """Return the noise rows and their batches; the row of an epoch applies until the epoch ends."""
+    """Return the noise rows and their batch sizes; an epoch's row applies until the epoch ends."""
     validation = profiles[label].validation
     smallest = model.init_batch if model.init_batch in validation else min(validation)
     batches = tuple(sorted(validation)) if kind == "batches" else (smallest,)
@@ -104,7 +104,7 @@ def _noise(
 
 
 def check_elastic(cluster: ClusterKeys, path: str | None) -> None:
-    """Raise a ClusterError for the first value of `[elastic]` that is impossible."""
+    """Raise a ClusterError for the first impossible value in `[elastic]`."""
     elastic = cluster.elastic
     if elastic is None:
         return

@@ -1,8 +1,8 @@
 """Builds the table of slowdown factors for a trace on a cluster before the run, from any source.
 
-Jobs that the source cannot distinguish form one class: by model label, and by batch size or gang
-size if the source has rows for some of these. The core then finds the factor of a pair with a
-single array index.
+Jobs that the source cannot distinguish form one class. Classes differ in the model label, and in
+the batch size or gang size if the source has rows for specific values of these. The core then finds
+the factor of a pair with a single array index.
 """
 
 from __future__ import annotations
@@ -45,12 +45,13 @@ class Pairs(msgspec.Struct, frozen=True, kw_only=True):
     of_job : uint32 array, shape (jobs,)
         Class of each job; None if all jobs belong to one class.
     xi : float64 array, shape (types, classes, classes)
-        Factor >= 1 by which a co-runner from the class on the third axis slows down a job from the
-        class on the second; NaN means that the two must not share.
+        Factor >= 1 by which a co-runner slows down a job. The second axis is the class of the job,
+        and the third is the class of the co-runner. NaN means that the two must not share a GPU.
     classes : list of (label, batch size, gang size)
-        The values that define each class; None means any value, or any value not listed.
+        The values that define each class. None means any value, or any value that the source does
+        not list.
     clamped : int
-        Number of values in the source below 1; these are measurement noise and count as 1.
+        Number of values below 1 in the source; these are measurement noise and count as 1.
     absent : list of (label, label)
         The first pairs that could share a GPU but lack a factor that `missing = "error"` requires.
     """
@@ -106,7 +107,7 @@ def resolve(
 
 
 class _Entries(NamedTuple):
-    """The entries of a source for a gang size and GPU type (None = any): row, column, value."""
+    """The entries for one gang size and GPU type (None = any): row, column and value."""
 
     one: list[tuple[int, int]]  # label and batch size of the model that is slowed down
     other: list[tuple[int, int]]
@@ -158,7 +159,7 @@ class _Source:
 
 
 class _Resolver:
-    """Finds the classes of a trace's jobs, and fills the table of their factors."""
+    """Finds the classes of a trace's jobs, and computes the table of their factors."""
 
     def __init__(
         self,
@@ -199,7 +200,7 @@ class _Resolver:
         self.on_type = (mask >> np.arange(len(types), dtype=np.uint64)[:, None]) & np.uint64(1) > 0
 
     def pairs(self) -> Pairs:
-        """Return the table of all types."""
+        """Return the table for all GPU types."""
         xi = np.stack([self._on(t) for t in range(len(self.types))])
         absent: list[tuple[str, str]] = []
         if self.sharing.missing == "error":
@@ -219,7 +220,7 @@ class _Resolver:
         )
 
     def _on(self, t: int) -> Floats:
-        """Return the factors on one type: NaN is absent, infinity means "may not share"."""
+        """Return the factors on one GPU type: NaN is absent, infinity means "may not share"."""
         if self.source.square is not None:
             with_none = np.pad(self.source.square, (0, 1), constant_values=np.nan)
             found = with_none[np.ix_(self.label, self.label)]
@@ -231,7 +232,7 @@ class _Resolver:
         return xi
 
     def _of_gang(self, gang: int, rows: Codes, gpu_type: str) -> Floats:
-        """Return the factors of a gang size with all classes; the first entry that matches wins."""
+        """Return the factors of one gang size with every class; the first matching entry wins."""
         single = self.sharing.gang_fallback == "single"
         is_gavel = self.sharing.interference == "gavel"
         xi = np.full((len(rows), len(self.label)), np.nan)
@@ -255,7 +256,7 @@ class _Resolver:
         return xi
 
     def _entries(self, group: _Entries, rows: Codes, *, has_batch: bool) -> Floats:
-        """Return the values of a group for the classes in `rows` with all classes; NaN = absent."""
+        """Return a group's values for the classes in `rows` with every class; NaN = absent."""
         batch = self.batch if has_batch else np.zeros_like(self.batch)
         kinds = dict.fromkeys(zip(self.label.tolist(), batch.tolist(), strict=True))
         index = {kind: i for i, kind in enumerate(kinds)}
@@ -270,7 +271,7 @@ class _Resolver:
         return found
 
     def _absent(self, unknown: npt.NDArray[np.bool_]) -> Iterator[tuple[str, str]]:
-        """Return the pairs of labels that lack a factor on a type that their jobs could share."""
+        """Return the pairs of labels without a factor on a GPU type that their jobs could share."""
         classes = len(self.label)
         counts = np.stack([np.bincount(self.of_job[on], minlength=classes) for on in self.on_type])
         meets = (counts[:, :, None] > 0) & (counts[:, None, :] > 0)
@@ -294,7 +295,7 @@ class _Resolver:
                 yield names[one], names[other] + where
 
     def _by_label(self, some: set[int]) -> dict[int, list[tuple[int, Codes]]]:
-        """Return one class of each label, and how many of the label's jobs may use each type.
+        """Return one class per label, and how many of the label's jobs may use each GPU type.
 
         Labels that the source contains come first.
         """

@@ -44,9 +44,10 @@ def inflations(cluster: Cluster, jobs: JobKeys) -> Inflations | None:
     Returns
     -------
     (of_job, classes, largest) or None
-        `of_job` is the class of each job. `classes` has the batch size and gang size of each class.
-        For each GPU type, it also has the seven numbers of a fit, the ratios of a table by number
-        of passes, or None. `largest` is the size of the largest server of each type, in GPUs.
+        `of_job` is the class of each job. `classes` contains the batch size and gang size of each
+        class. For each GPU type, it also contains the seven numbers of a fit, or the ratios of a
+        table by number of passes, or None. `largest` is the size of the largest server of each
+        type, in GPUs.
 
     Raises
     ------
@@ -97,7 +98,7 @@ def inflations(cluster: Cluster, jobs: JobKeys) -> Inflations | None:
 
 
 def locality_fits(cluster: Cluster, labels: Sequence[str]) -> list[list[Fit | None]] | None:
-    """Return the fits that determine the cost of distance, for each model label and GPU type.
+    """Return the fits that determine the cost of distance for each model label and GPU type.
 
     Parameters
     ----------
@@ -140,7 +141,7 @@ class _Rates:
         }
 
     def ratios(self, model: str, gpu_type: str, gpus: int, batch: int) -> list[float]:
-        """Return the times of 1, 2, ... passes, divided by the time of one; NaN if not measured."""
+        """Return the times of 1, 2, ... passes relative to one pass; NaN if not measured."""
         whole = self._known.get((model, gpu_type, gpus, batch), math.nan)
         found = []
         for passes in range(1, batch + 1):

@@ -20,9 +20,10 @@ _KEYS = {
 
 
 def check_iter_time(cluster: ClusterKeys, path: str | None) -> None:
-    """Refuse entries with keys of another kind or unknown types, and duplicate entries for a model.
+    """Reject keys of another kind, unknown GPU types, and duplicate entries for a model.
 
-    A model whose entry determines its locality must not have another source of locality.
+    If an entry determines the locality of its model, the model must have no other source of
+    locality.
     """
     types = [gpu.name for gpu in cluster.gpu_types]
     network = cluster.network

@@ -136,7 +136,7 @@ class LocalityRow(TypedDict):
 
 
 class ClampRow(LocalityRow):
-    """A row of `clamps`: the value from the closed form, and the value that is used instead."""
+    """A row of `clamps`: the closed-form value, and the value that is used instead."""
 
     raw: float
 
@@ -158,8 +158,8 @@ def locality_factors(
     Returns
     -------
     list of dict
-        gpu_type, model, tier, gpus, locality (in (0, 1]). Tiers that have no room for the gang, and
-        models without a compute time (`compute = "unscaled"`), have no rows.
+        gpu_type, model, tier, gpus, locality (in (0, 1]). There are no rows for tiers in which the
+        gang does not fit, or for models without a compute time (`compute = "unscaled"`).
 
     Raises
     ------
@@ -208,12 +208,13 @@ def locality_factors(
 
 
 def clamps(cluster: ClusterKeys, gpus: Sequence[int]) -> list[ClampRow]:
-    """Return the cases in which the closed form favoured the wider tier and was clamped.
+    """Return the cases in which the closed-form formula favoured the wider tier and was clamped.
 
     Returns
     -------
     list of dict
-        The keys are model, gpu_type, gpus, tier, raw (closed form) and locality (the value used).
+        The keys are model, gpu_type, gpus, tier, raw (from the closed-form formula) and locality
+        (the value used).
 
     Examples
     --------
@@ -240,7 +241,7 @@ def clamps(cluster: ClusterKeys, gpus: Sequence[int]) -> list[ClampRow]:
 
 
 def shared_bw(cluster: ClusterKeys) -> float | None:
-    """Return the bandwidth of a rack's up-link in bytes/s if jobs share up-links, otherwise None.
+    """Return the bandwidth of a rack's uplink in bytes/s if jobs share uplinks, otherwise None.
 
     Examples
     --------
@@ -258,7 +259,7 @@ def shared_bw(cluster: ClusterKeys) -> float | None:
 def fair_rates(
     capacity: float, links: int, flows: Sequence[tuple[float, Sequence[int]]]
 ) -> list[float]:
-    """Return the max-min fair rates of flows over links of equal capacity, such as shared up-links.
+    """Return the max-min fair rates of flows over links of equal capacity, such as shared uplinks.
 
     All rates rise together. The rate of a flow grows until it reaches its demand or one of its
     links is full.
@@ -280,7 +281,7 @@ def fair_rates(
     Raises
     ------
     ClusterError
-        If a demand or the capacity is not above 0, or a link is named twice or does not exist.
+        If a demand or the capacity is not above 0, or if a link is named twice or does not exist.
 
     Examples
     --------
@@ -311,7 +312,7 @@ def _room(cluster: ClusterKeys, gpu: str) -> tuple[int, int, int]:
 
 
 def _measured(cluster: ClusterKeys) -> list[tuple[int, str, int, int, float, float | None]]:
-    """Return the rates of consolidated gangs, each with the rate of the spread gang if known."""
+    """Return the rates of consolidated gangs, each with the spread gang's rate if known."""
     found = cluster.throughput.rows if cluster.throughput is not None else None
     names = [gpu.name for gpu in cluster.gpu_types]
 

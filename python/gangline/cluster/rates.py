@@ -1,4 +1,4 @@
-"""Finds classes of jobs with equal rates in the throughput table of a cluster."""
+"""Groups jobs into classes with equal rates in a cluster's throughput table."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class RateClasses(msgspec.Struct):
     of_job : uint32 array, shape (jobs,)
         Class of each job; 2**32 - 1 if the throughput table has no row for it.
     table : float64 array, shape (classes, types)
-        Rate of the whole gang in iterations per second; 0 = cannot run there.
+        Rate of the whole gang in iterations per second; 0 = cannot run on that type.
     estimated : bool array, shape (jobs,)
         Whether at least one rate of the job was estimated from another gang size (`missing =
         "nearest"`).
@@ -61,7 +61,7 @@ class RateClasses(msgspec.Struct):
 
 
 class CopyRates(msgspec.Struct):
-    """Rates at every gang size, for policies whose copies of a job differ in size from its gang.
+    """Rates at every gang size, for policies that run copies of a job at other gang sizes.
 
     Attributes
     ----------
@@ -69,7 +69,7 @@ class CopyRates(msgspec.Struct):
         Index of each job's row in `table`; 2**32 - 1 if the throughput table does not know its
         model.
     table : float64 array, shape (rows, sizes, types)
-        Rate of a gang of 1, 2, ... GPUs in iterations per second; 0 = cannot run there.
+        Rate of a gang of 1, 2, ... GPUs in iterations per second; 0 = cannot run on that type.
     """
 
     row: npt.NDArray[np.uint32]
@@ -110,7 +110,7 @@ def _look_up(
     what: tuple[str, int, int],
     throughput: Throughput,
 ) -> tuple[list[float | None], bool]:
-    """Return the rates of (model, gang size, batch size), and whether they are estimated."""
+    """Return the rates of a (model, gang size, batch size), and whether they are estimated."""
     rates = [known.exact(kind, *what) for kind in types]
     if throughput.missing != "nearest" or any(rate is not None for rate in rates):
         return rates, False
@@ -125,9 +125,9 @@ def classify(
 ) -> RateClasses:
     """Group jobs by their rates, and look up every distinct (model, batch size, gang size) once.
 
-    A row with the job's batch size takes precedence over the row without one. A combination cannot
-    run on a type for which the table has no row, if another type has one. Only `eligible` jobs get
-    a class.
+    A row with the job's batch size takes precedence over the row without one. If the table has rows
+    of a combination for some types only, the combination cannot run on the other types. Only
+    `eligible` jobs get a class.
     """
     import numpy as np
 

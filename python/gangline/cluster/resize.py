@@ -15,12 +15,12 @@ __all__ = ["divide", "resized", "type_of"]
 
 
 def type_of(cluster: Cluster, gpu: str | None, field: str = "gpu") -> str:
-    """Return the GPU type whose servers are varied; it may be omitted if there is only one.
+    """Return the GPU type whose number of servers varies; it may be omitted if there is only one.
 
     Raises
     ------
     OptionError
-        If the cluster has several types and `gpu` names none.
+        If the cluster has several GPU types and `gpu` names none of them.
     ClusterError
         If the cluster has no servers of the type.
     """
@@ -48,7 +48,7 @@ def resized(cluster: Cluster, gpu: str, servers: int) -> Cluster:
 
 
 def divide(counts: Sequence[int], servers: int) -> list[int]:
-    """Divide servers among blocks in proportion; each goes to the block furthest below its part."""
+    """Divide servers among blocks in proportion; each goes to the block that lacks most."""
     divided = [0] * len(counts)
     queue = [(0.5 / old, i) for i, old in enumerate(counts) if old]
     heapq.heapify(queue)

@@ -30,7 +30,7 @@ _MOST_S = 4e9  # the longest time that the core accepts
 
 
 def check_runtime(runtime: Runtime | None, types: Sequence[str], path: str | None) -> None:
-    """Check that the values are consistent; a ClusterError names the key of the first fault."""
+    """Check that the values are consistent; a ClusterError names the first invalid key."""
     if runtime is None:
         return
     for name in ("job_noise", "run_noise", "straggler_noise"):
@@ -109,7 +109,7 @@ def _csv(source: Source) -> pa.Table:
 
 
 def _check_names(names: Sequence[str], place: str) -> None:
-    """Refuse an unknown column, because the costs under a misspelt name would be lost."""
+    """Reject an unknown column, because the costs under a misspelt name would be lost."""
     known = RuntimeRow.__struct_fields__
     other = [name for name in names if name not in known]
     if other:
@@ -125,14 +125,14 @@ def models_of(runtime: Runtime | None) -> set[str]:
 def to_core(
     runtime: Runtime | None, labels: Sequence[str], types: Sequence[str]
 ) -> tuple[list[float], list[Row]] | None:
-    """Return the noise and the costs, with numbers in place of model and type names.
+    """Return the noise and the costs, with indices in place of the names of models and GPU types.
 
     Parameters
     ----------
     runtime : Runtime, optional
         The table.
     labels : sequence of str
-        Model labels of the jobs; rows of other models are left out.
+        Model labels of the jobs; rows for other models are left out.
     types : sequence of str
         Names of the GPU types.
     """

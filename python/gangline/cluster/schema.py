@@ -69,11 +69,11 @@ class GpuType(_Table, frozen=True):
     name : str
         Name of the type in traces and server blocks.
     memory_gb : float, optional
-        Memory of one GPU in GiB, > 0. It is required if the jobs of a trace ask for memory.
+        Memory of one GPU in GiB, > 0. It is required if the trace has jobs that request memory.
     price_per_hour : float
         Price of one GPU-hour, >= 0, default 0.
     speed : float
-        Relative speed for jobs of which only a duration is known, > 0, default 1.
+        Relative speed for jobs for which only a duration is known, > 0, default 1.
     """
 
     name: Name
@@ -121,21 +121,21 @@ class ServerBlock(_Table, frozen=True):
 
 
 class TierLinks(_Table, frozen=True):
-    """Links of one tier; an omitted key has the value from the preset.
+    """Links of one tier; an omitted key takes its value from the preset.
 
     Parameters
     ----------
     algo : str or list of str
-        Collective algorithms: ring, halving, direct or auto; if there are several, the fastest is
+        Collective algorithms: ring, halving, direct or auto. If several are given, the fastest is
         used.
     alpha_s : float
         Latency per step of the algorithm in seconds, including all hops of the step.
     port_bw : float
         Bandwidth of a GPU's port in bytes/s.
     server_bw : float
-        Total bandwidth of a server's network cards in bytes/s; only for the tier rack.
+        Total bandwidth of a server's network cards in bytes/s; used only for the `rack` tier.
     uplink_bw : float
-        Bandwidth of a rack's up-link into the spine in bytes/s; only for the tier network.
+        Bandwidth of a rack's uplink to the spine in bytes/s; used only for the `network` tier.
     """
 
     algo: str | tuple[str, ...] | None = None
@@ -198,19 +198,21 @@ class Network(_Table, frozen=True):
     compute : str
         Compute times of the built-in models: `"scaled"` (default) or `"unscaled"`.
     oversubscription : float
-        Number >= 1 by which the bandwidth of a preset's up-links is divided.
+        Number >= 1 by which the bandwidth of a preset's uplinks is divided.
     contention : str
-        Whether gangs that span racks share the racks' up-links: `"off"` (default),
-        `"maxmin"` (fair shares, based on each gang's mean traffic) or `"peak"` (fair shares, based
-        on each gang's traffic while it sends).
+        Whether gangs that span racks share the racks' uplinks: `"off"` (default), `"maxmin"` (fair
+        shares, based on each gang's mean traffic) or `"peak"` (fair shares, based on each gang's
+        traffic while it sends).
     background : float
-        Fraction in (0, 1] of every up-link that other traffic leaves free; default 1.
+        Fraction in (0, 1] of every uplink's bandwidth that other traffic leaves free; default 1.
     default_model : str
         Model to assume for jobs whose label is unknown or absent.
     network_extra : float
-        Additional factor in (0, 1] on the measured ratio of a gang that spans racks.
+        Additional factor in (0, 1] by which the measured ratio of a gang that spans racks is
+        multiplied.
     on_missing : str
-        The treatment of a missing pair: `"error"`, `"one"`, or the name of a preset to use instead.
+        The treatment of a pair that is missing: `"error"`, `"one"`, or the name of a preset to use
+        instead.
     monotone_n : bool
         For a table: whether a larger gang must lose at least as much as a smaller one.
     server, rack, network : TierLinks
@@ -252,7 +254,7 @@ class FailureRow(_Table, frozen=True):
 
 
 class CapacityRow(_Table, frozen=True):
-    """A change of capacity: from `at_s` on, only the first `servers` servers are present."""
+    """A change of capacity: from `at_s` on, the cluster has only the first `servers` servers."""
 
     at_s: NotNegative
     servers: Annotated[int, Meta(ge=0, le=2**31 - 1)]
@@ -267,7 +269,7 @@ class Failures(_Table, frozen=True):
 
 
 class ThroughputRow(_Table, frozen=True):
-    """The rate of a whole gang of a model on a GPU type, in iterations per second."""
+    """The rate at which a whole gang trains a model on a GPU type, in iterations per second."""
 
     gpu_type: Name
     model: Name
@@ -291,7 +293,7 @@ class Throughput(_Table, frozen=True):
         Inline rows.
     missing : str
         The treatment of a job that has neither a row nor a duration: `"error"` (default) or
-        `"nearest"` (the rate per GPU of the gang size that is nearest in ratio).
+        `"nearest"` (use the per-GPU rate of the gang size that is nearest in ratio).
     """
 
     table: str | None = None
@@ -304,8 +306,9 @@ class InterferenceRow(_Table, frozen=True):
     """Slowdown factor `xi` of `model` while it shares a GPU with `co_model`.
 
     An omitted key matches every value: `gpu_type`, `gpus` (gang size of `model`), and the batch
-    sizes of both in samples per GPU, which must be given together. If `xi` is NaN or at most 0, the
-    factor counts as absent, and `missing` applies. With the gavel kind, such a pair must not share.
+    sizes of both models in samples per GPU. The two batch sizes must be given together. If `xi` is
+    NaN or at most 0, the factor counts as absent, and `missing` applies. With kind `"gavel"`, such
+    a pair must not share.
     """
 
     model: Name
@@ -329,39 +332,40 @@ class Sharing(_Table, frozen=True):
         `table`), `"gavel"` (measured rates of pairs), `"matrix"` (`models` and `matrix`) or
         `"analytic"` (`util` and `kappa`).
     xi : float
-        Slowdown factor >= 1 for the constant kind, and for absent pairs with `missing =
+        Slowdown factor >= 1 for kind `"constant"`, and for absent pairs with `missing =
         "constant"`. It has no default: a run in which jobs share GPUs needs a source of slowdown
         factors.
     rows : list of tables
-        Pairs, for the kinds table and gavel.
+        Pairs, for the kinds `"table"` and `"gavel"`.
     table : str
         A file, relative to the TOML, in place of `rows`: CSV or Parquet with the same columns; for
-        the gavel kind, a throughput JSON. Rows for GPU types that the cluster lacks are ignored.
+        kind `"gavel"`, a throughput JSON. Rows for GPU types that the cluster lacks are ignored.
     missing : str
         The treatment of an absent pair: `"error"` (default), `"constant"` or `"infeasible"`.
     gang_fallback : str
-        The rule for a gang of several GPUs that no row matches, either by its size or for any size:
-        use the row of one GPU (`"single"`, default), or do not share (`"infeasible"`).
+        The rule for a gang of several GPUs that no row matches, neither a row for its size nor a
+        row for any size. Use the row for one GPU (`"single"`, default), or do not share
+        (`"infeasible"`).
     models : list of str
-        Models, for the matrix kind, in the order of its rows and columns.
+        Models, for kind `"matrix"`, in the order of the matrix rows and columns.
     matrix : list of lists of float
         Slowdown factors: each row belongs to the model that is slowed down, each column to its
         co-runner.
     symmetric : bool
         Whether a matrix that is not symmetric is an error; default true.
     util : dict
-        For the analytic kind: mapping from model labels to the fraction in (0, 1] of a GPU that the
-        model keeps busy when alone: `xi = max(1, u + other u) x (1 + kappa)`.
+        For kind `"analytic"`: mapping from model labels to the fraction in (0, 1] of a GPU that the
+        model keeps busy when it runs alone: `xi = max(1, u + other u) x (1 + kappa)`.
     kappa : float
-        Cost of sharing a GPU at all, as a fraction of the time, >= 0; default 0.05.
+        Fixed cost of sharing a GPU, as a fraction of the time, >= 0; default 0.05.
     gang_xi : str
         Slowdown of a gang whose GPUs have different co-runners: the largest slowdown factor among
         its GPUs (`"max"`, default), or the mean of these factors (`"mean"`).
     memory_fixed_fraction : float
-        Fraction of a job's memory that does not shrink with its batch, 0 to 1; default 0.5.
+        Fraction of a job's memory that does not shrink with its batch size, 0 to 1; default 0.5.
     overhead_interferes : bool
         Whether a job slows its co-runners down while it makes no progress after a start or move;
-        default true. The job occupies its memory either way.
+        default true. The job occupies its memory in either case.
     acc_cost : float
         Time that each pass beyond the first adds to an iteration, as a fraction of the iteration,
         >= 0; default 0.05.
@@ -403,8 +407,8 @@ class RuntimeRow(_Table, frozen=True):
 
     An omitted key matches every value: `model`, `gpus` (number of GPUs that the job gets) and
     `gpu_type`. Among the rows that match and have a cost, those that name the model take
-    precedence, then those that name `gpus`, then those that name the type. If no row has the cost,
-    the option of the run applies: `first_start_s`, `restart_s` or `restart_by_model`,
+    precedence, then those that name `gpus`, then those that name the GPU type. If no row has the
+    cost, the run option applies: `first_start_s`, `restart_s` or `restart_by_model`,
     `checkpoint_s`, and 0 for `stop_s`.
     """
 
@@ -425,18 +429,18 @@ class Runtime(_Table, frozen=True):
     Parameters
     ----------
     job_noise : float
-        Noise of the run time of a whole job: the standard deviation of the logarithm of its ratio
-        to the run time in the trace, 0 to 2; default 0.
+        Noise in the run time of a whole job, 0 to 2; default 0. It is the standard deviation of
+        log(run time / run time in the trace).
     run_noise : float
-        The same noise, drawn for each stretch from one start or move to the next.
+        The same kind of noise, drawn for each stretch between a start or move and the next.
     straggler_noise : float
-        The same noise, drawn for each server of a gang beyond the first; the gang is as slow as its
-        slowest server.
+        The same kind of noise, drawn for each server of a gang beyond the first; the gang is as
+        slow as its slowest server.
     checkpoint_s : float
-        Time that a checkpoint takes, >= 0; default 0. It requires the run option
-        `checkpoint_interval_s`, and must be less than that.
+        Time in seconds that a checkpoint takes, >= 0; default 0. It requires the run option
+        `checkpoint_interval_s`, and must be less than that interval.
     rows : list of tables
-        Costs by kind of job; see `RuntimeRow`.
+        Costs for each kind of job; see `RuntimeRow`.
     table : str
         A file, relative to the TOML, in place of `rows`: CSV or Parquet with the same columns.
     """
@@ -459,14 +463,15 @@ class ElasticModel(_Table, frozen=True):
     Parameters
     ----------
     a_c, b_c : float
-        Time of a pass in seconds: the constant part, and the part per sample.
+        Time of a pass in seconds: a constant part, and a part per sample.
     a_n, b_n, a_r, b_r : float
-        Time of the exchange in seconds, over several servers (n) and on one server (r): the
-        constant part, and the part per GPU beyond two.
+        Time in seconds of the exchange over several servers (n) and on one server (r): a constant
+        part, and a part per GPU beyond two.
     gamma : float
-        Overlap of pass and exchange, 1 (none) to 10.
+        Overlap of a pass and the exchange, 1 (none) to 10.
     init_batch, max_batch : int
-        Smallest and largest total batch in samples; progress is counted in steps at `init_batch`.
+        Smallest and largest total batch size in samples; progress is counted in steps at
+        `init_batch`.
     min_pass_batch, max_pass_batch : int
         Minimum and maximum numbers of samples per GPU and pass.
     max_gpus : int
@@ -475,11 +480,12 @@ class ElasticModel(_Table, frozen=True):
         Gradient noise scale in samples, constant over the whole job; default 4 x `init_batch`.
     noise : list of triples
         Triples (progress, grad_sqr, grad_var) in place of `noise_scale`: the squared norm and the
-        variance of the gradient at `init_batch`, which apply from this share of the work on.
+        variance of the gradient at `init_batch`, which apply from this progress (a fraction of the
+        work) on.
     noise_batches : list of int
-        Total batches at which the noise was measured, ascending. A row of `noise` then has a
-        squared norm and a variance for each of them; between two batches, both are interpolated
-        linearly.
+        Total batch sizes at which the noise was measured, ascending. A row of `noise` then has a
+        squared norm and a variance for each of these sizes; between two sizes, both are
+        interpolated linearly.
     """
 
     a_c: NotNegative
@@ -508,10 +514,12 @@ class Elastic(_Table, frozen=True):
         Models to start from: `"pollux-fits"`, fitted to the public measurements of Pollux on T4.
     profiles : str
         Folder or archive of Pollux profiles, relative to the TOML. Their gradient noise by epoch
-        replaces the constants of the preset, and applies to models that have no noise.
+        replaces the constants of the preset, and applies to models without noise values of their
+        own.
     noise : str
-        The noise to read from the profiles: the noise of the smallest validated batch, for all
-        batches (`"smallest"`, default), or that of each validated batch (`"batches"`).
+        The noise to read from the profiles: the noise at the smallest validated batch size, used
+        for all batch sizes (`"smallest"`, default), or the noise at each validated batch size
+        (`"batches"`).
     models : dict
         Mapping from model labels to ElasticModel; its entries add to or replace the models of the
         preset.
@@ -524,37 +532,37 @@ class Elastic(_Table, frozen=True):
 
 
 class IterTime(_Table, frozen=True):
-    """The time that an iteration of a model takes in one pass or in several.
+    """The time that a model's iteration takes in one pass or in several.
 
-    A batch of B samples per GPU in s passes takes `(s - 1) x t_pass + (t_pass^p + t_sync^p)^(1/p)`
-    seconds, with `t_pass = a_c + b_c x ceil(B / s)`. Its ratio to the time in one pass is the cost
-    of a smaller batch per pass. With kind `"pollux"`, the locality factor of jobs with a known
-    batch size is the time on one server divided by the time on several. Rates and durations still
-    come from the trace and the throughput table.
+    An iteration with B samples per GPU in s passes takes `(s - 1) x t_pass + (t_pass^p +
+    t_sync^p)^(1/p)` seconds, with `t_pass = a_c + b_c x ceil(B / s)`. The ratio of this time to the
+    time with one pass is the cost of smaller passes. With kind `"pollux"`, the locality factor of
+    jobs with a known batch size is the time on one server divided by the time on several. Rates and
+    durations still come from the trace and the throughput table.
 
     Parameters
     ----------
     model : str
         Label of the jobs.
     gpu_type : str, optional
-        GPU type; by default, every type. An entry with a type takes precedence.
+        GPU type; by default, every type. An entry that names a type takes precedence.
     kind : str
         `"alpha_beta"`: `t_sync = a_m + b_m x bytes` for gangs, p = `delta`. `"pollux"`: `t_sync` is
         `a_r + b_r x (GPUs - 2)` on one server and `a_n + b_n x (GPUs - 2)` on several, p = `gamma`;
-        `gangline trace fit` prints such numbers. One GPU does not synchronise. `"table"`: s passes
-        take s times as long as an iteration with the batch `ceil(B / s)` in the throughput table.
-        Only rows with exactly this batch and gang size are used; if one is missing, `acc_cost` is
-        used.
+        `gangline trace fit` prints such numbers. A single GPU does not synchronise. `"table"`: s
+        passes take s times as long as an iteration with batch size `ceil(B / s)` in the throughput
+        table. Only rows with exactly this batch size and gang size are used; if one is missing,
+        `acc_cost` is used.
     a_c, b_c : float
-        Time of a pass in seconds: the constant part, and the part per sample.
+        Time of a pass in seconds: a constant part, and a part per sample.
     a_m, b_m, bytes : float
-        Time of a synchronisation in seconds (the constant part, and the part per byte), and number
-        of bytes per iteration.
+        Time of a synchronisation in seconds (a constant part, and a part per byte), and number of
+        bytes per iteration.
     delta : float
         Overlap of the last pass and the synchronisation, 1 (none) or more.
     a_n, b_n, a_r, b_r : float
-        Time of a synchronisation in seconds, over several servers (n) and on one server (r): the
-        constant part, and the part per GPU beyond two.
+        Time in seconds of a synchronisation over several servers (n) and on one server (r): a
+        constant part, and a part per GPU beyond two.
     gamma : float
         Overlap, 1 (none) to 10.
     """
@@ -596,7 +604,7 @@ class ServerBlockDict(TypedDict, total=False):
 
 
 class ClusterDict(TypedDict, total=False):
-    """A cluster as plain values with the keys of the TOML form, as `Cluster.to_dict` returns it."""
+    """A cluster as plain values with the keys of the TOML format; see `Cluster.to_dict`."""
 
     name: Required[str]
     gpu_types: Required[list[GpuTypeDict]]
@@ -651,7 +659,7 @@ class ClusterKeys(_Table, frozen=True, kw_only=True):
         return counts
 
     def memories_gb(self) -> list[float]:
-        """Return the memory in GiB of one GPU of each type; the maximum if the key is missing."""
+        """Return the memory per GPU of each type in GiB; the maximum if the key is missing."""
         return [gpu.memory_gb or MEMORY_GB_MAX for gpu in self.gpu_types]
 
     def server_arrays(self) -> dict[str, npt.NDArray[np.uint32]]:
@@ -673,7 +681,7 @@ class ClusterKeys(_Table, frozen=True, kw_only=True):
         }
 
     def outages(self) -> list[tuple[int, float, float]]:
-        """Return (server, down_s, up_s) of the failure table and of the capacity over time."""
+        """Return (server, down_s, up_s) from the failure table and the capacity over time."""
         rows = (self.failures.table if self.failures is not None else None) or ()
         failed = [(r.server, r.down_s, math.inf if r.up_s is None else r.up_s) for r in rows]
         return failed + _away(self.capacity or (), self.servers_total)
@@ -710,7 +718,7 @@ class ClusterKeys(_Table, frozen=True, kw_only=True):
 
 
 def _away(rows: Sequence[CapacityRow], servers: int) -> list[tuple[int, float, float]]:
-    """Return (server, start, end) of every absence."""
+    """Return (server, start, end) of every period in which a server is absent."""
     found = []
     for server in range(min((row.servers for row in rows), default=servers), servers):
         left: float | None = None

@@ -61,23 +61,26 @@ def pair(
 ) -> Pair:
     """Decide whether a job should share the GPUs of a running job or wait for its end.
 
-    Suppose that gangs and slowdown factors are constant, and that a start costs nothing. Then the
-    mean completion time of the two jobs is smallest if the new job starts either at once or when
-    the resident job ends. Starting at any instant between these two is never better.
+    Suppose that gangs and slowdown factors are constant, and that starting a job costs nothing.
+    Then the two jobs have the smallest mean completion time if the new job starts either at once or
+    when the resident job ends. Starting at any instant between these two is never better.
 
     Parameters
     ----------
     new_s : float
-        Time that the new job needs alone at full batch (A), in seconds, finite and above 0.
+        Run time of the new job when it runs alone at its full batch size (A), in seconds, finite
+        and above 0.
     resident_s : float
-        Time that the resident job still needs alone (B), in seconds, finite and above 0.
+        Remaining run time of the resident job when it runs alone (B), in seconds, finite and above
+        0.
     xi_new, xi_resident : float
-        Slowdown factors while both jobs run: time with the other job divided by time alone, finite
-        and above 0. As in a run, a factor below 1 is measurement noise and counts as 1.
+        Slowdown factors while both jobs run: iteration time with the other job divided by iteration
+        time alone, finite and above 0. As in a run, a factor below 1 is measurement noise and
+        counts as 1.
     inflation : float, default 1.0
-        Iteration time of the new job at its sub-batch divided by its iteration time at full batch
-        (g), finite and at least 1. It applies until the new job ends; if the job waits instead, it
-        runs at full batch.
+        Iteration time of the new job at its sub-batch size divided by its iteration time at full
+        batch size (g), finite and at least 1. It applies until the new job ends; if the job waits
+        instead, it runs at its full batch size.
 
     Returns
     -------
@@ -95,7 +98,7 @@ def pair(
     Source: the two-job theorem of SJF-BSBF (arXiv 2407.13088), derived again and extended to an
     inflation above 1. The rule assumes that both jobs are on the same GPUs and have no other
     co-runner. The decision compares resident_s with threshold x new_s, which is equivalent to t_con
-    < t_seq. If they differ by less than 1e-12 of the two times, they count as equal, and the jobs
+    < t_seq. If the two sides differ by a relative 1e-12 or less, they count as equal, and the jobs
     do not share. Cost: O(1).
 
     Examples
@@ -122,7 +125,7 @@ def pair(
 
 
 def _number(field: str, value: float, above: float) -> float:
-    """Return a value as a float after checking that it is finite and above a bound."""
+    """Return a value as a float, after checking that it is finite and within its bound."""
     try:
         number = float(value)
     except (TypeError, ValueError, OverflowError):

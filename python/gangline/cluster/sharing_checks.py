@@ -63,7 +63,7 @@ def check_sharing(sharing: Sharing | None, types: Sequence[str], path: str | Non
 
 
 def _words(faults: list[Fault]) -> list[str]:
-    """Return descriptions of the faults after the first."""
+    """Return descriptions of all faults except the first."""
     most = _SHOWN - 1
     found = []
     for key, expected, value in faults[:most]:
@@ -177,7 +177,7 @@ def load_sharing(cluster: _Keys, path: str | None) -> _Keys:
 def _rows_of(
     table: pa.Table, types: Sequence[str], path: str | None, file: str
 ) -> list[InterferenceRow]:
-    """Return the rows of the cluster's GPU types under its names for them; 0 = no factor."""
+    """Return the rows for the cluster's GPU types, under the cluster's names; 0 = no factor."""
     from gangline.cluster.tables.throughput import match_type
 
     rows = []

@@ -1,4 +1,4 @@
-"""Reads clusters in short form: `8x8xA100` means 8 servers with 8 A100 GPUs each."""
+"""Reads clusters in the short form: `8x8xA100` means 8 servers with 8 A100 GPUs each."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _COUNTS = re.compile(r"\s*(\d{1,18})\s*[xX×]\s*(\d{1,18})\s*[xX×]?\s*", re.ASC
 
 
 def keys_of_text(text: str) -> dict[str, Any] | None:
-    """Return the keys of a cluster written as SERVERSxGPUSxTYPE; None for any other text.
+    """Return the keys of a cluster written as SERVERSxGPUSxTYPE; None for any other string.
 
     Several blocks are separated by commas. All servers are in one rack, and the memory of the GPUs
     is unknown.
@@ -23,7 +23,7 @@ def keys_of_text(text: str) -> dict[str, Any] | None:
     Raises
     ------
     ClusterError
-        If the text begins with a digit but does not have this form. The name of a preset never
+        If the string begins with a digit but does not have this form. The name of a preset never
         begins with a digit.
 
     Examples

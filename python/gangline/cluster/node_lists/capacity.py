@@ -1,4 +1,4 @@
-"""Reads capacity over time: the daily GPUs of each virtual cluster in the Helios traces."""
+"""Reads capacity over time: the daily GPU counts of each virtual cluster in the Helios traces."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ _TOTAL = "total"
 
 
 def helios_daily(rows: Rows, options: FileOptions) -> dict[str, Any]:
-    """Read one row for each day: the GPUs of each virtual cluster, and their total.
+    """Read one row for each day: the number of GPUs in each virtual cluster, and their total.
 
-    The file counts GPUs. Each server is assumed to have `options.gpus` GPUs. The remainder of a
-    day's count is left out, with a note. A day's capacity applies from the start of the day; that
-    of the first day also applies before it. If the capacity changes, the servers with the highest
-    numbers come or go.
+    The file counts GPUs. Each server is assumed to have `options.gpus` GPUs. GPUs of a day that do
+    not fill a whole server are left out, with a note. A day's capacity applies from the start of
+    the day; the first day's capacity also applies before that day. If the capacity changes, the
+    servers with the highest numbers are added or removed.
     """
     column = options.vc.lower() if options.vc else _TOTAL
     if column not in rows.names:
@@ -66,7 +66,7 @@ def helios_daily(rows: Rows, options: FileOptions) -> dict[str, Any]:
 
 
 def _steps(days: list[tuple[date, int]], start: datetime) -> list[tuple[float, int]]:
-    """Return (seconds since the start, servers) at each change; the first is at 0."""
+    """Return (seconds since the start, number of servers) at each change, beginning at 0."""
     steps = [(0.0, days[0][1])]
     for day, servers in days:
         at_s = (datetime.combine(day, datetime.min.time()) - start).total_seconds()

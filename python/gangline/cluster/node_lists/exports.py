@@ -1,7 +1,7 @@
-"""Reads the servers in what schedulers export: scontrol, sinfo, slurm.conf and kubectl.
+"""Reads the servers in scheduler exports: scontrol, sinfo, slurm.conf and kubectl.
 
 An export says which servers were up when it was made. All servers are part of the cluster, unless
-`up_only` leaves out those that were down.
+`up_only` leaves out the servers that were down.
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ def slurm(rows: Rows, options: FileOptions) -> dict[str, Any]:
 
 
 def nodes(rows: Rows, options: FileOptions) -> dict[str, Any]:
-    """Return the cluster in a table with any of the columns gpu, gpus, count, cpus, memory_gb."""
+    """Return the cluster in a table whose columns are any of gpu, gpus, count, cpus, memory_gb."""
     servers: dict[Server, int] = {}
     notes = {"servers_without_gpus": 0, "gpus_assumed": 0}
     for line, row in rows:
@@ -264,6 +264,6 @@ def _hosts(rows: Rows, line: int, names: str) -> int:
 
 
 def _plain(text: str) -> float:
-    """Parse a number such as `192000`, or `128+` for "at least 128" (sinfo); 0 for other text."""
+    """Parse a number such as `192000`, or sinfo's `128+` for "at least 128"; else return 0."""
     found = re.match(r"\d{1,15}(\.\d+)?", text)
     return float(found[0]) if found else 0.0

@@ -159,7 +159,7 @@ def read_keys(
 
 
 def _table(source: Source, found: ClusterFormat, options: FileOptions) -> Rows:
-    """Return the rows of a table; mapped columns get their native names."""
+    """Return the rows of a table; columns that the options map get their native names."""
     separator = _separator(source.head)
     if not options.columns:
         return cells(source, found.columns, separator)

@@ -1,7 +1,7 @@
 """Reads node lists: turns the rows of a file into the keys of a cluster.
 
-Servers without GPUs are left out and counted. If a list has no racks, equal servers are grouped in
-the order of their first server, and fill racks of equal size.
+Servers without GPUs are left out and counted. If a list has no racks, equal servers are grouped and
+fill racks of equal size; the groups are in the order of their first servers.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _MEMORY = re.compile(r"(\d{1,4})(?:\.0)?\s*GI?B", re.IGNORECASE)
 
 
 def lingjun(rows: Rows, options: FileOptions) -> dict[str, Any]:
-    """Read hosts with their switches; as ToR labels repeat between pods, a rack is (PSW, ASW)."""
+    """Read hosts with their switches; a rack is (PSW, ASW), as ToR labels repeat between pods."""
     racks: dict[tuple[str, str], int] = {}
     seen: set[str] = set()
     for line, row in rows:
@@ -54,7 +54,7 @@ def lingjun(rows: Rows, options: FileOptions) -> dict[str, Any]:
 
 
 def openb(rows: Rows, options: FileOptions) -> dict[str, Any]:
-    """Read the nodes of the openb trace: thousandths of a core, MiB, GPUs and GPU model."""
+    """Read the nodes of the openb trace: CPU in thousandths of a core, MiB, GPUs and GPU model."""
     servers: list[Server] = []
     for line, row in rows:
         gpus = rows.gpus(line, row, "gpu")

@@ -18,19 +18,19 @@ NODE_COLUMNS = ("name", "gpu", "gpus", "count", "cpus", "memory_gb")
 
 
 class FileOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Assumptions of a reader about facts that its file does not contain.
+    """The values that a reader assumes for facts that its file does not contain.
 
     Parameters
     ----------
     name : str
         Name of the cluster. The default is the name of the format. For scheduler exports and tables
-        of servers, it is the `ClusterName` in the file, or else the name of the file.
+        of servers, the default is the `ClusterName` in the file, or else the name of the file.
     gpu : str
         Name of the GPU type, if the file does not name any type.
     gpus : int
         GPUs per server if the file does not give them; default 8.
     memory_gb : float
-        Memory of one GPU in GiB, for unknown types.
+        Memory of one GPU in GiB, for unknown GPU types.
     servers_per_rack : int
         Servers per rack if the file has no racks; default 32.
     vc : str
@@ -39,7 +39,7 @@ class FileOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         `helios-daily`: the date or time at which the run begins; by default, the first date.
     columns : dict of str to str
         For a table with other column names: a mapping from native names (name, gpu, gpus, count,
-        cpus, memory_gb) to the names in the table; also as text NATIVE=THEIRS,...
+        cpus, memory_gb) to the names in the table; also as a string NATIVE=THEIRS,...
     up_only : bool
         For scheduler exports: whether to leave out servers that were not up.
     """
@@ -56,7 +56,7 @@ class FileOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
 
 def make_options(values: dict[str, Any]) -> FileOptions:
-    """Build and check the options of a reader; a ClusterError names a wrong option."""
+    """Build and check the options of a reader; a ClusterError names an invalid option."""
     try:
         if isinstance(columns := values.get("columns"), str):
             values = {**values, "columns": mapping_of(columns)}

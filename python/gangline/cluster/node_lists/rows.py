@@ -1,4 +1,4 @@
-"""Reads small CSV files row by row with line numbers, and groups the servers they list."""
+"""Reads small CSV files row by row with line numbers, and groups the servers that they list."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ Server = tuple[str, int, float | None, float | None]  # GPU type, GPUs, cores an
 
 
 def simple(name: str) -> str:
-    """Return a header name in the form in which names are compared."""
+    """Return a header name, normalised for comparison."""
     return name.strip().strip('"').lower()
 
 
@@ -76,7 +76,7 @@ class Rows:
         return self._title or file.lstrip(".").partition(".")[0] or "cluster"
 
     def gpus(self, line: int, row: Mapping[str, str], name: str, least: int = 0) -> int:
-        """Return the GPUs of one server."""
+        """Return the number of GPUs of one server."""
         count = self.number(line, row, name, least)
         if count > GPUS_MAX:
             words = f"an integer from {least} to {GPUS_MAX}"
@@ -150,7 +150,7 @@ def cells(source: Source, columns: Sequence[str], separator: str = ",") -> Rows:
 
 
 def grouped(servers: Sequence[Server], servers_per_rack: int) -> list[dict[str, Any]]:
-    """Return blocks of equal servers in racks of a fixed size, ordered by their first server."""
+    """Return blocks of equal servers in racks of a fixed size, ordered by their first servers."""
     counts: dict[Server, int] = {}
     for server in servers:
         counts[server] = counts.get(server, 0) + 1

@@ -48,8 +48,8 @@ def read_throughput(
     Raises
     ------
     ClusterError
-        If the file is damaged or a value is out of range; the error names the line and the column,
-        or the key path.
+        If the file is damaged or if a value is out of range; the error names the line and the
+        column, or the key path.
     OSError
         If the file cannot be opened.
 
@@ -101,7 +101,7 @@ def _read_parquet(source: Source) -> ThroughputTable:
 
 
 def parquet(source: Source, key: str) -> pa.Table:
-    """Return a Parquet file after checking that every cell can be read; errors call it `key`."""
+    """Return a Parquet file, after checking that every cell can be read; errors call it `key`."""
     try:
         table, _ = read_parquet(source)
         table.validate(full=True)  # text in a damaged page might not be UTF-8

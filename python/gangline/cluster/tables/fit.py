@@ -31,15 +31,15 @@ _ROUNDS = 200
 
 
 class StepFit(NamedTuple):
-    """The fitted iteration times of one application on one GPU type, in seconds except for `gamma`.
+    """The fitted parameters for one application on one GPU type, in seconds except for `gamma`.
 
     Attributes
     ----------
     a_c, b_c : float
-        Constant time of a pass, and time per sample.
+        Constant part of the time of a pass, and part per sample.
     a_n, b_n : float
-        Constant time of a synchronisation over several servers, and time per GPU beyond two; 0 if
-        no such synchronisation was measured.
+        Constant part of the time of a synchronisation over several servers, and part per GPU beyond
+        two; 0 if no such synchronisation was measured.
     a_r, b_r : float
         The same times within one server.
     gamma : float
@@ -77,11 +77,11 @@ class StepFit(NamedTuple):
         Parameters
         ----------
         gpus, servers : int
-            The placement of the gang: numbers of GPUs and of servers.
+            Number of GPUs of the gang, and number of servers that it uses.
         samples : int
             Samples per GPU and pass.
         extra_passes : int
-            Number of passes beyond the first; they enlarge the batch and do not synchronise.
+            Number of passes beyond the first, which enlarge the batch and do not synchronise.
         """
         import numpy as np
 
@@ -104,14 +104,15 @@ def fit_pollux(profile: PolluxProfile) -> StepFit:
     Parameters
     ----------
     profile : PolluxProfile
-        The profile; only its `placements` are used, the times of iterations and synchronisations.
+        The profile. Only its `placements` are used, that is, the times of iterations and
+        synchronisations.
 
     Returns
     -------
     StepFit
-        The parameters, fitted so that the squared errors of the logarithms of iteration times and
-        pass times are minimal, and the quantiles of the error. The time of a synchronisation that
-        was not measured is 0.
+        The parameters and the quantiles of the error. The fit minimises the squared errors of the
+        logarithms of the iteration times and the pass times. A synchronisation that was not
+        measured has the time 0.
 
     Raises
     ------
@@ -120,8 +121,8 @@ def fit_pollux(profile: PolluxProfile) -> StepFit:
 
     Notes
     -----
-    The method is damped least squares from several initial values. On the same machine, a profile
-    always gives the same numbers. The cost is O(points) per step, for a few hundred steps.
+    The method is damped least squares, started from several initial values. On the same machine, a
+    profile always gives the same numbers. The cost is O(points) per step, for a few hundred steps.
 
     Examples
     --------
@@ -189,7 +190,7 @@ def _times(parameters: Floats, at: _Points) -> tuple[Floats, Floats]:
 
 
 def _first_guess(at: _Points, steps: Floats, passes: Floats) -> Floats:
-    """Return initial values of the six times, from line fits of the passes and the remainders."""
+    """Return initial values for the six times, from lines fitted to passes and remainders."""
     import numpy as np
 
     def line(x: Floats, y: Floats) -> tuple[float, float]:

@@ -1,8 +1,8 @@
 """Reads Gavel's throughput JSON: GPU types, labels with gang sizes, and pairs that share GPUs.
 
-The file has the shape `{type: {"('label', gpus)": {"null": rate, "('other', gpus)": [rate, rate of
+The file has the form `{type: {"('label', gpus)": {"null": rate, "('other', gpus)": [rate, rate of
 other]}}}`. Rates are iterations per second of whole gangs; 0 = cannot run. A type with the suffix
-`_unconsolidated` has the rates of the base type for gangs that are spread over servers.
+`_unconsolidated` gives the base type's rates for gangs that are spread over several servers.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ _RATE_WORDS = "a finite rate >= 0"
 
 
 def parse(data: bytes, path: str) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """Return the rate rows and the pair rows, in the order of the file.
+    """Return the rows for rates and for pairs, in the order of the file.
 
     Raises
     ------
     ClusterError
-        If the text is not JSON of this shape; the error names the line and the key path.
+        If the text is not JSON of this form; the error names the line and the key path.
     """
     document = _decode(data, path)
     rates: list[dict[str, Any]] = []
@@ -110,7 +110,7 @@ def _rate(data: bytes, path: str, keys: tuple[str, ...], value: object) -> float
 
 
 def _fail(data: bytes, path: str, keys: tuple[str, ...], expected: str, value: object) -> NoReturn:
-    """Raise the error of a key path, with the line of its last key."""
+    """Raise the error for a key path, with the line of its last key."""
     place = 0
     for key in keys:
         found = data.find(json.dumps(key).encode("utf-8"), place)

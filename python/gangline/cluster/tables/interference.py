@@ -1,4 +1,4 @@
-"""Reads interference tables: how much a job slows down with a co-runner on its GPUs."""
+"""Reads interference tables: how much a co-runner on its GPUs slows down a job."""
 
 from __future__ import annotations
 
@@ -73,12 +73,12 @@ def read_interference(path: str | PathLike[str]) -> pa.Table:
 
 
 def interference_of(table: ThroughputTable) -> pa.Table:
-    """Return the slowdown factors of the pairs of a throughput table, for gangs on one server.
+    """Return the slowdown factors of the pairs in a throughput table, for gangs on one server.
 
-    Pairs of gangs of different sizes do not share all their GPUs and are left out.
+    Pairs whose gangs differ in size do not share all their GPUs, and are left out.
 
-    `xi` is the rate alone divided by the rate with the other job; null if either job cannot run.
-    Values below 1 are measurement noise and are kept unchanged.
+    `xi` is the rate alone divided by the rate with the other job; it is null if either job cannot
+    run. Values below 1 are measurement noise and are kept unchanged.
 
     Examples
     --------

@@ -22,7 +22,7 @@ _BATCH = re.compile(r"\(batch size (\d{1,9})\)")
 
 
 def parse_key(text: str) -> tuple[str, int] | None:
-    """Return (label, GPUs), or None if the text is not such a pair.
+    """Return (label, GPUs), or None if the string is not such a pair.
 
     Examples
     --------

@@ -64,12 +64,12 @@ class PolluxProfile:
     application : str
         Name of the application.
     placements : dict
-        Measurements by placement ("44"): {samples per GPU and pass: Step}.
+        Mapping from placements such as "44" to measurements: {samples per GPU and pass: Step}.
     scalability : dict
-        Measurements by (servers, GPUs): {samples per GPU and pass: Step}.
+        Mapping from (servers, GPUs) to measurements: {samples per GPU and pass: Step}.
     validation : dict
-        Mapping from total batches to tables of progress, iteration, metric, grad_sqr and grad_var,
-        with one row per epoch.
+        Mapping from total batch sizes to tables of progress, iteration, metric, grad_sqr and
+        grad_var, with one row per epoch.
 
     Examples
     --------
@@ -98,7 +98,7 @@ class PolluxProfile:
 
     @property
     def batch_range(self) -> tuple[int, int]:
-        """The smallest and the largest validated total batch."""
+        """The smallest and the largest validated total batch size."""
         return min(self.validation), max(self.validation)
 
     @property
@@ -110,9 +110,10 @@ class PolluxProfile:
     def step(self, placement: str, local: int) -> Step:
         """Return the time of one pass, interpolated linearly within the measured range.
 
-        For a measured placement, only `local` is interpolated. Other placements are interpolated by
-        (servers, GPUs). At a measured number of servers, this is linear in GPUs. Between two
-        measured numbers, it is linear in servers at the same number of GPUs per server.
+        For a measured placement, only `local` is interpolated. For other placements, the time is
+        also interpolated over (servers, GPUs). At a measured number of servers, the interpolation
+        is linear in GPUs. Between two measured numbers, it is linear in servers at the same number
+        of GPUs per server.
 
         Raises
         ------
@@ -127,14 +128,14 @@ class PolluxProfile:
         return self._on_surface(len(shape), sum(map(int, shape)), local)
 
     def iterations(self, total_batch: int) -> float:
-        """Return the number of iterations up to the last epoch of a validated total batch."""
+        """Return the number of iterations up to the last epoch at a validated total batch size."""
         if total_batch not in self.validation:
             known = ", ".join(map(str, self.validation))
             raise self._error("batch_size", total_batch, f"a validated total batch: {known}")
         return float(self.validation[total_batch].column("iteration")[-1].as_py())
 
     def passes(self, gpus: int, total_batch: int) -> tuple[int, int]:
-        """Return (samples per GPU and pass, extra accumulation passes) of a total batch."""
+        """Return (samples per GPU and pass, extra accumulation passes) for a total batch size."""
         least, most = self.local_range
         share = math.ceil(total_batch / gpus)
         extra = math.ceil(share / most) - 1
@@ -146,7 +147,7 @@ class PolluxProfile:
         return local, extra
 
     def alone_s(self, gpus: int, total_batch: int, *, gpus_per_server: int = 4) -> float:
-        """Return the seconds of a complete training without co-runners on the fewest servers."""
+        """Return the seconds that a complete training run takes alone on the fewest servers."""
         local, extra = self.passes(gpus, total_batch)
         full, rest = divmod(gpus, gpus_per_server)
         placement = (str(rest) if rest else "") + str(gpus_per_server) * full
@@ -210,7 +211,7 @@ class PolluxProfile:
 
 
 class PolluxProfiles:
-    r"""Profiles by application, as `gangline.tables.read_pollux` returns them.
+    r"""Mapping from applications to profiles, as `gangline.tables.read_pollux` returns it.
 
     Attributes
     ----------
@@ -265,7 +266,7 @@ class PolluxProfiles:
 
 
 def read_pollux(path: str | PathLike[str], *, placements: str = PLACEMENTS) -> PolluxProfiles:
-    r"""Open the profiles in a folder or tar archive that has one folder per application.
+    r"""Open the profiles in a folder or tar archive that contains one folder per application.
 
     Parameters
     ----------
@@ -284,7 +285,7 @@ def read_pollux(path: str | PathLike[str], *, placements: str = PLACEMENTS) -> P
     Raises
     ------
     TraceError
-        If there is no application, or the archive is damaged.
+        If there is no application, or if the archive is damaged.
     OSError
         If the folder cannot be opened.
 
@@ -330,7 +331,7 @@ def _folder(root: Path) -> dict[str, Source]:
 
 
 def _archive(root: Path) -> dict[str, Source]:
-    """Unpack the archive once: it has no index, so every access would have to unpack all of it."""
+    """Unpack the archive once; without an index, every access would have to unpack all of it."""
     root.stat()  # a missing path raises the error of the operating system
     source = Source(root, MAX_BYTES)
     if not is_tar(source.head):

@@ -1,4 +1,4 @@
-"""Defines throughput tables: rates of whole gangs by GPU type, model, batch and gang size."""
+"""Defines throughput tables: rates of whole gangs by GPU type, model, batch size and gang size."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class ThroughputTable:
         gpu_type, model, batch_size (per GPU; null = any), gpus, placement ("server" or "spread"),
         iters_per_s (of the whole gang; 0 = cannot run). Each combination occurs once.
     pairs : pyarrow.Table
-        Two jobs on the same GPUs: gpu_type, placement, model, gpus, co_model, co_gpus,
+        Rates of two jobs on the same GPUs: gpu_type, placement, model, gpus, co_model, co_gpus,
         iters_per_s, co_iters_per_s; 0 = cannot share. Empty unless the file has pairs.
     notes : dict of str to int
         Counts of irregularities in the table.
@@ -175,10 +175,10 @@ class ThroughputTable:
     ) -> float | None:
         """Return the rate of the whole gang in iterations per second; None if there is no rate.
 
-        The row with the job's batch size takes precedence over the row without a batch size.
-        If no batch size is given, the row without a batch size is used, or else the only row of the
-        combination. With `nearest`, a missing gang size has the rate per GPU of the size nearest in
-        ratio; the smaller size wins ties.
+        The row with the job's batch size takes precedence over the row without a batch size. If no
+        batch size is given, the row without a batch size is used, or else the only row of the
+        combination. With `nearest`, a missing gang size gets the per-GPU rate of the size nearest
+        in ratio; the smaller size wins ties.
         """
         by_size = self._sizes(gpu_type, model, batch_size, placement)
         if by_size is None:
@@ -294,7 +294,7 @@ class ThroughputTable:
         co_gpus: int | None = None,
         placement: str = "server",
     ) -> tuple[float, float] | None:
-        """Return the rates of two jobs on the same GPUs; (0, 0) = cannot share, None = unknown.
+        """Return the rates of two jobs that share GPUs; (0, 0) = cannot share, None = unknown.
 
         If the table has the pair only in the opposite order, that entry is used.
         """
@@ -306,10 +306,10 @@ class ThroughputTable:
         return None if mirror is None else (mirror[1], mirror[0])
 
     def for_types(self, names: Sequence[str], *, path: str | None = None) -> ThroughputTable:
-        """Return the entries of the given GPU types, under the given names.
+        """Return the entries for the given GPU types, under the given names.
 
-        A type in the table matches the same name, or else the only name that differs from it in
-        case alone.
+        A type in the table matches the same name, or else the only name that equals it except for
+        case.
 
         Raises
         ------
@@ -432,13 +432,13 @@ def _check(rates: pa.Table, path: str | None) -> None:
 
 
 def _scaled(by_size: Mapping[int, float], gpus: int) -> float:
-    """Return the rate estimated from the rate per GPU of the gang size that is nearest in ratio."""
+    """Return the rate, estimated from the per-GPU rate of the size that is nearest in ratio."""
     size = min(by_size, key=lambda known: (max(gpus, known) / min(gpus, known), known))
     return by_size[size] * gpus / size
 
 
 def match_type(kind: str, names: Sequence[str]) -> str | None:
-    """Return the name that matches a GPU type of the table; it may differ in case."""
+    """Return the name that matches a GPU type in the table; it may differ in case."""
     if kind in names:
         return kind
     near = [name for name in names if name.casefold() == kind.casefold()]
