@@ -1,4 +1,4 @@
-"""Processes whole columns, several at the same time."""
+"""Processes whole columns, several of them at the same time."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def begin(function: Callable[[Any], bool], column: Any) -> Callable[[], bool]:
 
 
 def one_chunk(column: Any) -> Any:
-    """Return a column as one array."""
+    """Return a column as a single array."""
     if not isinstance(column, pa.ChunkedArray):
         return column
     array = column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
@@ -57,7 +57,7 @@ def one_chunk(column: Any) -> Any:
 def arrow_memory(data: bytes | memoryview) -> Any:
     """Copy bytes into memory that Arrow owns.
 
-    An Arrow thread may release its input after the call has returned. If the release needs the
+    An Arrow thread may release its input after the call has returned. If releasing it needs the
     interpreter while the process is ending, the process is aborted.
     """
     buffer = pa.allocate_buffer(len(data))

@@ -52,7 +52,7 @@ def wrong_shape(data: Any, kind: type, path: str | None) -> ClusterError:
 
 
 def _plain(value: object) -> object:
-    """Return the text that shows a value; for a table or list this is only its kind."""
+    """Return the text that a message shows for a value; for a table or list, only its kind."""
     if isinstance(value, (str, int, float, bool)):
         return value
     names: dict[type, str] = {dict: _TABLE, list: "a list"}

@@ -1,4 +1,4 @@
-"""Collects the faults in single values of an input, and combines them into one error."""
+"""Collects the invalid values of an input, and combines them into one error."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ class Fault(NamedTuple):
     Attributes
     ----------
     row : int
-        Number of the record in the input, from 0; dropped records count as well.
+        Number of the record in the input, starting at 0; dropped records count as well.
     column : str or None
-        Name in the input; None if the whole record is wrong.
+        Name in the input; None if the whole record is invalid.
     expected : str
         Description of the expected value.
     value : str or None
@@ -37,13 +37,13 @@ class Fault(NamedTuple):
 
 
 def short(value: object) -> str:
-    """Return a value as messages show it."""
+    """Return a value in the form in which messages show it."""
     text = str(value)
     return text if len(text) <= _VALUE_SHOWN else f"{text[:_VALUE_SHOWN]}..."
 
 
 class Faults:
-    """Collects wrong values column by column; only those to be shown become Python objects."""
+    """Collects invalid values column by column; only those to be shown become Python objects."""
 
     def __init__(self) -> None:
         self._parts: list[tuple[npt.NDArray[np.int64], str | None, str, Sequence[str] | None]] = []
@@ -56,7 +56,7 @@ class Faults:
         expected: str,
         values: Sequence[str] | None = None,
     ) -> None:
-        """Record that these records, in ascending order, have wrong values in a column."""
+        """Register the records, in ascending order, that have invalid values in a column."""
         if len(rows):
             self._parts.append((rows, column, expected, values))
             self.count += len(rows)

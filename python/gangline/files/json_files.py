@@ -1,4 +1,4 @@
-"""Writes sealed JSON files of results, and checks them on reading; equal data give equal bytes."""
+"""Writes results as sealed JSON files, and checks the seal on reading."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def write_sealed(path: Path, kind: str, data: Mapping[str, Any]) -> None:
     Raises
     ------
     FileExistsError
-        If the path holds another file.
+        If there is another file at the path.
     """
     check_free(path, kind)
     with whole(path, kind) as part:
@@ -48,12 +48,12 @@ def write_sealed(path: Path, kind: str, data: Mapping[str, Any]) -> None:
 
 
 def decode(path: Path, content: bytes, expected: str = "expected JSON") -> dict[str, Any]:
-    """Return the JSON object that is the content of a file.
+    """Return the JSON object that a file contains.
 
     Parameters
     ----------
     path, content : Path, bytes
-        Name of the file, for messages, and what it contains.
+        Name of the file, for messages, and the content of the file.
     expected : str
         Description of the expected content, for the error if the content is not JSON.
 
@@ -91,7 +91,7 @@ def read_sealed(path: Path, kind: str, advice: str) -> dict[str, Any]:
 
 
 def check_seal(path: Path, content: bytes, data: Mapping[str, Any], kind: str, advice: str) -> None:
-    """Raise a ResultError if a file is not as gangline wrote it."""
+    """Raise a ResultError if a file has changed since gangline wrote it, or has no seal."""
     if "seal" not in data:
         message = f"{path}: has no seal: an earlier version or another program wrote it; {advice}"
         raise ResultError(message, path=str(path))

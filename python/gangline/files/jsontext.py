@@ -1,4 +1,4 @@
-"""Decodes JSON input into types, and finds the key path and the line of each fault."""
+"""Decodes JSON input into typed values, and finds the key path and the line of each fault."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class JsonFile:
         self._admit(source)
 
     def _admit(self, source: Source) -> None:
-        """Refuse a document whose values would take more than `max_bytes` as objects."""
+        """Reject a document whose values would take more than `max_bytes` as objects."""
         if len(self.data) * _VALUE_BYTES > source.max_bytes:
             values = sum(self.data.count(mark) for mark in (b",", b"{", b"["))
             if values * _VALUE_BYTES > source.max_bytes:
@@ -81,7 +81,7 @@ class JsonFile:
         return TraceError.at(self.path, line, where or None, value, expected)
 
     def locate(self, faults: Sequence[Fault]) -> list[TraceError]:
-        """Add the line of each fault; columns are key paths, from the record or from `$`."""
+        """Add the line of each fault; its column is a key path from the record or from `$`."""
         paths = [self._path(fault) for fault in faults]
         found = self._find(set(paths))
         errors = []
@@ -163,7 +163,7 @@ class JsonFile:
 
 
 def malformed(text: str) -> tuple[int, str]:
-    """Return the line at which text stops being JSON, and what the text contains there.
+    """Return the line at which text stops being valid JSON, and what the text contains there.
 
     Examples
     --------
@@ -200,8 +200,8 @@ def convert(
     Returns
     -------
     (list, list of int, list of (int, str, str))
-        The items that fit and their positions; and the position, key path and expected value of
-        each item that does not fit.
+        The items that fit, their positions, and the position, key path and expected value of each
+        item that does not fit.
     """
     good: list[_T] = []
     places: list[int] = []

@@ -1,9 +1,9 @@
-"""Protects files that cannot hold a seal, in a folder to which later runs write again.
+"""Protects files that cannot contain a seal, in a folder to which later runs write again.
 
 The sealed file `files.json` lists the size and CRC-32 of each such file. A file that differs from
 the list belongs to the user and is never replaced. The list is written before the files and
-contains their states before and after. Therefore, even if the process is killed, no file of
-gangline looks like a file of the user.
+contains their states before and after. Therefore, even if the process is killed, gangline never
+mistakes one of its own files for a file of the user.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def replacing(folder: Path, names: Iterable[str]) -> Iterator[Path]:
 
 
 def check_unchanged(folder: Path, name: str) -> Path:
-    """Return the path of a file after checking that it is unchanged since gangline wrote it.
+    """Return the path of a file, after checking that it is unchanged since gangline wrote it.
 
     Raises
     ------

@@ -1,7 +1,6 @@
-"""Reads Parquet in bounded memory: a file of a few kilobytes may claim a billion rows.
+"""Reads Parquet in bounded memory, because a file of a few kilobytes may claim a billion rows.
 
-The metadata of the file are checked before the first row is read. Rows are read and checked in
-batches.
+The file's metadata is checked before the first row is read. Rows are read and checked in batches.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ def read_parquet(
     Parameters
     ----------
     source : Source
-        The file; its `max_bytes` bounds the columns in memory, too.
+        The file; its `max_bytes` also limits the size of the columns in memory.
     wanted : mapping of str to Arrow type, optional
         Columns to read; by default, all. Dictionary-encoded text stays encoded.
 
@@ -85,7 +84,7 @@ def _read(source: Source, wanted: Mapping[str, pa.DataType] | None) -> tuple[pa.
 def _parts(file: Any, chosen: list[str], source: Source) -> dict[tuple[str, ...], int]:
     """Return the groups of columns that are read together, with the number of rows per batch.
 
-    In the worst case, every row repeats the longest text of a dictionary, which cannot be longer
+    In the worst case, every row repeats the longest string in a dictionary, which cannot be longer
     than the dictionary page.
     """
     kinds = {name: file.schema_arrow.field(name).type for name in chosen}
@@ -119,7 +118,7 @@ def _columns(file: Any, names: tuple[str, ...], rows: int, source: Source) -> di
 
 
 def _check(metadata: Any, names: Collection[str], source: Source) -> None:
-    """Refuse a file whose counts contradict each other, or whose columns would be too large."""
+    """Reject a file whose counts contradict each other, or whose columns would be too large."""
     rows = total = 0
     for group in (metadata.row_group(number) for number in range(metadata.num_row_groups)):
         rows += group.num_rows
@@ -140,7 +139,7 @@ def _check(metadata: Any, names: Collection[str], source: Source) -> None:
 
 
 def _dictionary_bytes(metadata: Any, names: tuple[str, ...], source: Source) -> int:
-    """Return the size of the largest first page of a column: its dictionary, if it has one."""
+    """Return the largest size of a column's first page, which is its dictionary if it has one."""
     largest = 0
     stored = None if source.is_plain else source.data
     with source.path.open("rb") as file:
@@ -155,7 +154,7 @@ def _dictionary_bytes(metadata: Any, names: tuple[str, ...], source: Source) -> 
 
 
 def _page_bytes(head: bytes) -> int:
-    """Return the uncompressed size of a page from its header, a struct in Thrift's compact form."""
+    """Return a page's uncompressed size from its header, a struct in Thrift's compact protocol."""
     numbers = []
     at = 0
     for _ in range(2):  # the kind of page, then its size: a mark of a 32-bit field before each

@@ -1,8 +1,8 @@
 """Writes files completely or not at all, and never over a file that gangline did not write.
 
 A file that a later run may replace carries a seal: the word `gangline`, the kind of file, and the
-SHA-256 of all bytes of the file, computed with zeros in place of its digits. An edit breaks the
-seal, so an edited file is treated like any other file of the user.
+SHA-256 of the whole file, computed with zeros in place of the digits of the SHA-256. An edit breaks
+the seal, so an edited file is treated like any other file of the user.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _CHUNK = 1 << 20
 
 
 def arrow_name(path: str | Path) -> str:
-    """Return a name that Arrow takes for a path; it takes `user:mean/jobs.parquet` for a URI."""
+    """Return a name that Arrow reads as a path; it would read `user:mean/jobs.parquet` as a URI."""
     return str(Path(path).absolute())
 
 
@@ -74,10 +74,10 @@ def seal(path: Path, kind: str, copies: int | None = None) -> None:
     kind : str
         The kind of file, such as "report".
     copies : int, optional
-        Number of times that the writer puts the text into the file. If the text occurs more often,
-        it is also in the user's data, which must not be changed; the file then gets no seal. By
-        default, the text is written once, before any user data, so that the first occurrence is the
-        seal.
+        Number of times that the writer puts this text into the file. If the text occurs more often,
+        it is also part of the user's data, which must not be changed; the file then gets no seal.
+        By default, the text is written once, before any user data, so that the first occurrence is
+        the seal.
     """
     with path.open("r+b") as file:
         places = [at for at, digits in _seals(file, kind) if digits == _BLANK]
@@ -100,7 +100,7 @@ def flush(path: Path) -> None:
 
 
 def is_sealed(source: Path | bytes, kind: str) -> bool:
-    """Return whether gangline wrote this file with this kind, and nothing has changed it since.
+    """Return whether gangline wrote this file as this kind, and nothing has changed it since.
 
     Parameters
     ----------
@@ -120,7 +120,7 @@ def is_sealed(source: Path | bytes, kind: str) -> bool:
 
 
 def state(path: Path) -> dict[str, Any]:
-    """Return the size and the CRC-32 of a file, with which a list detects changes."""
+    """Return the size and the CRC-32 of a file, with which `files.json` detects changes."""
     size = crc = 0
     with path.open("rb") as file:
         while chunk := file.read(_CHUNK):
@@ -130,9 +130,9 @@ def state(path: Path) -> dict[str, Any]:
 
 
 def is_free(path: Path, kind: str) -> bool:
-    """Return whether a file of this kind may be written to the path.
+    """Return whether gangline may write a file of this kind to the path.
 
-    The result is True if nothing exists at the path, and for an empty file, a device, or an
+    The result is True if the path does not exist, or if it is an empty file, a device, or an
     unchanged file of this kind.
     """
     path = landing(path)
@@ -147,7 +147,7 @@ def check_free(path: Path, kind: str) -> None:
     Raises
     ------
     FileExistsError
-        If the path holds another file.
+        If there is another file at the path.
     """
     if not is_free(path, kind):
         words = f"exists and is not an unchanged {kind} of gangline; choose another place"
@@ -188,7 +188,7 @@ def _checksum(file: IO[bytes], places: list[int]) -> bytes:
 
 
 def landing(path: Path) -> Path:
-    """Return the path to which a link points, or the path itself if it is not a link.
+    """Return the target of a link, or the path itself if it is not a link.
 
     Raises
     ------
@@ -220,8 +220,9 @@ def check_place(path: Path) -> None:
 def whole(path: Path, kind: str = "", copies: int | None = None) -> Iterator[Path]:
     """Yield a temporary path next to `path`, to be renamed to `path` on success.
 
-    If `path` is a link, it stays a link, and its target is replaced. A replaced file keeps its
-    mode. A device or a pipe is never replaced: the bytes are written to it once they are complete.
+    If `path` is a link, it stays a link, and its target is replaced. If a file is replaced, its
+    mode is preserved. A device or a pipe is never replaced: the bytes are written to it once they
+    are complete.
 
     Parameters
     ----------
@@ -279,9 +280,9 @@ def workplace(folder: Path, target: Path, *, is_folder: bool = False) -> Iterato
 
 @contextlib.contextmanager
 def locked(folder: Path, *, shared: bool = False) -> Iterator[None]:
-    """Keep other processes from replacing the files of a folder.
+    """Keep other processes from replacing files in a folder.
 
-    Some network file systems cannot lock files. There, checksums detect a mixture of files.
+    Some network file systems cannot lock files. On these, checksums detect a mixture of files.
     """
     handle = None
     with contextlib.suppress(OSError, ModuleNotFoundError):

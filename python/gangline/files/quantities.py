@@ -42,14 +42,14 @@ UNITS_S = {
     "d": 86400.0,
     "w": 604800.0,
 }
-"""Seconds in each unit of time."""
+"""Number of seconds in each unit of time."""
 
 _PREFIXES = {"": 1.0, "K": 2.0**10, "M": 2.0**20, "G": 2.0**30, "T": 2.0**40, "P": 2.0**50}
 SIZES_GIB = {
     **{f"{prefix}iB": size / 2**30 for prefix, size in _PREFIXES.items() if prefix},
     **{f"{prefix}B": 1000.0**power / 2**30 for power, prefix in enumerate(("", *"kMGTP"))},
 }
-"""GiB in each unit of memory."""
+"""Number of GiB in each unit of memory."""
 
 _NUMBER = r"^[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?$"
 _DECIMAL = r"\d+(?:\.\d*)?|\.\d+"
@@ -87,7 +87,7 @@ def by_value(texts: Any, function: Callable[[Any], Parsed]) -> Parsed:
     Returns
     -------
     (float64 array, bool array)
-        The values, and a mask of the cells whose text is not a value.
+        The values, and a mask of the cells that do not contain a value.
     """
     encoded = texts if pa.types.is_dictionary(texts.type) else texts.dictionary_encode()
     distinct = pc.ascii_trim_whitespace(encoded.dictionary)
@@ -177,7 +177,7 @@ def gib_of(text: str, unit: str = "G") -> float:
     Raises
     ------
     ValueError
-        If the text is not a quantity.
+        If the string is not a quantity.
 
     Examples
     --------
@@ -192,7 +192,7 @@ def gib_of(text: str, unit: str = "G") -> float:
 
 
 def gres_gpus(text: str) -> dict[str, int]:
-    """Return the GPUs of each type in Slurm's generic resources; the type may be empty.
+    """Return the number of GPUs of each type in Slurm's generic resources; the type may be empty.
 
     Examples
     --------
@@ -221,7 +221,7 @@ def quantity(amount: str | float) -> float:
     Raises
     ------
     ValueError
-        If the text is not a quantity.
+        If the string is not a quantity.
 
     Examples
     --------
@@ -238,7 +238,7 @@ def quantity(amount: str | float) -> float:
 
 
 def _plain(distinct: Any) -> Parsed:
-    """Convert plain numbers, and mark the texts that are not numbers, except for blank texts."""
+    """Convert plain numbers, and mark the strings that are neither blank nor numbers."""
     try:  # nearly every text has neither blanks nor infinities
         values = _float(distinct)
         return np.where(np.isfinite(values), values, np.nan), ~np.isfinite(values)
@@ -288,7 +288,7 @@ def mapping_of(text: str, flag: str = "columns") -> dict[str, str]:
 
 
 def _split(text: str) -> list[str]:
-    """Split at commas outside double quotes, and drop the quotes."""
+    """Split at commas outside double quotes, and remove the quotes."""
     items, is_quoted = [""], False
     for character in text:
         if character == '"':

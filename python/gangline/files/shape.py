@@ -1,7 +1,7 @@
 """Finds the first value of decoded data that does not fit its type, and says what was expected.
 
-The decoder reports only whether the data fit. This module finds the fault by walking through the
-values and their types together.
+The decoder reports only whether the data fit. This module walks through the values and their types
+in parallel to find the fault.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Misfit:
     path : tuple of str or int
         Keys and indices from the root to the value.
     value : object
-        The value at this path; None for a missing key.
+        The value at that path; None for a missing key.
     expected : str
         The expected value, such as "an integer >= 1".
     known : tuple of str
@@ -79,11 +79,11 @@ def misfit(value: object, kind: Any, *, is_json: bool = False) -> Misfit | None:
     Parameters
     ----------
     value : object
-        Decoded data: dict, list, text, numbers.
+        Decoded data: dict, list, str, numbers.
     kind : type
         The type that the data should have.
     is_json : bool
-        Whether to use the words of JSON (object, array, null), or those of TOML (table, list).
+        Whether to use JSON's terms (object, array, null) or TOML's terms (table, list).
 
     Examples
     --------
@@ -193,7 +193,7 @@ class _Search:
             yield from self.wrong(inner, item, (*path, index))
 
     def _leaf(self, value: object, kind: inspect.Type) -> str | None:
-        """Return the expected value if a value that is not a container does not fit, else None."""
+        """Return the expected value if a scalar does not fit, else None."""
         if isinstance(kind, (inspect.IntType, inspect.FloatType)):
             return self._number(value, kind)
         if isinstance(kind, inspect.LiteralType):

@@ -1,4 +1,4 @@
-"""Opens the source of a trace: a plain or compressed file, or a member of an archive."""
+"""Opens the source of a trace: a plain or compressed file, or a file in an archive."""
 
 from __future__ import annotations
 
@@ -43,8 +43,8 @@ class Source:
     name : str or Path
         The path; gzip, xz and zstandard are recognised by suffix or by content.
     max_bytes : int
-        Maximum number of bytes after unpacking, both for the text and for the columns made from it.
-        In an archive, all bytes up to the end of the member count.
+        Maximum number of bytes after unpacking, for the text and also for the columns made from it.
+        In an archive, all bytes up to the end of the member count towards this limit.
 
     Raises
     ------
@@ -79,7 +79,7 @@ class Source:
 
     @property
     def is_plain(self) -> bool:
-        """Return whether the bytes on disk are the trace itself, without any packing."""
+        """Return whether the file is the trace itself, neither compressed nor in an archive."""
         return self.member is None and not self._packing
 
     @property
@@ -135,7 +135,7 @@ class Source:
             return b"".join(self._chunks(pieces))
 
     def release(self) -> None:
-        """Wait for the hash, and free the unpacked bytes."""
+        """Wait until the hash is computed, and free the unpacked bytes."""
         if self._hashing is not None:
             self._hashing.join()
         self.__dict__.pop("data", None)
@@ -166,7 +166,7 @@ class Source:
         )
 
     def guarded(self, read: Callable[[], _T]) -> _T:
-        """Call a function that unpacks; damaged data raise a TraceError."""
+        """Call a function that unpacks data; damaged data raises a TraceError."""
         try:
             return read()
         except TraceError:
@@ -233,7 +233,7 @@ def _listed(names: list[str]) -> str:
 
 
 class _XzFile(io.RawIOBase):
-    """Reads an xz stream; its header cannot make the reader allocate more than the limit."""
+    """Reads an xz stream; no header can make the reader allocate more than the limit."""
 
     def __init__(self, path: Path) -> None:
         self._file = path.open("rb")

@@ -1,7 +1,7 @@
-"""Reads tar archives as a stream: each byte once, with limits on headers and members.
+"""Reads tar archives as a stream: reads each byte once, and limits headers and members.
 
-The standard library needs minutes to hours for a hostile header of one megabyte. This module only
-has to read files in order.
+The standard library takes minutes to hours to read a malicious header of one megabyte. This module
+needs only to read files in order.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Stream(Protocol):
     """The file object of an archive."""
 
     def read(self, size: int = -1, /) -> bytes:
-        """Return the next bytes; there are fewer only at the end of the file."""
+        """Return the next bytes; fewer than requested only at the end of the file."""
 
 
 class Tar:
@@ -163,7 +163,7 @@ class Tar:
 
 
 def _number(field: bytes) -> int | None:
-    """Parse a number in a header: octal digits, or bytes if it is large; None if it is neither."""
+    """Parse a number in a header: octal digits, or binary for large numbers; None if neither."""
     if field[0] == 0x80:
         return int.from_bytes(field[1:], "big")
     digits = field.strip(b" \0")

@@ -84,12 +84,12 @@ def _header_span(data: bytes) -> tuple[int, int]:
 
 
 def simple(name: str) -> str:
-    """Return a header name in the form in which names are compared."""
+    """Return a header name, normalised for comparison."""
     return name.strip().lower()
 
 
 class TextFile:
-    """An input of delimited text.
+    """Delimited text as an input.
 
     Parameters
     ----------
@@ -100,9 +100,9 @@ class TextFile:
     delimiter : str
         The delimiter, one character.
     quoted : bool
-        Whether `"` quotes cells, including line breaks.
+        Whether cells may be quoted with `"`; quoted cells may contain line breaks.
     data : bytes, optional
-        Text to parse in place of the text of the source; its lines must correspond to those of the
+        Text to parse in place of the source's text; its lines must correspond to the lines of the
         source.
     nulls : sequence of str
         The strings that mean an unknown value, in addition to the empty string.
@@ -116,7 +116,7 @@ class TextFile:
     faults : Faults
         The faulty cells and records that `read` found.
     bad : bool array or None
-        Whether each row in the result of `read` has a wrong cell; None if no row does.
+        Whether each row in the result of `read` has an invalid cell; None if no row does.
     dropped : int
         Number of records that were left out of the table because they do not have as many fields as
         the header.
@@ -171,7 +171,7 @@ class TextFile:
         Returns
         -------
         dict of str to Array
-            Arrays of one chunk each, with the keys of `wanted`; wrong cells are null.
+            Arrays of one chunk each, with the keys of `wanted`; invalid cells are null.
         """
         self._words = words or {}
         found = [simple(name) for name in self.names]
@@ -200,18 +200,18 @@ class TextFile:
         return {key: self._finite(key, array) for key, array in columns.items()}
 
     def table(self, wanted: Mapping[str, pa.DataType]) -> pa.Table:
-        """Parse as `read` does; raise a TraceError for the first wrong cells, if any."""
+        """Parse as `read` does; raise a TraceError for the first invalid cells, if any."""
         columns = self.read(wanted)
         if self.faults.count:
             raise self.faults.error(ERRORS_SHOWN, self.locate)
         return pa.table(columns)
 
     def records_of(self, rows: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-        """Return the numbers of the records from which these rows of the table were read."""
+        """Return the numbers of the records from which the given rows of the table were read."""
         return rows if self._records is None else self._records[rows]
 
     def locate(self, faults: Sequence[Fault]) -> list[TraceError]:
-        """Add the line of each fault and, if missing, the text of its cell."""
+        """Add the line of each fault, and the text of its cell if it is missing."""
         wanted = {fault.row for fault in faults}
         found: dict[int, tuple[int, list[str]]] = {}
         for record, line, cells in self._walk():
@@ -233,7 +233,7 @@ class TextFile:
         return errors
 
     def _admit(self, columns: int) -> None:
-        """Refuse a file whose rows would not fit in `max_bytes` as columns."""
+        """Reject a file whose rows would not fit in `max_bytes` as columns."""
         # Counting takes time; a row has at least one byte for each of its cells.
         most = len(self._data) // max(len(self.names), 1) + 1
         if not self._source.has_room(most, columns):
@@ -342,7 +342,7 @@ class TextFile:
         self.bad = wrong if self.bad is None else self.bad | wrong
 
     def _walk(self) -> Iterator[tuple[int, int, list[str]]]:
-        """Yield (record, line, cells) of the body; slow, for messages."""
+        """Yield (record, line, cells) for each record of the body; slow, used only for messages."""
         before = len(self._data[: self._body_at].splitlines())
         text = self._data[self._body_at :].decode("utf-8", "replace")
         reader = csv.reader(
@@ -374,7 +374,7 @@ def _fields(count: int) -> str:
 
 
 def _is_padded(line: bytes, delimiter: str) -> bool:
-    """Return whether a header has blanks around its names; the cells below it then do so too."""
+    """Return whether a header has blanks around its names, so that the cells have them as well."""
     cells = line.removesuffix(b"\n").removesuffix(b"\r").split(delimiter.encode())
     return any(cell != cell.strip(b" ") for cell in cells)
 
@@ -394,7 +394,7 @@ def _without_blanks(strings: Any) -> Any:
 
 
 def convert(strings: Any, kind: pa.DataType) -> tuple[Any, npt.NDArray[np.bool_]]:
-    """Convert text cells; return them, with null for failures, and mark the failures."""
+    """Convert text cells; return the values, with null for failures, and a mask of the failures."""
     wrong = np.zeros(len(strings), dtype=np.bool_)
     if kind in (pa.string(), LABEL):
         return strings.cast(kind), wrong
@@ -426,7 +426,7 @@ def _plain_numbers(strings: Any) -> Any:
 def _find_failures(
     strings: Any, rows: npt.NDArray[np.int64], kind: pa.DataType, wrong: npt.NDArray[np.bool_]
 ) -> None:
-    """Mark cells that have the right form but no valid value: impossible dates, huge integers."""
+    """Mark cells that are well formed but have no valid value: impossible dates, huge integers."""
     if not len(rows):
         return
     try:

@@ -105,12 +105,12 @@ def require_jobs(arrival_s: npt.NDArray[np.float64], window: Window) -> None:
 
 
 def of_spec(spec: SpecDict | Mapping[str, Any]) -> Window | None:
-    """Return the window in the content of a `spec.json`."""
+    """Return the window that the content of a `spec.json` records."""
     return of_options(spec.get("options"))
 
 
 def of_options(options: Mapping[str, Any] | None) -> Window | None:
-    """Return the window in the run options."""
+    """Return the window that the run options set."""
     given = (options or {}).get(_FIELD)
     return None if given is None else (float(given[0]), float(given[1]))
 
@@ -138,17 +138,17 @@ def typed(window: Window) -> str:
 
 
 def sentence(window: Window | None, jobs: Sequence[float]) -> str:
-    """Return a sentence on the jobs that count, given their number in each run; "" if all count."""
+    """Return a sentence on the counted jobs, given how many each run has; "" if all jobs count."""
     if window is None or not jobs:
         return ""
     return (
-        f"Metrics of jobs and the offered load cover {named(window, jobs)}; the makespan and "
-        "metrics of GPUs cover the whole run."
+        f"Job metrics and the offered load cover {named(window, jobs)}; the makespan and GPU "
+        "metrics cover the whole run."
     )
 
 
 def named(window: Window, jobs: Sequence[float]) -> str:
-    """Describe the jobs that count, given their number in each run.
+    """Describe the counted jobs, given how many of them there are in each run.
 
     Examples
     --------
@@ -168,7 +168,7 @@ def middle(first_s: float, last_s: float) -> Window | None:
     """Return a window that omits the first and the last tenth of the arrival period.
 
     The window is rounded inwards, to whole days, hours, minutes or seconds. The result is None if
-    one second is more than 2 % of the arrival period.
+    the arrival period is so short that one second is more than 2 % of it.
 
     Examples
     --------

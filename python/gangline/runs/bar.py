@@ -58,7 +58,7 @@ class Total:
     Parameters
     ----------
     progress : bool or callable
-        As for `gangline.compare`. If it is a callable, it is called for each run as for a single
+        As for `gangline.compare`. A callable is called for each run in the same way as for a single
         run.
     runs : int
         Number of runs.
@@ -90,7 +90,7 @@ class Total:
         return report
 
     def end_run(self) -> None:
-        """Count a run that has ended."""
+        """Add a finished run to the count."""
         self._ended += 1
         self._show(0.0)
 
@@ -101,7 +101,7 @@ class Total:
 
 
 class bar:  # noqa: N801 - used like a function
-    """Return the bar of a single run, the run's part of a `Total`, or the caller's callback."""
+    """Return the bar for a single run, the run's part of a `Total`, or the caller's callback."""
 
     def __init__(self, progress: bool | Progress | Total, label: str) -> None:
         self._given = progress

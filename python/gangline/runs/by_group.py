@@ -1,4 +1,4 @@
-"""Computes how long groups of jobs waited, for example the jobs of each user."""
+"""Computes how long each group of jobs waited, for example the jobs of each user."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ GROUPS: tuple[Column, ...] = ("user", "vc", "account", "partition", "qos", "mode
 
 @dataclass(frozen=True)
 class Waited:
-    """The waits of a group of jobs in a run; the wait of a job is all its time without GPUs.
+    """The waits of a group of jobs in a run; a job's wait is its total time without GPUs.
 
     Attributes
     ----------
@@ -69,7 +69,7 @@ class Groups:
     names : list of str
         The names of the groups.
     codes : int64 array
-        Index in `names` of the group of each job; -1 if the job is in no group.
+        For each job, the index of its group in `names`; -1 if the job is in no group.
     """
 
     column: str

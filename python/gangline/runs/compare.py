@@ -51,14 +51,14 @@ def compare(
         is run with all `seeds`. With five or more draws, the means have confidence intervals: see
         `Comparison.statistics`.
     workers : int
-        Maximum number of concurrent runs. It does not change the results, but a larger number makes
-        the wall times longer. With more than one worker, policies in Python run in processes. Their
-        classes must then be in a module, or in a program that does its work under `if __name__ ==
-        "__main__":`.
+        Maximum number of concurrent runs. It does not change the results, but the wall-clock times
+        become longer with a larger number. With more than one worker, policies written in Python
+        run in processes. Their classes must then be in a module, or in a program that does its work
+        under `if __name__ == "__main__":`.
     params : mapping, optional
-        Parameters for policies that are given by name, keyed by this name.
+        Parameters for policies that are given by name, keyed by that name.
     estimates : str or iterable of str
-        Estimates in place of durations, as for `gangline.simulate`. If there are several, each
+        Estimates in place of durations, as for `gangline.simulate`. If several are given, each
         policy that reads durations runs with each of them.
     progress : bool or callable
         As for `gangline.simulate`.
@@ -77,12 +77,12 @@ def compare(
     Raises
     ------
     PolicyError
-        If there is no policy or no seed, if one of them is a duplicate, if `params` names a policy
-        that is not compared, if a policy in Python cannot be sent to a process, or if the cluster
+        If there is no policy or no seed, if one occurs twice, if `params` names a policy that is
+        not compared, if a policy written in Python cannot be sent to a process, or if the cluster
         or the trace lacks facts that a policy needs.
     TraceError, ClusterError, InfeasibleJobError, PlanError
         As for `gangline.simulate`. All errors that can be detected before the first run are raised
-        then.
+        before it.
 
     Examples
     --------
@@ -155,7 +155,7 @@ def _check(
     params: Mapping[str, Mapping[str, Any]],
     options: Mapping[str, Any],
 ) -> tuple[list[PolicyLike], list[int]]:
-    """Refuse an empty comparison or unused parameters; return the policies and the seeds."""
+    """Reject an empty comparison or unused parameters; return the policies and the seeds."""
     from gangline.runs.inputs import distinct
 
     if isinstance(policies, str):
@@ -187,7 +187,7 @@ def _check(
 def _contenders(
     policies: Iterable[PolicyLike], params: Mapping[str, Mapping[str, Any]]
 ) -> list[ChosenPolicy]:
-    """Refuse policies whose runs would be averaged with those of another policy."""
+    """Reject policies whose runs would be averaged with the runs of another policy."""
     from gangline.files.decode import repeated
     from gangline.policies.choice import resolve_policy
 

@@ -1,4 +1,4 @@
-"""Compares runs in a table that can be shown or saved."""
+"""Defines `Comparison`: a table of runs that can be shown and saved."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ class Comparison:
         self._policies: dict[str, PolicyEntry] = {}  # as described in the specs of the runs
 
     def add(self, result: Result, *, keep: bool = True, trace_seed: int | None = None) -> None:
-        """Append a run; `trace_seed` is the seed of its trace, if that is drawn several times."""
+        """Append a run; `trace_seed` is the seed of its trace if there are several draws."""
         drawn = {} if trace_seed is None else {"trace_seed": trace_seed}
         row = {"policy": result.policy, "seed": result.seed, **drawn, **result.summary}
         self.rows.append(cast("RunRow", row))
@@ -124,7 +124,7 @@ class Comparison:
 
     @property
     def _counted(self) -> str:
-        """A sentence on the jobs that the measures cover; empty without `count_arrivals`."""
+        """A sentence on the jobs that the metrics cover; empty without `count_arrivals`."""
         return arrival_window.sentence(self._window, [row["jobs"] for row in self.rows])
 
     @property
@@ -145,8 +145,8 @@ class Comparison:
     def verdict(self) -> tuple[list[str], list[list[str]], list[list[bool]]]:
         """Return the titles, the cells as text, and whether each cell is the best in its column.
 
-        Values within 1 % of the best value, or shown as the same text as the best value, are marked
-        as well. A column in which all values tie has no mark.
+        Values within 1 % of the best value, or displayed identically to it, are marked as well. A
+        column in which all values tie has no mark.
         """
         means: Sequence[Row] = self.means()
         titles = ["policy", *(measure.short for measure in formatting.MEASURES)]
@@ -162,7 +162,7 @@ class Comparison:
         return titles, cells, best
 
     def tied(self, key: SummaryKey = "jct_mean_s", direction: int = -1) -> list[str]:
-        """Return the policy with the best mean, and those that seeds cannot distinguish from it.
+        """Return the policy with the best mean, and those that do not differ significantly from it.
 
         A policy differs from the best one if the 95 % interval of their per-seed differences
         excludes 0. The result is empty with fewer than five seeds, or if a run has no value.
@@ -191,10 +191,10 @@ class Comparison:
         Returns
         -------
         list of dict
-            policy; mean, low, high, seeds; difference (mean, low, high, less_in, equal_in); rank
-            (mean; 1 = least). A difference is a value minus that of the baseline with the same
-            seed. low and high are the 95 % bootstrap interval, or None with fewer than five seeds.
-            A policy is left out if at least one of its runs has no value.
+            The keys are policy; mean, low, high, seeds; difference (mean, low, high, less_in,
+            equal_in); rank (mean; 1 = least). A difference is a value minus the baseline's value
+            with the same seed. low and high are the 95 % bootstrap interval, or None with fewer
+            than five seeds. A policy is left out if at least one of its runs has no value.
 
         Raises
         ------
@@ -245,7 +245,7 @@ class Comparison:
         return seeds_said(self.rows, self._log_hashes)
 
     def to_dict(self) -> dict[str, Json]:
-        """Return everything as plain values, except the tables of the runs."""
+        """Return everything except the tables of the runs as plain values."""
         data: dict[str, Any] = {
             "trace": {
                 "path": self.trace.path,
@@ -271,7 +271,7 @@ class Comparison:
         Raises
         ------
         FileExistsError
-            If one of them would replace anything except an earlier result of the same kind.
+            If one of them would replace anything other than an earlier result of the same kind.
         OSError
             If something cannot be written.
         """
@@ -345,9 +345,10 @@ def means(rows: Sequence[Mapping[str, Any]]) -> list[MeanRow]:
 def leaders(rows: Sequence[Row], means: Sequence[Row], measure: formatting.Measure) -> list[bool]:
     """Mark the best policies of a column.
 
-    With five seeds or more, these are the best policy and all that do not differ significantly from
-    it. With fewer seeds, they are the best policy and all whose values are within 1 % of the best
-    or are shown as the same text. If all policies tie, no policy is marked.
+    With five seeds or more, these are the best policy and all policies that do not differ
+    significantly from it. With fewer seeds, these are the best policy and all policies whose values
+    are within 1 % of the best value or are displayed identically. If all policies tie, none is
+    marked.
 
     Parameters
     ----------
@@ -465,8 +466,8 @@ def headline(
     if not others:
         if tied and not is_alike:
             return (
-                f"The seeds do not distinguish {names}: their mean times to finish are {took} to "
-                f"{_took(best[-1])}{_calmest(best, name)}."
+                f"{names} do not differ significantly across the seeds: their mean times to finish "
+                f"are {took} to {_took(best[-1])}{_calmest(best, name)}."
             )
         within = "" if is_alike else ", within 1 %"
         return f"{names} have the same mean time to finish{within}: {took}{_calmest(best, name)}."
@@ -477,7 +478,7 @@ def headline(
     said = f"{names} {cuts} the mean time to finish by {_less(best[0], next_best[0])} against "
     said += formatting.listed([name(row["policy"]) for row in next_best])
     if len(next_best) < len(others) or len(level) < len(best):
-        others_said = "of the others" if level == best else "that the seeds distinguish from it"
+        others_said = "of the others" if level == best else "policy that differs significantly"
         said += f", the best {others_said}" + (" and the baseline" if base in next_best else "")
     said += f" ({took} against {_took(next_best[0])})"
     if base is not None and base not in next_best:
@@ -487,12 +488,12 @@ def headline(
         return f"{said}, {_at(best[0])}{_calmer(best[0], others, next_best, name)}."
     if len(level) < len(best):
         rest = [f"{name(row['policy'])} ({_took(row)})" for row in best[1:]]
-        said += f"; they do not distinguish it from {formatting.listed(rest)}"
+        said += f"; it does not differ significantly from {formatting.listed(rest)}"
     return f"{said}{_calmest(best, name)}."
 
 
 def counted(means: Sequence[Row], name: Name = str) -> str:
-    """Return a note on the number of jobs behind each mean, if this number differs by policy.
+    """Return a note on the number of jobs behind each mean, if this number differs among policies.
 
     Examples
     --------
@@ -522,7 +523,7 @@ def assumptions(
     means : sequence of dict
         One row per policy, as `means` returns them.
     policies : mapping
-        Mapping from the label of a policy to its description in the spec of its run.
+        Mapping from policy labels to the descriptions of the policies in the specs of their runs.
     name : callable
         Function that formats the label of a policy.
     tied : sequence of str
@@ -587,19 +588,19 @@ def _is_exact(policy: Mapping[str, Any]) -> bool:
 
 
 def _calmest(rows: Sequence[Row], name: Name) -> str:
-    """Return a phrase on the tied policies that never stop running jobs, if other ones do."""
+    """Return a phrase on the tied policies that never stop running jobs, if others do."""
     calm = [row for row in rows if not _stops(row)]
     return f"; of these, {_calm(calm, name)}" if 0 < len(calm) < len(rows) else ""
 
 
 def _calm(rows: Sequence[Row], name: Name) -> str:
-    """Return a sentence that says that these policies never stop running jobs."""
+    """Return a sentence saying that these policies never stop running jobs."""
     verbs = "preempts and moves" if len(rows) == 1 else "preempt and move"
     return f"{formatting.listed([name(row['policy']) for row in rows])} {verbs} no job"
 
 
 def _calmer(best: Row, others: Sequence[Row], next_best: Sequence[Row], name: Name) -> str:
-    """Return a sentence on a nearly equal policy with fewer preemptions, or on the next policy."""
+    """Return a sentence on a nearly equal policy with fewer preemptions, or on the next one."""
     near = [
         row
         for row in others
@@ -666,7 +667,7 @@ def load_said(loads: Sequence[OfferedLoad], means: Sequence[Row]) -> tuple[str, 
 
 
 def waiting(means: Sequence[Row], loads: Sequence[OfferedLoad] = ()) -> str:
-    """Return a note if jobs hardly waited under any policy, which then can hardly differ.
+    """Return a note if jobs hardly waited under any policy, so that policies can hardly differ.
 
     Parameters
     ----------
@@ -702,8 +703,8 @@ def waiting(means: Sequence[Row], loads: Sequence[OfferedLoad] = ()) -> str:
 def run_name(policy: str, seed: int, trace_seed: int | None = None) -> str:
     """Return the name of a folder for a run.
 
-    The name consists of the policy's label and the seeds, and has no characters that cause problems
-    in file systems. A long label is cut, and a hash keeps it unique.
+    The name consists of the policy's label and the seeds, without characters that cause problems in
+    file systems. A long label is truncated, and a hash keeps it unique.
     """
     label = re.sub(r"[^A-Za-z0-9._=-]+", "_", policy).strip("_.")
     if len(label) > _LABEL_MAX:

@@ -1,4 +1,4 @@
-"""Checks the runs of elastic policies, and writes notes about them."""
+"""Checks runs with elastic jobs, and writes notes about them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ __all__ = ["check_ranges", "notice"]
 
 
 def check_ranges(trace: Trace, cluster: ClusterKeys, policy: str) -> None:
-    """Refuse a job that asks for a range of GPUs although no model of its speed is known.
+    """Reject a job that asks for a range of GPUs although no model of its speed is known.
 
     Raises
     ------
@@ -55,7 +55,7 @@ def check_ranges(trace: Trace, cluster: ClusterKeys, policy: str) -> None:
 
 
 def _lacking(trace: Trace, cluster: ClusterKeys, row: int) -> tuple[str, str] | None:
-    """Return what a job lacks to be elastic, and the name of what is missing, or None."""
+    """Return the reason why a job is not elastic, and the name of what is missing, or None."""
     label = trace.column("model")[row].as_py() if "model" in trace.columns else None
     if label is None:
         return "model", "no model: give the trace a column `model` (`--models` draws one)"
@@ -77,7 +77,7 @@ def _lacking(trace: Trace, cluster: ClusterKeys, row: int) -> tuple[str, str] | 
 def notice(
     trace: Trace, cluster: Cluster, policies: Sequence[str], others: Sequence[str]
 ) -> str | None:
-    """Return a note if elastic and other policies are compared; None if no job is elastic."""
+    """Return a note if policies that resize jobs are compared with others, else None."""
     found = elastic_of(trace, cluster) if policies and others else None
     if found is None:
         return None

@@ -1,4 +1,4 @@
-"""Handles the run option `estimates`: what policies get in place of durations."""
+"""Handles the run option `estimates`: the values that policies get in place of durations."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ _JOBS_MAX = 2**32
 
 @dataclass(frozen=True)
 class History:
-    """Estimates from the durations of finished jobs; the mean if `percentile` is None."""
+    """Estimates from the durations of finished jobs; they are means if `percentile` is None."""
 
     by_model: bool
     percentile: int | None
@@ -70,7 +70,7 @@ def label(chosen: ChosenPolicy, estimates: str) -> str:
 
 
 def absent(estimates: str, trace: Trace) -> str:
-    """Name the label columns that a history needs and a trace lacks; "" if there are none."""
+    """Name the label columns that a history needs but a trace lacks; "" if there are none."""
     found = _HISTORY.fullmatch(estimates)
     if found is None:
         return ""
@@ -85,7 +85,7 @@ def absent(estimates: str, trace: Trace) -> str:
 
 
 def given_to(policy: Mapping[str, Any]) -> str:
-    """Return the estimates of a policy in a spec; "" if there are none."""
+    """Return the estimates that a spec sets for its policy; "" if there are none."""
     if estimates := policy.get("estimates"):
         return str(estimates)
     error = (policy.get("params") or {}).get("estimate_error")
@@ -93,7 +93,7 @@ def given_to(policy: Mapping[str, Any]) -> str:
 
 
 def qualities(given: str | Iterable[str]) -> list[str]:
-    """Return the estimates of a comparison as a list; refuse an empty list and duplicates."""
+    """Return the estimates of a comparison as a list; reject an empty list and duplicates."""
     from gangline.files.decode import repeated
 
     found = [given] if isinstance(given, str) else list(given)
@@ -114,14 +114,14 @@ def used_by(chosen: ChosenPolicy, given: Sequence[str]) -> Sequence[str]:
 def to_core(
     estimates: str, default_s: float, trace: Trace
 ) -> float | History | npt.NDArray[np.float64] | None:
-    """Return the noise, the history or the estimate of each job as the core expects them.
+    """Return the noise, the history or the estimate of each job in the form that the core expects.
 
     Parameters
     ----------
     estimates : str
         The checked option.
     default_s : float
-        Estimate for a job without one, in seconds.
+        Estimate in seconds for a job that has none.
     trace : Trace
         The jobs.
 

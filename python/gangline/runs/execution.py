@@ -57,7 +57,7 @@ class Run(NamedTuple):
 
     spec: RunSpec
     policy: PolicyLike | None = None
-    """The policy object for a policy in Python, which replaces the policy in the spec."""
+    """The policy object of a policy written in Python; it replaces the policy in the spec."""
     keys: object = None
     """The caller's key for the run."""
 
@@ -100,10 +100,10 @@ def carry_out(
 ) -> Iterator[Outcome]:
     """Carry out runs and yield their outcomes, in the order of the runs or as they finish.
 
-    Registered policies run in threads, and policies in Python in processes. There are three
-    reasons: a policy in Python holds the GIL, concurrent runs would share the state of its object,
-    and a policy that ends its process would end all runs. Without a store, a single worker runs
-    everything in this process.
+    Registered policies run in threads, and policies written in Python run in processes. There are
+    three reasons: a policy written in Python holds the GIL, concurrent runs would share the state
+    of its object, and a policy that ends its process would end all runs. Without a store, a single
+    worker runs everything in this process.
 
     Parameters
     ----------
@@ -112,8 +112,8 @@ def carry_out(
     worlds : Worlds
         The object that holds the traces in memory.
     store : Store, optional
-        A store of results; runs whose results it has are not repeated.
-        Each worker saves the runs that it carries out there.
+        A store of results; runs whose results it contains are not repeated. Each worker saves the
+        runs that it carries out there.
     executor, address : str
         As for `gangline.sweep`; a Dask cluster needs a store.
     workers : int
@@ -207,7 +207,7 @@ def _do_sent(name: str, sent: bytes) -> Outcome:
 
 
 def _do_there(store: Store | None, run: Run) -> Outcome:
-    """Carry out a run in a process started for this run, and leave the result in the store."""
+    """Carry out a run in a process that is started for it, and leave the result in the store."""
     if not _HERE:
         _HERE.append(Worlds(_WORLDS_MAX))
     other = run.spec.versions_then_and_now()
@@ -226,7 +226,7 @@ def _do_there(store: Store | None, run: Run) -> Outcome:
 
 
 class Worlds:
-    """The traces and clusters of specs as the core expects them, shared by runs and threads.
+    """The traces and clusters of specs, converted for the core and shared by runs and threads.
 
     A trace is read once for all clusters, and each pair of trace and cluster is prepared once for
     all policies.
@@ -262,7 +262,7 @@ class Worlds:
         return reference
 
     def trace(self, reference: TraceReference) -> Trace:
-        """Return a trace, after reading it if it is not in memory."""
+        """Return a trace; read it if it is not in memory."""
         from gangline.trace.read import read_again
 
         key = _key(reference.identity)
@@ -300,7 +300,7 @@ class Worlds:
         return self.world(run.spec).watch(run, jobs, progress)
 
     def check(self, run: Run) -> None:
-        """Refuse a run that `run` would refuse before its first event, but do not carry it out."""
+        """Reject a run that `run` would reject before its first event, but do not carry it out."""
         self.world(run.spec).check(run)
 
     def world(self, spec: RunSpec) -> World:
@@ -323,7 +323,7 @@ def _key(value: object) -> bytes:
 
 
 class _Shared(Generic[T]):
-    """Values by key; each is created once, and threads that need the same value wait for it.
+    """A cache of values by key; each is created once, and threads that need it wait for it.
 
     Parameters
     ----------
@@ -349,7 +349,7 @@ class _Shared(Generic[T]):
 
 
 class World:
-    """A cluster and a trace as the core expects them."""
+    """A cluster and a trace, converted for the core."""
 
     def __init__(self, cluster: Cluster, core: _core.Cluster, trace: Trace) -> None:
         from gangline.cluster.iteration import inflations, locality_fits
@@ -366,7 +366,7 @@ class World:
         self._loads: _Shared[OfferedLoad | None] = _Shared(None)
 
     def _offered_load(self, window: Window | None) -> OfferedLoad | None:
-        """Return the offered load of the jobs; None if its LP has no optimum."""
+        """Return the offered load of the jobs; None if the LP that computes it has no optimum."""
         from gangline.runs.offered_load import load_of
 
         core = self._core_cluster, self._core_jobs
@@ -435,7 +435,7 @@ class World:
         return self.watch(run._replace(spec=run.spec.with_segments()), jobs, progress)
 
     def _facts(self, chosen: ChosenPolicy, options: CheckedOptions) -> Facts:
-        """Return the facts about a run that are known before it starts but are not in its spec."""
+        """Return the facts about a run that are known before it starts but are not in the spec."""
         from gangline.cluster.runtime import models_of
         from gangline.runs import estimates
 
@@ -551,7 +551,7 @@ class _NamingJobs:
 
 @cache
 def is_elastic(policy: str) -> bool:
-    """Return whether a registered policy changes the GPUs and batches of elastic jobs."""
+    """Return whether a registered policy changes the GPUs and batch sizes of elastic jobs."""
     from gangline import _core
 
     return any(e["name"] == policy and e["family"] == "elastic" for e in _core.registry())

@@ -1,7 +1,7 @@
 """Carries out many runs in threads, in processes or on a Dask cluster.
 
 Registered policies release the GIL while they run, so they use threads, which share one copy of the
-jobs. Policies in Python hold the GIL, so they run in processes.
+jobs. Policies written in Python hold the GIL, so they run in processes.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def check_workers(workers: int | None) -> int:
 
 
 def check_executor(executor: str, address: str | None) -> None:
-    """Refuse an unknown executor, or an address for an executor that does not take one."""
+    """Reject an unknown executor, or an address for an executor that does not accept one."""
     if executor not in EXECUTORS:
         message = f"executor: expected one of {', '.join(EXECUTORS)}, got {executor!r}"
         raise OptionError(message, field="executor", value=executor)
@@ -85,7 +85,7 @@ def check_executor(executor: str, address: str | None) -> None:
 
 
 class ProcessDied(PolicyError):  # noqa: N818 - the name says what happened, as the names in failed.json do
-    """The process of a run died, and so did the process that tried the run again."""
+    """The process that carried out a run died, and so did the process that tried the run again."""
 
 
 class _Stopped(Exception):  # noqa: N818 - it is not an error: the caller wants no more results
@@ -176,10 +176,10 @@ def _handed_out(
 
 
 class Apart:
-    """Carries out the work of each thread in a process of its own, which is started on first use.
+    """Carries out the work of each thread in a separate process, which is started on first use.
 
     A process that dies for any reason ends only its own task, which is tried once more. On exit,
-    the context manager ends the processes, and does so at once if the caller needs no more results.
+    the context manager ends the processes; it ends them at once if an exception was raised.
 
     Parameters
     ----------
@@ -229,7 +229,7 @@ class Apart:
 
 
 class _Process:
-    """A process that works for one thread, and the connection to it."""
+    """A process that works for a single thread, and the connection to the process."""
 
     def __init__(self) -> None:
         import multiprocessing
@@ -346,8 +346,9 @@ def in_dask(
     Parameters
     ----------
     address : str, optional
-        Address of the scheduler of a running cluster; its workers must see the same files under the
-        same names. By default, a cluster of worker processes is started here and ended afterwards.
+        Address of the scheduler of a running Dask cluster; its workers must see the same files
+        under the same names. By default, a cluster of worker processes is started here and ended
+        afterwards.
 
     Raises
     ------
@@ -396,7 +397,7 @@ def in_dask(
 
 
 class _Room:
-    """The number of tasks to give to a cluster whose workers may join and leave."""
+    """The number of tasks to submit to a cluster whose workers may join and leave."""
 
     def __init__(self, client: Any) -> None:
         self._client = client

@@ -64,7 +64,7 @@ def make_options(values: Mapping[str, object]) -> CheckedOptions:
 
 
 def as_cluster(value: ClusterLike) -> Cluster:
-    """Return the cluster for its keys, a TOML file, a node list, a preset or a short form."""
+    """Return the cluster that keys, a TOML file, a node list, a preset or a short form gives."""
     from collections.abc import Mapping
     from pathlib import Path
 
@@ -128,7 +128,7 @@ def override(cluster: Cluster, tables: ClusterOptions) -> Cluster:
 
 
 def distinct(field: str, values: Iterable[T]) -> list[T]:
-    """Return values such as seeds as a list; refuse duplicates and lists that are too long."""
+    """Return values such as seeds as a list; reject duplicates and lists that are too long."""
     from itertools import islice
 
     from gangline.files.decode import repeated
@@ -144,7 +144,7 @@ def distinct(field: str, values: Iterable[T]) -> list[T]:
 
 
 def check_trace_seeds(given: Iterable[int]) -> list[int]:
-    """Refuse trace seeds that are duplicates or not integers."""
+    """Reject trace seeds that are duplicates or not integers."""
     seeds = distinct("trace_seeds", given)
     for seed in seeds:
         if type(seed) is not int or not 0 <= seed < 2**63:

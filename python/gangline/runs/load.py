@@ -116,7 +116,7 @@ def _parquet(path: Path) -> pa.Table:
 
 
 def _read_jobs(path: Path, stamp: tuple[int, int, int]) -> Trace:
-    """Read the jobs of the trace that were saved with a result."""
+    """Read the trace's jobs, which were saved with a result."""
     from gangline.trace.read import read_trace
 
     trace = read_trace(path, format="native")

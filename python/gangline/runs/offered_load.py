@@ -1,7 +1,7 @@
 """Computes the offered load: the work of a trace relative to the capacity of its cluster.
 
-The functions work on whole columns, without loops over jobs. docs/concepts/metrics.md gives the
-definition and says what it omits.
+The functions work on whole columns, without loops over jobs. docs/concepts/metrics.md defines the
+offered load and says what it ignores.
 """
 
 from __future__ import annotations
@@ -70,9 +70,9 @@ class OfferedLoad:
     ----------
     load : float or None
         Work that arrives, divided by the work that the GPUs can do in the arrival span. None if the
-        load is undefined; `in_words` says why.
+        load is undefined; `in_words` gives the reason.
     by_type : dict of str to float
-        Load of each GPU type of the cluster, if the jobs are divided among the types as evenly as
+        Load of each GPU type of the cluster when the jobs are divided among the types as evenly as
         their rates allow. Empty if `load` is None.
     arrival_span_s : float
         Time from the first to the last arrival, or the length of the window, in seconds.
@@ -87,22 +87,22 @@ class OfferedLoad:
     jobs : int
         Number of jobs that count.
     left_out : int
-        Number of jobs that do not count because no GPU type of the cluster fits them.
+        Number of jobs that do not count because they fit on no GPU type of the cluster.
     peak_share : float or None
-        Peak share of the GPUs that the jobs would hold if each job started at its arrival. If it is
-        at most 1, no job has to wait for lack of GPUs. None if this conclusion is not possible: a
-        job cannot use every GPU type, or the free GPUs could suffice in total, but not those of any
-        one type.
+        Largest share of the GPUs that the jobs would hold at any time if each job started at its
+        arrival. If it is at most 1, no job has to wait for lack of GPUs. It is None if this
+        conclusion is not possible: some job cannot use every GPU type, or the free GPUs could
+        suffice in total although no single type has enough.
     early_load : float or None
         The part of the load that falls within the arrival span. It is computed like `load`, but for
-        each job, only the GPU-seconds until the end of the span count, as if the job started at its
-        arrival. With several GPU types, it is at most 1 % too low. None where jobs may share GPUs
-        or are elastic.
+        each job, only the GPU-seconds until the end of the span count, on the assumption that the
+        job starts at its arrival. With several GPU types, it is at most 1 % too low. None where
+        jobs may share GPUs or are elastic.
     window : pair of float or None
         The window of arrivals for which this load was computed; None for the load of all jobs.
     middle : pair of float or None
-        Window of arrivals to count in order to come closer to a steady state; see `steady_window`.
-        A saved result contains it only if gangline suggests this window.
+        Window of arrivals to count in order to approximate a steady state; see `steady_window`. A
+        saved result contains it only if gangline suggests this window.
 
     Examples
     --------
@@ -162,7 +162,7 @@ class OfferedLoad:
 
     @property
     def steady_window(self) -> Window | None:
-        """A window for `count_arrivals` if means depend on where the trace stops, otherwise None.
+        """A window for `count_arrivals` if means depend on where the trace ends, otherwise None.
 
         The window omits the first and the last tenth of the arrival period. It is None unless the
         load is at least 0.9 and below 1, and nine of ten jobs take at most a tenth of the period.
@@ -182,7 +182,7 @@ class OfferedLoad:
 
     @classmethod
     def from_dict(cls, fields: Mapping[str, Json]) -> OfferedLoad:
-        """Return the load that `to_dict` returned as these fields."""
+        """Return the load from the fields that `to_dict` returned."""
         known: dict[str, Any] = {**fields}
         for name in _WINDOWS:
             if known.get(name) is not None:
@@ -245,15 +245,15 @@ class OfferedLoad:
         if len(set(loads)) < 2:
             return ""
         each = [f"{name} {load}" for name, load in zip(self.by_type, loads, strict=True)]
-        return f"Divided best among the GPU types, the loads are {formatting.listed(each)}."
+        return f"With the best division among GPU types, the loads are {formatting.listed(each)}."
 
     def _largest(self) -> str:
         if not self.is_uneven or self.is_light:
             return ""
         return (
-            f"The {self.largest_jobs} largest of {formatting.plural(self.jobs, 'job')} hold "
-            f"{formatting.percent(self.largest_share)} of the work: results depend on when they "
-            "arrive."
+            f"The {self.largest_jobs} largest of {formatting.plural(self.jobs, 'job')} account for "
+            f"{formatting.percent(self.largest_share)} of the work, so the results depend on when "
+            "these jobs arrive."
         )
 
 
@@ -279,13 +279,13 @@ def steady_window(loads: Sequence[OfferedLoad]) -> Window | None:
 
 
 def known(spec: Mapping[str, Any]) -> OfferedLoad | None:
-    """Return the load in the content of a `spec.json`; earlier versions did not write it."""
+    """Return the load from the content of a `spec.json`; earlier versions did not write it."""
     fields = spec.get("offered_load")
     return None if fields is None else OfferedLoad.from_dict(fields)
 
 
 def shown(loads: Sequence[OfferedLoad]) -> str:
-    """Return the load of one trace, or the mean and range of several, for a table.
+    """Return the load of one trace, or the mean and range for several traces, for a table.
 
     Examples
     --------
@@ -324,7 +324,8 @@ def in_words(loads: Sequence[OfferedLoad]) -> str:
             formatting.percent(end(load.largest_share for load in loads)) for end in (min, max)
         )
         said += (
-            f" The {loads[0].largest_jobs} largest jobs of a draw hold {low} to {high} of its work."
+            f" The {loads[0].largest_jobs} largest jobs of a draw account for {low} to {high} of "
+            "its work."
         )
     return said
 
@@ -402,7 +403,7 @@ def offered_load(
     *,
     window: tuple[float, float] | None = None,
 ) -> OfferedLoad:
-    """Return how much work a trace offers to a cluster, relative to what its GPUs can do.
+    """Return how much work a trace offers to a cluster, relative to what the cluster's GPUs can do.
 
     Parameters
     ----------
@@ -410,18 +411,18 @@ def offered_load(
         The cluster, and the jobs that offer work to it.
     window : pair of float, optional
         Two instants in seconds. Only jobs that arrive at or after the first instant and before the
-        second count, and only the capacity between the two. By default, all jobs count, from the
-        first to the last arrival.
+        second count, and only the capacity between the two instants counts. By default, all jobs
+        count, from the first to the last arrival.
 
     Returns
     -------
     OfferedLoad
-        The load in total and for each GPU type, and the share of the largest jobs.
+        The load in total and for each GPU type, and the largest jobs' share of the work.
 
     Raises
     ------
     TraceError, ClusterError
-        If an input is wrong.
+        If an input is invalid.
     OptionError
         If the window is empty.
     SolverError
@@ -429,10 +430,11 @@ def offered_load(
 
     Notes
     -----
-    With one GPU type, the load is the sum of GPUs x duration over the jobs, divided by GPUs x time
-    of the cluster. With several types, it is the smallest factor by which all capacities must be
-    multiplied for the work to fit. It ignores restarts, locality, sharing and GPUs that no gang can
-    use, so a load below 1 does not guarantee that a policy keeps up.
+    With one GPU type, the load is the sum of GPUs x duration over the jobs, divided by the
+    cluster's GPUs x time. With several types, it is the smallest factor by which all capacities
+    must be multiplied for the work to fit. It ignores restarts, locality, sharing and GPUs that no
+    gang can use. Therefore, a load below 1 does not guarantee that a policy can keep up with the
+    arrivals.
 
     Examples
     --------
@@ -524,11 +526,11 @@ def _measure(
 def _early_load(
     cluster: Cluster, gpus: F64, seconds: F64, left_s: F64, begin: float, end: float
 ) -> float | None:
-    """Return the load of the work that jobs would do before `end` if each started at its arrival.
+    """Return the load from the work that jobs would do before `end` if each started at its arrival.
 
     A job that has not waited has used each type for a fraction of the time that it would need on
     this type alone. These fractions add up to at least 1. Therefore, every schedule without a
-    backlog needs at least the most even division of these GPU-seconds.
+    backlog needs at least as much capacity as the most even division of these GPU-seconds.
     """
     import numpy as np
 
@@ -548,7 +550,7 @@ def _early_load(
 
 
 def _middle(begin: float, end: float, alone_s: F64) -> Window | None:
-    """Return the middle window of the arrivals, if most jobs are shorter than the margins."""
+    """Return the middle part of the arrival period, if most jobs are shorter than its margins."""
     import numpy as np
 
     window = arrival_window.middle(begin, end)
@@ -559,7 +561,7 @@ def _middle(begin: float, end: float, alone_s: F64) -> Window | None:
 def _seconds(
     cluster: Cluster, trace: Trace, core_cluster: _core.Cluster, core_jobs: _core.Jobs
 ) -> F64:
-    """Return the run time alone of each job on each type; inf where the gang cannot run."""
+    """Return the run time of each job alone on each GPU type; inf where the gang cannot run."""
     import numpy as np
 
     from gangline.trace.jobs.to_core import GIB, memory_bytes
@@ -582,7 +584,7 @@ def _seconds(
 
 
 def _capacity(cluster: Cluster, begin: float, end: float, *, is_drawn: bool = True) -> F64:
-    """Return the GPU-seconds of each type between two instants, with or without drawn failures."""
+    """Return the GPU-seconds of each type between two instants, with or without random failures."""
     import numpy as np
 
     servers = cluster.server_arrays()
@@ -612,7 +614,7 @@ def _absences(cluster: Cluster) -> tuple[npt.NDArray[np.int64], F64, F64]:
 
 
 def _peak_share(cluster: Cluster, arrival: F64, gpus: F64, seconds: F64) -> float | None:
-    """Return the peak share of GPUs that are held or down if each job starts at its arrival."""
+    """Return the largest share of GPUs that are held or down if each job starts at its arrival."""
     import numpy as np
 
     counts = np.asarray(list(cluster.gpus_by_type().values()))

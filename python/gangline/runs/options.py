@@ -39,7 +39,7 @@ _HOUR_S = 3600.0
 
 
 Timeline = Literal["auto", "change", "off"]
-"""The modes of the timeline, apart from a fixed interval."""
+"""The timeline modes other than a fixed interval."""
 
 
 class SharingOptions(TypedDict, total=False):
@@ -141,7 +141,7 @@ class CheckedOptions(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     estimate_default_s: float = 3600.0
 
     def check(self) -> None:
-        """Raise an OptionError for a value out of range."""
+        """Raise an OptionError for a value that is out of range."""
         if isinstance(self.seed, bool) or not 0 <= self.seed < 2**64:
             _bad("seed", self.seed, "an integer from 0 to 2**64 - 1")
         for name in ("restart_s", "first_start_s", "until_s"):
@@ -178,7 +178,7 @@ class CheckedOptions(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
         told: float | History | npt.NDArray[np.float64] | None = None,
         watch: Sequence[int] = (),
     ) -> _core.RunOptions:
-        """Return the options as the core expects them, with values from the cluster and the jobs.
+        """Return the options for the core, with values from the cluster and the jobs.
 
         Parameters
         ----------
@@ -189,7 +189,7 @@ class CheckedOptions(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
         pairs : Pairs, optional
             Slowdown factors between the jobs.
         core, links : optional
-            The cluster and its network as the core expects them, if they already exist.
+            The cluster and its network in the form that the core expects, if they already exist.
         inflations, locality_fits : optional
             Inputs that `gangline.cluster.iteration` computes from the cluster and the jobs.
         told : optional
@@ -235,7 +235,7 @@ def _bad(name: str, value: object, expected: str) -> None:
 def _by_model(
     table: dict[str, float] | None, labels: Sequence[str], rest: float
 ) -> npt.NDArray[np.float64] | None:
-    """Return the restart time of each label; labels that are not listed get that of the run."""
+    """Return the restart time of each label; labels that are not listed get the run's value."""
     import numpy as np
 
     if not table:
@@ -244,7 +244,7 @@ def _by_model(
 
 
 def _mean_times_s(cluster: Cluster) -> tuple[float, float] | None:
-    """Return the mean times between failures and to repair, if failures are drawn."""
+    """Return the mean times between failures and to repair, if failures are random."""
     failures = cluster.failures
     if failures is None or failures.mtbf_hours is None or failures.mttr_hours is None:
         return None

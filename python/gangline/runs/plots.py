@@ -1,6 +1,6 @@
 """Draws figures of runs with matplotlib (the extra `plot`), for `gangline.plot`.
 
-The functions use only attributes of results, so that a result can offer them as `result.plot`.
+The functions use only attributes of results, so that they can be offered as `result.plot`.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ Runs: TypeAlias = "Compared | Drawn | Iterable[Drawn]"
 
 
 class Plots:
-    """Draws one result or comparison; needs the extra `plot`.
+    """Draws figures of one result or comparison; needs the extra `plot`.
 
     Each method returns a matplotlib figure, and raises the same errors as the function with this
     name in `gangline.plot`.
@@ -122,7 +122,7 @@ class Plots:
 
 
 class ComparisonPlots(Plots):
-    """Draws a comparison with a line or bar for each policy; needs the extra `plot`.
+    """Draws figures of a comparison, with a line or bar for each policy; needs the extra `plot`.
 
     Examples
     --------
@@ -152,7 +152,7 @@ def cdf(runs: Runs, column: str = "jct_s") -> Figure:
         covers: all jobs, or those that `count_arrivals` selects.
     column : str
         A column of numbers: jct_s, queue_s, wait_s, run_s, slowdown, ftf, ... Columns in seconds
-        have a logarithmic axis; times under one second are drawn at one second. The axis of the
+        have a logarithmic axis; times below one second are drawn at one second. The axis of the
         ratios slowdown and ftf is logarithmic, too.
 
     Returns
@@ -161,9 +161,7 @@ def cdf(runs: Runs, column: str = "jct_s") -> Figure:
 
     Raises
     ------
-    OptionError
-        If the table has no such column of numbers, or no runs are given.
-    MissingExtraError
+    OptionError If the table has no such numeric column, or if no runs are given. MissingExtraError
         If the extra `plot` is not installed.
 
     Examples
@@ -196,7 +194,7 @@ def cdf(runs: Runs, column: str = "jct_s") -> Figure:
 
 
 def timeline(runs: Runs, column: str = "gpus_busy") -> Figure:
-    """Draw a column of the timelines against the days since the first row, with a line per policy.
+    """Draw a timeline column against the days since its first row, with a line for each policy.
 
     Parameters
     ----------
@@ -212,7 +210,7 @@ def timeline(runs: Runs, column: str = "gpus_busy") -> Figure:
     Raises
     ------
     OptionError
-        If the timeline has no such column, or no runs are given.
+        If the timeline has no such column, or if no runs are given.
     MissingExtraError
         If the extra `plot` is not installed.
 
@@ -254,7 +252,7 @@ def bars(comparison: Compared, key: str = "jct_mean_s") -> Figure:
     Raises
     ------
     OptionError
-        If a run lacks the key, or it is not a number.
+        If a run lacks the key, or if its value is not a number.
     MissingExtraError
         If the extra `plot` is not installed.
 
@@ -283,7 +281,7 @@ def bars(comparison: Compared, key: str = "jct_mean_s") -> Figure:
 
 
 def decision_times(runs: Iterable[Drawn], *, against: str = "jobs") -> Figure:
-    """Draw decision times, from the median to the 99th percentile, against the size of the run.
+    """Draw decision times, from the median to the 99th percentile, against run size.
 
     Parameters
     ----------
@@ -299,7 +297,7 @@ def decision_times(runs: Iterable[Drawn], *, against: str = "jobs") -> Figure:
     Raises
     ------
     OptionError
-        If a run lacks the key, or no runs are given.
+        If a run lacks the key, or if no runs are given.
     MissingExtraError
         If the extra `plot` is not installed.
 
@@ -345,7 +343,7 @@ def new_figure() -> tuple[Figure, Axes]:
 
 
 def _png(figure: Figure) -> tuple[bytes, dict[str, int]]:
-    """Return the image for a notebook at half its pixel size, so that it is sharp everywhere."""
+    """Return the image for a notebook, shown at half its pixel size so that it is always sharp."""
     drawn = BytesIO()
     figure.savefig(drawn, format="png", dpi=200)
     wide, high = (round(100 * inches) for inches in figure.get_size_inches())
@@ -353,7 +351,7 @@ def _png(figure: Figure) -> tuple[bytes, dict[str, int]]:
 
 
 def line(axes: Axes, number: int, label: str, x: Any, y: Any, **more: Any) -> None:
-    """Draw a line in the style for its position."""
+    """Draw a line in the style that belongs to its position."""
     colour, gaps = style_of(number)
     dashes: Any = (0, tuple(gap / 2.0 for gap in gaps)) if gaps else "solid"
     axes.plot(
@@ -370,7 +368,7 @@ def finished(figure: Figure, axes: Axes) -> Figure:
 
 
 def _time_axis(axes: Axes) -> None:
-    """Label a logarithmic axis in seconds with seconds, minutes, hours and days."""
+    """Label a logarithmic axis of times in seconds with seconds, minutes, hours and days."""
     from matplotlib.ticker import FixedFormatter, FixedLocator, NullLocator
 
     axes.set_xscale("log")
@@ -428,7 +426,7 @@ def _key(row: Mapping[str, Any], key: str) -> float:
 
 
 def title_of(name: str, *, with_unit: bool = True) -> str:
-    """Return the title of a column or key: its title in tables, or else its name with the unit."""
+    """Return the title of a column or key: its title in tables, or else its name with its unit."""
     for measure in formatting.MEASURES:
         if measure.key == name:
             return _IN_FULL.get(measure.short, measure.short)

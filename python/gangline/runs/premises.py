@@ -1,7 +1,7 @@
-"""Checks the premises of policies: what they need that a cluster or a trace may lack.
+"""Checks the premises of policies: facts that they rely on, and that a cluster or trace may lack.
 
-The registry declares for each policy on which facts about a cluster and a trace its mechanisms
-rest. This module only looks up the facts, and does not know any policy: `lacks` says what is
+For each policy, the registry declares the facts about a cluster and a trace on which its mechanisms
+rely. This module only looks up the facts and knows no particular policy: `lacks` says what is
 missing, and `require` raises an error if no run is possible.
 
 Examples
@@ -41,7 +41,7 @@ class Lack(NamedTuple):
     what: str
     """The missing fact, such as "no network"."""
     mechanism: str
-    """The mechanism that gains nothing without it; empty if the policies cannot run."""
+    """The mechanism that gains nothing without the fact; empty if the policies cannot run."""
     policies: tuple[str, ...]
     """Labels."""
     remedy: str
@@ -56,7 +56,8 @@ class Lack(NamedTuple):
 
 class _Fact(NamedTuple):
     lacks: Callable[[Cluster, Trace | None], str]
-    """A function that says what is missing; "" if nothing is, or if only the jobs could tell."""
+    """A function that describes what is missing; "" if nothing is, or if this depends on the
+    jobs."""
     remedy: str
     is_of_jobs: bool = False
     """Whether jobs that break the premise can be left out of a run."""
@@ -69,7 +70,7 @@ def lacks(
     *,
     drops: bool = False,
 ) -> list[Lack]:
-    """Return the premises of these policies that a cluster and a trace lack, one per mechanism.
+    """Return the policies' premises that a cluster and a trace do not meet, one per mechanism.
 
     Parameters
     ----------
@@ -78,7 +79,7 @@ def lacks(
     trace : Trace, optional
         The jobs of the runs; without them, only the cluster is checked.
     policies : iterable of ChosenPolicy
-        The policies of the runs; a policy in Python declares no premises.
+        The policies of the runs; a policy written in Python declares no premises.
     drops : bool
         Whether the run leaves out jobs that can never run.
     """
@@ -103,7 +104,7 @@ def lacks(
 
 
 def merged(given: Iterable[Lack]) -> list[Lack]:
-    """Merge equal entries of several policies; the order is that of the first occurrences."""
+    """Merge equal entries of several policies; keep the order of the first occurrences."""
     found: dict[Lack, dict[str, None]] = {}
     for lack in given:
         found.setdefault(lack._replace(policies=()), {}).update(dict.fromkeys(lack.policies))

@@ -1,4 +1,4 @@
-"""Defines the result of a run: a summary, three tables, and the spec with which to repeat it."""
+"""Defines the result of a run: a summary, three tables, and the spec that repeats the run."""
 
 from __future__ import annotations
 
@@ -44,10 +44,10 @@ class Result:
     summary : RunSummary
         Averages, percentiles and totals, in seconds unless the key names another unit.
     spec : dict
-        Everything that is needed to repeat the run; its measured cost is under `measured`.
+        Everything that is needed to repeat the run; the run's measured cost is under `measured`.
     again : callable or None
-        Repeats the run and records why the given jobs wait, for `explain` and for reports. None if
-        the result came from another process.
+        Repeats the run and records why the given jobs wait, for `explain` and for reports. It is
+        None if the result came from another process.
     own : Policy or None
         The policy object that was passed, if any; None for a loaded result.
 
@@ -97,10 +97,10 @@ class Result:
         again: Again,
         own: Policy | None = None,
     ) -> Result:
-        """Build the result from the columns of a run; tables are built on access, without copies.
+        """Build the result from a run's columns; the tables are built on access, without copies.
 
-        `facts` contains what is known before the run but is not in its spec, under the keys of
-        `Result.spec`.
+        `facts` contains what is known before the run but is not in the run's spec, under the keys
+        of `Result.spec`.
         """
         report, dropped = output.solver(), dict(output.dropped())
         summary = {**output.summary(), **(report.summary if report else {}), "wall_s": wall_s}
@@ -186,7 +186,7 @@ class Result:
 
     @cached_property
     def segments(self) -> pa.Table:
-        """One row for each server and each stretch of a job at one rate; needs `segments=True`."""
+        """One row per server for each stretch of a job at one rate; needs `segments=True`."""
         if self._segments is None:
             raise GanglineError("this run has no segments; run it again with `segments=True`")
         return self._segments()
@@ -204,8 +204,8 @@ class Result:
     def explain(self, job: str | int, *, progress: bool | Progress = False) -> Explanation:
         """Explain why a job waited, which jobs took its GPUs, and how much time it lost.
 
-        For this, the run is repeated once, with the same result. If it cannot be repeated, the
-        segments still show which GPUs were free, but not the reasons of the policy.
+        This repeats the run once, with the same result. If it cannot be repeated, the segments
+        still show which GPUs were free, but not the reasons of the policy.
 
         Parameters
         ----------
@@ -239,12 +239,12 @@ class Result:
 
     @property
     def trace(self) -> Trace:
-        """The jobs of the run: kept in memory, read again or drawn again.
+        """The jobs of the run: kept in memory, read again or generated again.
 
         Raises
         ------
         TraceError
-            If a file is missing or has changed, or the trace was a table in memory.
+            If a file is missing or has changed, or if the trace was a table in memory.
         """
         if self._trace is not None:
             return self._trace()
@@ -259,8 +259,8 @@ class Result:
         Parameters
         ----------
         folder : path
-            The folder. An earlier result in it is replaced, together with its report; other files
-            stay. A folder with any other content is an error.
+            The folder. An earlier result in the folder is replaced, together with its report; other
+            files stay. A folder with any other content is an error.
         explain : bool
             Whether to write the jobs of the trace as well, so that `explain` can repeat the run
             without the trace.
@@ -268,8 +268,8 @@ class Result:
         Raises
         ------
         FileExistsError
-            If the folder contains anything except an earlier result, or if a file of that result
-            has changed since it was saved.
+            If the folder contains anything other than an earlier result, or if a file of the
+            earlier result has changed since it was saved.
         OSError
             If something cannot be written.
         """

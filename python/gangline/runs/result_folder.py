@@ -1,8 +1,8 @@
 """Writes, replaces and checks the folder of a saved result.
 
 `spec.json` is sealed and lists the size and the checksum of every other file. Therefore, gangline
-does not accept a folder that mixes two runs or lacks a file, and never replaces a file that it did
-not write. A sweep may save only the summary of a run.
+rejects a folder that mixes two runs or lacks a file, and never replaces a file that it did not
+write. A sweep may save only the summary of a run.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ __all__ = ["KIND", "NO_RESULT", "SPEC", "TRACE", "add", "check", "read", "stamp"
 FORMAT = 2  # the version of the folder's format
 SPEC = "spec.json"
 NO_RESULT = (errno.ENOTDIR, errno.EISDIR, errno.ELOOP)
-"""The error numbers that occur if something else is at the path of a result."""
+"""The error numbers that occur if something other than a result is at the path of a result."""
 REPORT = "report.html"  # the file that the command `report` writes
 TRACE = "trace.parquet"  # the jobs, if a result keeps them for later explanations
 _OTHERS = ("summary.json", "jobs.parquet", "timeline.parquet", "segments.parquet", TRACE)
@@ -98,7 +98,7 @@ def check(folder: Path) -> None:
     Raises
     ------
     FileExistsError
-        If the folder contains anything except an earlier result.
+        If the folder contains anything other than an earlier result.
     OSError
         If the path is a file, or if nothing can be written there.
     """
@@ -117,7 +117,7 @@ def write(
     """Write a result; a new folder appears complete or not at all.
 
     In an existing folder, the files of an earlier result are replaced, and all other files stay. If
-    the process dies while it replaces them, the files that remain all belong to one run, and the
+    the process dies while it replaces them, all remaining files belong to the same run, and the
     next result can still be saved there.
 
     Parameters
@@ -169,7 +169,7 @@ def add(
     spec, files : mapping
         As for `write`.
     durable : bool
-        Whether all bytes must be on disk before the folder gets its name.
+        Whether all bytes must be on disk before the folder gets its final name.
 
     Raises
     ------
@@ -200,9 +200,9 @@ def _fill(part: Path, spec: Mapping[str, Any], files: Mapping[str, Callable[[Pat
 
 
 def _replace(folder: Path, part: Path, old: Sequence[str], new: Sequence[str]) -> None:
-    """Remove the old files and move the new ones; a second call finishes an interrupted first one.
+    """Remove the old files and move the new ones into place; finish an interrupted earlier call.
 
-    At any time, the existing files match spec.json.
+    At any time, the files that exist match spec.json.
     """
     for name in old:
         if name not in new or (part / name).exists():
@@ -213,7 +213,7 @@ def _replace(folder: Path, part: Path, old: Sequence[str], new: Sequence[str]) -
 
 
 def _earlier(folder: Path) -> list[str]:
-    """Return the files, apart from spec.json, that a new result replaces.
+    """Return the files other than spec.json that a new result replaces.
 
     Raises
     ------
@@ -256,9 +256,9 @@ def read(folder: Path) -> tuple[dict[str, Any], dict[str, Any], dict[str, Stamp]
     spec, summary : dict
         The values that were passed to `write`.
     files : dict of str to stamp
-        The files, apart from spec.json.
+        The files other than spec.json.
     cluster : Cluster
-        The cluster of the spec.
+        The cluster that the spec describes.
     """
     with locked(folder, shared=True):
         return _read(folder)
@@ -288,7 +288,7 @@ def _read(folder: Path) -> tuple[dict[str, Any], dict[str, Any], dict[str, Stamp
 
 
 def _is_file(path: Path) -> bool:
-    """Return whether a path is a file; raise an error if this is unknown, e.g. for permissions."""
+    """Return whether a path is a file; raise an error if permissions, for example, hide this."""
     try:
         return stat.S_ISREG(path.stat().st_mode)
     except OSError as error:
@@ -334,12 +334,12 @@ def _checked(path: Path, spec: dict[str, Any]) -> Cluster:
 
 
 def wrong(path: Path, key: str, expected: str, value: object) -> NoReturn:
-    """Raise the ResultError for a wrong value in a file."""
+    """Raise the ResultError for an invalid value in a file."""
     raise ResultError(f"{path}: {key}: expected {expected}, got {value}", path=str(path), key=key)
 
 
 def _content(folder: Path, name: str) -> tuple[bytes, dict[str, Any]]:
-    """Return the content of a JSON file of a result, and the object that it represents."""
+    """Return the content of one of a result's JSON files, and the object that it represents."""
     path = folder / name
     try:
         content = path.read_bytes()

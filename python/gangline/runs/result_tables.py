@@ -112,7 +112,7 @@ def segments(columns: dict[str, Any], trace: Trace) -> pa.Table:
 
 
 def co_runners(columns: dict[str, Any]) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int64]]:
-    """Return the offsets (rows + 1) and the job indices of the co-runners."""
+    """Return the offsets (one more than rows) and the job indices of the co-runners."""
     offsets = columns.get("co_runner_offset", columns.get("co_offset"))
     values = columns.get("co_runner_values", columns.get("co_runners"))
     if offsets is None or values is None:
@@ -126,15 +126,15 @@ _ANY = (-math.inf, math.inf)  # written so that NaN also passes
 
 
 class _Column(NamedTuple):
-    """The type and the allowed values of a column of a saved table.
+    """The type and the allowed values of a column in a saved table.
 
     Attributes
     ----------
     type : Arrow type
     least, most : float
-        Bounds of the values; if there are none, NaN is allowed, too.
+        Bounds of the values; if there are none, NaN is also allowed.
     words : tuple of str
-        The allowed words of a text column.
+        The words that a text column may contain.
     nulls : bool
         Whether a value may be absent.
     """
@@ -207,7 +207,7 @@ def wrong(table: pa.Table, name: str, jobs: int, cluster: Cluster) -> tuple[str,
     name : str
         "jobs", "timeline" or "segments".
     jobs, cluster : int, Cluster
-        The number of jobs of the run, and its cluster.
+        The number of jobs in the run, and the cluster of the run.
     """
     columns = dict(_SAVED[name])
     if name == "jobs":
@@ -254,7 +254,7 @@ def _wrong_column(table: pa.Table, key: str, column: _Column) -> str | None:
 
 
 def write(table: pa.Table, path: Path) -> None:
-    """Write Parquet fast: only labels and columns with a single value get dictionaries."""
+    """Write Parquet quickly: only labels and columns with a single value get dictionaries."""
     import pyarrow.parquet as pq
 
     with path.open("wb") as file:  # Arrow only opens files with names in UTF-8

@@ -37,11 +37,11 @@ def simulate(
     Parameters
     ----------
     cluster : Cluster, mapping, or str
-        A cluster, the keys of its TOML form, a TOML file, a node list or the name of a preset.
+        A cluster, the keys of its TOML format, a TOML file, a node list or the name of a preset.
     trace : Trace, Arrow table, or str
         The jobs, or the path or `synth:` address from which to read them.
     policy : policy configuration, Policy, or str
-        The policy; if it is a name, `params` has its parameters.
+        The policy; if it is a name, `params` contains its parameters.
     params : mapping, optional
         Parameters of the policy, if it is given by name.
     progress : bool or callable
@@ -67,11 +67,11 @@ def simulate(
     Raises
     ------
     TraceError, ClusterError, PolicyError, OptionError
-        If an input is wrong.
+        If an input is invalid.
     InfeasibleJobError
         If a job can never run and `on_infeasible` is "error".
     PlanError
-        If a plan of a policy in Python breaks a rule of the engine.
+        If a plan of a policy written in Python violates a rule of the engine.
     StalledError
         If jobs wait and nothing will ever start them.
     SolverError
@@ -110,8 +110,8 @@ def run(
         by default, the jobs that the spec names. The file or table must be the same; its SHA-256 is
         compared. A file is read with the reader options of the spec.
     policy : Policy, optional
-        The policy object, if the policy is in Python and cannot be imported as `module:Class` of
-        the spec.
+        The policy object, if the policy is written in Python and cannot be imported as the spec's
+        `module:Class`.
     progress : bool or callable
         As for `simulate`.
 
@@ -155,7 +155,7 @@ def run(
 
 
 def _same(reference: TraceReference, given: TraceLike) -> Trace:
-    """Return the jobs that the caller already has, if the reference describes the same jobs."""
+    """Return the jobs that the caller passed, if the reference describes the same jobs."""
     from os import PathLike
 
     from gangline.trace.read import as_trace, check_inputs, read_again

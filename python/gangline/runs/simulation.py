@@ -47,9 +47,9 @@ class Simulation:
         Parameters of the policy, if it is given by name.
     round_s : float, optional
         For runs without a policy: a decision is due only at 0, round_s, 2 round_s, ... By default,
-        it is due at every arrival, completion, failure and repair, and when a timer fires.
+        a decision is due at every arrival, completion, failure and repair, and when a timer fires.
     mixes_types, forks : bool
-        For runs without a policy: like the attributes of `gangline.Policy`.
+        For runs without a policy: as the attributes of `gangline.Policy`.
     **options
         As for `gangline.simulate`.
 
@@ -136,21 +136,21 @@ class Simulation:
 
     @property
     def view(self) -> View:
-        """The current state, as policies in Python see it.
+        """The current state, as policies written in Python see it.
 
         The view always shows the current state; arrays that were read earlier do not change. When a
-        decision is due, it can also build plans. With a policy, it shows only what the policy may
-        know.
+        decision is due, the view can also build plans. In a run with a policy, it shows only what
+        the policy may know.
         """
         return self._view
 
     @property
     def changes(self) -> Changes:
-        """The outcome of the last plan and the events since then, as policies get them."""
+        """The outcome of the last plan and the events since then, in the form that policies get."""
         return Changes(self._core.changes())
 
     def advance(self, *, until_s: float | None = None) -> Literal["decision", "time", "done"]:
-        """Advance to the next decision, or to a given time if no decision is due before.
+        """Advance to the next decision, or to a given time if no decision is due before it.
 
         Parameters
         ----------
@@ -189,7 +189,7 @@ class Simulation:
         Raises
         ------
         PlanError
-            If the plan breaks a rule. Then nothing changes, and the decision is still due.
+            If the plan violates a rule. Then nothing changes, and the decision is still due.
         """
         actions, is_steady = read_answer(plan)
         with self._world.naming_jobs():
@@ -205,9 +205,9 @@ class Simulation:
     ) -> None:
         """Add arrivals of jobs, failures of servers and changes of capacity after the current time.
 
-        The result then has the same bytes as if all this had been known from the start. For this,
-        the run is repeated up to the current time, which costs as much as the run so far. The
-        numbers of jobs that have not arrived can change.
+        The result then has the same bytes as if all these events had been known from the start. To
+        achieve this, the run is repeated up to the current time, which costs as much as the run so
+        far. Indices of jobs that have not arrived yet can change.
 
         Parameters
         ----------
@@ -223,9 +223,9 @@ class Simulation:
         OptionError
             If a time is not after the current time.
         TraceError, ClusterError
-            If the jobs, or the cluster with the new rows, are wrong.
+            If the jobs, or the cluster with the new rows, are invalid.
         PolicyError
-            If the policy would have decided differently before the current time, had it known the
+            If the policy would have decided differently before the current time had it known the
             jobs.
         """
         from gangline.cluster.description import Cluster
@@ -297,8 +297,8 @@ class Simulation:
     def result(self) -> Result:
         """Return the result of the run up to the current time; the run can continue afterwards.
 
-        If the run is over and its policy made all decisions, the result has the same bytes as that
-        of `gangline.simulate`.
+        If the run is over and its policy made all decisions, the result has the same bytes as the
+        result of `gangline.simulate`.
         """
         world, chosen, _ = self._parts(self._run)
         run, again = self._run, _refuse

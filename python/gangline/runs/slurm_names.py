@@ -1,4 +1,4 @@
-"""Finds names in the tables of `slurm` that no job has, because a typo would disable a limit."""
+"""Finds names in `slurm`'s tables that no job has, because a typo would disable a limit."""
 
 from __future__ import annotations
 
@@ -20,11 +20,12 @@ __all__ = ["unused"]
 _DEFAULTS: Mapping[Column, str] = {
     "qos": "normal", "partition": "default", "account": "", "user": "default",
 }  # fmt: skip
-"""For each column, the name that jobs without a value get; it is also the prefix of its tables."""
+"""For each column, the name that jobs without a value get. The names of a column's tables begin
+with the column."""
 
 
 def unused(chosen: ChosenPolicy, trace: Trace) -> list[str]:
-    """Return a sentence for each table of `slurm` with names that no job and no other table has."""
+    """Return a sentence for each `slurm` table with names that no job and no other table has."""
     params: Mapping[str, Any] = chosen.params if chosen.policy == "slurm" else {}
     said = []
     for kind in _DEFAULTS:

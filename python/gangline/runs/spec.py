@@ -1,4 +1,4 @@
-"""Describes a run as a value: everything on which its result depends, in a canonical form."""
+"""Describes a run as a value: everything that determines its result, in a canonical form."""
 
 from __future__ import annotations
 
@@ -44,9 +44,9 @@ class RunSpec(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     Parameters
     ----------
     trace : TraceReference
-        File or generator of the trace, options of the reader, and SHA-256 of the inputs.
+        File or generator of the trace, reader options, and SHA-256 of the inputs.
     cluster : dict
-        The keys of the cluster's TOML form, including the tables.
+        The keys of the cluster's TOML format, including the tables.
     policy : PolicyReference
         Name and all parameters of the policy.
     seed : int
@@ -56,8 +56,8 @@ class RunSpec(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     gangline : str
         Version of gangline.
     versions : dict of str to str
-        Versions of Python, numpy, pyarrow and highspy; for a policy in Python, also its
-        `module:Class`, with a hash of the code if the code is in a file.
+        Versions of Python, numpy, pyarrow and highspy; for a policy written in Python, also its
+        `module:Class`, and a hash of the code if the code is in a file.
 
     Examples
     --------
@@ -111,7 +111,7 @@ class RunSpec(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         policy: PolicyReference,
         options: CheckedOptions,
     ) -> RunSpec:
-        """Return the spec for parts that are already checked, with the current versions.
+        """Return the spec for parts that have already been checked, with the current versions.
 
         `cluster` is the result of `keys_of`, which specs may share.
         """
@@ -131,13 +131,12 @@ class RunSpec(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
     @classmethod
     def from_dict(cls, data: Mapping[str, object], *, path: str | None = None) -> RunSpec:
-        """Return the spec in the content of a `spec.json`, without the keys that the run added.
+        """Return the spec from the content of a `spec.json`, without the keys that the run added.
 
         Raises
         ------
         ResultError
-            If a key is missing or its value has the wrong type, as in a result of an earlier
-            version.
+            If a key is missing or its value has the wrong type, as in results of earlier versions.
         """
         wrong = flaw({key: value for key, value in data.items() if key != "trace"})
         if wrong is not None:
@@ -183,12 +182,12 @@ class RunSpec(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         return hashlib.sha256(_canonical(data).encode()).hexdigest()[:_DIGITS]
 
     def with_digest(self, digest: str) -> RunSpec:
-        """Return the spec after setting its digest, which is already known."""
+        """Set the spec's digest, which is already known, and return the spec."""
         self.__dict__["digest"] = digest
         return self
 
     def versions_then_and_now(self) -> dict[str, tuple[str, str]]:
-        """Return the components whose version differs from the spec's, with both versions."""
+        """Return the components whose versions differ from the spec's, with both versions."""
         from gangline import _core
 
         now = {"gangline": _core.__version__, **versions()}
@@ -198,9 +197,9 @@ class RunSpec(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         }
 
     def now(self, trace: TraceReference, policy: PolicyLike | None = None) -> RunSpec:
-        """Return the spec of the same run with the current versions, on a trace of the same jobs.
+        """Return the spec of the same run with the current versions, on a trace with the same jobs.
 
-        This also fills in values that a spec written by hand may omit.
+        The method also fills in values that a spec written by hand may omit.
         """
         chosen = self.policy.resolve(policy).reference
         return self.of(keys_of(self.build_cluster()), trace, chosen, self.build_options())
@@ -228,8 +227,8 @@ def read_spec(path: str | PathLike[str]) -> tuple[dict[str, Any], Path]:
     OSError
         If the file does not exist.
     ResultError
-        If the file does not contain a JSON object, or its seal is broken. A spec that a user wrote
-        needs no seal, but the spec in a result folder does.
+        If the file does not contain a JSON object, or if its seal is broken. A spec that a user
+        wrote needs no seal, but the spec in a result folder does.
     """
     path = Path(path)
     file = path / SPEC if path.is_dir() else path
@@ -243,12 +242,12 @@ def read_spec(path: str | PathLike[str]) -> tuple[dict[str, Any], Path]:
 
 
 def keys_of(cluster: Cluster) -> dict[str, Any]:
-    """Return a cluster as a spec contains it."""
+    """Return a cluster in the form that specs contain."""
     return finite(cluster.to_dict())  # type: ignore[no-any-return]
 
 
 def cluster_of(spec: Mapping[str, Any]) -> Cluster:
-    """Return the cluster in the content of a `spec.json`."""
+    """Return the cluster that the content of a `spec.json` describes."""
     from gangline.cluster.description import Cluster
 
     return Cluster.from_dict(_with_nan(spec["cluster"]))

@@ -1,4 +1,4 @@
-"""Manages a folder of many results: one for each digest, either complete or absent."""
+"""Manages a folder of results: at most one per digest, always complete."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 __all__ = ["SAVED", "Store"]
 
 SAVED = ("summary", "jobs", "segments")
-"""The levels of saving a run; each level includes the levels before it."""
+"""The levels at which a run can be saved; each level includes the levels before it."""
 
 # Our own choice: repeating a shorter run after a power failure costs less than flushing the results
 # of all.
@@ -67,7 +67,7 @@ class Store:
         self._has_tables = save != "summary"
 
     def prepare(self) -> None:
-        """Create the folder; remove what killed processes left behind over an hour ago."""
+        """Create the folder; remove files that killed processes left behind over an hour ago."""
         self.runs.mkdir(parents=True, exist_ok=True)
         newest = Path(tempfile.mkdtemp(prefix=PREFIX, dir=self.runs))
         now = newest.stat().st_mtime  # machines that share the folder may differ in their clocks
@@ -90,7 +90,8 @@ class Store:
         ------
         OSError
             If the result cannot be read at the moment, for example because of its permissions or
-            because there are no free file descriptors. The result stays, because it may be intact.
+            because there are no free file descriptors. The result is not removed, because it may be
+            intact.
         """
         folder = self.place(digest)
         try:

@@ -94,9 +94,9 @@ class RunSummary(_Always, total=False):
 
 
 class RunRow(RunSummary, total=False):
-    """The row for a run in a table: policy, seed, and every summary key.
+    """A run's row in a table: policy, seed, and every summary key.
 
-    `trace_seed` is the seed that drew the trace, if there are several draws.
+    `trace_seed` is the seed with which the trace was drawn, if there are several draws.
     """
 
     policy: Required[str]
@@ -105,7 +105,7 @@ class RunRow(RunSummary, total=False):
 
 
 class MeanRow(RunSummary, total=False):
-    """The row for a policy in a table: the mean of each summary key over the runs with all seeds.
+    """A policy's row in a table: the mean of each summary key over the runs with all seeds.
 
     A key that is not a number in every run is left out.
     """
@@ -115,7 +115,7 @@ class MeanRow(RunSummary, total=False):
 
 
 class PolicyEntry(TypedDict, total=False):
-    """The policy, as `Result.spec` describes it."""
+    """The description of the policy in `Result.spec`."""
 
     name: Required[str]
     label: Required[str]
@@ -128,7 +128,7 @@ class PolicyEntry(TypedDict, total=False):
 
 
 class TraceEntry(TypedDict, total=False):
-    """The trace, as `Result.spec` describes it."""
+    """The description of the trace in `Result.spec`."""
 
     path: Required[str]
     source: str
@@ -142,7 +142,7 @@ class TraceEntry(TypedDict, total=False):
 
 
 class SpecDict(TypedDict, total=False):
-    """The content of `spec.json`: the recipe for a run, and what the run adds to it."""
+    """The content of `spec.json`: the inputs of a run, and the facts that the run adds."""
 
     digest: str
     gangline: Required[str]

@@ -45,7 +45,7 @@ class Change(TypedDict, total=False):
         Another policy. The name of a policy stands for its default parameters; the name of the
         policy of the original run stands for the parameters of that run.
     servers : int
-        Number of servers to add, or to remove if it is negative.
+        Number of servers to add, or to remove if negative.
     gpu : str
         The GPU type of those servers; needed if the cluster has several types.
     gpus : int
@@ -81,7 +81,7 @@ class Alternative:
     others_before_s : float
         Mean JCT of the other jobs in the original run.
     error : str
-        Reason why the run failed; empty if it did not fail.
+        Reason why the run failed; empty if the run did not fail.
     """
 
     change: str
@@ -241,9 +241,10 @@ def what_if(
     workers: int | None = None,
     progress: bool | Progress = False,
 ) -> WhatIf:
-    """Compute what would have happened to a job if one thing had been different.
+    """Compute what would have happened to a job if the run had been different in some way.
 
-    Each change is a run of all jobs, so the result also shows how it affects the other jobs.
+    Each change is a run of all jobs, so the result also shows how the change affects the other
+    jobs.
 
     Parameters
     ----------
@@ -275,7 +276,7 @@ def what_if(
     TraceError
         If the trace is missing or has changed, and the jobs are not saved with the result.
     OptionError, ClusterError, PolicyError
-        If a change is wrong. If the run of a change fails, its row contains the error.
+        If a change is invalid. If the run of a change fails, its row contains the error.
 
     Examples
     --------
@@ -345,7 +346,7 @@ def in_words(change: Change) -> str:
 
 
 def _changed(change: Change, run: Run, trace: Trace, place: int, worlds: Worlds) -> Run:
-    """Return the run with a change; `place` is the job's row in the trace."""
+    """Return the run after a change; `place` is the job's row in the trace."""
     from gangline.policies.choice import resolve_policy
     from gangline.policies.protocol import Policy
     from gangline.runs.spec import keys_of
@@ -387,7 +388,7 @@ def _resized(cluster: Cluster, change: Change) -> Cluster:
 
 
 def _with_job(trace: Trace, place: int, change: Change) -> Trace | None:
-    """Return the trace with the job changed; None if the change does not concern the trace."""
+    """Return the trace with the changed job; None if the change does not affect the trace."""
     from gangline.trace.jobs.table import Trace
 
     values: dict[str, float] = {}
@@ -418,7 +419,7 @@ def _with_job(trace: Trace, place: int, change: Change) -> Trace | None:
 
 
 class _Columns:
-    """The columns and totals of a run on which the comparison is based."""
+    """The columns and totals of a run that the comparison uses."""
 
     def __init__(self, result: Result, row: int) -> None:
         jobs = result.jobs
@@ -430,7 +431,7 @@ class _Columns:
         del self._jct[jobs["job_id"][row].as_py()]
 
     def alternative(self, change: str, before: _Columns) -> Alternative:
-        """Return the job's times in this run, and mean JCTs over the jobs finished in both runs."""
+        """Return the job's times in this run, and mean JCTs over jobs finished in both runs."""
         others = [
             (jct, before._jct[name])
             for name, jct in self._jct.items()
@@ -457,7 +458,7 @@ def _notes(
     rows: Sequence[Alternative],
     policy: str,
 ) -> list[str]:
-    """Return notes on the assumptions of the table and on its limits."""
+    """Return notes on the assumptions and limits of the table."""
     notes = []
     if any(change.get("policy") == policy for change in changes):
         notes.append(f"`{policy}` keeps the parameters of the original run.")

@@ -50,7 +50,7 @@ _DELIMITERS = {";": "semicolons", "\t": "tabs", "|": "bars"}
 _OLD_TIRESIAS = {"start_time", "model_size", "aggr_interval"}
 _PAI_TABLE = "pai_"
 _CUT_DOWN = 3
-"""At least this many columns, all known to one format only, identify a file of that format."""
+"""Minimum number of columns, all known to only one format, that identify a file of that format."""
 _NEAREST = 2
 _OWN = (
     "a trace of your own needs arrival_s, gpus and duration_s: say which columns hold them, for "
@@ -69,7 +69,7 @@ def detect(source: Source) -> str:
     Raises
     ------
     TraceError
-        If no format matches, or two match equally well; the message says how well each format
+        If no format matches, or if two match equally well; the message says how well each format
         matches.
     """
     if source.is_folder or is_pai_table(source):
@@ -103,7 +103,7 @@ def _of_parquet(source: Source) -> str:
 
 
 def is_pai_table(source: Source) -> bool:
-    """Return whether a file is a table of the PAI traces, whose headers are in other files."""
+    """Return whether a file is a table from the PAI traces, whose headers are in separate files."""
     name = (source.member or source.path.name).rpartition("/")[2]
     stem = name.partition(".")[0]
     if stem.startswith(_PAI_TABLE) and stem.endswith("_table"):
@@ -150,7 +150,7 @@ def _is_nodes(text: bytes) -> bool:
 
 
 def _is_swf(text: bytes) -> bool:
-    """Return whether every complete line begins with the 18 numbers of a job."""
+    """Return whether every complete line begins with the 18 numbers that describe a job."""
     whole, _, rest = text.rpartition(b"\n")
     lines = [line.split()[:SWF_FIELDS] for line in (whole or rest).splitlines() if line.strip()]
     return all(
@@ -197,7 +197,7 @@ def _by_header(source: Source, names: list[str]) -> str:
 
 
 def _stranger(head: bytes) -> str | None:
-    """Describe a file without a known header that its first bytes identify."""
+    """Describe a file that has no known header, if its first bytes identify it."""
     text = head.removeprefix(BOM).lstrip()
     for start, words in _STRANGERS:
         if text.startswith(start):
@@ -240,7 +240,7 @@ def _stranger(head: bytes) -> str | None:
 
 
 def _cluster(head: bytes) -> str | None:
-    """Return advice if the input describes a cluster, as a TOML file or a public node list does."""
+    """Return advice if the input describes a cluster, like a TOML file or a public node list."""
     from gangline.cluster.node_lists import FORMATS as NODE_LISTS
 
     have = {simple(name) for name in header(head)}
@@ -265,7 +265,7 @@ def _not_text(head: bytes) -> str | None:
 
 
 def _needs(item: Format, have: set[str]) -> frozenset[str]:
-    """Return the columns that a header must have; the native format also needs one for the work."""
+    """Return the columns that a header must have; the native format also needs one for work."""
     return item.columns | (_WORK & have) if item.name == "native" else item.columns
 
 
@@ -277,7 +277,7 @@ def _missing(item: Format, have: set[str]) -> list[str]:
 
 
 def _nearness(names: list[str]) -> str:
-    """Describe how well each format matches, by missing columns or the share of columns found."""
+    """Describe how well each format matches: its missing columns, or the share of columns found."""
     have = {simple(name) for name in names}
     near = []
     for item in FORMATS:
@@ -304,13 +304,13 @@ def _nearness(names: list[str]) -> str:
 
 
 def _owner(have: set[str]) -> str | None:
-    """Return the format that alone has all columns of a file; the file must have at least three."""
+    """Return the only format that has all columns of a file with at least three columns."""
     owners = [item.name for item in FORMATS if len(have) >= _CUT_DOWN and have <= item.columns]
     return owners[0] if len(owners) == 1 else None
 
 
 def _own(names: list[str]) -> str:
-    """Return what a user's own trace needs, for a file that does not resemble any format."""
+    """Return advice on what a user's own trace needs, for a file that resembles no format."""
     shown = _listed(names)
     if any(_is_number(name.encode()) for name in names):
         return f"its first line names no columns ({shown}); `--format` forces a format without them"

@@ -1,4 +1,4 @@
-"""Lists the known formats, how each is recognised, and which modules read and write it."""
+"""Lists the known formats, how each one is recognised, and the modules that read and write it."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Format(msgspec.Struct, frozen=True, kw_only=True):
     recognised : str
         Description of the form of a file in this format.
     notes : str
-        Description of how the columns are read, and of pitfalls.
+        Description of how the columns are read, and of possible pitfalls.
     kind : str
         Kind of file: text with a header line, or a file that is recognised by its first bytes.
     columns : frozenset
@@ -36,8 +36,9 @@ class Format(msgspec.Struct, frozen=True, kw_only=True):
     options : tuple of str
         Options that only this format understands.
     reader, writer : str
-        Names of the modules in `gangline.trace.readers` (which has `read(source, options) -> Raw`)
-        and in `gangline.trace.writers`; empty if the format cannot be read, or cannot be written.
+        Names of the format's modules in `gangline.trace.readers` (with a function `read(source,
+        options) -> Raw`) and in `gangline.trace.writers`; empty if the format cannot be read or
+        cannot be written, respectively.
     """
 
     name: str

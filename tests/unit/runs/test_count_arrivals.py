@@ -379,7 +379,7 @@ def test_compare_says_which_jobs_it_measures(
     assert named in (tmp_path / "later.html").read_text("utf-8")
     document = json.loads((tmp_path / "c" / "comparison.json").read_text("utf-8"))
     assert document["count_arrivals"] == list(WINDOW)
-    assert document["reading"][0].startswith("Metrics of jobs and the offered load cover the ")
+    assert document["reading"][0].startswith("Job metrics and the offered load cover the ")
     assert {row["jobs"] for row in document["runs"]} == {jobs}
 
 

@@ -1,4 +1,4 @@
-"""Presents the explanation of a job's waiting as plain values, text and HTML."""
+"""Presents the explanation of a job's waits as plain values, text and HTML."""
 
 from __future__ import annotations
 
@@ -34,18 +34,18 @@ class Explanation(Facts):
     runs : list of RunPart
         Intervals with GPUs, in order.
     lost : dict of str to float
-        Values from the job's row in the jobs table: overhead_s, comm_s, share_s, preemptions,
-        migrations.
+        Values from the job's row in the jobs table. Their keys are overhead_s, comm_s, share_s,
+        preemptions and migrations.
     placement : str
         The placement rule; empty if the policy has no such parameter.
     rule : str
         A one-line description of the policy; empty for a policy written in Python.
     round_s : float
-        Length of a round; NaN for a policy without rounds.
+        Length of a round in seconds; NaN for a policy without rounds.
     is_shared : bool
         Whether jobs may share GPUs in this run.
     note : str
-        Reason why the reasons of the policy are unknown; empty if they are known.
+        Explanation of why the policy's reasons are unavailable; empty if they are available.
     never : str
         The reason why a dropped job can never run; empty if it is unknown.
     arrival_date : str

@@ -82,7 +82,7 @@ class Again(Protocol):
         progress: bool | Progress,
         /,
     ) -> tuple[Tables, Watched]:
-        """Return the result and the records of the jobs, which are rows of the trace."""
+        """Return the result and the records of the given jobs (rows of the trace)."""
 
 
 def explain(
@@ -116,8 +116,8 @@ def explain_rows(
     Returns
     -------
     list of Explanation or None
-        The explanations; None if the run cannot be repeated, or if the repeated run has a different
-        result.
+        The explanations, or None if the run cannot be repeated or if the repeated run has a
+        different result.
     """
     try:
         tables, watched = again(rows, progress)
@@ -162,7 +162,7 @@ def _repeated(
     again: Again | None,
     progress: bool | Progress,
 ) -> tuple[Tables, Watched | None, str]:
-    """Return tables and records of the repeated run, or the original tables and why it failed."""
+    """Return the repeated run's tables and records, or the original tables and why it failed."""
     reason = "this result came from another process: save and load it"
     if again is not None:
         try:
@@ -187,7 +187,7 @@ def _repeated(
 
 
 def _rule(policy: Mapping[str, Any]) -> str:
-    """Return the properties of a built-in policy, and the estimates that it got."""
+    """Return the properties of a built-in policy, and the estimates that the policy got."""
     from gangline.policies.registry import registry
     from gangline.runs.estimates import given_to
 
@@ -260,14 +260,14 @@ class _Story:
         )
 
     def _asked_for(self, reasons: Records) -> Records:
-        """Return the causes, after adding the GPU requests of other jobs that waited."""
+        """Return the causes, supplemented by the GPU requests of other jobs that waited."""
         at = np.flatnonzero((reasons["job"] >= 0) & (reasons["gpus"] < 0))
         reasons = reasons.copy()
         reasons["gpus"][at] = self._gpus.take(reasons["job"][at]).to_numpy()
         return reasons
 
     def _free(self, table: pa.Table, instants: Floats) -> Free:
-        """Return the GPUs that these segments leave free, from the first of these instants on."""
+        """Return the GPUs that these segments leave free from the first of the instants on."""
         start_s, end_s = instants[0], instants[-1]
         outages = [
             (server, down_s, up_s)
@@ -307,8 +307,8 @@ class _Story:
     def _without_later(self, free: Free) -> tuple[Floats, dict[tuple[int, ...], Bools]]:
         """Return when enough GPUs would have been free if later arrivals had held none.
 
-        There is one entry for each choice of GPU types of the gang. Instants at which the later
-        arrivals hold no such GPUs are left out.
+        There is one entry for each set of GPU types that the gang may use. Instants at which the
+        later arrivals hold no such GPUs are left out.
         """
         segments = self._segments
         is_earlier = segments.arrival[segments.job] <= segments.arrival[self._row]

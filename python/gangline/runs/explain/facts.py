@@ -15,18 +15,18 @@ __all__ = ["Facts", "Passing", "RunPart", "WaitPart"]
 
 
 class Passing(NamedTuple):
-    """A job that arrived later and got GPUs while this one waited.
+    """A job that arrived later and got GPUs while the explained job waited.
 
     Attributes
     ----------
     job_id : str
     time_s : float
-        The time at which it got them.
+        The time at which the job got GPUs.
     gpus : int
         Number of GPUs that the job got.
     outranks : bool
         Whether the number of free GPUs would have sufficed at that instant if no job that arrived
-        later had held any. GPUs that these jobs share with others do not count.
+        later had held any. GPUs that a later job shares with another job do not count as free.
     """
 
     job_id: str
@@ -63,7 +63,7 @@ class WaitPart(NamedTuple):
 
 @dataclass(frozen=True)
 class RunPart:
-    """An interval on the same GPUs.
+    """An interval in which a job holds the same GPUs.
 
     Attributes
     ----------
@@ -73,14 +73,14 @@ class RunPart:
     tier : str
         "server", "rack" or "network".
     co_runners : list of str
-        Jobs that shared some of the GPUs.
+        Jobs that shared at least one of the GPUs.
     end : str
         The end reason, as in the segments table.
     taken_by : dict of str to int
-        Jobs that got some of the GPUs when this job lost them, with the number of GPUs that each
+        Jobs that got at least one of these GPUs when this job lost them, with the number that each
         got.
     copies : int
-        Number of copies that trained.
+        Number of copies of the job that were training.
     """
 
     start_s: float

@@ -1,4 +1,4 @@
-"""Computes the free GPUs of a run over time, and the servers that have them.
+"""Computes the free GPUs in a run over time, and how they are spread over servers.
 
 The module uses only the segments, so it works for runs of any policy that have segments.
 """
@@ -107,7 +107,7 @@ class ForGang(NamedTuple):
 
 
 def _together(at_least: npt.NDArray[np.int32], gang: int) -> Ints:
-    """Return the free GPUs on the emptiest servers, as many servers as the gang needs at least."""
+    """Return the free GPUs on the emptiest servers, counting as few servers as the gang needs."""
     servers = -(-gang // len(at_least))
     return np.asarray(np.minimum(at_least, servers).sum(axis=0), np.int64)
 
@@ -148,10 +148,10 @@ def jobs_of_rows(segments: pa.Table, jobs: pa.Table) -> Ints:
 
 
 def arrivals(jobs: pa.Table) -> Floats:
-    """Return when jobs arrived, in whole nanoseconds.
+    """Return the arrival times of jobs in whole nanoseconds.
 
-    The times in a file may lie between two nanoseconds. The engine rounds them, so the start of a
-    job in the tables can differ from its arrival in the last digit.
+    A time in a file may lie between two whole nanoseconds. The engine rounds them, so the start of
+    a job in the tables can differ from its arrival in the last digit.
     """
     ns = np.asarray(jobs["arrival_s"].to_numpy(), np.float64) * _NS_PER_S
     whole = np.trunc(ns)
@@ -164,7 +164,7 @@ def free_of_segments(
     arrival: Floats,
     outages: Sequence[tuple[int, float, float]],
 ) -> Free | None:
-    """Return the free GPUs of a run over time; None if the run had no events.
+    """Return the free GPUs in a run over time; None if the run had no events.
 
     Parameters
     ----------
@@ -173,7 +173,7 @@ def free_of_segments(
     cluster : Cluster
         The cluster of the run.
     arrival : float array
-        Arrivals of jobs. The result contains these instants in addition to those at which GPUs are
+        Arrivals of jobs. Instants that the result contains in addition to those at which GPUs are
         taken or released.
     outages : rows of (server, down_s, up_s)
         Intervals in which servers were down.
@@ -248,7 +248,7 @@ def _least(count: int) -> type[np.integer[Any]]:
 
 
 def _held(segments: pa.Table) -> tuple[Ints, Floats, Floats, Ints]:
-    """Return the spans in which GPUs were busy as (server, start, end, number of GPUs)."""
+    """Return the time spans in which GPUs were busy, as (server, start, end, number of GPUs)."""
     server = np.asarray(segments["server"].to_numpy(), np.int64)
     start, end = _column(segments, "start_s"), _column(segments, "end_s")
     mask = np.ascontiguousarray(segments["gpu_mask"].to_numpy(), np.uint64)

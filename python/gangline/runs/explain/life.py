@@ -1,4 +1,4 @@
-"""Finds the life of a job in the segments of a run: when and where it ran, and when it waited."""
+"""Reconstructs the life of a job from a run's segments: when and where it ran, when it waited."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Run(NamedTuple):
     Attributes
     ----------
     start_s, end_s : float
-        Start and end of the interval in which the job held these GPUs.
+        Start and end of the interval in which the job held the GPUs.
     places : tuple of (server, mask)
         The GPUs that the job held.
     tier : str
@@ -35,7 +35,7 @@ class Run(NamedTuple):
         The end reason: "finished", "preempted", "moved", "failed" or "stopped" (at the end of the
         run).
     co_runners : tuple of str
-        Jobs that shared some of the GPUs.
+        Jobs that shared at least one of the GPUs.
     """
 
     start_s: float
@@ -105,7 +105,7 @@ class Segments:
 
     @cached_property
     def _by_place(self) -> tuple[Floats, Ints, Ints]:
-        """The start instants of rows, the rows sorted by instant and server, and the sort keys."""
+        """Start instants of the rows, the rows sorted by instant and server, and the sort keys."""
         first = np.append(True, self._starts[1:] != self._starts[:-1])[: len(self._starts)]
         place = (np.cumsum(first) - 1) * self._servers + self.server[self._by_start]
         order = np.argsort(place, kind="stable")
@@ -167,7 +167,7 @@ class Segments:
         )
 
     def _runs(self, rows: Ints) -> list[Run]:
-        """Join consecutive segments in which a job is on the same GPUs without a break."""
+        """Join consecutive segments in which a job holds the same GPUs without a break."""
         table = self.table.take(rows).select(["tier", "end_reason", "co_runner"]).to_pylist()
         times = sorted({*self.start[rows].tolist(), *self.end[rows].tolist()})
         place = {time: at for at, time in enumerate(times)}
@@ -202,7 +202,7 @@ class Segments:
         return runs
 
     def passed(self, job: int, begin_s: Floats, end_s: Floats) -> Ints:
-        """Return the rows in which jobs that arrived later got GPUs during some waits.
+        """Return the rows in which jobs that arrived later got GPUs during the given waits.
 
         The rows are sorted by instant, then by job.
         """
@@ -246,8 +246,8 @@ class Segments:
     def preempted(self) -> tuple[Ints, Ints, Floats]:
         """Return preempted jobs, the jobs that got their GPUs at that instant, and the instants.
 
-        There is one entry per pair of jobs and instant, sorted by time. GPUs that stayed free then
-        have no entry.
+        There is one entry per pair of jobs and instant, sorted by time. GPUs that stayed free at
+        that instant have no entry.
         """
         import pyarrow.compute as pc
 
@@ -261,7 +261,7 @@ class Segments:
         return key // jobs % jobs, key % jobs, times[key // jobs // jobs]
 
     def _taken(self, lost: Ints) -> tuple[Ints, Ints, Ints]:
-        """Return which jobs got GPUs when rows ended that held them: index in `lost`, job, GPUs."""
+        """Return the jobs that got the GPUs of ended rows: index in `lost`, job, number of GPUs."""
         times, rows, places = self._by_place
         at = np.searchsorted(times, self.end[lost])
         here = np.flatnonzero(np.append(times, np.inf)[at] == self.end[lost])
@@ -274,7 +274,7 @@ class Segments:
 
     @cached_property
     def _had(self) -> npt.NDArray[np.uint64]:
-        """Return the GPUs of each row that its job already held, and so took from no job."""
+        """Return, for each row, the GPUs that its job already held and so took from no job."""
         had = np.zeros(len(self.mask), np.uint64)
         if "xi" not in self.table.column_names:  # no other job held these GPUs
             return had
@@ -315,7 +315,7 @@ def ranges(low: Ints, high: Ints) -> Ints:
 
 
 def _goes_on(before: Run, after: Run) -> bool:
-    """Return whether two stretches differ only in the rate."""
+    """Return whether two stretches differ only in their rates."""
     is_same = before.places == after.places and before.end_s == after.start_s
     return is_same and before.end == "retimed"
 

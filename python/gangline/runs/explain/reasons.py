@@ -1,8 +1,8 @@
-"""Defines the reasons for waiting: those that policies give, and those that follow from tables.
+"""Defines the reasons for waiting: those that policies give, and those that tables show.
 
 A policy declares its reasons next to its code; see `Reason` in rust/engine/src/watch.rs. The three
 reasons defined here follow from the tables and the clock of a run. The states do not depend on a
-policy either. Reports and audits read the tables of any scheduler, and therefore use only the
+policy either. Reports and audits work with the tables of any scheduler, and therefore use only the
 states.
 """
 
@@ -36,13 +36,14 @@ class Reason(NamedTuple):
     name : str
         The value in the column `cause`.
     sentence : str
-        The sentence, with placeholders for the facts that a cause names: {policy}, {others},
+        The sentence, with placeholders for the facts that a cause can name: {policy}, {others},
         {some}, {until}, {number}, {free}, {meanwhile}, {rule}, {when}.
     otherwise : str
-        The sentence for causes without the job, instant or number that `sentence` needs, or for
-        times when too few GPUs were free; empty if `sentence` always applies.
+        The sentence to use if the cause lacks the job, instant or number that `sentence` needs, or
+        if too few GPUs were free; empty if `sentence` always applies.
     number : str
-        The unit of a cause's number: "gpus", "copies", "jobs", "percent", "tier", "words" or "".
+        The unit of the number that a cause gives: "gpus", "copies", "jobs", "percent", "tier",
+        "words" or "".
     ends_when_free : bool
         Whether the reason ends as soon as enough GPUs are free.
     """
@@ -75,9 +76,9 @@ class Reason(NamedTuple):
 
 SILENT = Reason("", "{free}{left}", ends_when_free=True)
 """The policy gives no reason beyond what the tables show."""
-NOT_ASKED = Reason("not asked", "the policy had not been asked: it decides {when}{meanwhile}")
+NOT_ASKED = Reason("not asked", "the policy had made no decision yet: it decides {when}{meanwhile}")
 """The policy has made no decision since the job began to wait."""
-ROUND = Reason("round", "enough GPUs had come free, and {policy} gives them out {when}")
+ROUND = Reason("round", "enough GPUs had come free, and {policy} assigns them {when}")
 """GPUs have come free since the last decision, and the policy decides at round boundaries."""
 OF_TABLES = {reason.name: reason for reason in (SILENT, NOT_ASKED, ROUND)}
 
@@ -128,7 +129,7 @@ TOGETHER = State(
     "idle",
 )
 STATES = (TOO_FEW, APART, TOGETHER)
-"""The states, of which exactly one holds at each instant."""
+"""The states; exactly one of them holds at each instant."""
 HEAD_OF_LINE = State(
     "head-of-line",
     "Head-of-line blocked",

@@ -17,7 +17,7 @@ T = TypeVar("T")
 
 
 class Rows(Sequence[T]):
-    """Records kept in columns, because a job may have 100,000 intervals of which few are shown.
+    """Records kept in columns, because a job may have 100,000 intervals, few of which are shown.
 
     Parameters
     ----------

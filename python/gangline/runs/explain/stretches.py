@@ -1,4 +1,4 @@
-"""Finds the reason for each interval of a wait, from the policy and from the free GPUs."""
+"""Finds the reason for each part of a wait, from the policy and from the free GPUs."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ _STRETCH = np.dtype(
 
 
 class Stretch(NamedTuple):
-    """A part of a wait with one reason.
+    """A part of a wait during which the reason does not change.
 
     Attributes
     ----------
@@ -60,8 +60,8 @@ class Stretch(NamedTuple):
     job_id : str, optional
         The other job, if the cause names a job.
     gpus : int, optional
-        GPUs that the other job held at the decision, or that it asked for if it waited; the GPUs of
-        the waiting job's queue; or the GPUs that a limit allows.
+        Number of GPUs. These are the GPUs that the other job held at the decision, or that it asked
+        for if it waited, or else the GPUs of the waiting job's queue, or those that a limit allows.
     tier : str, optional
         The widest tier that the job accepted.
     until_s : float
@@ -73,7 +73,7 @@ class Stretch(NamedTuple):
     words : str, optional
         Reason given by a policy written in Python, with the placeholders `{job}` and `{until}`.
     gpus_free_min, gpus_free_max : int
-        Minimum and maximum number of free GPUs, for the usable type that has the most of them.
+        Minimum and maximum number of free GPUs of the usable type that has the most free GPUs.
     gpus_together_max : int
         Maximum number of free GPUs on the fewest servers that can hold the gang.
     gpus_down_max : int
@@ -99,12 +99,12 @@ class Stretch(NamedTuple):
 
     @property
     def length_s(self) -> float:
-        """The length of the stretch in seconds."""
+        """The duration of the stretch in seconds."""
         return self.end_s - self.start_s
 
 
 def stretch_of(reasons: Mapping[str, Reason], job_id: str | None, *record: Any) -> Stretch:
-    """Return the stretch of a record of type `_STRETCH`; `reasons` contains the reasons by name."""
+    """Return the stretch for a record of type `_STRETCH`; `reasons` maps names to reasons."""
     decided_s, cause, _, gpus, number, until_s, words, start_s, end_s, state, *free = record
     counted = reasons[cause].number
     return Stretch(
@@ -152,7 +152,7 @@ def stretches(
     round_s: float,
     down: Down,
 ) -> Records:
-    """Divide waits into stretches, where the reason or the state of the free GPUs changes.
+    """Divide waits into stretches wherever the reason or the state of the free GPUs changes.
 
     Parameters
     ----------
@@ -191,7 +191,7 @@ def stretches(
 
 
 def _told(begin_s: Floats, end_s: Floats, said: Records | None) -> Records:
-    """Return the causes during these waits, including the time before the policy's first answer."""
+    """Return the causes during these waits, including the time before the policy's first reason."""
     if said is None:
         return _plain(begin_s, "", np.full(len(begin_s), math.inf))
     low, high = (np.searchsorted(said["decided_s"], edge, "left") for edge in (begin_s, end_s))
@@ -203,7 +203,7 @@ def _told(begin_s: Floats, end_s: Floats, said: Records | None) -> Records:
 
 
 def _plain(time_s: Floats, cause: str, until_s: Floats) -> Records:
-    """Return the reasons that do not name a job."""
+    """Return records of a cause that names no job."""
     rows = np.full(len(time_s), np.array((0.0, cause, -1, -1, -1, 0.0, ""), REASON))
     rows["decided_s"], rows["until_s"] = time_s, until_s
     return rows
@@ -228,7 +228,7 @@ def _first(time_s: Floats, start_s: Floats) -> Ints:
 
 
 def _within(time_s: Floats, start_s: Floats, end_s: Floats) -> tuple[Ints, Ints]:
-    """Return the index of the first instant that counts in each span, and of the first after it."""
+    """Return the index of each span's first relevant instant, and of the first one after it."""
     return _first(time_s, start_s), np.searchsorted(time_s, end_s, "left")
 
 

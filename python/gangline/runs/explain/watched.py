@@ -1,4 +1,4 @@
-"""Holds the records of the jobs that a run watched."""
+"""Stores the reasons that a run recorded for the jobs that it watched."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ REASON = np.dtype(
         ("words", "O"),  # the text of a policy in Python
     ]
 )
-"""The reason why a job waits, which applies from a decision on."""
+"""The reason why a job waits, from one decision on."""
 
 
 class Watched(NamedTuple):
@@ -57,7 +57,7 @@ class Watched(NamedTuple):
     reasons : dict of str to Reason
         The reasons of the policy and those that follow from the tables, keyed by name.
     dropped : dict of int to str
-        For each row of the trace with a dropped job, the reason why the job can never run.
+        For each row of the trace whose job was dropped, the reason why the job can never run.
     labels : dict of int to dict of str to str
         For each row of the trace, the names by which the policy groups the job: see
         `policy_labels`.
@@ -141,7 +141,7 @@ def policy_types(chosen: ChosenPolicy, trace: Trace, row: int) -> set[str] | Non
 
 
 def policy_labels(chosen: ChosenPolicy, trace: Trace, row: int) -> dict[str, str]:
-    """Return a job's queue, or its QOS, user and account, if the policy groups jobs by them.
+    """Return a job's queue, or its QOS, user and account, if the policy groups jobs in this way.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Writes an explanation in sentences."""
+"""Expresses an explanation in sentences."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def headline(said: Facts) -> str:
 
 
 def reasons(said: Facts) -> list[tuple[float, str]]:
-    """Return the reasons for the wait, longest first, with times that add up to the whole wait."""
+    """Return the reasons for the wait, longest first; their times add up to the whole wait."""
     if not said.waits:
         return []
     every = Rows.join([wait.stretches for wait in said.waits])
@@ -98,7 +98,7 @@ def reasons(said: Facts) -> list[tuple[float, str]]:
 
 
 def _groups(rows: Records, reasons: list[Reason]) -> npt.NDArray[np.intp]:
-    """Return, for each stretch, the index of its sentence in order of first appearance."""
+    """Return the index of each stretch's sentence; sentences are numbered as they appear."""
     cause = rows["cause"]
 
     def told(*places: str) -> npt.NDArray[np.bool_]:
@@ -230,7 +230,7 @@ def _when(said: Facts) -> str:
 
 
 def _others(same: Rows[Stretch]) -> tuple[list[str], int]:
-    """Return the jobs named for the longest time, with their GPUs, and how many others exist."""
+    """Return the jobs named for the longest time, their GPUs, and the number of other jobs."""
     rows = same.columns
     if rows["job"].max() < 0:
         return ["other jobs"], 0

@@ -1,4 +1,4 @@
-"""Draws a model from a throughput table for each job without a model, with a seed."""
+"""Draws a model from a throughput table for each job without a model."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _Kind = tuple[str, int | None, float]
 
 
 def give_models(table: pa.Table, options: Options, notes: dict[str, int], path: str) -> pa.Table:
-    """Draw a model for each job without one, evenly among the models measured at its gang size.
+    """Draw a model for each job without one, uniformly from the models measured at its gang size.
 
     The work of such a job is then counted in iterations: its duration times the model's rate on the
     reference type. Its run time on this type stays the same. Jobs with a gang size that the table
@@ -32,19 +32,20 @@ def give_models(table: pa.Table, options: Options, notes: dict[str, int], path: 
     Parameters
     ----------
     table : pyarrow.Table
-        The internal table in the order of arrival; the draw for a job depends on its row.
+        The internal table in the order of arrival; the model that is drawn for a job depends on its
+        row.
     options : Options
         `models` (the table's path), `models_seed`, `models_reference`.
     notes : dict
-        Counters; `models_given` is added, and `models_absent` for jobs with a gang size that the
-        table lacks.
+        Counters. The function adds `models_given`, and `models_absent` for jobs with a gang size
+        that the table lacks.
     path : str
         The path of the trace, for messages.
 
     Raises
     ------
     TraceError
-        If the reference type is not in the table, or the trace has no durations.
+        If the reference type is not in the table, or if the trace has no durations.
     ClusterError
         If the table cannot be read.
     """
@@ -80,7 +81,7 @@ def give_models(table: pa.Table, options: Options, notes: dict[str, int], path: 
 
 
 def _kinds(options: Options) -> dict[int, list[_Kind]]:
-    """Return the models, with their batch sizes if any, by gang size in the order of the table."""
+    """Return the models and their batch sizes, if any, by gang size in the order of the table."""
     from gangline.cluster.tables import read_throughput
 
     assert options.models is not None
@@ -99,7 +100,7 @@ def _kinds(options: Options) -> dict[int, list[_Kind]]:
 
 
 def _batch_of(model: str, batch_size: int | None) -> int | None:
-    """Return the batch size of the job; None if the model's label contains the batch size."""
+    """Return the job's batch size; None if the model's label already contains it."""
     from gangline.cluster.tables.keys import batch_size_of
 
     return None if batch_size_of(model) is not None else batch_size

@@ -50,14 +50,14 @@ class Raw(msgspec.Struct, kw_only=True):
     cpu_jobs : bool
         Whether the format has jobs without GPUs; in other formats, 0 GPUs are an error.
     drops : list of (str, bool array)
-        Rows that a rule of the format leaves out, by reason. A row is counted under its first
-        reason.
+        Rows that a rule of the format leaves out, keyed by the reason. A row is counted under its
+        first reason.
     names : dict
-        Mapping from internal names to the names in the file, where the two differ.
+        Mapping from internal names to the names in the file, for names that differ.
     faults : Faults
         Faults that the reader has found.
     bad : bool array or None
-        Whether each row has such a fault; None if no row does.
+        Whether each row has a fault that the reader found; None if no row does.
     lost : int
         Number of faulty records that did not become rows.
     records : callable, optional
@@ -67,14 +67,14 @@ class Raw(msgspec.Struct, kw_only=True):
     notes, metadata : dicts
         Counters, and entries for the metadata of the file.
     marks : dict of str to bool array
-        Rows to count by counter, for counters that include only the rows that are kept.
+        For each counter that counts only kept rows, the rows to count.
     moments : dict of str to str
-        For each required instant, the internal name and what a message says was expected if it is
-        missing.
+        Mapping from the internal name of each required instant to the text that a message gives as
+        expected if the instant is missing.
     present : list of str
         Names of all columns of a table in memory, for messages; empty for files.
     shift_s : float
-        The amount subtracted from all arrivals; set at the end.
+        The amount in seconds that is subtracted from all arrivals; it is set at the end.
     """
 
     columns: dict[str, Any]
@@ -98,7 +98,7 @@ class Raw(msgspec.Struct, kw_only=True):
 
 
 def normalise(raw: Raw, options: Options) -> pa.Table:
-    """Return the internal table, checked, filtered and sorted; counts go to `raw.notes`."""
+    """Return the internal table after checks, filters and sorting; add counts to `raw.notes`."""
     _require(raw)
     columns = each(one_chunk, raw.columns)
     columns = {name: _as_numbers(raw, name, array) for name, array in columns.items()}
@@ -124,14 +124,14 @@ def normalise(raw: Raw, options: Options) -> pa.Table:
 
 
 class _Keep:
-    """The rows that are kept; each dropped row is counted under its reason."""
+    """The rows that are kept; each dropped row is counted under the reason for dropping it."""
 
     def __init__(self, notes: dict[str, int], rows: int) -> None:
         self.rows: npt.NDArray[np.bool_] = np.ones(rows, dtype=np.bool_)
         self._notes = notes
 
     def drop(self, reason: str, rows: npt.NDArray[np.bool_], more: int = 0) -> None:
-        """Drop these rows; `more` counts additional records that did not become rows."""
+        """Drop these rows; `more` is the number of additional records that did not become rows."""
         count = int((rows & self.rows).sum()) + more
         if count:
             self._notes[reason] = self._notes.get(reason, 0) + count
@@ -157,7 +157,7 @@ def _is_numeric(kind: pa.DataType) -> bool:
 
 
 def numbers(array: Any) -> npt.NDArray[Any]:
-    """Return a numeric column as numpy; nulls become NaN. A column without nulls is not copied."""
+    """Return a numeric column as numpy, with NaN for nulls; one without nulls is not copied."""
     return np.asarray(array.to_numpy(zero_copy_only=False))
 
 
@@ -210,7 +210,7 @@ def _as_numbers(raw: Raw, name: str, array: Any) -> Any:
 
 @contextmanager
 def _naming(raw: Raw, name: str, array: Any) -> Iterator[None]:
-    """Turn the error of a failed cast into an error that names the column and the expected type."""
+    """Convert the error of a failed cast to one that names the column and the expected type."""
     try:
         yield
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
@@ -232,7 +232,7 @@ def _naming(raw: Raw, name: str, array: Any) -> Iterator[None]:
 
 
 def _decoded(name: str, array: Any) -> Any:
-    """Return a column after decoding a dictionary that `_cast` has kept."""
+    """Return a column; decode its dictionary if `_cast` has kept one."""
     return array if array.type == COLUMNS[name] else array.dictionary.take(array.indices)
 
 
@@ -271,7 +271,7 @@ def _refuse_bad(raw: Raw, columns: dict[str, Any], keep: _Keep, options: Options
 
 
 def _wrong(raw: Raw, columns: dict[str, Any]) -> list[tuple[str, npt.NDArray[np.bool_], str]]:
-    """For each column with values out of bounds, yield their rows and the expected values."""
+    """For each column with values out of bounds, yield their rows and what was expected."""
     found = []
     for name, (least, greatest, words) in BOUNDS.items():
         if name not in columns:
@@ -310,7 +310,7 @@ def _wrong(raw: Raw, columns: dict[str, Any]) -> list[tuple[str, npt.NDArray[np.
 def _outside(
     values: npt.NDArray[Any], least: float, greatest: float, *, whole: bool
 ) -> npt.NDArray[np.bool_] | None:
-    """Return which values are NaN or outside the bounds; None if there are none."""
+    """Return a mask of the values that are NaN or out of bounds; None if there are none."""
     if values.dtype.kind == "f":
         values = values.astype(np.float64, copy=False)  # bounds beyond a narrow type overflow there
     if len(values) and least <= values.min() and values.max() <= greatest and not whole:
@@ -333,7 +333,7 @@ def _wrong_lists(lists: Any, least: float, greatest: float) -> npt.NDArray[np.bo
 
 
 def _nameless(lists: Any) -> tuple[npt.NDArray[np.bool_]] | None:
-    """Return which lists of text contain a null; None if there is no such list."""
+    """Return a mask of the lists of strings that contain a null; None if there is no such list."""
     if lists is None or not pa.types.is_list(lists.type) or not lists.flatten().null_count:
         return None
     lengths = numbers(lists.value_lengths().fill_null(0))
@@ -372,7 +372,7 @@ def _unit_of_moments(array: Any, rows: npt.NDArray[np.bool_]) -> tuple[str, int]
 def _in_another_unit(
     raw: Raw, rows: npt.NDArray[np.int64], array: Any, words: str, unit: tuple[str, int]
 ) -> TraceError:
-    """Return one error for a whole column, with the number of rows, the first row, and the unit."""
+    """Return one error for a whole column: the number of rows, the first row, and the unit."""
     first = rows[:3]
     records = first if raw.records is None else raw.records(first)
     column = raw.names.get("arrival_s", "arrival_s")
@@ -474,7 +474,7 @@ def _chosen(
 
 
 def _clock(raw: Raw, columns: dict[str, Any], options: Options) -> None:
-    """Shift and scale the arrivals; absolute times keep their distance from the arrival."""
+    """Shift and scale the arrivals; other absolute times keep their distance from the arrival."""
     arrival = numbers(columns["arrival_s"])
     shift = float(arrival[0]) if raw.foreign or options.window is not None else 0.0
     if shift == 0.0 and options.rescale == 1.0:
@@ -515,7 +515,7 @@ def _identifiers(
 
     Without an id column, the ids are "0", "1", ... If an id occurs several times, the second,
     third, ... occurrence gets the suffix "#2", "#3", ..., and `notes` counts these. `are_distinct`
-    returns the result of `surely_distinct`.
+    is a function that returns the result of `surely_distinct`.
     """
     if "job_id" not in columns:
         return pa.array(np.arange(rows)).cast(pa.string())
@@ -528,7 +528,7 @@ def _identifiers(
 
 
 def surely_distinct(ids: Any) -> bool:
-    """Return whether all strings certainly differ; False means that this is unknown."""
+    """Return whether all strings are certain to differ; False means that this is unknown."""
     from gangline import _core
 
     _, offsets, data = ids.buffers()

@@ -35,7 +35,7 @@ DROPPED: Mapping[str, str] = {
     "outside_window": "arrived outside `window`",
     "over_limit": "arrived after the first `limit` jobs",
 }
-"""The reasons for which jobs were left out."""
+"""The reasons why jobs were left out."""
 
 UNFINISHED: Mapping[str, str] = {"still_waiting": "waiting", "still_running": "running"}
 """The reasons why jobs without a known run time were left out, and the states of these jobs."""
@@ -59,7 +59,7 @@ COUNTED: Mapping[str, str] = {
     "gpus_cut": "gangs capped at the maximum size, after a hundred larger draws",
     "gpus_redrawn": "gangs that were drawn again because they were too large (`max_gpus`)",
     "gpus_rounded_up": "tasks that ask for fractions of GPUs and get whole ones",
-    "het_components": "components of heterogeneous jobs that were joined to the first one",
+    "het_components": "components of heterogeneous jobs, merged into the first component",
     "ignored_columns": "columns that are not known",
     "ignored_fields": "fields beyond those of the format",
     "lifted_duration": "durations raised to `min_duration_s`",
@@ -89,7 +89,7 @@ def explain(name: str, metadata: Mapping[str, str] | None = None) -> str:
     name : str
         The name of the counter.
     metadata : mapping, optional
-        The metadata of the trace; they contain the names of counted items if these are useful.
+        The metadata of the trace; it contains the names of counted items if these are useful.
 
     Examples
     --------

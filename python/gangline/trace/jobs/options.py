@@ -28,15 +28,15 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     Parameters
     ----------
     limit : int, optional
-        Number of jobs to keep, the first ones by arrival.
+        Number of jobs to keep; the first jobs by arrival are kept.
     window : (float, float), optional
         Interval of arrivals to keep, [from_s, to_s) on the file's clock. The clock then starts at
         the first kept job.
     rescale : float
         Factor by which arrival times are multiplied; 0.5 doubles the load.
     min_duration_s : float
-        Minimum duration, to which shorter ones are raised, including zero and negative durations.
-        With 0, jobs with a duration of zero or less are dropped instead.
+        Minimum duration. Shorter durations are raised to it, including zero and negative ones. With
+        0, jobs with a duration of zero or less are dropped instead.
     max_gpus : int, optional
         Largest gang size to keep.
     status : tuple of str, optional
@@ -45,19 +45,20 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         Path of a throughput table. Each job without a model gets a model that was measured at its
         gang size. Its number of iterations follows from its duration on the reference type.
     models_seed : int
-        Seed with which these models are drawn.
+        Seed with which the models are drawn.
     models_reference : str
-        GPU type in the table on which the durations of these jobs do not change.
+        GPU type in the table on which these jobs keep their durations.
     cpu_jobs : "drop" or "error", optional
         The treatment of jobs without GPUs; dropped jobs are counted. The default is "drop" if the
         format has such jobs, otherwise "error".
     zone : str, optional
         Time zone of local times, such as "America/Los_Angeles". With None, times are simply
-        differences between local clock times. It is an error for formats without local times.
+        differences between local clock times. Formats without local times do not accept this
+        option.
     on_bad_row : "error" or "drop"
         The treatment of rows that cannot be read; dropped rows are counted.
     max_bytes : int
-        Maximum size of an unpacked input in bytes, as text or as columns; default 4 GiB.
+        Maximum size of the unpacked input in bytes, both as text and as columns; default 4 GiB.
     max_errors : int
         Maximum number of errors that are reported in full; further errors are only counted.
     special : object
@@ -81,7 +82,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     special: Any = None
 
     def check(self) -> None:
-        """Raise a TraceError for a value out of range."""
+        """Raise a TraceError for a value that is out of range."""
         if self.limit is not None and self.limit < 1:
             _bad("limit", self.limit, "an integer >= 1")
         if self.window is not None and not self.window[0] < self.window[1]:
@@ -176,7 +177,7 @@ def _option_value(name: str, value: object) -> object:
 
 
 def convert(values: dict[str, object], kind: type[_T], what: str = "options") -> _T:
-    """Build a struct of options; the TraceError for a wrong option names that option."""
+    """Build a struct of options; the TraceError for an invalid option names that option."""
     try:
         return msgspec.convert(values, kind)
     except msgspec.ValidationError:

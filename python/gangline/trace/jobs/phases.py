@@ -1,4 +1,4 @@
-"""Reads and writes phases as text, for jobs whose rate changes with their progress."""
+"""Converts phases to and from strings, for jobs whose rate changes with their progress."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def parse_phases(text: str) -> list[Phase] | None:
 
 
 def phases_text(phases: Sequence[Phase]) -> str:
-    """Return phases as text, in the form that the column has.
+    """Return phases as a string, in the form that the column uses.
 
     Examples
     --------
@@ -82,7 +82,7 @@ def phases_text(phases: Sequence[Phase]) -> str:
 
 
 def wrong_phases(column: Any) -> npt.NDArray[np.bool_] | None:
-    """Return which rows of a column of text are malformed; None for a column of another type."""
+    """Return a mask of the malformed rows in a text column; None for a column of another type."""
     kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
     if not (pa.types.is_string(kind) or pa.types.is_large_string(kind)):
         return None
@@ -122,7 +122,7 @@ def phase_counts(column: Any) -> npt.NDArray[np.int64]:
 
 
 def factor_ranges(column: Any) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
-    """Return the smallest and the largest factor on each job's mean rate; 1 without phases.
+    """Return each job's smallest and largest rate relative to its mean rate; 1 without phases.
 
     Examples
     --------
@@ -143,7 +143,7 @@ def factor_ranges(column: Any) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.
 
 
 def _coded(column: Any) -> tuple[list[str | None], npt.NDArray[np.int64]]:
-    """Return the distinct strings, and each row's index in them; `len(texts)` means no string."""
+    """Return the distinct strings, and each row's index in them; `len(texts)` means none."""
     words = column if pa.types.is_dictionary(column.type) else column.dictionary_encode()
     texts: list[str | None] = words.dictionary.to_pylist()
     return texts, words.indices.fill_null(len(texts)).to_numpy(zero_copy_only=False).astype(
