@@ -60,8 +60,8 @@ def read_trace(path: str | PathLike[str], *, format: str | None = None, **option
     Raises
     ------
     TraceError
-        If the format of the file is unknown, or the file has bad rows; the error names the file,
-        the line, the column, the value, and what was expected.
+        If the format of the file is unknown, or if the file has invalid rows; the error names the
+        file, the line, the column, the value, and what was expected.
     OSError
         If the file cannot be opened.
 
@@ -80,7 +80,7 @@ def read_raw(
     options: dict[str, Any],
     adapt: Callable[[Raw], object] | None = None,
 ) -> tuple[Trace, float]:
-    """Read a trace; `adapt` may change the columns that the reader found before their checks.
+    """Read a trace; `adapt` may change the columns that the reader found before they are checked.
 
     Returns
     -------
@@ -133,9 +133,9 @@ def refer(
     format: str | None = None,  # noqa: A002
     **options: object,
 ) -> TraceReference:
-    """Return the reference of the trace that `read_trace` would return, but do not read its jobs.
+    """Return the reference of the trace that `read_trace` would return, without reading the jobs.
 
-    A file is hashed, not parsed. Wrong options raise the same errors as in `read_trace`.
+    A file is hashed, not parsed. Invalid options raise the same errors as in `read_trace`.
     """
     if str(path).startswith(SYNTH):
         from gangline.trace.synth.generators import refer as refer_drawn
@@ -155,12 +155,12 @@ def refer(
 
 
 def read_again(reference: TraceReference, place: str | PathLike[str] | None = None) -> Trace:
-    """Read or draw the trace that a reference describes; `place` is the new path of a moved file.
+    """Read or draw the trace that a reference describes; `place` is the path of a file that moved.
 
     Raises
     ------
     TraceError
-        If a file is missing or has changed, or the trace was a table in memory.
+        If a file is missing or has changed, or if the trace was a table in memory.
     OSError
         If a file cannot be opened.
     """
@@ -178,7 +178,7 @@ def read_again(reference: TraceReference, place: str | PathLike[str] | None = No
 
 
 def redrawn(reference: TraceReference, seed: int) -> TraceReference:
-    """Return the trace drawn with the same generator, parameters and options, but another seed.
+    """Return the trace that the same generator, parameters and options give with another seed.
 
     Raises
     ------
@@ -204,10 +204,11 @@ def check_inputs(reference: TraceReference, trace: Trace) -> None:
     for name, expected in reference.inputs.items():
         if now.get(name) != expected:
             what = trace.path if name == "trace" else f"{reference.options.get(name, name)}"
-            how = "pass the right one as `trace`" if name == "trace" else "put the right one there"
+            how = "pass" if name == "trace" else "restore"
+            where = "as `trace`" if name == "trace" else "at this path"
             raise TraceError(
-                f"{what}: not the file of the run: its sha256 is {now.get(name)}, that of the "
-                f"run's file {expected}; {how}",
+                f"{what}: not the file of the run: expected SHA-256 {expected}, got "
+                f"{now.get(name)}; {how} the original file {where}",
                 path=trace.path,
                 value=now.get(name),
                 expected=expected,
@@ -241,7 +242,7 @@ def as_trace(value: object) -> Trace:
 
 
 def _with_columns(options: dict[str, Any]) -> dict[str, Any]:
-    """Parse the option `columns` in its text form."""
+    """Parse the option `columns` if it is a string."""
     columns = options.get("columns")
     return {**options, "columns": mapping_of(columns)} if isinstance(columns, str) else options
 
@@ -249,7 +250,7 @@ def _with_columns(options: dict[str, Any]) -> dict[str, Any]:
 def _found(source: Source, options: Mapping[str, Any], *, is_queue: bool = False) -> str:
     """Return the format of a file; it is `table` if columns are mapped.
 
-    A queue snapshot with native column names needs no run times, because they are still unknown.
+    A queue snapshot with native column names needs no run times, because these are still unknown.
     """
     if options.get("columns") is not None:
         return TABLE

@@ -1,4 +1,4 @@
-"""Describes the origin of a trace by values with which it can be read or drawn again."""
+"""Describes the origin of a trace, so that the trace can be read or drawn again."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ class TraceReference(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     Parameters
     ----------
     source : str
-        A file, or the address of a generator with all of its parameters; empty for a table in
-        memory.
+        A file, or the `synth:` address of a generator with all of its parameters; empty for a table
+        in memory.
     format : str
         The format of a file.
     options : dict

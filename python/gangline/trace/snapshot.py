@@ -1,4 +1,4 @@
-"""Reads the state of a queue at a moment: the jobs that run, that wait, and that have ended.
+"""Reads the state of a queue at a moment: the running, waiting and finished jobs.
 
 The readers of exports leave out waiting and running jobs, because their run times are not known.
 This module keeps them, with unknown run times.
@@ -50,13 +50,13 @@ class Snapshot(NamedTuple):
     trace : Trace
         All jobs of the table, sorted by arrival.
     at_s : float
-        The moment, on the clock of the trace.
+        The moment, in seconds on the clock of the trace.
     running, pending, finished : int64 arrays
-        Rows of the trace, sorted by start, by arrival, and by finish, respectively.
+        Rows of the trace, sorted by start, arrival and finish, respectively.
     start_s, finish_s : float64 arrays
         Start and finish of each row; NaN if unknown.
     later : int
-        Jobs that arrive after the moment.
+        Number of jobs that arrive after the moment.
     """
 
     trace: Trace
@@ -81,7 +81,7 @@ def read_snapshot(
     Parameters
     ----------
     source : Trace, Arrow table, path, or str
-        An export or a table of any known format in which jobs wait or run. It may also be a log of
+        An export or a table in any known format in which jobs wait or run. It may also be a log of
         finished jobs with their starts; then, `at` selects the moment.
     at : float or str, optional
         The moment: seconds on the clock of the trace, a duration such as "2d", or a date YYYY-MM-DD

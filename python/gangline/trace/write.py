@@ -23,7 +23,7 @@ __all__ = ["Loss", "losses", "write_trace"]
 
 _KIND = "trace"
 _SEALS = {".parquet": 1, ".arrow": 2}
-"""The number of copies of the metadata, and therefore of the seal, in each type of file."""
+"""The number of copies of the metadata, and therefore of the seal, in each file type."""
 _TOLD = " and ".join(_SEALS)
 _NATIVE = {".parquet": native.parquet, ".arrow": native.arrow}
 _SUFFIXES = {".swf": "swf", ".csv": "native", ".parquet": "native", ".arrow": "native"}
@@ -37,10 +37,10 @@ def write_trace(
     strict: bool = False,
     **options: object,
 ) -> tuple[Loss, ...]:
-    """Write a trace in one of the formats of `gangline trace formats`.
+    """Write a trace in one of the formats that `gangline trace formats` lists.
 
-    The bytes depend only on the trace and the options. Formats with whole seconds round halves up,
-    but no duration becomes 0.
+    The bytes depend only on the trace and the options. Formats with whole seconds round times to
+    the nearest second, halves up, but no duration becomes 0.
 
     Parameters
     ----------
@@ -121,7 +121,7 @@ def _check_target(path: Path, content: bytes, kind: str) -> None:
 
 
 def losses(trace: Trace, format: str) -> tuple[Loss, ...]:  # noqa: A002
-    """Return what a trace loses in a format, in the order of the columns."""
+    """Return the losses of a trace in a format, in the order of the columns."""
     writer = writer_of(format)
     partly = {loss.column: loss for loss in partial_losses(format, trace)}
     found = []
@@ -150,7 +150,7 @@ def _content(trace: Trace, path: Path, name: str, options: WriteOptions) -> byte
 
 
 def _is_native(path: Path, name: str) -> bool:
-    """Return whether the file has a type that can contain a seal."""
+    """Return whether the file's type can contain a seal."""
     return name == "native" and path.suffix in _SEALS
 
 

@@ -57,8 +57,8 @@ def test_a_trace_that_moved_is_given(saved: Path, capsys: pytest.CaptureFixture[
     moved.write_text(moved.read_text() + "more,1,1,1\n")
     capsys.readouterr()
     assert main(["run", str(saved / "first"), "--trace", str(moved)]) == 2
-    assert "not the file of the run: its sha256 is" in (said := capsys.readouterr().err)
-    assert "pass the right one as `--trace`" in said
+    assert "not the file of the run: expected SHA-256" in (said := capsys.readouterr().err)
+    assert "pass the original file as `--trace`" in said
 
 
 def test_other_versions_are_noted(saved: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,4 +1,4 @@
-"""Defines `Trace`: jobs as one Arrow table, with their origin."""
+"""Defines `Trace`: an Arrow table of jobs, with its origin."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _QUANTILES = {"min": 0.0, "p25": 0.25, "p50": 0.5, "p75": 0.75, "p95": 0.95, "ma
 
 
 class ArrowStream(Protocol):
-    """Any object that exports Arrow data, for example of pyarrow, polars, duckdb or pandas."""
+    """Any object that exports Arrow data, for example from pyarrow, polars, duckdb or pandas."""
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
         """Return a capsule with an Arrow C stream."""
@@ -57,8 +57,8 @@ class Trace:
     metadata : dict of str to str
         Origin, licence, citation, epoch, sha256, reader and options, as strings.
     reference : TraceReference
-        The values with which the trace can be read or drawn again; for a table in memory, only its
-        hash.
+        The reference with which the trace can be read or drawn again; for a table in memory, only
+        its hash.
 
     Examples
     --------
@@ -86,7 +86,7 @@ class Trace:
 
     @classmethod
     def from_arrow(cls, data: ArrowStream | pa.Table, **options: object) -> Trace:
-        """Build a trace from a table of any Arrow producer.
+        """Build a trace from the table of any Arrow producer.
 
         Parameters
         ----------
@@ -124,7 +124,7 @@ class Trace:
     @overload
     def numbers(self, name: Number) -> npt.NDArray[np.int32] | npt.NDArray[np.float64]: ...
     def numbers(self, name: Number) -> npt.NDArray[np.generic]:
-        """Return a numeric column as numpy; nulls are NaN."""
+        """Return a numeric column as a numpy array; nulls become NaN."""
         return numbers(self.column(name))
 
     @property
@@ -154,7 +154,7 @@ class Trace:
 
     @property
     def reference(self) -> TraceReference:
-        """The values to read or draw the trace again, or only the hash of a table in memory."""
+        """What is needed to read or draw the trace again; for a table in memory, only its hash."""
         return self._read_from or TraceReference(inputs={"trace": self.sha256})
 
     @reference.setter
@@ -162,7 +162,7 @@ class Trace:
         self._read_from = read_from
 
     def to_core(self, cluster: Cluster) -> _core.Jobs:
-        """Return the jobs as the compiled core expects them, for this cluster."""
+        """Return the jobs, converted for the compiled core and for the given cluster."""
         from gangline.trace.jobs.to_core import to_core
 
         return to_core(self, cluster)
@@ -223,7 +223,7 @@ class Trace:
 def raw_of_arrow(
     data: ArrowStream | pa.Table, options: Mapping[str, object]
 ) -> tuple[Raw, Options]:
-    """Return a table in memory that has not been checked yet, and the options of its reader."""
+    """Return a table in memory that has not been checked yet, and the reader options."""
     from gangline.trace.readers import table as mapped
     from gangline.trace.readers.native import from_table
 
@@ -247,7 +247,8 @@ def build(
     raw, options : Raw, Options
         The source, and the options of the reader.
     known : callable, optional
-        Function that returns more metadata; called last because it might have to wait for a hash.
+        Function that returns additional metadata; it is called last because it might have to wait
+        for a hash.
     """
     table = normalise(raw, options)
     if options.models is not None:

@@ -1,4 +1,4 @@
-"""Turns the internal table into arrays for the compiled core, column by column."""
+"""Converts the internal table to arrays for the compiled core, column by column."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def to_core(trace: JobTable, cluster: Cluster) -> _core.Jobs:
 
 
 def _labels(trace: JobTable) -> dict[str, Any]:
-    """Return the codes and the names for each column of labels, such as the users of the jobs."""
+    """Return the codes and the names of each label column, such as the users of the jobs."""
     found: dict[str, Any] = {}
     for name in _OWNERS:
         found[name], found[f"{name}_labels"] = codes(trace, name)
@@ -102,7 +102,7 @@ def _labels(trace: JobTable) -> dict[str, Any]:
 
 
 def _phases(trace: JobTable, elastic: ElasticJobs | None) -> dict[str, Any]:
-    """Return how the rates of the jobs change with progress; empty if no rate changes."""
+    """Return the phases in which the rates of jobs change; empty if no rate changes."""
     found = phase_classes(trace.column("phases")) if "phases" in trace.columns else None
     if found is None:
         return {}
@@ -135,13 +135,13 @@ def job_keys(trace: JobTable) -> JobKeys:
 
 
 def pairs_of(trace: JobTable, cluster: Cluster) -> Pairs | None:
-    """Return the slowdown factors of the jobs of a trace; None if the cluster gives none."""
+    """Return the slowdown factors of a trace's jobs; None if the cluster defines none."""
     types = [gpu.name for gpu in cluster.gpu_types]
     return resolve(cluster.sharing, types, job_keys(trace), _allowed(trace, cluster))
 
 
 def estimated_rates(trace: JobTable, cluster: Cluster) -> int:
-    """Count the jobs whose rate was estimated from another gang size."""
+    """Count the jobs whose rates were estimated from another gang size."""
     if cluster.throughput is None or cluster.throughput.missing != "nearest":
         return 0
     classes = rate_classes(trace, cluster, job_keys(trace))
@@ -149,7 +149,7 @@ def estimated_rates(trace: JobTable, cluster: Cluster) -> int:
 
 
 def rate_classes(trace: JobTable, cluster: Cluster, keys: JobKeys) -> RateClasses | None:
-    """Return the classes of the jobs in the cluster's throughput table; None without a table."""
+    """Return the jobs' classes in the cluster's throughput table; None without a table."""
     if cluster.throughput is None or not cluster.throughput.rows or not keys.labels:
         return None
     types = [gpu.name for gpu in cluster.gpu_types]
@@ -157,7 +157,7 @@ def rate_classes(trace: JobTable, cluster: Cluster, keys: JobKeys) -> RateClasse
 
 
 def copy_rates(cluster: Cluster, keys: JobKeys) -> CopyRates | None:
-    """Return the rates of gangs up to the size of the largest server; None without a table."""
+    """Return the rates of gangs up to the largest server's size; None without a table."""
     throughput = cluster.throughput
     if throughput is None or not throughput.rows:
         return None
@@ -171,7 +171,7 @@ def _rates(
 ) -> tuple[
     npt.NDArray[np.uint32] | None, npt.NDArray[np.float64] | None, npt.NDArray[np.bool_] | None
 ]:
-    """Return the rate classes, their table, and the durations now known; refuse unknown rates.
+    """Return the rate classes, their table, and the known durations; reject unknown rates.
 
     Without a table, jobs without a model run one iteration per second.
     """
@@ -241,7 +241,7 @@ def _at_traced_size(
     ref_rate: npt.NDArray[np.float64] | None,
     elastic: ElasticJobs,
 ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
-    """Return work and reference rate, where elastic jobs run at the gang size in the trace."""
+    """Return work and reference rate, with elastic jobs at the gang size in the trace."""
     rate = np.ones(len(trace)) if ref_rate is None else ref_rate
     own = trace.numbers("duration_s") * elastic.rate
     return np.where(elastic.rows, own, work), np.where(elastic.rows, elastic.rate, rate)

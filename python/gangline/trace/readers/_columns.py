@@ -1,4 +1,4 @@
-"""Shared by the readers of delimited text: required columns, renamed columns, and faults."""
+"""Provides what readers of delimited text share: required columns, renamed columns, and faults."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def read_columns(
         Name of the format.
     wanted, optional : mapping
         Mapping from the name in the file, in lower case, to (internal name, Arrow type). The
-        internal name can be temporary: the reader then processes and removes the column.
+        internal name can be temporary; in that case, the reader processes and removes the column.
     """
     return take_columns(TextFile(source), reader, wanted, optional)
 
@@ -74,7 +74,7 @@ def take_columns(
 
 
 def require(file: TextFile, reader: str, wanted: Mapping[str, object]) -> None:
-    """Refuse a header that lacks columns; suggest a column of the file for each missing one."""
+    """Reject a header that lacks columns; suggest a column of the file for each missing one."""
     have = [simple(name) for name in file.names]
     missing = [name for name in wanted if name not in have]
     if not missing:
@@ -92,7 +92,7 @@ def require(file: TextFile, reader: str, wanted: Mapping[str, object]) -> None:
 
 
 def lists_of(labels: Any, split: Callable[[str], list[str]]) -> Any:
-    """Turn labels into lists; each distinct label is parsed once, and empty lists become null."""
+    """Convert labels to lists; each distinct label is parsed once, and empty lists become null."""
     lists = [split(label) for label in labels.dictionary.to_pylist()]
     codes = pa.array([i if found else None for i, found in enumerate(lists)], type=pa.int32())
     kinds = pa.array(lists, type=pa.list_(pa.string()))
@@ -100,7 +100,7 @@ def lists_of(labels: Any, split: Callable[[str], list[str]]) -> Any:
 
 
 def refuse(raw: Raw, name: str, rows: Any, expected: str) -> None:
-    """Record that the given rows have a wrong value in a column."""
+    """Record that the given rows have an invalid value in a column."""
     wrong = np.flatnonzero(rows)
     if not len(wrong):
         return

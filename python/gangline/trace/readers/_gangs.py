@@ -1,7 +1,7 @@
-"""Collects jobs one by one from records or objects, and turns them into columns.
+"""Collects jobs one by one from records or objects, and converts them to columns.
 
-It is slower than reading whole columns, as readers for logs with millions of jobs do. It serves
-readers of nested objects, and of lines with different fields.
+This is slower than reading whole columns, as the readers for logs with millions of jobs do. The
+module serves readers of nested objects, and of lines whose fields differ.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ _ENDED = ("finished", "failed", "killed")
 
 
 class Special(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Options of the readers of accounting logs.
+    """Options of the readers for accounting logs.
 
     Parameters
     ----------
     vc : str
         Field that becomes the virtual cluster: partition, account or user.
     run_time : str
-        Duration of a job that was requeued: the total of all attempts ("sum"), or that of the last
-        attempt ("last").
+        Duration of a job that was requeued: the total duration of all attempts ("sum"), or the
+        duration of the last attempt ("last").
     arrival : str
         The arrival of a job: its submission ("submit"), or the time at which it became eligible to
         run ("eligible").
@@ -81,7 +81,7 @@ class Gang(msgspec.Struct, kw_only=True):
 def joined(attempts: list[Gang], special: Special, notes: dict[str, int]) -> Gang:
     """Combine the records of one job: attempts after a requeue, and repeated records.
 
-    The job starts with its first attempt and finishes with its last one. Its gang is as large as
+    The job starts with its first attempt and finishes with its last one. Its gang size is that of
     its largest attempt. The other values come from the last attempt.
     """
     known: dict[float, Gang] = {}

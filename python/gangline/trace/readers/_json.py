@@ -1,4 +1,4 @@
-"""Shared by the readers of JSON: decodes all records at once, or one by one if that fails."""
+"""Decodes the records of a JSON document at once, or one by one if that fails."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Records:
         return rows if self._places is None else self._places[rows]
 
     def attach(self, raw: Raw) -> None:
-        """Prepare a Raw to report errors with key paths."""
+        """Set up a Raw so that its errors contain key paths."""
         raw.faults = self.faults
         raw.lost = self.lost
         raw.records = self.places

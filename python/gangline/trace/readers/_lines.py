@@ -1,4 +1,4 @@
-"""Reads logs with one record per line, where fields may differ by record, and reports faults."""
+"""Reads logs with one record per line, in which records may have different fields."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _DIGITS = 12  # Our own choice: a longer number is neither a time nor a number o
 
 
 class Wrong(Exception):  # noqa: N818 - it is caught, and becomes a fault of the file
-    """A field of a record is missing or wrong."""
+    """A field of a record is missing or invalid."""
 
     def __init__(self, column: str | None, expected: str, value: str) -> None:
         super().__init__(column, expected, value)
@@ -33,12 +33,12 @@ class Wrong(Exception):  # noqa: N818 - it is caught, and becomes a fault of the
 
 
 def whole(fields: Mapping[str, str], name: str, expected: str) -> int:
-    """Return a field of a record as a whole number; in some logs, negative numbers mean unknown.
+    """Return a record's field as a whole number; in some logs, negative numbers mean unknown.
 
     Raises
     ------
     Wrong
-        If the record lacks the field, or the field is not a whole number.
+        If the record lacks the field, or if the field is not a whole number.
     """
     text = fields.get(name, "")
     digits = text.removeprefix("-")
@@ -72,7 +72,7 @@ class LogLines:
         source.admit(self._data.count(b"\n") + 1, _CELLS)
 
     def __iter__(self) -> Iterator[tuple[int, str]]:
-        """Yield the number of each line (from 0) and its text."""
+        """Yield the number of each line (starting at 0) and its text."""
         for number, line in enumerate(io.BytesIO(self._data.removeprefix(BOM))):
             text = line.decode("utf-8", "replace").strip()
             if text:
@@ -85,7 +85,7 @@ class LogLines:
         self._lost += 1
 
     def attach(self, raw: Raw, places: Sequence[int]) -> None:
-        """Prepare a Raw to report errors with lines; `places` maps its rows to records."""
+        """Set up a Raw so that its errors contain lines; `places` maps its rows to records."""
         lines = np.asarray(places, np.int64)
         raw.faults, raw.lost = self._faults, self._lost
         raw.records = lambda rows: lines[rows]

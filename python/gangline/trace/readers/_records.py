@@ -25,7 +25,7 @@ def mended(
     free: Sequence[str],
     checks: Mapping[str, re.Pattern[bytes]],
 ) -> tuple[bytes, dict[str, int]]:
-    """Return the text with one record per line, and the numbers of repairs.
+    """Return the text with one record per line, and the counts of repairs.
 
     Line numbers do not change: a line that is joined to another leaves an empty line behind.
 
@@ -36,8 +36,8 @@ def mended(
     separator : str
         The separator between fields.
     names : sequence of str
-        Names of the fields. A line with these names is a header, which is repeated in a file with
-        several exports.
+        Names of the fields. A line that consists of these names is a header; a file with several
+        exports repeats it.
     free : sequence of str
         Names of the free-text fields, which may contain separators and line breaks.
     checks : mapping of str to pattern
@@ -93,7 +93,7 @@ def _fitted(
     free: Sequence[str],
     checks: Mapping[str, re.Pattern[bytes]],
 ) -> list[bytes] | None:
-    """Return one cell per field, after joining the extra cells to one free-text field."""
+    """Return one cell per field, after merging surplus cells into one free-text field."""
     more = len(cells) - len(fields)
     places = [at for at, name in enumerate(fields) if name in free] if more else [0]
     for at in places:

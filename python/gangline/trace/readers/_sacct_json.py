@@ -1,7 +1,7 @@
 """Converts the output of Slurm's `sacct --json` into the fields of `sacct --parsable2`.
 
-Numbers that may be absent are plain numbers in older versions, and objects with `set`, `infinite`
-and `number` in newer ones. Times are in seconds since 1970; 0 means unknown.
+Numbers that may be absent are plain numbers in older versions of Slurm, and objects with `set`,
+`infinite` and `number` in newer ones. Times are in seconds since 1970; 0 means unknown.
 """
 
 from __future__ import annotations
@@ -112,13 +112,13 @@ class _Items(msgspec.Struct):
 
 
 def is_export(head: bytes) -> bool:
-    """Return whether these bytes begin like the output of `sacct --json`."""
+    """Return whether these bytes look like the beginning of the output of `sacct --json`."""
     keys = (b'"jobs"', b'"tres"', b'"elapsed"')
     return head.startswith(b"{") and all(key in head for key in keys)
 
 
 def jobs(source: Source, notes: dict[str, int]) -> tuple[dict[str, Any], Records]:
-    """Return the records of jobs as columns with the names of sacct's fields."""
+    """Return the records of jobs as columns that are named like sacct's fields."""
     file = JsonFile(source, "jobs")
     records = Records(file)
     try:
@@ -187,7 +187,7 @@ def _name(job: _Job) -> str | None:
 
 
 def _word(state: _State) -> str | None:
-    """Return the state without the flags that newer versions list after it."""
+    """Return the state without the flags that newer versions append."""
     current = state.current
     return (current[0] if current else None) if isinstance(current, list) else current
 
@@ -203,7 +203,7 @@ def _text(resources: list[_Tres] | None) -> str:
 
 
 def _mend_starts(moments: dict[str, Any], times: list[_Times]) -> int:
-    """Compute the start from the end, if this version of Slurm gives the eligible time instead."""
+    """Compute the start from the end if this version of Slurm gives the eligible time as start."""
     ran, slept = (
         np.asarray([_value(getattr(time, name)) or 0.0 for time in times], np.float64)
         for name in ("elapsed", "suspended")

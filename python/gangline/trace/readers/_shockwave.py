@@ -16,10 +16,10 @@ if TYPE_CHECKING:
 __all__ = ["MODES", "Batches", "batches_of", "phases_of"]
 
 MODES = ("static", "accordion", "gns")
-"""Words in the mode column."""
+"""The words that the mode column may contain."""
 
 CONSTANT = ("Transformer", "CycleGAN", "A3C")
-"""Models that keep their batch size in every mode."""
+"""Models whose batch size stays the same in every mode."""
 
 _SAMPLES = {"ResNet-18": 50_000, "ResNet-50": 100_000, "LM": 59_675, "Recommendation": 117_907}
 
@@ -119,7 +119,7 @@ _FIRST_CRITICAL = {
 
 
 class Batches(NamedTuple):
-    """A job as its line describes it: model, first batch size, GPUs, and steps at this size."""
+    """A job as its line describes it: model, initial batch size, GPUs, and steps at this size."""
 
     model: str
     batch: int
@@ -142,7 +142,7 @@ class Batches(NamedTuple):
 
 
 def batches_of(job: Batches, mode: str) -> list[tuple[int, int]]:
-    """Return (first epoch, batch size) for each batch size in order."""
+    """Return (first epoch, batch size) for each batch size, in order of use."""
     changes = _accordion(job) if mode == "accordion" else []
     if mode == "gns":
         starts = _DOUBLED.get((job.model, job.batch, job.gpus), ())
@@ -155,7 +155,7 @@ def batches_of(job: Batches, mode: str) -> list[tuple[int, int]]:
 
 
 def _accordion(job: Batches) -> list[tuple[int, int]]:
-    """Use the largest batch after 30 % of the epochs, but the first batch in critical epochs."""
+    """Use the largest batch size after 30 % of epochs; critical epochs use the initial one."""
     largest = max(_RATES[job.model, job.gpus])
     free = 3 * job.epochs // 10 + 1  # the first epoch e with 10 e > 3 times the epochs
     changes, epoch = [], 0
@@ -169,9 +169,9 @@ def _accordion(job: Batches) -> list[tuple[int, int]]:
 
 
 def phases_of(job: Batches, mode: str) -> list[Phase]:
-    """Return the start of each batch size, and the relative speed and size of its steps.
+    """Return, for each batch size, its start and the relative speed and size of its steps.
 
-    The start of a phase is a fraction of the work.
+    The start is given as a fraction of the work.
 
     Examples
     --------

@@ -47,7 +47,7 @@ def column(values: npt.NDArray[np.float64]) -> Any:
 
 
 class Local:
-    """Converts local times to times that can be compared.
+    """Converts local times to comparable times.
 
     Parameters
     ----------
@@ -59,7 +59,7 @@ class Local:
     Attributes
     ----------
     repeated : int
-        Number of local times that occur twice, at the end of summer time; the first occurrence is
+        Number of local times that occur twice because summer time ends; the first occurrence is
         used.
     """
 
@@ -102,7 +102,7 @@ def to_seconds(
     repeated: tuple[int, int] | None = None,
     place: str = "local time",
 ) -> None:
-    """Turn columns of times into seconds since the earliest time in the first column.
+    """Convert columns of times to seconds since the earliest time in the first column.
 
     Parameters
     ----------
@@ -113,10 +113,10 @@ def to_seconds(
     zone : str or None
         Time zone of local times; None keeps them as local clock times.
     repeated : (int, int), optional
-        Start and end, in microseconds, of the interval in which local times of the first column
-        occur twice; without a zone, these times are only counted.
+        Start and end, in microseconds, of the interval in which the first column's local times
+        occur twice. Without a zone, these times are only counted.
     place : str
-        The suffix of the epoch's text if no zone is given.
+        Suffix of the text that states the epoch, if no zone is given.
     """
     stamps: dict[str, Any] = {}
     for name in names:

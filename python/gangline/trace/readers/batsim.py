@@ -1,6 +1,6 @@
 """Reads workloads of the Batsim simulator: jobs, and profiles that describe what a job does.
 
-Only profiles whose run time is known without a platform can be read: delays, sequences of delays,
+Only profiles whose run time does not depend on a platform can be read: delays, sequences of delays,
 and homogeneous computations if the speed of a processor is given. A resource becomes a GPU.
 """
 
@@ -46,7 +46,7 @@ class Special(msgspec.Struct, frozen=True, kw_only=True):
     Parameters
     ----------
     flops : float, optional
-        Speed of one resource in operations per second; needed for profiles that state an amount of
+        Speed of a resource in operations per second; needed for profiles that state an amount of
         computation.
     """
 
@@ -82,7 +82,7 @@ class _Wrong(Exception):  # noqa: N818 - it never leaves this module
 
 
 def read(source: Source, options: Options) -> Raw:
-    """Read a workload; for a profile of another type, the error names the profile."""
+    """Read a workload; the error for a profile of an unsupported type names the profile."""
     flops = cast("Special", options.special).flops
     if flops is not None and not 0.0 < flops < math.inf:
         raise TraceError.at("options", None, "flops", flops, "operations per second > 0")
@@ -141,7 +141,7 @@ def _columns(jobs: list[_Job]) -> dict[str, Any]:
 
 
 def _durations(raw: Raw, jobs: list[_Job], lengths: _Lengths) -> None:
-    """Look up each profile once; if it has no run time, all of its jobs get the fault."""
+    """Look up each profile once; if it has no run time, each of its jobs gets the fault."""
     names = pa.array([str(job.profile) for job in jobs], type=pa.string()).dictionary_encode()
     of_profile = np.asarray(names.indices.to_numpy(zero_copy_only=False))
     fixed, shared, silent, bad = [], [], [], []

@@ -1,8 +1,8 @@
 """Reads the CSV of the Chronus simulator: the columns of Tiresias, with users and deadlines.
 
-Times are in seconds; the authors have scaled them down. `expect_time_list` contains numbers joined
-by dashes; the first number is the deadline in seconds after the arrival. Jobs of type "best" have
-no deadline; their entry is their own arrival.
+Times are in seconds; the authors scaled them down. `expect_time_list` contains numbers joined by
+dashes; the first number is the deadline in seconds after the arrival. Jobs of type "best" have no
+deadline; their entry is their own arrival.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _WANTED = {
 
 
 def read(source: Source, options: Options) -> Raw:
-    """Read the file; rows without GPUs are dropped, as in the simulator, and counted."""
+    """Read the file; rows without GPUs are counted and dropped, as in the simulator."""
     del options
     raw = read_columns(source, NAME, _WANTED)
     raw.cpu_jobs = True

@@ -1,8 +1,8 @@
 """Reads jobs of the public simulator of Dally and ArtISt-sim: JSON with numbers as strings.
 
-The simulator takes the time of an iteration on one GPU, and divides the iterations among the GPUs
-of a gang: a consolidated gang runs for iterations x time per iteration / GPUs. The stated duration
-comes from the log from which the jobs were made; it is longer by a factor equal to the number of
+The simulator uses the time of an iteration on one GPU, and divides the iterations among the GPUs of
+a gang. Therefore, a consolidated gang runs for iterations x time per iteration / GPUs. The stated
+duration comes from the log from which the jobs were made; it is longer by a factor of the number of
 GPUs.
 """
 
@@ -38,7 +38,8 @@ class Special(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     Parameters
     ----------
     run_time : str
-        The run time of a job: as in the simulator ("simulated"), or the stated duration ("stated").
+        The run time of a job: the run time in the simulator ("simulated"), or the stated duration
+        ("stated").
     """
 
     run_time: Literal["simulated", "stated"] = "simulated"
@@ -59,7 +60,7 @@ class _Job(msgspec.Struct):
 
 
 def is_list(head: bytes) -> bool:
-    """Return whether these bytes begin like a list of jobs."""
+    """Return whether these bytes look like the beginning of a list of jobs."""
     keys = (b'"max_parallelism"', b'"total_iterations"', b'"time_per_iteration"')
     return head.startswith(b"[") and all(key in head for key in keys)
 
@@ -107,7 +108,7 @@ def read(source: Source, options: Options) -> Raw:
 
 
 class _Numbers:
-    """The numbers of the jobs, which the file contains as strings."""
+    """The numeric fields of the jobs, which the file contains as strings."""
 
     def __init__(self, jobs: list[_Job], records: Records) -> None:
         self._jobs = jobs
@@ -116,7 +117,7 @@ class _Numbers:
         self.bad = np.zeros(len(jobs), np.bool_)
 
     def of(self, field: str) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
-        """Return the values of a field; absent or wrong values are NaN, and faults are recorded."""
+        """Return the values of a field; record invalid ones, which become NaN like absent ones."""
         if field in self._known:
             return self._known[field]
         values = np.full(len(self._jobs), np.nan)

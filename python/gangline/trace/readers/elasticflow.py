@@ -1,4 +1,4 @@
-"""Reads the ElasticFlow traces: real jobs of production clusters, with one CSV per cluster."""
+"""Reads the ElasticFlow traces: real jobs from production clusters, with one CSV per cluster."""
 
 from __future__ import annotations
 

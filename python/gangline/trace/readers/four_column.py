@@ -1,7 +1,8 @@
 """Reads the four-column conversions of the Helios Venus and Alibaba PAI traces.
 
-Both cap run times at two days. A fit must not use the tail of these run times, so the metadata
-contain the limit. The arrivals in the PAI file are the starts of tasks, so queueing is not visible.
+Both cap run times at two days. Fits must not use the tail of these run times, so the metadata
+contains the limit. The arrivals in the PAI file are the starts of tasks, so queueing is not
+visible.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ _WANTED = {
 
 
 def read(source: Source, options: Options) -> Raw:
-    """Read the file; if run times look capped, record this."""
+    """Read the file; if its run times look capped, record this fact."""
     del options
     raw = read_columns(source, NAME, _WANTED)
     durations = numbers(raw.columns["duration_s"])

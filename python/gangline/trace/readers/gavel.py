@@ -1,9 +1,9 @@
 """Reads traces of the Gavel simulator: tab-separated, without a header line, of three kinds.
 
-Most traces have seven columns; those of the physical experiments have ten. The traces of its
-successor Shockwave have twelve, including a duration and the mode in which the batch size of a job
-changes. Traces of the first two kinds contain only iterations, so they need a throughput table to
-run.
+Most traces have seven columns; the traces from the physical experiments have ten. The traces of
+Shockwave, Gavel's successor, have twelve columns, including a duration and the mode in which a
+job's batch size changes. Traces of the first two kinds contain only iterations, so they need a
+throughput table to run.
 """
 
 from __future__ import annotations
@@ -63,13 +63,13 @@ class Special(msgspec.Struct, frozen=True, kw_only=True):
     Parameters
     ----------
     throughput : str
-        Throughput table with the speed of each job alone, from which to compute durations and
-        deadlines.
+        Throughput table from which to compute durations and deadlines; it contains the rate of each
+        job when it runs alone.
     reference : str
         GPU type for which durations are computed.
     modes : {"read", "ignore"}
         Whether to use the batch-size modes of a file with twelve columns; with `ignore`, every job
-        keeps its first batch size.
+        keeps its initial batch size.
     """
 
     throughput: str = ""
@@ -112,7 +112,7 @@ def _batch_sizes(labels: Any) -> Any:
 
 
 def _alone(raw: Raw, special: Special) -> Any:
-    """Return the run times alone on the reference type; each (label, GPUs) is looked up once."""
+    """Return the run times of jobs alone on the reference type; look up each (label, GPUs) once."""
     from gangline.cluster.tables import read_throughput
 
     table = read_throughput(special.throughput)
@@ -138,7 +138,7 @@ def _alone(raw: Raw, special: Special) -> Any:
 
 
 def _deadlines(raw: Raw) -> None:
-    """Turn objectives (multiples of the run time alone) into deadlines, if run times are known."""
+    """Convert objectives (multiples of the run time alone) to deadlines if run times are known."""
     slo = numbers(raw.columns.pop("slo"))
     asked = slo >= 0.0
     if not asked.any():
@@ -152,9 +152,9 @@ def _deadlines(raw: Raw) -> None:
 
 
 def _batch_modes(raw: Raw, modes: Any) -> None:
-    """Turn modes into phases, and adapt work and duration to the changes of the batch size.
+    """Convert modes to phases, and adapt work and duration to the changes in batch size.
 
-    The steps and the duration in the file apply to a job that keeps its first batch size.
+    The steps and the duration in the file apply to a job that keeps its initial batch size.
     """
     words = [*modes.dictionary.to_pylist(), MODES[0]]
     code = modes.indices.fill_null(len(words) - 1).to_numpy(zero_copy_only=False)

@@ -1,8 +1,8 @@
 """Reads Kubernetes jobs from the output of `kubectl get ... -o json`.
 
-It reads Kueue's Workloads, the Jobs of Kubernetes and Volcano, the pod groups of Volcano and KAI,
-and pods. An object and an object that it owns in the same export count as one job. Pods in the
-export show when their gang ran. Pod groups without pods do not say when they ended.
+The reader accepts Kueue's Workloads, the Jobs of Kubernetes and Volcano, the pod groups of Volcano
+and KAI, and pods. An object and an object that it owns in the same export count as one job. Pods in
+the export show when their gang ran. Pod groups without pods do not say when they ended.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ NAME = "kubernetes"
 GPUS = re.compile(
     r"(nvidia|amd)\.com/gpu(\.shared)?|nvidia\.com/mig-[\w.-]+|gpu\.intel\.com/\w+|habana\.ai/gaudi"
 )
-"""Pattern of the resource names that are GPUs."""
+"""Pattern that matches the resource names of GPUs."""
 TYPE_LABELS = (
     "nvidia.com/gpu.product",
     "cloud.google.com/gke-accelerator",
@@ -269,7 +269,7 @@ def _gangs(objects: list[_Object], records: Records, notes: dict[str, int]) -> l
 
 
 def _group_of(pod: _Object) -> str:
-    """Return the key that the pods of a gang have in common; empty for a single pod."""
+    """Return the key that the pods of a gang share; empty for a single pod."""
     meta = pod.metadata
     for name in _GROUPS:
         if group := (meta.annotations or {}).get(name) or (meta.labels or {}).get(name):
@@ -284,7 +284,7 @@ def _of_pod(pod: _Object, gangs: Mapping[str, _Gang], uids: Mapping[str, str]) -
 
 
 class _Reader:
-    """Turns objects into gangs and notes their faults."""
+    """Converts objects to gangs, and records malformed objects."""
 
     def __init__(self, records: Records) -> None:
         self._records = records
@@ -326,7 +326,7 @@ class _Reader:
         return gang
 
     def add_pod(self, gang: _Gang, row: int, pod: _Object) -> None:
-        """Derive from a pod when its gang ran, and what the gang asks for if that is not stated."""
+        """Derive from a pod when its gang ran, and what the gang requests if this is not stated."""
         begin = self._seconds(row, "status.startTime", pod.status.start_time)
         ends = [
             self._seconds(row, "status.containerStatuses", container.state.terminated.finished_at)
@@ -385,7 +385,7 @@ class _Reader:
             gang.status = "finished" if gang.is_settled else "running"
 
     def _add(self, gang: _Gang, row: int, count: int, spec: _PodSpec, meta: _Meta) -> None:
-        """Add what several equal pods ask for."""
+        """Add the requests of several equal pods."""
         total: dict[str, float] = {}
         first: dict[str, float] = {}
         for containers, sums in ((spec.containers, total), (spec.init_containers, first)):
@@ -449,7 +449,7 @@ class _Reader:
 
 
 def _templates(one: _Object) -> Iterable[tuple[int, _Template]]:
-    """Return the pod templates of an object, and how many pods of each run at the same time."""
+    """Return an object's pod templates, and how many pods of each template run at the same time."""
     for part in one.spec.pod_sets or ():
         yield part.count, part.template
     for part in one.spec.tasks or ():

@@ -1,6 +1,6 @@
 """Reads LSF's accounting log `lsb.acct`, which has one line for each finished job.
 
-Fields are separated by blanks and have no names. Fields that are lists start with their length.
+Fields are separated by blanks and have no names. Fields that are lists begin with their length.
 Newer versions add fields at the end, so a missing field counts as unknown.
 """
 
@@ -67,7 +67,7 @@ Fields = dict[str, str]
 
 
 def is_log(head: bytes) -> bool:
-    """Return whether these bytes begin like the log."""
+    """Return whether these bytes look like the beginning of the log."""
     return _START.match(head) is not None
 
 
@@ -166,7 +166,7 @@ def _fields(line: str) -> tuple[Fields, list[str]]:
 
 
 def _gang(number: int, fields: Fields) -> Gang:
-    """Return the job of a record, without GPUs at this point."""
+    """Return the job of a record, still without its GPUs."""
     job, index = (whole(fields, name, "a whole number") for name in ("job_id", "index"))
     submitted = whole(fields, "submit_time", _INSTANT)
     start = _seconds(fields, "start_time")

@@ -35,7 +35,7 @@ _OPTIONAL = {
 
 
 def read(source: Source, options: Options) -> Raw:
-    """Read the file; times become seconds, and stage times become one list per job."""
+    """Read the file; convert times to seconds, and stage times to one list per job."""
     del options
     raw = read_columns(source, NAME, _WANTED, _OPTIONAL)
     del raw.columns["iteration_time"]

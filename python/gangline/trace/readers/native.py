@@ -29,7 +29,7 @@ _ASCII_MAX = 0x7F
 
 
 def read(source: Source, options: Options) -> Raw:
-    """Read a native trace; its first bytes tell which of the three file types it is."""
+    """Read a native trace; the first bytes show which of the three file types it is."""
     del options
     head = source.head
     if head[:4] == b"PAR1":
@@ -40,7 +40,7 @@ def read(source: Source, options: Options) -> Raw:
 
 
 def from_table(table: pa.Table, path: str, names: Sequence[str] = ()) -> Raw:
-    """Return the known columns; count the others, including those in `names`."""
+    """Return the known columns; count the other columns, including those in `names`."""
     notes: dict[str, int] = {}
     present = [str(name) for name in names or table.column_names]
     known = [name for name in table.column_names if name in COLUMNS]
@@ -93,7 +93,7 @@ def _not_text(array: Any) -> str:
 
 
 def _plain_status(raw: Raw) -> None:
-    """Turn status words into those of the format; other words become `unknown` and are counted."""
+    """Convert status words to the format's words; other words become `unknown` and are counted."""
     column = raw.columns.get("trace_status")
     if column is None:
         return
@@ -171,7 +171,7 @@ def _read_csv(source: Source) -> Raw:
 
 
 def _split_numbers(raw: Raw, name: str) -> None:
-    """Turn joined numbers into lists; an item that is not a number makes its row invalid."""
+    """Convert joined numbers to lists; an item that is not a number makes its row invalid."""
     texts = raw.columns[name]
     lists = pc.split_pattern(texts, LIST_SEPARATOR)
     values, wrong = convert(lists.flatten(), pa.float64())

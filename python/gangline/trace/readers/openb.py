@@ -1,7 +1,8 @@
 """Reads Alibaba's openb trace (2023): pods of a shared GPU cluster.
 
 Most of the published trace is a packing problem: few arrivals and long run times. A pod that never
-ran has no scheduled time; a pod that was still running at the snapshot ends there.
+ran has no scheduled time; a pod that was still running at the time of the snapshot ends at that
+time.
 """
 
 from __future__ import annotations
@@ -63,7 +64,7 @@ def _alternatives(spec: str) -> list[str]:
 
 
 def _fractions(raw: Raw) -> None:
-    """Turn thousandths into fractions for jobs that share one GPU; other jobs have no fraction."""
+    """Convert thousandths to fractions for jobs that share one GPU; other jobs have no fraction."""
     milli, gpus = numbers(raw.columns["gpu_fraction"]), numbers(raw.columns["gpus"])
     below = (milli < _WHOLE_GPU) & (milli > 0)
     odd = below & (gpus > 1)

@@ -1,7 +1,7 @@
 """Reads the tasks of an OpenDC workload from Parquet or CSV; only newer versions have GPUs.
 
-A second file contains the fragments of the tasks, which say how much of its resources each task
-uses over time. The fragments are not needed, because a task runs for its duration.
+A second file contains the fragments of the tasks, that is, how much of its resources each task uses
+over time. The fragments are not needed, because a task runs for its duration.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _OLDER = {
     "maxcores": "cpu_count",
     "gpumaxcores": "gpu_count",
 }
-"""The names of these columns in older versions of the format, in lower case."""
+"""The names of columns in older versions of the format, in lower case."""
 _MORE = ("gpu_count", "deadline", "parents")
 _MS = 1e3
 _US = 1e6
@@ -176,7 +176,7 @@ def _identifiers(raw: Raw, array: Any) -> Any:
 
 
 def _has_parents(array: Any) -> npt.NDArray[np.bool_]:
-    """Return which tasks wait for others: their cell is a non-empty list, or the text of one."""
+    """Return which tasks wait for others: their cell is a non-empty list, also as a string."""
     kind = array.type
     if pa.types.is_list(kind) or pa.types.is_large_list(kind):
         some = pc.greater(pc.list_value_length(array), 0)

@@ -1,7 +1,7 @@
 """Reads Alibaba's PAI trace (2020): tables whose header lines are in separate files.
 
 A job consists of tasks, and a task of instances. All times are shifted by a constant. For some
-machines, the type MISC hides the GPU type. A task without a start or an end is dropped.
+machines, the type MISC hides the GPU type. Tasks without a start or an end are dropped.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ def read(source: Source, options: Options) -> Raw:
 
 
 def _find(folder: Source, table: str) -> Source | None:
-    """Return the path of a table's file in a folder; the file may be compressed."""
+    """Return the path of the file that contains a table in a folder; the file may be compressed."""
     for suffix in _SUFFIXES:
         path = folder.path / f"{table}{suffix}"
         if path.is_file():
@@ -111,7 +111,7 @@ def _find(folder: Source, table: str) -> Source | None:
 
 
 def _open(source: Source, columns: tuple[str, ...]) -> TextFile:
-    """Open a table. Its column names are in a file next to it, in its first line, or known."""
+    """Open a table; its column names are in a file next to it, in its first line, or known."""
     stem = (source.member or source.path.name).rpartition("/")[2].partition(".")[0]
     beside = source.path.with_name(f"{stem}.header")
     if beside.is_file():
@@ -140,7 +140,7 @@ def _read_jobs(source: Source, options: Options) -> dict[str, Any]:
 
 
 def _gangs(raw: Raw) -> None:
-    """Compute what each task asks for."""
+    """Compute the resources that each task requests."""
     columns = raw.columns
     asked = pc.divide(columns.pop("plan_gpu").fill_null(0.0), _PERCENT)
     instances = columns["servers"]

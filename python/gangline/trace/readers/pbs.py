@@ -1,8 +1,8 @@
 """Reads accounting logs of OpenPBS, PBS Professional and Torque: one event on each line.
 
-A job that ended has a record of type E; each attempt before a requeue has a record of type R. The
-other types show which jobs never ran and which still run. Times are seconds since 1970; the local
-time at the beginning of each line is not used.
+Each job that ended has a record of type E; each attempt before a requeue has a record of type R.
+The other types show which jobs never ran and which are still running. Times are seconds since 1970;
+the local time at the beginning of each line is not used.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _NO_PROJECT = "_pbs_project_default"
 
 
 class _Job(msgspec.Struct):
-    """The records of a job that have been read so far."""
+    """The records of a job that the reader has read so far."""
 
     attempts: list[Gang] = []
     last_start: float = -np.inf
@@ -52,12 +52,12 @@ class _Job(msgspec.Struct):
 
     @property
     def is_running(self) -> bool:
-        """Whether the job started after its last known end; the order of records is arbitrary."""
+        """Whether the job started again after its last known end; records may be in any order."""
         return self.last_start > max((one.start for one in self.attempts), default=-np.inf)
 
 
 def is_log(head: bytes) -> bool:
-    """Return whether these bytes begin like an accounting log."""
+    """Return whether these bytes look like the beginning of an accounting log."""
     return _START.match(head) is not None
 
 
@@ -216,7 +216,7 @@ def _set_resources(gang: Gang, fields: Mapping[str, str]) -> None:
 
 
 def _chunks(text: str) -> Iterator[dict[str, str]]:
-    """Yield the chunks in text such as `(a:ncpus=8:ngpus=4)+(b:ncpus=8)` or `2:ngpus=4`."""
+    """Yield the chunks in a string such as `(a:ncpus=8:ngpus=4)+(b:ncpus=8)` or `2:ngpus=4`."""
     for part in text.replace("(", "").replace(")", "").split("+") if text else ():
         items = [item.partition("=") for item in part.split(":")]
         chunk = {key: value for key, equals, value in items if equals}
@@ -224,7 +224,7 @@ def _chunks(text: str) -> Iterator[dict[str, str]]:
 
 
 def _gpus(part: list[tuple[int, dict[str, str]]]) -> list[float]:
-    """Return the number of GPUs of each chunk that has GPUs."""
+    """Return the number of GPUs in each chunk that has GPUs."""
     return [
         float(many * _number(key, chunk[key]))
         for many, chunk in part

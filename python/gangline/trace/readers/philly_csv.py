@@ -39,7 +39,7 @@ REPEATED_US = (
 
 
 def read(source: Source, options: Options) -> Raw:
-    """Read the extract; seconds count from the earliest time in it."""
+    """Read the extract; times are counted in seconds from the earliest time in it."""
     raw = read_columns(source, NAME, _WANTED)
     to_seconds(raw, ("arrival_s",), options.zone, repeated=REPEATED_US)
     product = numbers(raw.columns["duration_s"]) * numbers(raw.columns["gpus"])

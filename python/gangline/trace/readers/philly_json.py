@@ -64,7 +64,7 @@ class _Job(msgspec.Struct):
 
 
 class _Attempts:
-    """All attempts of all jobs, one after the other."""
+    """The attempts of all jobs, one after the other."""
 
     def __init__(self, jobs: list[_Job]) -> None:
         flat = [attempt for job in jobs for attempt in job.attempts]
@@ -175,7 +175,7 @@ def _lengths(
 def _seconds(
     raw: Raw, moments: tuple[Any, Any], zone: str | None
 ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
-    """Convert submissions and attempts to the same clock; return the attempts' starts and ends."""
+    """Convert submissions and attempts to one clock; return the starts and ends of the attempts."""
     epoch_us = times.earliest(raw.columns["arrival_s"])
     if zone is not None:
         local = times.Local(zone, raw.path)

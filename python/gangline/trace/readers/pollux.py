@@ -1,4 +1,4 @@
-"""Reads Pollux workloads: the application, number of replicas and total batch of each job.
+"""Reads Pollux workloads: the application, number of replicas and total batch size of each job.
 
 The file does not contain run times, so durations must be given for each application.
 """
@@ -43,7 +43,7 @@ class Special(msgspec.Struct, frozen=True, kw_only=True):
         Durations in seconds, keyed by application. The keys "application/GPUs" and
         "application/GPUs/total batch" are more specific, and take precedence.
     profiles : str
-        Folder or archive of Pollux profiles, one folder per application. They determine the run
+        Folder or archive with Pollux profiles, one folder per application. They determine the run
         times of jobs that `durations` does not cover.
     placements : str
         Name of the placements file in those folders, for profiles of several GPU types.
@@ -71,7 +71,7 @@ def read(source: Source, options: Options) -> Raw:
 
 
 def _durations(raw: Raw, special: Special) -> Any:
-    """Look up each distinct (application, GPUs, batch) once."""
+    """Look up each distinct (application, GPUs, batch size) once."""
     given = special.durations
     profiles = _profiles(special)
     kinds, jobs = _kinds([raw.columns[name] for name in ("model", "gpus", "batch_size")])
@@ -102,7 +102,7 @@ def _durations(raw: Raw, special: Special) -> Any:
 
 
 def _kinds(columns: list[Any]) -> tuple[list[Any], Any]:
-    """Return the distinct rows in order of appearance, and the index of each row in them.
+    """Return the distinct rows in order of appearance, and each row's index among them.
 
     If a row has an unknown value, its index is null.
     """

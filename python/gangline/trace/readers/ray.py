@@ -1,8 +1,8 @@
 """Reads the jobs that Ray's REST interface lists: `GET /api/jobs/` or `ray list jobs`.
 
-A job starts at its submission, because the list does not say how long it waited.
-The GPUs of a job are those of its entry point. The list does not contain the GPUs of the job's
-tasks and actors, except in the job's metadata.
+A job starts at its submission, because the list does not say how long it waited. A job's GPUs are
+the GPUs of its entry point. The list does not show the GPUs of the job's tasks and actors, unless
+the job's metadata contains them.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class _Job(msgspec.Struct):
 
 
 def is_list(head: bytes) -> bool:
-    """Return whether these bytes begin like a list of jobs."""
+    """Return whether these bytes look like the beginning of a list of jobs."""
     keys = (b'"entrypoint"', b'"status"', b'"start_time"')
     return head.startswith(b"[") and all(key in head for key in keys)
 

@@ -1,8 +1,8 @@
 """Reads Slurm's accounting records as printed by `sacct --parsable2` or `sacct --json`.
 
-A record is one line of fields. As sacct does not quote fields, free text such as job names may
+A record is one line of fields. Because sacct does not quote fields, free text such as job names may
 contain separators and line breaks. Steps repeat the GPUs of their job and are left out. All records
-of a job become one job: its attempts after a requeue, copies of a record in two exports, and the
+of a job are merged: its attempts after a requeue, copies of a record in two exports, and the
 components of a heterogeneous job.
 """
 
@@ -42,7 +42,7 @@ _KNOWN = """
     exitcode ncpus alloccpus reqcpus reqmem cluster nodelist
 """
 FIELDS = frozenset(_KNOWN.split())
-"""Some fields of sacct in lower case; they identify its header."""
+"""Some of sacct's fields, in lower case, that identify its header."""
 ADVICE = (
     "sacct -a -P -S 2024-01-01 -E now --format="
     "JobID,User,Account,Partition,QOS,State,Submit,Eligible,Start,End,Elapsed,Timelimit,NNodes,"
@@ -59,7 +59,7 @@ _SQUEUE = {
     "tres_alloc": "alloctres",
     "name": "jobname",
 }
-"""The names that squeue has for some fields of sacct."""
+"""squeue's names for some of sacct's fields."""
 _TIMES = ("submit", "eligible", "start", "end")
 _NULLS = ("Unknown", "None", "N/A", "INVALID", "(null)")
 _NO_LIMIT = ("unlimited", "partition_limit")
@@ -94,8 +94,8 @@ class Special(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         The GPU types that a job may use: those that it asked for by name ("requested"), or those
         that it got ("allocated").
     run_time : str
-        Duration of a job that was requeued: the total of all attempts ("sum"), or that of the last
-        attempt ("last").
+        Duration of a job that was requeued: the total duration of all attempts ("sum"), or the
+        duration of the last attempt ("last").
     arrival : str
         The arrival of a job: its submission ("submit"), or the time at which it became eligible to
         run ("eligible").
@@ -110,7 +110,7 @@ class Special(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 def separator_of(head: bytes) -> str | None:
-    """Return the separator of the fields if these bytes begin like sacct's output."""
+    """Return the separator of the fields if these bytes look like output of sacct."""
     for separator in "|,;\t":
         names = [_field(name) for name in header(head, separator)]
         if "jobid" in names and len(FIELDS.intersection(names)) >= 4:
@@ -119,7 +119,7 @@ def separator_of(head: bytes) -> str | None:
 
 
 def _field(name: str) -> str:
-    """Return the field of sacct that a header names."""
+    """Return the sacct field that a column header names."""
     return _SQUEUE.get(simple(name), simple(name))
 
 
@@ -220,7 +220,7 @@ def _kinds(clock: pa.DataType) -> dict[str, pa.DataType]:
 
 
 def _clock(head: bytes, names: list[str], special: Special) -> pa.DataType:
-    """Return how times are written: as local times, with an offset, or as seconds since 1970."""
+    """Return the form of the times: local times, times with an offset, or seconds since 1970."""
     separator = (special.separator or separator_of(head) or "|").encode()
     at = names.index("submit")
     for line in head.splitlines()[0 if special.fields else 1 :]:
@@ -238,7 +238,7 @@ def _clock(head: bytes, names: list[str], special: Special) -> pa.DataType:
 def _fill(
     raw: Raw, columns: dict[str, Any], special: Special, clock: pa.DataType, options: Options
 ) -> None:
-    """Fill the internal columns with one row per record, then join the rows of each job."""
+    """Fill the internal columns with one row per record, then merge the rows of each job."""
     if special.arrival == "eligible" and "eligible" not in columns:
         expected = "submit, because the file has no field Eligible"
         raise TraceError.at("options", None, "arrival", special.arrival, expected)
@@ -353,7 +353,7 @@ def _elapsed(
 
 
 def _resources(raw: Raw, columns: Mapping[str, Any], special: Special, rows: int) -> dict[str, Any]:
-    """Return GPUs, types, cores, memory and servers of the allocation, or else of the request."""
+    """Return the allocation's GPUs, types, cores, memory and servers, or else the request's."""
     found: dict[str, Any] = {}
     granted = _tres(raw, "AllocTRES", columns.get("alloctres"), rows)
     asked = _tres(raw, "ReqTRES", columns.get("reqtres"), rows)
@@ -401,7 +401,7 @@ def _tres(raw: Raw, name: str, texts: Any, rows: int) -> dict[str, npt.NDArray[n
 
 
 def _amounts(text: str) -> tuple[float, float, float, float, float]:
-    """Return GPUs, cores, GiB, nodes and GPU slices; malformed text has infinitely many GPUs."""
+    """Return GPUs, cores, GiB, nodes and GPU slices; for malformed text, infinitely many GPUs."""
     total = typed = slices = 0.0
     has_total = False
     cpus = memory = nodes = np.nan
@@ -431,7 +431,7 @@ def _types_of(text: str) -> set[str]:
 
 
 def _gres(texts: Any) -> npt.NDArray[np.float64]:
-    """Return the GPUs in a field such as `gpu:4` or `gpu:a100:4`, which older versions write."""
+    """Return the number of GPUs in a field such as `gpu:4` or `gpu:a100:4` (older versions)."""
 
     def parse(distinct: Any) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.bool_]]:
         counts = [sum(gres_gpus(text).values()) for text in distinct.to_pylist()]
@@ -443,7 +443,7 @@ def _gres(texts: Any) -> npt.NDArray[np.float64]:
 def _one_row_a_job(
     raw: Raw, made: dict[str, Any], special: Special, bad: npt.NDArray[np.bool_] | None
 ) -> tuple[dict[str, Any], npt.NDArray[np.bool_] | None]:
-    """Join the records of each job."""
+    """Merge the records of each job."""
     ids = made["job_id"]
     codes = np.empty(0, np.int64) if surely_distinct(ids) else _codes(ids, made.get("user"))
     if codes.max(initial=-1) + 1 < len(codes):
@@ -484,7 +484,7 @@ def _joined(
     duration: np.ufunc | None,
     resources: np.ufunc,
 ) -> tuple[dict[str, Any], npt.NDArray[np.bool_] | None]:
-    """Join rows with equal codes: keep the extreme times, and other values of the last row."""
+    """Merge rows with equal codes: keep the extreme times, and the last row's other values."""
     order = np.lexsort((np.nan_to_num(made["observed_start_s"], nan=np.inf), codes))
     starts = np.flatnonzero(np.r_[True, np.diff(codes[order]) != 0])
     ends = np.r_[starts[1:], len(order)] - 1
@@ -533,7 +533,7 @@ def _take(
 
 
 def _codes(ids: Any, users: Any) -> npt.NDArray[np.int64]:
-    """Return a number for each job (id and user), because ids are used again after years."""
+    """Return a number for each job (id and user), because ids are reused after years."""
     encoded = ids.dictionary_encode()
     codes = np.asarray(encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False), np.int64)
     absent = codes < 0
@@ -550,7 +550,7 @@ def _ranks(values: npt.NDArray[np.float64]) -> npt.NDArray[np.int64]:
 
 
 def _last_of(keys: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    """Return the last row of each key in row order; the first key is used only for sorting."""
+    """Return the last row of each group of equal keys; the first key only sorts within groups."""
     order = np.lexsort(keys)
     ordered = keys[1:, order]
     ends = np.flatnonzero(np.r_[(ordered[:, 1:] != ordered[:, :-1]).any(axis=0), True])

@@ -67,7 +67,7 @@ class Special(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read(source: Source, options: Options) -> Raw:
-    """Read a log; -1 in it means unknown."""
+    """Read a log, in which -1 means unknown."""
     special = cast("Special", options.special)
     if not 0.0 < special.procs_per_gpu < math.inf:
         raise TraceError.at("options", None, "procs_per_gpu", special.procs_per_gpu, "a number > 0")
@@ -130,7 +130,7 @@ def _statuses(codes: Any) -> Any:
 
 
 def _without_comments(data: bytes) -> bytes:
-    """Blank the comment lines; line breaks stay, so that line numbers do not change."""
+    """Blank out comment lines; keep line breaks, so that line numbers do not change."""
     at = 0
     while data.startswith(_COMMENT_MARK, at):
         end = data.find(b"\n", at)
@@ -142,7 +142,7 @@ def _without_comments(data: bytes) -> bytes:
 
 
 def _single_spaces(text: bytes) -> bytes:
-    """Leave one space between fields, and none at the ends of lines; line breaks stay."""
+    """Leave one space between fields, and none at the ends of lines; keep line breaks."""
     if b"\t" not in text and not _has_spare(text):
         return text
     parts = []

@@ -1,9 +1,8 @@
 """Reads any table; the option `columns` maps its columns to the native ones.
 
 Each native column is an expression of the table's columns: a name, a number, or two of these joined
-by `*`, `+` or `-`. An expression may end with `@` and a unit or a date format. The name of the
-native column determines whether text is read as an instant, a duration, a size, a number or a
-label.
+by `*`, `+` or `-`. An expression may end with `@` and a unit or a date format. The native column
+determines whether text is read as an instant, a duration, a size, a number or a label.
 """
 
 from __future__ import annotations
@@ -66,7 +65,7 @@ class Special(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     decimal : str
         The decimal separator, `.` or `,`.
     header : bool
-        Whether the first line has names; otherwise, the columns are named 1, 2, ...
+        Whether the first line contains column names; otherwise, the columns are named 1, 2, ...
     status_words : dict of str to str
         Mapping from additional status words to native statuses, such as {"evicted": "killed"}.
     """
@@ -117,7 +116,7 @@ def of_arrow(table: pa.Table, path: str, options: Options) -> Raw:
 
 
 class _Term(NamedTuple):
-    """The formula of a native column: one or two names or numbers, an operation, and a unit."""
+    """The expression for a native column: one or two names or numbers, an operation, and a unit."""
 
     names: tuple[str, ...]
     operands: tuple[str | float, ...]
@@ -156,7 +155,7 @@ def _separator(special: Special, head: bytes) -> str:
 
 
 def _terms(special: Special, names: list[str], path: str) -> dict[str, _Term]:
-    """Return the term of each native column; columns with a native name stand for themselves."""
+    """Return the term of each native column; columns with native names map to themselves."""
     if not any(names):
         raise TraceError(f"{path}: expected a line with the names of the columns", path=path)
     known = {simple(name): name for name in names}
@@ -204,7 +203,7 @@ def _term(operands: list[tuple[str | float]], operator: str, unit: str, written:
 
 
 def _operand(written: str, known: Mapping[str, str]) -> tuple[str | float] | None:
-    """Return a column name, or a number in a tuple; None if the text is neither."""
+    """Return a column name, or a number in a tuple; None if the string is neither."""
     name = known.get(simple(written))
     if name is not None:
         return (name,)
@@ -263,7 +262,7 @@ def _fill(
 
 
 class _Filler:
-    """Turns cells into native columns; dates become seconds since the earliest arrival."""
+    """Converts cells to native columns; dates become seconds since the earliest arrival."""
 
     def __init__(self, raw: Raw, cells: Callable[[str], Any], rows: int, options: Options) -> None:
         self._raw = raw
@@ -288,7 +287,7 @@ class _Filler:
         return column(self._number(target, term))
 
     def settle(self) -> None:
-        """Make dates relative to the earliest arrival; refuse a mixture of dates and seconds."""
+        """Make dates relative to the earliest arrival; reject a mixture of dates and seconds."""
         raw, dated = self._raw, self._dated
         if len(set(dated.values())) > 1:
             texts = ", ".join(f"{name} {'dates' if dated[name] else 'numbers'}" for name in dated)
@@ -517,6 +516,6 @@ def _blank_to_null(cells: Any) -> Any:
 
 
 def _has_zone(cells: Any) -> bool:
-    """Return whether the first date of a column ends in a UTC offset; then all dates must do so."""
+    """Return whether a column's first date ends in a UTC offset; if so, all of them must."""
     known = cells.drop_null()
     return bool(len(known)) and bool(re.search(r"(Z|[+-]\d\d(:?\d\d)?)$", known[0].as_py()[10:]))

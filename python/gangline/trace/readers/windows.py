@@ -1,4 +1,4 @@
-"""Reads windows of 15,000 jobs, which were published with a study of workload generators.
+"""Reads windows of 15,000 jobs that were published with a study of workload generators.
 
 The file has no dates: the first time column contains the interval since the previous submission.
 """

@@ -1,8 +1,8 @@
-"""Draws the workload of the SJF-BSBF comparison: jobs of six Pollux applications over 8 hours.
+"""Draws the workload of the SJF-BSBF comparison: jobs of six Pollux applications in 8 hours.
 
 Applications are drawn according to their frequency in the public workloads; all sizes of an
-application are equally likely. Durations come from the public profiles: they are run times alone on
-servers with four T4 GPUs.
+application are equally likely. Durations come from the public profiles: they are the run times of
+jobs alone on servers with four T4 GPUs.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _WEIGHTS = {
 
 
 class Row(NamedTuple):
-    """A gang size of an application."""
+    """A gang size at which an application can run."""
 
     model: str
     gpus: int
@@ -73,7 +73,7 @@ class BsbfParameters(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def generate(given: BsbfParameters) -> Raw:
-    """Draw the jobs; the jobs drawn for a smaller number are a subset of those for a larger one."""
+    """Draw the jobs; those drawn for a smaller number are a subset of those for a larger one."""
     from gangline import _core
 
     jobs = given.jobs
@@ -113,7 +113,7 @@ def _pick(rows: list[Row], first: Any, second: Any) -> Any:
 
 
 def _moments(first: Any, second: Any) -> Any:
-    """Draw arrivals in seconds, rounded to microseconds: a weighted hour, then a time in it."""
+    """Draw arrivals in seconds, rounded to microseconds: an hour by weight, then a time in it."""
     bounds = np.cumsum(_HOURS)
     hour = np.searchsorted(bounds, first * bounds[-1], side="right")
     return np.floor((hour + second) * _HOUR_S * 1e6 + 0.5) / 1e6

@@ -1,6 +1,6 @@
 """Draws workloads like those in the evaluation of Dally (arXiv 2401.16492).
 
-The shares of gang sizes and models are exactly those of the public job files, because the values
+Gang sizes and models have exactly the same shares as in the public job files, because the values
 are shuffled, not drawn. Durations are log-normal with the published median, and capped at the
 published maximum. The files have no licence, so only these counts were taken from them.
 """
@@ -63,7 +63,7 @@ _Seconds = Annotated[float, msgspec.Meta(gt=0, le=1e9)]
 
 
 class _Parameters(msgspec.Struct, frozen=True, kw_only=True):
-    """The parameters of all three generators."""
+    """The parameters that all three generators share."""
 
     jobs: Annotated[int, msgspec.Meta(ge=1, le=100_000_000)] = sum(GPUS.values())
     seed: Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)] = 0
@@ -105,7 +105,7 @@ def poisson(given: PoissonParameters) -> Raw:
 
 
 def week(given: WeekParameters) -> Raw:
-    """Draw gangs that arrive according to one of three Poisson processes each day."""
+    """Draw gangs that arrive, on each day, according to one of three Poisson processes."""
     arrivals = _switched(_expected(given), given.jobs / given.days, given.seed)
     return _jobs("synth:dally-week", given, GPUS_MULTI, arrivals * _DAY_S)
 
@@ -153,7 +153,7 @@ def _durations(given: _Parameters, noise: _Floats | None) -> tuple[_Floats, int]
 
 
 def _deck(shares: list[int], given: _Parameters, purpose: str) -> _Ints:
-    """Return an index of `shares` for each job: each index as often as its share says, shuffled."""
+    """Return indices of `shares` in random order, one per job, each as frequent as its share."""
     from gangline import _core
 
     cards = np.repeat(np.arange(len(shares)), apportion(given.jobs, shares))
@@ -164,7 +164,7 @@ def _deck(shares: list[int], given: _Parameters, purpose: str) -> _Ints:
 
 
 def apportion(jobs: int, shares: list[int]) -> list[int]:
-    """Split a number into whole parts according to shares; the largest remainders are rounded up.
+    """Split a number into integers according to shares; the largest remainders are rounded up.
 
     Examples
     --------
@@ -180,7 +180,7 @@ def apportion(jobs: int, shares: list[int]) -> list[int]:
 
 
 def _expected(given: _Parameters) -> _Floats:
-    """Return the expected number of arrivals before each job, from unit exponential gaps."""
+    """Return the expected number of arrivals before each job, from exponential gaps of mean 1."""
     from gangline import _core
 
     gaps = _core.synth_exponentials(given.seed, "arrivals", given.jobs, 0)
@@ -191,7 +191,7 @@ def _expected(given: _Parameters) -> _Floats:
 def _switched(expected: _Floats, per_day: float, seed: int) -> _Floats:
     """Return arrivals over several days; each day has one of three rates.
 
-    Each group of three days has all three rates, in one of the six possible orders; the mean rate
+    Each group of three days uses all three rates, in one of the six possible orders; the mean rate
     is `per_day`.
     """
     from gangline import _core

@@ -1,4 +1,4 @@
-"""Draws what all generators can add: users, virtual clusters, noise, and models of a table."""
+"""Draws what all generators can add: users, virtual clusters, noise, and models from a table."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _TABLES = (".json", ".csv", ".parquet", ".gz", ".xz", ".zst")
 
 
 class Extras(msgspec.Struct, frozen=True, kw_only=True):
-    """The drawn additions, in the order of the jobs.
+    """The additions that were drawn, in the order of the jobs.
 
     Attributes
     ----------
@@ -53,7 +53,7 @@ class Extras(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def labels(codes: Any, names: list[str]) -> Any:
-    """Return a label column; code -1 means no label, for example no model with this gang size."""
+    """Return a label column; -1 means no label, for example because no model has this gang size."""
     values = np.asarray(codes).astype(np.int32)
     return pa.DictionaryArray.from_arrays(
         pa.array(values, mask=values < 0), pa.array(names, pa.string())
@@ -61,7 +61,7 @@ def labels(codes: Any, names: list[str]) -> Any:
 
 
 def models_of(value: object) -> object:
-    """Convert models for the core; a throughput table gives labels and gang sizes."""
+    """Convert models for the core; a throughput table provides labels and gang sizes."""
     from gangline.cluster.tables import ThroughputTable, read_throughput
 
     if isinstance(value, str) and value.endswith(_TABLES):

@@ -1,8 +1,8 @@
 """Reproduces Gavel's workload generator, draw by draw.
 
-The public generator draws from Python's `random.Random`, so this module does so too, with the same
-seeds and in the same order. Powers and logarithms come from the core, where they are the same on
-every platform.
+Like the public generator, this module draws from Python's `random.Random`, with the same seeds and
+in the same order. Powers and logarithms come from the core, where they are the same on every
+platform.
 """
 
 from __future__ import annotations
@@ -121,7 +121,7 @@ def _gang(u: float) -> int:
 
 
 def _duration_s(stream: Random) -> float:
-    """Draw a duration: 10^3 to 10^4 minutes for one job in five, 10^1.5 to 10^3 for the others."""
+    """Draw a duration: 10^3 to 10^4 minutes for every fifth job on average, else 10^1.5 to 10^3."""
     from gangline import _core
 
     is_long = stream.random() >= 0.8
@@ -158,7 +158,7 @@ def _deadline_multiples(given: GavelParameters) -> Iterator[float]:
 def _iterations(
     given: GavelParameters, jobs: list[_Job], durations: Any
 ) -> npt.NDArray[np.float64]:
-    """Return the number of whole iterations that fit in the duration on the reference type."""
+    """Return the number of complete iterations that fit in the duration on the reference type."""
     from gangline.cluster.tables import ThroughputTable, read_throughput
 
     table = given.table

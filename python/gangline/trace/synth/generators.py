@@ -1,4 +1,4 @@
-"""Defines the generators: their public functions, their addresses, and what they share."""
+"""Defines the generators: their public functions, their addresses, and their shared code."""
 
 from __future__ import annotations
 
@@ -54,11 +54,11 @@ __all__ = [
 
 _IN_CORE = ("philly", "helios", "pai", "uniform")
 SHAPES = (*_IN_CORE, "gavel", "bsbf", "dally-batch", "dally-poisson", "dally-week", "hadar")
-"""The names of the generators, for `generate` and for addresses."""
+"""The names of the generators, for `generate` and for `synth:` addresses."""
 
 
 def philly(*, jobs: int, seed: int = 0, **parameters: Unpack[ShapeKeywords]) -> Trace:
-    """Draw jobs that resemble those of Microsoft's Philly trace (2017).
+    """Draw jobs that resemble those in Microsoft's Philly trace (2017).
 
     Parameters
     ----------
@@ -92,7 +92,7 @@ def philly(*, jobs: int, seed: int = 0, **parameters: Unpack[ShapeKeywords]) -> 
 
 
 def helios(*, jobs: int, seed: int = 0, **parameters: Unpack[ShapeKeywords]) -> Trace:
-    """Draw jobs like those of SenseTime's Helios Venus trace (2020); parameters as for `philly`.
+    """Draw jobs like those in SenseTime's Helios Venus trace (2020); parameters as for `philly`.
 
     Examples
     --------
@@ -104,7 +104,7 @@ def helios(*, jobs: int, seed: int = 0, **parameters: Unpack[ShapeKeywords]) -> 
 
 
 def pai(*, jobs: int, seed: int = 0, **parameters: Unpack[ShapeKeywords]) -> Trace:
-    """Draw jobs like those of Alibaba's PAI trace (2020); parameters as for `philly`.
+    """Draw jobs like those in Alibaba's PAI trace (2020); parameters as for `philly`.
 
     Examples
     --------
@@ -182,14 +182,14 @@ def bsbf(*, jobs: int = 160, seed: int = 0, **parameters: Unpack[BsbfKeywords]) 
 
 
 def dally_batch(*, jobs: int = 500, seed: int = 0, **parameters: Unpack[DallyKeywords]) -> Trace:
-    """Draw jobs of the Dally evaluation that all arrive at once.
+    """Draw jobs of the Dally evaluation, all of which arrive at once.
 
     Parameters
     ----------
     jobs : int
-        Number of jobs. 500 gives the published counts: 270 single GPUs, 230 gangs of up to 56; 125
-        MobileNetV3, 125 BERT-large, 125 ResNet50, 53 AlexNet, 38 ResNet18, 34 VGG11. With another
-        number, the rounded shares stay the same, but the jobs differ.
+        Number of jobs. 500 gives the published counts: 270 single-GPU jobs and 230 gangs of up to
+        56 GPUs; 125 MobileNetV3, 125 BERT-large, 125 ResNet50, 53 AlexNet, 38 ResNet18, 34 VGG11.
+        With another number, the shares stay the same up to rounding, but the jobs differ.
     seed : int
         Same seed, same jobs.
     **parameters
@@ -199,8 +199,8 @@ def dally_batch(*, jobs: int = 500, seed: int = 0, **parameters: Unpack[DallyKey
 
     Notes
     -----
-    Source: counts, median and maximum come from the workloads of arXiv 2401.16492 in its public
-    simulator; the log-normal distribution and its sigma are our own choice. Models and sizes are
+    Source: counts, median and maximum come from the workloads in the public simulator of arXiv
+    2401.16492; the log-normal distribution and its sigma are our own choice. Models and sizes are
     drawn independently.
 
     Examples
@@ -215,7 +215,7 @@ def dally_batch(*, jobs: int = 500, seed: int = 0, **parameters: Unpack[DallyKey
 def dally_poisson(
     *, jobs: int = 500, seed: int = 0, **parameters: Unpack[DallyPoissonKeywords]
 ) -> Trace:
-    """Draw jobs of the Dally evaluation that arrive with exponential gaps.
+    """Draw jobs of the Dally evaluation, with exponential gaps between arrivals.
 
     Parameters
     ----------
@@ -241,16 +241,16 @@ def dally_week(*, jobs: int = 411, seed: int = 0, **parameters: Unpack[DallyWeek
     Parameters
     ----------
     jobs, seed : int
-        As for `dally_batch`; the published number is 411.
+        As for `dally_batch`; the published number of jobs is 411.
     **parameters
         The parameters of `dally_batch`; also `days` (10): the number of days over which the jobs
         are expected to arrive.
 
     Notes
     -----
-    Each day has one of three Poisson processes, and each group of three days has all three. Their
-    rates have the ratio that follows from the published gaps of 1872, 4354 and 11526 s. The mix in
-    the public file is not known, so this is our own choice.
+    Jobs arrive in one of three Poisson processes on each day, and in all three within each group of
+    three days. The ratios of their rates follow from the published gaps of 1872, 4354 and 11526 s.
+    The mix in the public file is not known, so this is our own choice.
 
     Examples
     --------
@@ -268,8 +268,8 @@ def hadar(*, jobs: int = 480, seed: int = 0, **parameters: Unpack[HadarKeywords]
     Parameters
     ----------
     jobs : int
-        Number of jobs; a smaller number gives the first jobs of a larger one, except for the
-        arrivals of "poisson".
+        Number of jobs. A smaller number gives the first jobs of a larger one, except that "poisson"
+        arrivals differ.
     seed : int
         Same seed, same jobs.
     **parameters
@@ -282,11 +282,11 @@ def hadar(*, jobs: int = 480, seed: int = 0, **parameters: Unpack[HadarKeywords]
 
     Notes
     -----
-    The classes have uniform V100-GPU-hours: S (ResNet-18) up to 1; M (CycleGAN, one GPU) 1 to 10; L
-    (LM or Transformer) 10 to 50; XL (ResNet-50) 60 to 100. They follow secondary descriptions of
-    the evaluation in arXiv 2503.10918, which we could not check against the paper; all shares are
-    our own choice. Jobs have both a duration (on V100) and iterations, so clusters without a rate
-    table can run the trace, too.
+    In each class, V100 GPU-hours are uniformly distributed: S (ResNet-18) up to 1; M (CycleGAN, one
+    GPU) 1 to 10; L (LM or Transformer) 10 to 50; XL (ResNet-50) 60 to 100. They follow secondary
+    descriptions of the evaluation in arXiv 2503.10918, which we could not check against the paper;
+    all shares are our own choice. Jobs have both a duration (on V100) and iterations, so clusters
+    without a rate table can also run the trace.
 
     Examples
     --------
@@ -328,7 +328,7 @@ def from_uri(uri: str, **options: object) -> Trace:
 
 
 def refer(uri: str, **options: object) -> TraceReference:
-    """Return the reference of the trace that an address describes, without drawing the trace."""
+    """Return the reference of the trace that an address describes; the trace is not drawn."""
     shape, parameters = parameters_of(uri)
     _check(shape, parameters)
     made = _reference(f"synth:{shape}", parameters, trace_options.make(options))
@@ -357,7 +357,7 @@ def _reference(
 
 
 def parameters_of(uri: str) -> tuple[str, dict[str, Any]]:
-    """Return the generator and the parameters in an address."""
+    """Return the generator and the parameters that an address contains."""
     shape, _, query = uri.removeprefix("synth:").partition("?")
     try:
         pairs = parse_qsl(query, strict_parsing=True, keep_blank_values=True) if query else []

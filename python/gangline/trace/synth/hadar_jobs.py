@@ -52,7 +52,7 @@ CLASSES = (
     Class("L", ("LM (batch size 20)", "Transformer (batch size 64)"), 10.0, 50.0),
     Class("XL", ("ResNet-50 (batch size 64)",), 60.0, 100.0),
 )
-"""The classes from short to long; the model of a job identifies its class."""
+"""The classes, from short to long; a job's model identifies its class."""
 
 
 class HadarParameters(msgspec.Struct, frozen=True, kw_only=True):
@@ -72,7 +72,7 @@ class HadarParameters(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Mix(NamedTuple):
-    """The distributions of jobs: shares of `CLASSES`, gang sizes and their shares, and rates."""
+    """The distributions of job properties: shares of `CLASSES` and of gang sizes, and rates."""
 
     classes: tuple[float, ...]
     gangs: dict[int, float]
@@ -80,7 +80,7 @@ class _Mix(NamedTuple):
 
 
 def generate(given: HadarParameters) -> Raw:
-    """Draw the jobs; a smaller number gives the first jobs of a larger one, except for arrivals."""
+    """Draw the jobs; except for arrivals, a smaller number gives the first jobs of a larger one."""
     from gangline import _core
 
     if given.arrivals not in ("static", "poisson"):
@@ -139,7 +139,7 @@ def _mix(given: HadarParameters) -> _Mix:
 
 
 def _shares(field: str, given: Any) -> tuple[float, ...]:
-    """Parse four shares, also from text such as `1,0,0,0`; they need not add up to 1."""
+    """Parse four shares, also from a string such as `1,0,0,0`; they need not add up to 1."""
     expected = "four numbers >= 0, not all 0, such as 0.7,0.1,0.15,0.05"
     try:
         values = [float(x) for x in (given.split(",") if isinstance(given, str) else given)]
@@ -180,7 +180,7 @@ def _durations(kind: _Ints, gpus: _Ints, given: HadarParameters, noise: _Floats 
 
 
 def _arrivals(given: HadarParameters, need: _Floats) -> _Floats:
-    """Draw arrivals in seconds; `need` contains the GPU-seconds of each job on each type."""
+    """Draw arrivals in seconds; `need` contains each job's GPU-seconds on each GPU type."""
     from gangline import _core
 
     if given.arrivals == "static":

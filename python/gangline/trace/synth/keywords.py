@@ -27,7 +27,7 @@ __all__ = [
 
 
 class _Labels(TypedDict, total=False):
-    """The parameters for labels and noise, which every generator has."""
+    """The parameters for labels and noise that every generator accepts."""
 
     users: int
     vcs: int

@@ -1,8 +1,8 @@
 """Lists the writers; each format has one module.
 
-Each module has `CARRIES`, the columns that the format can hold, and `content(trace, options)`. The
-latter returns the bytes of the file, which depend only on the trace and the options. If some
-columns are written only in part, the module also has `losses(trace)`.
+Each module defines `CARRIES`, the columns that the format can hold, and `content(trace, options)`.
+`content` returns the bytes of the file, which depend only on the trace and the options. If some
+columns are written only in part, the module also defines `losses(trace)`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ WRITERS = {item.name: item.writer for item in FORMATS if item.writer}
 
 
 class Writer(Protocol):
-    """The functions in a writer's module."""
+    """The functions that a writer's module defines."""
 
     CARRIES: frozenset[str]
 

@@ -1,4 +1,4 @@
-"""Shared by the writers: whole seconds, dates, CSV text, and checks of a trace."""
+"""Provides what writers share: whole seconds, dates, CSV text, and checks of a trace."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Loss(msgspec.Struct, frozen=True):
     column : str
         The name of the column in the internal table.
     reason : str
-        The treatment of the column.
+        Description of the treatment of the column.
     """
 
     column: str
@@ -66,18 +66,19 @@ class WriteOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     Parameters
     ----------
     epoch : str
-        Formats with dates: the date and time of an arrival at 0. By default, it comes from the
+        For formats with dates: the date and time of an arrival at 0. By default, it comes from the
         trace's metadata, or else is Monday 2024-01-01 00:00:00.
     spelling : "new" or "old"
-        Batsim: names of profile types.
+        For Batsim: the names of profile types.
     segments : str
-        Philly JSON: the segments table of a run; its stretches become the attempts.
+        For Philly JSON: the segments table of a run, whose stretches become the attempts.
     nb_res : int
-        Batsim: number of GPUs of the platform; by default, the size of the largest gang.
+        For Batsim: number of GPUs in the platform; by default, the size of the largest gang.
     reference_type : str
-        Gavel: the GPU type whose rates convert deadlines to multiples of run times; default "v100".
+        For Gavel: the GPU type whose rates convert deadlines to multiples of run times; default
+        "v100".
     table : str
-        Gavel: throughput table for the deadlines; without it, deadlines are left out.
+        For Gavel: throughput table for the deadlines; without it, deadlines are left out.
     """
 
     epoch: str | None = None
@@ -94,7 +95,7 @@ def whole(values: npt.NDArray[np.float64]) -> npt.NDArray[np.int64]:
 
 
 def whole_durations(trace: Trace, name: str, unit: float = 1.0) -> npt.NDArray[np.int64]:
-    """Return durations as whole numbers, at least 1; with `unit` = 1000, in milliseconds."""
+    """Return durations as whole numbers of at least 1; with `unit` = 1000, in milliseconds."""
     need(trace, "duration_s", name)
     return np.maximum(whole(trace.numbers("duration_s") * unit), 1)
 
@@ -154,19 +155,19 @@ def are_numbers(values: list[str]) -> bool:
 
 
 def statuses(trace: Trace, words: Mapping[str, Any], rest: Any) -> list[Any]:
-    """Return each job's status in the format's words; a status that has no word becomes `rest`."""
+    """Return each job's status in the format's words; a status without a word becomes `rest`."""
     return [words.get(value, rest) for value in texts(trace, "trace_status", "unknown")]
 
 
 def status_losses(trace: Trace, words: Mapping[str, Any]) -> list[Loss]:
-    """Return the loss for statuses that have no word in the format."""
+    """Return the loss due to statuses that have no word in the format."""
     known = {*words, "unknown"}
     lost = sorted(set(texts(trace, "trace_status", "unknown")) - known)
     return [Loss("trace_status", f"{', '.join(lost)} becomes unknown")] if lost else []
 
 
 def seconds_since(trace: Trace, column: Real) -> npt.NDArray[np.int64]:
-    """Return a time column in whole seconds; the arrival replaces unknown times."""
+    """Return a time column in whole seconds, with the arrival in place of unknown times."""
     arrival = trace.numbers("arrival_s")
     if column not in trace.columns:
         return whole(arrival)

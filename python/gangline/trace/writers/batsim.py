@@ -30,7 +30,7 @@ _EXTRAS |= {"model": "model", "batch_size": "batch_size"}
 
 
 def content(trace: Trace, options: WriteOptions) -> bytes:
-    """Return the file: one job per line, and profiles in the order of their first job."""
+    """Return the file: one job per line, and profiles in the order of their first jobs."""
     need(trace, "duration_s", NAME)
     names = texts(trace, "job_id")
     ids: list[Any] = [int(name) for name in names] if are_numbers(names) else list(names)

@@ -1,4 +1,4 @@
-"""Writes Gavel's ten tab-separated columns, which contain labels and steps but no durations."""
+"""Writes Gavel's ten tab-separated columns, which include labels and steps, but no durations."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ def losses(trace: Trace) -> list[Loss]:
 def content(trace: Trace, options: WriteOptions) -> bytes:
     """Return the file; the command and the folder, which are unknown, are written as `-`.
 
-    Deadlines need a throughput table, because the file gives them as multiples of the run time
-    alone.
+    Deadlines need a throughput table, because the file expresses them as multiples of the job's run
+    time alone.
     """
     for column in ("model", "iterations"):
         need(trace, column, NAME)
@@ -66,7 +66,7 @@ def content(trace: Trace, options: WriteOptions) -> bytes:
 
 
 def _multiples(trace: Trace, labels: list[str], options: WriteOptions) -> npt.NDArray[np.float64]:
-    """Return deadlines as multiples of run times alone on the reference type; -1 = no deadline."""
+    """Return deadlines as multiples of the run time alone on the reference type; -1 = none."""
     none = np.full(len(trace), _NO_DEADLINE)
     if options.table is None or not has(trace, "deadline_s"):
         return none

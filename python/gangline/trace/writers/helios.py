@@ -1,4 +1,4 @@
-"""Writes the CSV of the Helios traces: whole seconds, local times; unknown cells are empty."""
+"""Writes the CSV of the Helios traces: whole seconds, local times, empty cells for unknowns."""
 
 from __future__ import annotations
 

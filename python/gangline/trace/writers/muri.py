@@ -1,4 +1,4 @@
-"""Writes the CSV of the Muri simulator: that of Tiresias, in milliseconds and with stage times."""
+"""Writes the CSV of the Muri simulator: Tiresias' columns in milliseconds, and stage times."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _ORDER = ("job_id", "num_gpu", "submit_time", "iterations", "model_name")
 
 
 def content(trace: Trace, _: WriteOptions) -> bytes:
-    """Return the file; all jobs need the same number of stage times."""
+    """Return the file; all jobs must have the same number of stage times."""
     durations = whole_durations(trace, NAME, _MS)
     need(trace, "stage_times", NAME)
     lists = trace.column("stage_times")

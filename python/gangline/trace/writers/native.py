@@ -20,7 +20,7 @@ CARRIES = frozenset(COLUMNS)
 
 
 def content(trace: Trace, _: WriteOptions) -> bytes:
-    """Return the file as CSV, in which `|` joins the items of lists, and which has no metadata."""
+    """Return the file as CSV without metadata; `|` joins the items of lists."""
     import pyarrow.csv as pa_csv
 
     sink = pa.BufferOutputStream()
@@ -65,7 +65,7 @@ def _bytes(sink: pa.BufferOutputStream) -> bytes:
 
 
 def _flat(table: pa.Table) -> pa.Table:
-    """Return the table with lists as text; `|` joins the items."""
+    """Return the table with lists as strings; `|` joins the items."""
     import pyarrow.compute as pc
 
     for i, field in enumerate(table.schema):

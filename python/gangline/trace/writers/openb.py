@@ -47,7 +47,7 @@ _MIB_PER_GIB = 1024.0
 
 
 def losses(trace: Trace) -> list[Loss]:
-    """Return the loss for statuses: the format has only three of them."""
+    """Return the loss due to statuses: the format has only three of them."""
     return status_losses(trace, _STATUS)
 
 

@@ -46,15 +46,15 @@ _GPUS_PER_MACHINE = 8  # Our own choice for unknown machines.
 
 
 def losses(trace: Trace) -> list[Loss]:
-    """Return the loss for statuses: the format has only three of them."""
+    """Return the loss due to statuses: the format has only three of them."""
     return status_losses(trace, _STATUS)
 
 
 def content(trace: Trace, options: WriteOptions) -> bytes:
     """Return the file, with one job per line.
 
-    A job has one attempt on machines `m0`, `m1`, ... With `segments`, a job has its attempts in a
-    run.
+    A job has one attempt on machines `m0`, `m1`, ... With `segments`, a job has the attempts that
+    it had in a run.
     """
     known = {} if options.segments is None else _attempts(options.segments)
     columns = zip(
@@ -91,7 +91,7 @@ def _single(trace: Trace) -> list[dict[str, Any]]:
 
 
 def _attempts(path: str) -> dict[str, list[dict[str, Any]]]:
-    """Return each job's attempts in a segments table, with times in seconds.
+    """Return each job's attempts according to a segments table, with times in seconds.
 
     A stretch that continues the previous stretch on the same GPUs belongs to the same attempt.
     """
@@ -145,7 +145,7 @@ def _names(trace: Trace, column: Column) -> list[str | None]:
 
 
 def _machines(trace: Trace) -> list[tuple[int, int]]:
-    """Return (GPUs, machines) of each job; if unknown, machines have eight GPUs."""
+    """Return (GPUs, machines) for each job; if unknown, machines are assumed to have eight GPUs."""
     gpus = trace.numbers("gpus").tolist()
     servers: list[int | None] = [None] * len(gpus)
     if has(trace, "servers"):

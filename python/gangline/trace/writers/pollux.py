@@ -1,4 +1,4 @@
-"""Writes the workload CSV of the Pollux experiments: applications and batches only."""
+"""Writes the workload CSV of the Pollux experiments, with applications and batch sizes only."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ CARRIES = frozenset({"job_id", "arrival_s", "gpus", "model", "batch_size"})
 
 
 def content(trace: Trace, _: WriteOptions) -> bytes:
-    """Return the file; its batch sizes are those of whole gangs."""
+    """Return the file; its batch sizes are totals of whole gangs."""
     for column in ("model", "batch_size"):
         need(trace, column, NAME)
     gpus = trace.numbers("gpus").astype("int64")

@@ -44,7 +44,7 @@ _FIELDS = 18
 
 
 def losses(trace: Trace) -> list[Loss]:
-    """Return the losses: names become numbers, and there are only three statuses."""
+    """Return the losses: names become numbers, and the format has only three statuses."""
     found = status_losses(trace, _STATUS)
     if not are_numbers(texts(trace, "job_id")):
         found.append(Loss("job_id", "jobs are numbered from 1"))
@@ -54,7 +54,7 @@ def losses(trace: Trace) -> list[Loss]:
 
 
 def content(trace: Trace, _: WriteOptions) -> bytes:
-    """Return the file: a comment, then one line per job, in which -1 means unknown."""
+    """Return the file: a comment, then one line per job, where -1 means unknown."""
     count = len(trace)
     unknown = np.full(count, _UNKNOWN, np.int64)
     gpus = trace.numbers("gpus").astype(np.int64)
@@ -91,7 +91,7 @@ def _waits(trace: Trace, unknown: npt.NDArray[np.int64]) -> npt.NDArray[np.int64
 
 
 def _limits(trace: Trace, unknown: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    """Return time limits of at least one second, because a 0 would be read as unknown."""
+    """Return time limits, raised to at least one second, because 0 would be read as unknown."""
     if not has(trace, "time_limit_s"):
         return unknown
     values = trace.numbers("time_limit_s")

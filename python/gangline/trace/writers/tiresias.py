@@ -38,7 +38,7 @@ def iterations(trace: Trace) -> npt.NDArray[np.float64]:
 
 
 def columns(trace: Trace, submit: Any, duration: Any) -> dict[str, Any]:
-    """Return the columns that Tiresias and Muri have in common, with times in the caller's unit."""
+    """Return the columns that Tiresias and Muri share, with times in the caller's unit."""
     return {
         "job_id": texts(trace, "job_id"),
         "num_gpu": trace.column("gpus"),
