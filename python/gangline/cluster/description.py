@@ -71,7 +71,7 @@ _HEAD_BYTES = 64 * 1024
 class Cluster(ClusterKeys, frozen=True, kw_only=True):
     """An immutable GPU cluster; it is checked when it is created.
 
-    Create one with `Cluster.from_toml`, `Cluster.preset`, `Cluster.homogeneous` or
+    Create a cluster with `Cluster.from_toml`, `Cluster.preset`, `Cluster.homogeneous` or
     `Cluster.from_dict`.
 
     Parameters
@@ -114,8 +114,8 @@ class Cluster(ClusterKeys, frozen=True, kw_only=True):
         Raises
         ------
         ClusterError
-            If the text is not TOML or a key is unknown, missing or out of range; the message names
-            the file and the key path.
+            If the text is not TOML, or if a key is unknown, missing or out of range; the message
+            names the file and the key path.
         OSError
             If the file cannot be read.
         """
@@ -222,7 +222,7 @@ class Cluster(ClusterKeys, frozen=True, kw_only=True):
         gpu : str
             Name of the GPU type.
         memory_gb : float
-            Memory of one GPU, in GiB.
+            Memory per GPU in GiB.
         servers_per_rack : int, optional
             Servers per rack; by default, all servers are in one rack.
         name : str, optional
@@ -302,8 +302,8 @@ def read_cluster(
     Raises
     ------
     ClusterError
-        If the format of the file is unknown, or a row is wrong; the error names the file, the line
-        and the column.
+        If the format of the file is unknown, or if a row is invalid; the error names the file, the
+        line and the column.
     OSError
         If the file cannot be opened.
 

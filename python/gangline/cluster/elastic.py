@@ -1,4 +1,4 @@
-"""Finds the jobs of a trace for which the cluster has a model of elastic jobs."""
+"""Finds the elastic jobs of a trace: those for which the cluster has a model."""
 
 from __future__ import annotations
 
@@ -103,8 +103,9 @@ def elastic_jobs(
 ) -> ElasticJobs | None:
     """Return the jobs of a trace that are elastic on a cluster; None if there are none.
 
-    A job is elastic if the cluster has a model for its label, and its batch size and duration are
-    known. `numbers` returns a column of the trace (NaN = unknown); `name` returns the id of a job.
+    A job is elastic if the cluster has a model for its label and the job's batch size and duration
+    are known. `numbers` returns a column of the trace (NaN = unknown); `name` returns the id of a
+    job.
 
     Raises
     ------

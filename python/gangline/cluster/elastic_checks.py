@@ -83,7 +83,7 @@ def _open(name: str, path: str | None) -> PolluxProfiles:
 def _noise(
     profiles: PolluxProfiles, label: str, model: ElasticModel, kind: str
 ) -> tuple[tuple[tuple[float, ...], ...], tuple[int, ...] | None]:
-    """Return the noise rows and their batch sizes; an epoch's row applies until the epoch ends."""
+    """Return the noise rows and their batch sizes; each row applies until its epoch ends."""
     validation = profiles[label].validation
     smallest = model.init_batch if model.init_batch in validation else min(validation)
     batches = tuple(sorted(validation)) if kind == "batches" else (smallest,)

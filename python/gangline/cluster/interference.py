@@ -1,4 +1,4 @@
-"""Builds the table of slowdown factors for a trace on a cluster before the run, from any source.
+"""Builds the table of slowdown factors for a trace on a cluster, before the run starts.
 
 Jobs that the source cannot distinguish form one class. Classes differ in the model label, and in
 the batch size or gang size if the source has rows for specific values of these. The core then finds
@@ -75,7 +75,7 @@ def resolve(
     jobs: JobKeys,
     allowed: npt.NDArray[np.uint64] | None = None,
 ) -> Pairs | None:
-    """Return the factors of all pairs of classes on all GPU types, each looked up once.
+    """Return the slowdown factors of all pairs of classes on all GPU types; look up each once.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Computes what smaller batches and distance cost, from the iteration times of models.
+"""Computes the costs of smaller batches and of distance from the iteration times of models.
 
 For a model without an `[[iter_time]]` entry, each pass beyond the first costs `sharing.acc_cost`,
 and the network determines the cost of distance.

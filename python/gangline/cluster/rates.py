@@ -125,9 +125,9 @@ def classify(
 ) -> RateClasses:
     """Group jobs by their rates, and look up every distinct (model, batch size, gang size) once.
 
-    A row with the job's batch size takes precedence over the row without one. If the table has rows
-    of a combination for some types only, the combination cannot run on the other types. Only
-    `eligible` jobs get a class.
+    A row with the job's batch size takes precedence over a row without a batch size. If the table
+    has rows of a combination for some types only, the combination cannot run on the other types.
+    Only `eligible` jobs get a class.
     """
     import numpy as np
 

@@ -187,14 +187,14 @@ class Network(_Table, frozen=True):
         `"none"`, `"alphabeta"` (links and models), `"table"` (pairs of the throughput table) or
         `"levels"` (explicit factors). By default, it follows from the other keys.
     preset : str
-        Links to start from: dally-2024, hgx-h100, pcie-25g or ideal.
+        Name of the links to start from: dally-2024, hgx-h100, pcie-25g or ideal.
     detail : str
         The level of detail of a placement that determines its cost: `"tier"`, `"shape"` (default)
         or `"layers"`.
     order : str
         Order in which a channel serves waiting buckets, for `detail = "layers"`: lifo or fifo.
     pipeline : bool
-        Whether tiers work at the same time on different buckets; default true.
+        Whether tiers can transfer different buckets at the same time; default true.
     compute : str
         Compute times of the built-in models: `"scaled"` (default) or `"unscaled"`.
     oversubscription : float

@@ -1,4 +1,4 @@
-"""Implements the pair rule of SJF-BSBF: it decides whether two jobs should share their GPUs.
+"""Implements the pair rule of SJF-BSBF, which decides whether two jobs should share their GPUs.
 
 `pair` computes how sharing changes the mean completion time of two jobs, and whether they gain. The
 policy `sjf-bsbf` uses this function for its decisions.
@@ -32,8 +32,7 @@ class Pair(NamedTuple):
         The same mean, if the new job waits until the resident job has ended.
     threshold : float
         The number c such that sharing pays if and only if resident_s > c x new_s. It depends only
-        on the slowdown factors and the inflation. A value below 0 means the same as 0: sharing
-        always pays.
+        on the slowdown factors and the inflation. With a value of 0 or less, sharing always pays.
     share : bool
         Whether sharing pays. If both means are equal, the new job waits.
 

@@ -27,7 +27,7 @@ def each(function: Callable[[Any], Any], columns: Mapping[str, Any]) -> dict[str
 
 
 def begin(function: Callable[[Any], bool], column: Any) -> Callable[[], bool]:
-    """Apply a function to a column in a thread that releases the GIL; call the result to wait."""
+    """Apply a function that releases the GIL to a column in a thread; call the result to wait."""
     if len(column) < _LONG:
         return lambda: function(column)
     from concurrent.futures import ThreadPoolExecutor

@@ -1,4 +1,4 @@
-"""Turns a value that does not fit its type into an error with the key path and advice."""
+"""Creates the error for a value that does not fit its type, with the key path and advice."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _TABLE = "a table"
 
 
 def fail(path: str | None, key: str, expected: str, value: object) -> NoReturn:
-    """Raise the ClusterError for one bad value."""
+    """Raise the ClusterError for an invalid value."""
     raise _error(path, key, expected, value)
 
 

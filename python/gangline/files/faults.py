@@ -16,7 +16,7 @@ _VALUE_SHOWN = 60
 
 
 class Fault(NamedTuple):
-    """One wrong value.
+    """An invalid value.
 
     Attributes
     ----------

@@ -60,7 +60,7 @@ def decode(path: Path, content: bytes, expected: str = "expected JSON") -> dict[
     Raises
     ------
     ResultError
-        If the content is something else, or is nested too deeply.
+        If the content is not a JSON object, or is nested too deeply.
     """
     try:
         data = json.loads(content.decode("utf-8"))

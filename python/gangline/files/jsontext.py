@@ -28,7 +28,7 @@ _T = TypeVar("_T")
 
 
 class JsonFile:
-    """One JSON input.
+    """A JSON document as an input.
 
     Parameters
     ----------
@@ -60,7 +60,7 @@ class JsonFile:
         TraceError
             If the input is not JSON.
         msgspec.ValidationError
-            If the JSON does not have this shape.
+            If the JSON does not fit the type.
         """
         try:
             return msgspec.json.decode(self.data, type=kind)

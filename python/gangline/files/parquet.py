@@ -31,7 +31,7 @@ _HEADER = 16  # number of bytes of a page that contain its kind and size
 def read_parquet(
     source: Source, wanted: Mapping[str, pa.DataType] | None = None
 ) -> tuple[pa.Table, list[str]]:
-    """Read the columns with these names; return them, and the names of all columns.
+    """Read the columns with these names; return them and the names of all columns.
 
     Parameters
     ----------

@@ -193,8 +193,8 @@ def landing(path: Path) -> Path:
     Raises
     ------
     OSError
-        If the path cannot be followed: a loop of links, a name that is too long, a file where a
-        folder should be.
+        If the path cannot be resolved, for example because links form a loop, a name is too long,
+        or a file is where a folder should be.
     """
     # the link may point to a name that does not exist yet
     with contextlib.suppress(FileNotFoundError):

@@ -116,7 +116,7 @@ def numbers_in(texts: Any, decimal: str = ".") -> Parsed:
 
 
 def durations(texts: Any, unit_s: float = 1.0) -> Parsed:
-    """Parse durations into seconds: plain numbers, `1-02:03:04`, `90m`, `1h 30min`, `PT1H30M`.
+    """Convert durations to seconds: plain numbers, `1-02:03:04`, `90m`, `1h 30min`, `PT1H30M`.
 
     Two numbers separated by a colon are minutes and seconds.
 
@@ -151,7 +151,7 @@ def durations(texts: Any, unit_s: float = 1.0) -> Parsed:
 
 
 def sizes(texts: Any, unit_gib: float = 1.0) -> Parsed:
-    """Parse sizes into GiB: plain numbers, `64G`, `1.5Ti`, `16384MiB` (powers of 1,024)."""
+    """Convert sizes to GiB: plain numbers, `64G`, `1.5Ti`, `16384MiB` (powers of 1,024)."""
 
     def parse(distinct: Any) -> Parsed:
         parts = pc.extract_regex(distinct, pattern=_SIZE)
@@ -172,7 +172,7 @@ def sizes(texts: Any, unit_gib: float = 1.0) -> Parsed:
 
 
 def gib_of(text: str, unit: str = "G") -> float:
-    """Parse one size into GiB; a number without a prefix is in `unit`.
+    """Convert a size to GiB; a number without a prefix is in `unit`.
 
     Raises
     ------

@@ -36,7 +36,7 @@ class Misfit:
     known : tuple of str
         The known keys of the table with the missing or unknown key.
     is_missing, is_unknown : bool
-        Whether the last key of the path is required but missing, and whether it is unknown.
+        Whether the last key of the path is required but missing, and whether that key is unknown.
     """
 
     path: Path

@@ -1,6 +1,6 @@
-"""Parses delimited text into typed columns with pyarrow, and reports every fault exactly.
+"""Converts delimited text to typed columns with pyarrow, and reports every fault exactly.
 
-A second pass runs only after a failure, so good messages cost nothing for a correct file. Records
+A second pass runs only after a failure, so precise messages cost nothing for a valid file. Records
 are numbered from 0 in the order of the file; empty lines do not count.
 """
 

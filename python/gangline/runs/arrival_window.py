@@ -1,4 +1,4 @@
-"""Handles the window of arrivals that selects the jobs on which a run is measured."""
+"""Handles the window of arrivals that selects the jobs that the metrics of a run cover."""
 
 from __future__ import annotations
 

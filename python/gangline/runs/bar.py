@@ -17,7 +17,7 @@ __all__ = ["Total", "bar"]
 
 
 class _Drawing:
-    """A bar on stderr if that is a terminal, a line in a notebook, and nothing otherwise."""
+    """A bar on stderr if stderr is a terminal, a line in a notebook, and nothing otherwise."""
 
     def __init__(self) -> None:
         self.show: Callable[[str, str, float, float], None] | None = None

@@ -83,7 +83,7 @@ class Groups:
         Raises
         ------
         OptionError
-            If the column is not in `GROUPS`, or the trace lacks it.
+            If the column is not in `GROUPS`, or if the trace lacks it.
         """
         import numpy as np
 

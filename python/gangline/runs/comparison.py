@@ -241,7 +241,7 @@ class Comparison:
         return [line for line in said if line]
 
     def seeds_said(self) -> str:
-        """Return a note if there are several seeds and they do not change any run."""
+        """Return a note if there are several seeds but they do not change any run."""
         return seeds_said(self.rows, self._log_hashes)
 
     def to_dict(self) -> dict[str, Json]:
@@ -369,7 +369,7 @@ def leaders(rows: Sequence[Row], means: Sequence[Row], measure: formatting.Measu
 
 
 def seeds_said(rows: Sequence[Mapping[str, Any]], log_hashes: Sequence[str]) -> str:
-    """Return a note if there are several seeds and they do not change any run.
+    """Return a note if there are several seeds but they do not change any run.
 
     Parameters
     ----------

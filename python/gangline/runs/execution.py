@@ -1,4 +1,4 @@
-"""Carries out runs: turns a spec and the trace that it names into a result."""
+"""Carries out runs: computes the result from a spec and the trace that it names."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def carry_out(
     runs : iterable of Run
         The runs; each is taken from the iterable when a worker becomes free.
     worlds : Worlds
-        The object that holds the traces in memory.
+        The object that keeps the traces in memory.
     store : Store, optional
         A store of results; runs whose results it contains are not repeated. Each worker saves the
         runs that it carries out there.
@@ -534,7 +534,7 @@ class World:
 
 
 class _NamingJobs:
-    """Adds the ids of jobs to errors; no generator, because stepwise runs enter it at each step."""
+    """Adds the ids of jobs to errors; a class, because step-by-step runs enter it at each step."""
 
     __slots__ = ("_trace",)
 

@@ -59,7 +59,7 @@ def cores() -> int:
 
 
 def check_workers(workers: int | None) -> int:
-    """Return the number of concurrent runs; None asks for one per core.
+    """Return the number of concurrent runs; None means one run per core.
 
     Raises
     ------
@@ -203,7 +203,7 @@ class Apart:
             process.join()
 
     def do(self, work: Callable[..., R], *given: object, report: Report | None) -> R:
-        """Return `work(*given)`, where everything must be picklable; `report` can stop the work.
+        """Return `work(*given)`, all of which must be picklable; `report` can stop the work.
 
         Raises
         ------
@@ -357,7 +357,7 @@ def in_dask(
     OptionError
         If `address` is not a valid address.
     OSError
-        If no scheduler answers there, or the connection to it is lost.
+        If no scheduler answers at the address, or if the connection to it is lost.
     """
     from concurrent.futures import CancelledError
 

@@ -1,4 +1,4 @@
-"""Checks the inputs of a run: clusters, policies and options, in every form that users may give."""
+"""Checks the inputs of a run: clusters, policies and options, in every accepted form."""
 
 from __future__ import annotations
 

@@ -94,10 +94,10 @@ class OfferedLoad:
         conclusion is not possible: some job cannot use every GPU type, or the free GPUs could
         suffice in total although no single type has enough.
     early_load : float or None
-        The part of the load that falls within the arrival span. It is computed like `load`, but for
-        each job, only the GPU-seconds until the end of the span count, on the assumption that the
-        job starts at its arrival. With several GPU types, it is at most 1 % too low. None where
-        jobs may share GPUs or are elastic.
+        The part of the load that falls within the arrival span. It is computed like `load` on the
+        assumption that each job starts at its arrival, but only the GPU-seconds before the end of
+        the span count. With several GPU types, it is at most 1 % too low. None if jobs may share
+        GPUs or are elastic.
     window : pair of float or None
         The window of arrivals for which this load was computed; None for the load of all jobs.
     middle : pair of float or None
@@ -304,7 +304,7 @@ def shown(loads: Sequence[OfferedLoad]) -> str:
 
 
 def in_words(loads: Sequence[OfferedLoad]) -> str:
-    """Return sentences on what the load of one trace or of several draws means."""
+    """Return sentences that explain the load of one trace or of several draws."""
     if not loads:
         return ""
     if all(load == loads[0] for load in loads):
@@ -528,9 +528,10 @@ def _early_load(
 ) -> float | None:
     """Return the load from the work that jobs would do before `end` if each started at its arrival.
 
-    A job that has not waited has used each type for a fraction of the time that it would need on
-    this type alone. These fractions add up to at least 1. Therefore, every schedule without a
-    backlog needs at least as much capacity as the most even division of these GPU-seconds.
+    A job that has not waited has used each GPU type for a fraction of the time that it would need
+    if it used only this type. These fractions add up to at least 1. Therefore, every schedule
+    without a backlog needs at least as much capacity as the most even division of these
+    GPU-seconds.
     """
     import numpy as np
 

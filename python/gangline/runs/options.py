@@ -196,7 +196,7 @@ class CheckedOptions(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
             The value that `gangline.runs.estimates` computes from the option `estimates` and the
             jobs.
         watch : sequence of int
-            Rows of the trace whose jobs are watched: the run records why they wait.
+            Rows of the trace whose jobs are watched: the run records why these jobs wait.
         """
         from gangline import _core
 
@@ -252,7 +252,7 @@ def _mean_times_s(cluster: Cluster) -> tuple[float, float] | None:
 
 
 def resolved_sharing(sharing: Sharing, pairs: Pairs | None) -> dict[str, Any]:
-    """Return the sharing options of a run, including defaults, and the digest of the pairs."""
+    """Return a run's sharing options with defaults, and the digest of the slowdown factors."""
     keys = ["interference", "xi", "gang_xi", "memory_fixed_fraction", "acc_cost"]
     if sharing.max_share is not None:
         keys.insert(0, "max_share")

@@ -55,7 +55,7 @@ _IN_FULL = {"GPU util.": "GPU utilization", "preempt.": "preemptions"}
 
 @runtime_checkable
 class Drawn(Protocol):
-    """The attributes of a `Result` that its figures need."""
+    """The attributes of a `Result` that the figures need."""
 
     @property
     def summary(self) -> RunSummary:
@@ -76,7 +76,7 @@ class Drawn(Protocol):
 
 @runtime_checkable
 class Compared(Protocol):
-    """The attributes of a `Comparison` that its figures need."""
+    """The attributes of a `Comparison` that the figures need."""
 
     @property
     def results(self) -> Sequence[Drawn]:
@@ -151,9 +151,9 @@ def cdf(runs: Runs, column: str = "jct_s") -> Figure:
         Runs of one policy with several seeds share one line. The jobs are those that the summary
         covers: all jobs, or those that `count_arrivals` selects.
     column : str
-        A column of numbers: jct_s, queue_s, wait_s, run_s, slowdown, ftf, ... Columns in seconds
-        have a logarithmic axis; times below one second are drawn at one second. The axis of the
-        ratios slowdown and ftf is logarithmic, too.
+        A numeric column: jct_s, queue_s, wait_s, run_s, slowdown, ftf, ... Columns in seconds have
+        a logarithmic axis; times below one second are drawn at one second. The axes of the ratios
+        slowdown and ftf are also logarithmic.
 
     Returns
     -------

@@ -60,7 +60,7 @@ class _Fact(NamedTuple):
     jobs."""
     remedy: str
     is_of_jobs: bool = False
-    """Whether jobs that break the premise can be left out of a run."""
+    """Whether jobs that violate the premise can be left out of a run."""
 
 
 def lacks(
@@ -149,7 +149,7 @@ def _declared() -> dict[str, list[dict[str, Any]]]:
 
 
 def premises(chosen: ChosenPolicy) -> list[dict[str, Any]]:
-    """Return the premises of a policy with these parameters as pairs of a fact and a mechanism."""
+    """Return a policy's premises under these parameters, as pairs of a fact and a mechanism."""
     if not isinstance(chosen.policy, str):
         return []
     return [

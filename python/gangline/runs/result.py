@@ -260,7 +260,7 @@ class Result:
         ----------
         folder : path
             The folder. An earlier result in the folder is replaced, together with its report; other
-            files stay. A folder with any other content is an error.
+            files stay. A folder with any other content raises an error.
         explain : bool
             Whether to write the jobs of the trace as well, so that `explain` can repeat the run
             without the trace.

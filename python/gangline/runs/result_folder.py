@@ -160,7 +160,7 @@ def add(
     *,
     durable: bool,
 ) -> None:
-    """Write a result to the new folder `home / name`, unless another process was faster.
+    """Write a result to the new folder `home / name`, unless another process has written it first.
 
     Parameters
     ----------
@@ -288,7 +288,7 @@ def _read(folder: Path) -> tuple[dict[str, Any], dict[str, Any], dict[str, Stamp
 
 
 def _is_file(path: Path) -> bool:
-    """Return whether a path is a file; raise an error if permissions, for example, hide this."""
+    """Return whether a path is a file; raise an error if this is unknown (e.g. permissions)."""
     try:
         return stat.S_ISREG(path.stat().st_mode)
     except OSError as error:
@@ -312,7 +312,7 @@ class _Counts(msgspec.Struct):
 
 
 def _checked(path: Path, spec: dict[str, Any]) -> Cluster:
-    """Return the cluster of a spec, after the checks that types alone do not cover."""
+    """Return the cluster of a spec after the checks that go beyond types."""
     from gangline.cluster.description import Cluster
 
     try:

@@ -1,4 +1,4 @@
-"""Turns the core's columns into Arrow tables and Parquet files, with few copies."""
+"""Converts the core's columns to Arrow tables and Parquet files, with few copies."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def timeline(columns: dict[str, npt.NDArray[Any]], types: list[str]) -> pa.Table
 
 
 def segments(columns: dict[str, Any], trace: Trace) -> pa.Table:
-    """Return the segments table; each stretch of a part at one rate has one row per server."""
+    """Return the segments table, with one row per server for each stretch of a part at one rate."""
     import pyarrow.compute as pc
 
     identifiers = trace.column("job_id")
@@ -198,7 +198,7 @@ _SAVED: dict[str, dict[str, _Column]] = {
 
 
 def wrong(table: pa.Table, name: str, jobs: int, cluster: Cluster) -> tuple[str, str] | None:
-    """Return the first column of a saved table that no run could have written, and why not.
+    """Return the first column of a saved table that no run could have written, and the reason.
 
     Parameters
     ----------

@@ -214,9 +214,10 @@ class Simulation:
         jobs : Trace, Arrow table, or str, optional
             Jobs whose `arrival_s` is after the current time.
         failures : iterable of mappings
-            `server`, `down_s` and `up_s`, as in `failures.table` of a cluster.
+            Mappings with the keys `server`, `down_s` and `up_s`, as in a cluster's
+            `failures.table`.
         capacity : iterable of mappings
-            `at_s` and `servers`, as in `capacity` of a cluster.
+            Mappings with the keys `at_s` and `servers`, as in a cluster's `capacity`.
 
         Raises
         ------

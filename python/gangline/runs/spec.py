@@ -37,7 +37,7 @@ _DIGITS = 32  # Our own choice: 128 bits of the SHA-256 are enough to distinguis
 
 
 class RunSpec(msgspec.Struct, frozen=True, kw_only=True, dict=True):
-    """The recipe of a run: `gangline.run` carries it out, and equal specs give equal bytes.
+    """The specification of a run: `gangline.run` carries it out, and equal specs give equal bytes.
 
     The `spec.json` of every result contains a RunSpec; `RunSpec.load` reads it.
 
@@ -90,7 +90,8 @@ class RunSpec(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     ) -> RunSpec:
         """Return the spec of the run that `gangline.simulate` would carry out for these arguments.
 
-        A trace file is hashed, and a `synth:` address is parsed; only a table in memory is read.
+        A trace file is only hashed, and a `synth:` address is only parsed; a table in memory is
+        read.
         """
         from gangline.runs.inputs import as_cluster, make_options, override, take_tables
         from gangline.trace.read import as_trace, refer
@@ -165,7 +166,7 @@ class RunSpec(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         return cls.from_dict(data, path=str(file))
 
     def to_dict(self) -> dict[str, Json]:
-        """Return the keys as plain values, as in `spec.json`."""
+        """Return the keys as plain values in the form of `spec.json`."""
         return msgspec.to_builtins(self)  # type: ignore[no-any-return]
 
     def to_json(self) -> str:

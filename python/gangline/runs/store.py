@@ -111,7 +111,7 @@ class Store:
         return False
 
     def add(self, digest: str, result: Result) -> None:
-        """Save a result, unless another process was faster and has saved an equal one.
+        """Save a result, unless another process has already saved an equal one.
 
         Raises
         ------

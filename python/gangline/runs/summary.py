@@ -64,9 +64,9 @@ class _Always(TypedDict):
 class RunSummary(_Always, total=False):
     """Averages, percentiles and totals of a run, in seconds unless the key names another unit.
 
-    A mean or percentile is NaN if it covers no values. Some keys exist only in some runs, for
-    example the cost if GPU types have a price. If the key is in a variable, a type checker requires
-    a mapping: `numbers: Mapping[str, Any] = result.summary`.
+    A mean or percentile is NaN if it covers no values. Some keys exist only in some runs; for
+    example, the cost exists if GPU types have a price. If the key is in a variable, a type checker
+    requires a mapping: `numbers: Mapping[str, Any] = result.summary`.
 
     Examples
     --------
@@ -107,7 +107,7 @@ class RunRow(RunSummary, total=False):
 class MeanRow(RunSummary, total=False):
     """A policy's row in a table: the mean of each summary key over the runs with all seeds.
 
-    A key that is not a number in every run is left out.
+    A key whose value is not a number in every run is left out.
     """
 
     policy: Required[str]

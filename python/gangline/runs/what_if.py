@@ -50,9 +50,9 @@ class Change(TypedDict, total=False):
         The GPU type of those servers; needed if the cluster has several types.
     gpus : int
         The GPUs that the job asks for. The job's GPU-hours stay the same, unless the cluster's
-        throughput table has a rate for its model at that gang size.
+        throughput table has a rate for the job's model at that gang size.
     later_s : float
-        Delay of the job's submission in seconds; a negative delay makes it earlier.
+        Delay of the job's submission in seconds; a negative delay makes the submission earlier.
     """
 
     policy: PolicyLike

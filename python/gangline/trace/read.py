@@ -87,7 +87,8 @@ def read_raw(
     Trace
         The trace, as `read_trace` returns it.
     float
-        The amount subtracted from all times, so that the clock starts at the first job.
+        The amount in seconds that was subtracted from all times, so that the clock starts at the
+        first job.
     """
     if adapt is not None and hasattr(path, "__arrow_c_stream__"):
         raw, chosen = raw_of_arrow(path, options)

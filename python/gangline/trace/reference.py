@@ -77,7 +77,7 @@ def address(name: str, parameters: Mapping[str, Any]) -> str | None:
 
 
 def value_of(text: str) -> object:
-    """Return the value of a parameter in an address: a TOML value, or else plain text."""
+    """Return the value of a parameter in an address: a TOML value, or else the plain string."""
     try:
         return toml.loads(f"v = {text}")["v"]
     except ValueError:

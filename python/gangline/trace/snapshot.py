@@ -82,7 +82,7 @@ def read_snapshot(
     ----------
     source : Trace, Arrow table, path, or str
         An export or a table in any known format in which jobs wait or run. It may also be a log of
-        finished jobs with their starts; then, `at` selects the moment.
+        finished jobs with their starts; in that case, `at` selects the moment.
     at : float or str, optional
         The moment: seconds on the clock of the trace, a duration such as "2d", or a date YYYY-MM-DD
         HH:MM:SS. By default, it is the last instant in the table.

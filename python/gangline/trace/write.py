@@ -1,6 +1,6 @@
 """Writes traces.
 
-A file appears complete or not at all. Values that the format cannot hold are counted.
+A file appears complete or not at all. Columns that the format cannot hold are reported.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Turns node lists of public traces into the keys of a cluster."""
+"""Converts node lists from public traces to the keys of a cluster."""
 
 from gangline.cluster.node_lists.formats import FORMATS, ClusterFormat
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 __all__ = ["NODE_NAME", "PARTITIONS", "kubernetes", "node_objects", "nodes", "records", "slurm"]
 
 NODE_NAME = re.compile(rb"(?im)^[ \t]*NodeName=")
-"""The possible beginnings of a record of scontrol or a line of slurm.conf."""
+"""The possible beginnings of a scontrol record or a slurm.conf line."""
 PARTITIONS = re.compile(rb"\s*PartitionName=|\s*PARTITION +AVAIL ")
 """The beginnings of `scontrol show partition` and of sinfo without a format."""
 _CLUSTER_NAME = re.compile(r"(?im)^[ \t]*ClusterName=(\S+)")

@@ -36,7 +36,7 @@ class ClusterFormat(msgspec.Struct, frozen=True, kw_only=True):
         Column names in the header, in lower case; files without a header have exactly these
         columns.
     reader : callable
-        Function that turns the rows of the file and the options into the keys of a cluster.
+        Function that converts the rows of the file and the options to the keys of a cluster.
     summary : str
         Description in one line.
     kind : str

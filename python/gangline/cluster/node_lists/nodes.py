@@ -1,4 +1,4 @@
-"""Reads node lists: turns the rows of a file into the keys of a cluster.
+"""Reads node lists: converts the rows of a file to the keys of a cluster.
 
 Servers without GPUs are left out and counted. If a list has no racks, equal servers are grouped and
 fill racks of equal size; the groups are in the order of their first servers.

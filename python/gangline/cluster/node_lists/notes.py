@@ -23,7 +23,7 @@ NOTES: Mapping[str, str] = {
     "servers_without_gpus": "servers that were left out",
     "total_differs": "days whose total is not the sum of the virtual clusters; the total is used",
 }
-"""The counters of assumptions about a cluster, with their meanings."""
+"""Mapping from counters of assumptions about a cluster to their meanings."""
 
 
 def explain(name: str) -> str:

@@ -1,4 +1,4 @@
-"""Defines the options of the readers of node lists."""
+"""Defines the options of the readers for node lists."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from gangline.files.quantities import mapping_of
 __all__ = ["NODE_COLUMNS", "FileOptions", "make_options"]
 
 NODE_COLUMNS = ("name", "gpu", "gpus", "count", "cpus", "memory_gb")
-"""Columns of a table of servers."""
+"""The columns that a table of servers may have."""
 
 
 class FileOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -41,7 +41,7 @@ class StepFit(NamedTuple):
         Constant part of the time of a synchronisation over several servers, and part per GPU beyond
         two; 0 if no such synchronisation was measured.
     a_r, b_r : float
-        The same times within one server.
+        The same parts for a synchronisation within one server.
     gamma : float
         Overlap of a synchronisation with the pass before it, 1 (none) to 10.
     points : int
@@ -117,7 +117,7 @@ def fit_pollux(profile: PolluxProfile) -> StepFit:
     Raises
     ------
     TraceError
-        If fewer than two batch sizes were measured, or a time is not above 0.
+        If fewer than two batch sizes were measured, or if a time is not above 0.
 
     Notes
     -----

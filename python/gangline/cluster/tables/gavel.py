@@ -1,8 +1,8 @@
 """Reads Gavel's throughput JSON: GPU types, labels with gang sizes, and pairs that share GPUs.
 
 The file has the form `{type: {"('label', gpus)": {"null": rate, "('other', gpus)": [rate, rate of
-other]}}}`. Rates are iterations per second of whole gangs; 0 = cannot run. A type with the suffix
-`_unconsolidated` gives the base type's rates for gangs that are spread over several servers.
+other]}}}`. Rates are those of whole gangs in iterations per second; 0 = cannot run. A type with the
+suffix `_unconsolidated` gives the base type's rates for gangs that are spread over several servers.
 """
 
 from __future__ import annotations

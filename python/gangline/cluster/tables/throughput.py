@@ -57,13 +57,14 @@ class ThroughputTable:
     Attributes
     ----------
     rates : pyarrow.Table
-        gpu_type, model, batch_size (per GPU; null = any), gpus, placement ("server" or "spread"),
-        iters_per_s (of the whole gang; 0 = cannot run). Each combination occurs once.
+        Table with the columns gpu_type, model, batch_size (per GPU; null = any), gpus, placement
+        ("server" or "spread"), iters_per_s (of the whole gang; 0 = cannot run). Each combination
+        occurs once.
     pairs : pyarrow.Table
         Rates of two jobs on the same GPUs: gpu_type, placement, model, gpus, co_model, co_gpus,
         iters_per_s, co_iters_per_s; 0 = cannot share. Empty unless the file has pairs.
     notes : dict of str to int
-        Counts of irregularities in the table.
+        Counts of irregularities that were found in the table.
     provenance : dict of str to str
         Path, format and sha256 of the file.
 
@@ -97,8 +98,8 @@ class ThroughputTable:
         Parameters
         ----------
         data : object with `__arrow_c_stream__`
-            gpu_type, model, gpus, iters_per_s; optional batch_size, placement. Other columns are
-            ignored.
+            Table with the columns gpu_type, model, gpus and iters_per_s; optionally also batch_size
+            and placement. Other columns are ignored.
 
         Raises
         ------

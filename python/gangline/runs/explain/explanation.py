@@ -51,7 +51,8 @@ class Explanation(Facts):
     arrival_date : str
         The date of the arrival; empty if the trace has no dates.
     reasons : dict of str to Reason
-        The sentence for each `cause` of an interval, with placeholders for jobs and numbers.
+        Mapping from each `cause` of an interval to its sentence, with placeholders for jobs and
+        numbers.
     """
 
     def to_dict(self) -> dict[str, Json]:

@@ -119,10 +119,10 @@ class Facts:
 
     @property
     def wait_s(self) -> float:
-        """The time without GPUs."""
+        """The total time in seconds without GPUs."""
         return math.fsum(wait.end_s - wait.start_s for wait in self.waits)
 
     @property
     def run_s(self) -> float:
-        """The time with GPUs."""
+        """The total time in seconds with GPUs."""
         return math.fsum(run.end_s - run.start_s for run in self.runs)

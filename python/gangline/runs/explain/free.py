@@ -93,7 +93,7 @@ class ForGang(NamedTuple):
     ----------
     time_s : float array
     gpus : int array
-        Number of free GPUs of the type that suits the gang best.
+        Number of free GPUs of the GPU type that suits the gang best.
     together : int array
         Number of free GPUs on the fewest servers that can hold the gang.
     state : int array
@@ -232,7 +232,7 @@ def free_of_segments(
 def instants(*columns: Floats) -> tuple[Floats, list[Ints]]:
     """Return the sorted distinct values of several columns, and the index of each value in them.
 
-    Columns that are already sorted, such as the starts of segments, are fast.
+    The function is fast for columns that are already sorted, such as the starts of segments.
     """
     values = np.concatenate(columns)
     order = np.argsort(values, kind="stable")  # this merges sorted parts

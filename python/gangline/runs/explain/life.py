@@ -21,7 +21,7 @@ __all__ = ["Life", "Run", "Segments", "Wait", "ranges"]
 
 
 class Run(NamedTuple):
-    """A time with GPUs.
+    """An interval in which the job held GPUs.
 
     Attributes
     ----------
@@ -52,7 +52,7 @@ class Run(NamedTuple):
 
 
 class Wait(NamedTuple):
-    """A time without GPUs."""
+    """An interval in which the job held no GPUs."""
 
     start_s: float
     end_s: float

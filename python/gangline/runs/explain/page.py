@@ -1,4 +1,4 @@
-"""Shows an explanation in a notebook: its sentences around a small timeline."""
+"""Shows an explanation in a notebook: its sentences and a small timeline."""
 
 from __future__ import annotations
 

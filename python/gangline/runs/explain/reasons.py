@@ -1,9 +1,9 @@
 """Defines the reasons for waiting: those that policies give, and those that tables show.
 
 A policy declares its reasons next to its code; see `Reason` in rust/engine/src/watch.rs. The three
-reasons defined here follow from the tables and the clock of a run. The states do not depend on a
-policy either. Reports and audits work with the tables of any scheduler, and therefore use only the
-states.
+reasons defined here follow from the tables and the clock of a run. The states of the free GPUs do
+not depend on the policy either. Reports and audits work with the tables of any scheduler, and
+therefore use only the states.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class Reason(NamedTuple):
         return f"{{{place}}}" in self.sentence
 
     def naming(self, labels: Mapping[str, str]) -> Reason:
-        """Return the reason with names of the job's queue and the like: `{"queue": "research"}`.
+        """Return the reason with names filled in, such as the job's queue: `{"queue": "research"}`.
 
         Examples
         --------

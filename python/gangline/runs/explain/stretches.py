@@ -165,7 +165,7 @@ def stretches(
     reasons : mapping of str to Reason
         The reasons that the policy may have given, by name.
     round_s : float
-        Length of a round; NaN for a policy without rounds.
+        Length of a round in seconds; NaN for a policy without rounds.
     down : Down
         Intervals in which servers were unavailable.
     """
@@ -191,7 +191,7 @@ def stretches(
 
 
 def _told(begin_s: Floats, end_s: Floats, said: Records | None) -> Records:
-    """Return the causes during these waits, including the time before the policy's first reason."""
+    """Return the causes during these waits, also for the time before the policy's first reason."""
     if said is None:
         return _plain(begin_s, "", np.full(len(begin_s), math.inf))
     low, high = (np.searchsorted(said["decided_s"], edge, "left") for edge in (begin_s, end_s))
@@ -210,7 +210,7 @@ def _plain(time_s: Floats, cause: str, until_s: Floats) -> Records:
 
 
 def _mark_rounds(rows: Records, free: ForGang, reasons: Mapping[str, Reason]) -> None:
-    """Mark the stretches for which the free GPUs have improved enough since the decision."""
+    """Mark the stretches in which the free GPUs have improved enough since the decision."""
     ending = [reason for reason in reasons.values() if reason.ends_when_free]
     of_places = [one.name for one in ending if one.names("free") and one.name not in OF_TABLES]
     then = free.state[_first(free.time_s, rows["decided_s"])]

@@ -53,7 +53,7 @@ class Watched(NamedTuple):
     outages : list of (server, down_s, up_s)
         Intervals in which servers were unavailable.
     round_s : float
-        Length of a round; NaN for a policy without rounds.
+        Length of a round in seconds; NaN for a policy without rounds.
     reasons : dict of str to Reason
         The reasons of the policy and those that follow from the tables, keyed by name.
     dropped : dict of int to str

@@ -35,7 +35,7 @@ _TIERS = ("one server", "servers of one rack", "servers anywhere")
 
 
 def text(said: Facts) -> str:
-    """Return the complete explanation as lines of text."""
+    """Return the complete explanation, line by line."""
     lines = [headline(said)]
     if said.note:
         lines += ["", f"The reasons of the policy are not known: {said.note}."]
@@ -121,7 +121,7 @@ def _groups(rows: Records, reasons: list[Reason]) -> npt.NDArray[np.intp]:
 
 
 def _named(reasons: list[Reason], number: str) -> list[str]:
-    """Return the names of the reasons that have a number with this unit."""
+    """Return the names of the reasons whose number has this unit."""
     return [one.name for one in reasons if one.number == number]
 
 
@@ -191,7 +191,7 @@ def _number(reason: Reason, rows: Records) -> str:
 
 
 def _own_words(said: Facts, same: Rows[Stretch]) -> str:
-    """Return the reason of a policy in Python, with the job that it named for the longest time."""
+    """Return the reason of a policy written in Python, with the job named for the longest time."""
     jobs, which = np.unique(same.columns["job"], return_inverse=True)
     longest = np.argmax(np.bincount(which, _lengths(same.columns)))
     named = same[np.flatnonzero(which == longest)]
@@ -329,7 +329,7 @@ def passing(said: Facts) -> list[str]:
 
 
 def timeline(said: Facts) -> str:
-    """Return a bar of the job's life: `#` with GPUs, `.` without GPUs, `+` for both."""
+    """Return a bar that shows the job's life: `#` with GPUs, `.` without GPUs, `+` for both."""
     step = (_end(said) - said.arrival_s) / BAR
     if step <= 0.0:
         return "#" * BAR

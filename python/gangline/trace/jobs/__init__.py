@@ -1,1 +1,1 @@
-"""The table of jobs: its columns, the checks of its input, and its conversion for the core."""
+"""Defines the table of jobs: its columns, the checks of its input, its conversion for the core."""

@@ -26,8 +26,8 @@ def give_models(table: pa.Table, options: Options, notes: dict[str, int], path: 
     """Draw a model for each job without one, uniformly from the models measured at its gang size.
 
     The work of such a job is then counted in iterations: its duration times the model's rate on the
-    reference type. Its run time on this type stays the same. Jobs with a gang size that the table
-    lacks do not change.
+    reference type. Its run time on this type stays the same. Jobs whose gang size is not in the
+    table do not change.
 
     Parameters
     ----------
@@ -120,7 +120,7 @@ def _chosen(
     drawn: npt.NDArray[np.float64],
     taken: npt.NDArray[np.bool_],
 ) -> tuple[list[_Kind], npt.NDArray[np.int64]]:
-    """Return all models with their batch sizes, and each job's index into them (-1 = no model)."""
+    """Return all models with their batch sizes, and each job's index among them (-1 = no model)."""
     kinds: list[_Kind] = []
     code_of = np.full(len(gpus), -1, np.int64)
     for gang, own in sorted(by_gang.items()):

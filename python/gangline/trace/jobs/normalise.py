@@ -1,4 +1,4 @@
-"""Turns a reader's columns into the internal table: checks, filters, sorts and names the jobs.
+"""Converts a reader's columns to the internal table: checks, filters, sorts and names the jobs.
 
 All steps process whole columns. Records are numbered before rows are dropped or sorted, so that an
 error can name the line of the file.
@@ -63,7 +63,7 @@ class Raw(msgspec.Struct, kw_only=True):
     records : callable, optional
         Function that maps rows to record numbers; by default, the two are equal.
     locate : callable, optional
-        Function that turns faults into errors with line and value.
+        Function that converts faults to errors with line and value.
     notes, metadata : dicts
         Counters, and entries for the metadata of the file.
     marks : dict of str to bool array
@@ -188,7 +188,7 @@ def _cast(raw: Raw, name: str, array: Any) -> Any:
 
 
 def _as_numbers(raw: Raw, name: str, array: Any) -> Any:
-    """Convert numbers that are text or decimals to floats, so that their bounds can be checked.
+    """Convert numbers in text or decimal columns to floats, so that their bounds can be checked.
 
     Without this check, a cast would accept values that the bounds forbid or that the type cannot
     hold.

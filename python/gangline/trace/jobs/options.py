@@ -1,4 +1,4 @@
-"""Defines the options of readers, which choose the rows to keep, drop or change."""
+"""Defines the options of readers, which select the rows to keep, drop or change."""
 
 from __future__ import annotations
 
@@ -52,9 +52,8 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         The treatment of jobs without GPUs; dropped jobs are counted. The default is "drop" if the
         format has such jobs, otherwise "error".
     zone : str, optional
-        Time zone of local times, such as "America/Los_Angeles". With None, times are simply
-        differences between local clock times. Formats without local times do not accept this
-        option.
+        Time zone of local times, such as "America/Los_Angeles". With None, times are differences
+        between local clock times. Formats without local times do not accept this option.
     on_bad_row : "error" or "drop"
         The treatment of rows that cannot be read; dropped rows are counted.
     max_bytes : int

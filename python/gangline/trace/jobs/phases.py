@@ -143,7 +143,7 @@ def factor_ranges(column: Any) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.
 
 
 def _coded(column: Any) -> tuple[list[str | None], npt.NDArray[np.int64]]:
-    """Return the distinct strings, and each row's index in them; `len(texts)` means none."""
+    """Return the distinct strings and each row's index in them; null has index `len(texts)`."""
     words = column if pa.types.is_dictionary(column.type) else column.dictionary_encode()
     texts: list[str | None] = words.dictionary.to_pylist()
     return texts, words.indices.fill_null(len(texts)).to_numpy(zero_copy_only=False).astype(

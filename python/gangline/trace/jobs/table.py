@@ -46,7 +46,7 @@ class ArrowStream(Protocol):
 class Trace:
     """An immutable table of jobs, checked and sorted by arrival.
 
-    Create one with `gangline.read_trace`, `Trace.from_arrow` or `gangline.synth`.
+    Create a trace with `gangline.read_trace`, `Trace.from_arrow` or `gangline.synth`.
 
     Attributes
     ----------
@@ -99,7 +99,7 @@ class Trace:
         Raises
         ------
         TraceError
-            If a column is missing or a value is out of range; the error names the row and the
+            If a column is missing or if a value is out of range; the error names the row and the
             column.
         """
         return build(*raw_of_arrow(data, options))
@@ -154,7 +154,7 @@ class Trace:
 
     @property
     def reference(self) -> TraceReference:
-        """What is needed to read or draw the trace again; for a table in memory, only its hash."""
+        """The data needed to read or draw the trace again; for a table in memory, its hash."""
         return self._read_from or TraceReference(inputs={"trace": self.sha256})
 
     @reference.setter

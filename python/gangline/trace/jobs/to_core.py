@@ -123,7 +123,7 @@ def _phases(trace: JobTable, elastic: ElasticJobs | None) -> dict[str, Any]:
 
 
 def job_keys(trace: JobTable) -> JobKeys:
-    """Return the properties of the jobs on which their rates depend."""
+    """Return the properties of jobs on which the rates of the jobs depend."""
     model, labels = codes(trace, "model")
     batch = _optional(trace, "batch_size", 0.0)
     return JobKeys(

@@ -1,7 +1,7 @@
 """Collects jobs one by one from records or objects, and converts them to columns.
 
-This is slower than reading whole columns, as the readers for logs with millions of jobs do. The
-module serves readers of nested objects, and of lines whose fields differ.
+This is slower than reading whole columns, which is what the readers for logs with millions of jobs
+do. The module serves readers of nested objects, and of lines whose fields differ.
 """
 
 from __future__ import annotations
@@ -81,8 +81,8 @@ class Gang(msgspec.Struct, kw_only=True):
 def joined(attempts: list[Gang], special: Special, notes: dict[str, int]) -> Gang:
     """Combine the records of one job: attempts after a requeue, and repeated records.
 
-    The job starts with its first attempt and finishes with its last one. Its gang size is that of
-    its largest attempt. The other values come from the last attempt.
+    The combined job starts with its first attempt and finishes with its last one. Its gang size is
+    that of its largest attempt. The other values come from the last attempt.
     """
     known: dict[float, Gang] = {}
     for one in attempts:

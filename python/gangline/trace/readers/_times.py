@@ -69,7 +69,7 @@ class Local:
         self.repeated = 0
 
     def convert(self, times: Any) -> tuple[Any, npt.NDArray[np.bool_]]:
-        """Return the times in UTC (null for times that do not exist), and which rows are null."""
+        """Return the times in UTC (null for times that do not exist), and a mask of the nulls."""
         never = np.zeros(len(times), dtype=np.bool_)
         if self.zone is None:
             return times, never

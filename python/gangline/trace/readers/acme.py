@@ -1,7 +1,7 @@
 """Reads Shanghai AI Lab's Acme trace, with one CSV for each of the clusters Seren and Kalos.
 
-Times have offsets from UTC, which differ between Kalos and Seren. In Kalos, the stated duration
-extends from submission to end. Therefore, the time from start to end is used where both exist.
+Times have UTC offsets, which differ between Kalos and Seren. In Kalos, the stated duration extends
+from submission to end. Therefore, the time from start to end is used where both exist.
 """
 
 from __future__ import annotations

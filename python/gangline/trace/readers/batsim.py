@@ -1,7 +1,8 @@
 """Reads workloads of the Batsim simulator: jobs, and profiles that describe what a job does.
 
 Only profiles whose run time does not depend on a platform can be read: delays, sequences of delays,
-and homogeneous computations if the speed of a processor is given. A resource becomes a GPU.
+and homogeneous computations if the speed of a processor is given. Each resource is converted to a
+GPU.
 """
 
 from __future__ import annotations

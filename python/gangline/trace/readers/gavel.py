@@ -1,4 +1,4 @@
-"""Reads traces of the Gavel simulator: tab-separated, without a header line, of three kinds.
+"""Reads the three kinds of tab-separated traces, without header line, of the Gavel simulator.
 
 Most traces have seven columns; the traces from the physical experiments have ten. The traces of
 Shockwave, Gavel's successor, have twelve columns, including a duration and the mode in which a

@@ -135,7 +135,7 @@ def _records(lines: LogLines, notes: dict[str, int]) -> Iterator[tuple[int, str]
 
 
 def _fields(line: str) -> tuple[Fields, list[str]]:
-    """Return a record's fields by name (for a list, its length), and its extensions.
+    """Return a record's fields, keyed by name (for a list, its length), and its extensions.
 
     Raises
     ------
@@ -201,7 +201,7 @@ def _gang(number: int, fields: Fields) -> Gang:
 
 
 def _seconds(fields: Fields, name: str) -> float:
-    """Return seconds; NaN if they are absent, 0 or negative."""
+    """Return a time in seconds; NaN if it is absent, 0 or negative."""
     value = whole(fields, name, _SECONDS) if name in fields else 0
     return float(value) if value > 0 else float(np.nan)
 

@@ -1,7 +1,7 @@
 """Reads Alibaba's openb trace (2023): pods of a shared GPU cluster.
 
 Most of the published trace is a packing problem: few arrivals and long run times. A pod that never
-ran has no scheduled time; a pod that was still running at the time of the snapshot ends at that
+ran has no scheduled time; a pod that was still running when the snapshot was taken ends at that
 time.
 """
 

@@ -1,7 +1,7 @@
 """Reads the tasks of an OpenDC workload from Parquet or CSV; only newer versions have GPUs.
 
-A second file contains the fragments of the tasks, that is, how much of its resources each task uses
-over time. The fragments are not needed, because a task runs for its duration.
+A second file contains the fragments of the tasks, which describe how much of its resources each
+task uses over time. The fragments are not needed, because a task runs for its duration.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Reads Alibaba's PAI trace (2020): tables whose header lines are in separate files.
 
-A job consists of tasks, and a task of instances. All times are shifted by a constant. For some
-machines, the type MISC hides the GPU type. Tasks without a start or an end are dropped.
+A job consists of tasks, and a task consists of instances. All times are shifted by a constant. For
+some machines, the type MISC hides the GPU type. Tasks without a start or an end are dropped.
 """
 
 from __future__ import annotations

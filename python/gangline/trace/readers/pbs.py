@@ -173,7 +173,7 @@ def _status(fields: Mapping[str, str]) -> str:
 
 
 def _clock(fields: Mapping[str, str], name: str) -> float | None:
-    """Parse a time such as `[[hours:]minutes:]seconds` into seconds."""
+    """Convert a time such as `[[hours:]minutes:]seconds` to seconds."""
     text = fields.get(name, "")
     if not text:
         return None
@@ -238,7 +238,7 @@ def _number(name: str, text: str) -> int:
 
 
 def _gib(text: str) -> float:
-    """Parse a size such as `4gb`, in bytes or in 8-byte words, into GiB."""
+    """Convert a size such as `4gb`, in bytes or in 8-byte words, to GiB."""
     is_words = text.endswith("w")
     try:
         return gib_of(text.removesuffix("w"), "") * (8.0 if is_words else 1.0)

@@ -46,7 +46,7 @@ class Special(msgspec.Struct, frozen=True, kw_only=True):
         Folder or archive with Pollux profiles, one folder per application. They determine the run
         times of jobs that `durations` does not cover.
     placements : str
-        Name of the placements file in those folders, for profiles of several GPU types.
+        Name of the placements file in these folders, for profiles of several GPU types.
     """
 
     durations: dict[str, float] = {}

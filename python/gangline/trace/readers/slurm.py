@@ -425,7 +425,7 @@ def _amounts(text: str) -> tuple[float, float, float, float, float]:
 
 
 def _types_of(text: str) -> set[str]:
-    """Return the GPU types that resources name."""
+    """Return the GPU types that the resources name."""
     items = (item.partition("=")[0] for item in text.split(","))
     return {item[len(_GPU) + 1 :] for item in items if item.startswith(f"{_GPU}:")}
 
@@ -520,7 +520,7 @@ def _take(
     bad: npt.NDArray[np.bool_] | None,
     rows: npt.NDArray[np.int64],
 ) -> tuple[dict[str, Any], npt.NDArray[np.bool_] | None]:
-    """Keep only these rows, and make errors name the original records."""
+    """Keep only the given rows; errors still name the original records."""
     records = raw.records
     assert records is not None, "the reader of the file has set it"
     raw.records = lambda places: records(rows[places])

@@ -1,8 +1,8 @@
 """Reads the Standard Workload Format of the Parallel Workloads Archive: 18 numbers per line.
 
-Processors become GPUs. Times may be absolute; the trace's clock starts at the first job that is
-kept. Lines for partial executions (status 2 to 4) repeat the content of a summary line, and are
-dropped.
+A job's processors are converted to GPUs. Times may be absolute; the trace's clock starts at the
+first job that is kept. Lines for partial executions (status 2 to 4) repeat the content of a summary
+line, and are dropped.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """Reads any table; the option `columns` maps its columns to the native ones.
 
-Each native column is an expression of the table's columns: a name, a number, or two of these joined
-by `*`, `+` or `-`. An expression may end with `@` and a unit or a date format. The native column
-determines whether text is read as an instant, a duration, a size, a number or a label.
+Each native column is given by an expression in the table's columns: a name, a number, or two of
+these joined by `*`, `+` or `-`. An expression may end with `@` and a unit or a date format. The
+native column determines whether text is read as an instant, a duration, a size, a number or a
+label.
 """
 
 from __future__ import annotations
@@ -107,7 +108,7 @@ def read(source: Source, options: Options) -> Raw:
 
 
 def of_arrow(table: pa.Table, path: str, options: Options) -> Raw:
-    """Take a table in memory."""
+    """Read a table in memory."""
     _check(options.special)
     names = [str(name) for name in table.column_names]
     terms = _terms(options.special, names, path)

@@ -36,7 +36,7 @@ _WANTED = {
 
 
 def read(source: Source, options: Options) -> Raw:
-    """Read one window; the intervals of jobs without GPUs still delay later arrivals."""
+    """Read one window; the intervals of jobs without GPUs still count for later arrivals."""
     del options
     raw = read_columns(source, NAME, _WANTED)
     gaps = numbers(raw.columns["arrival_s"])

@@ -99,7 +99,7 @@ def batch(given: BatchParameters) -> Raw:
 
 
 def poisson(given: PoissonParameters) -> Raw:
-    """Draw jobs with exponential gaps."""
+    """Draw jobs with exponential gaps between arrivals."""
     name = "synth:dally-poisson"
     return _jobs(name, given, GPUS, _expected(given) * given.mean_gap_s)
 
@@ -153,7 +153,7 @@ def _durations(given: _Parameters, noise: _Floats | None) -> tuple[_Floats, int]
 
 
 def _deck(shares: list[int], given: _Parameters, purpose: str) -> _Ints:
-    """Return indices of `shares` in random order, one per job, each as frequent as its share."""
+    """Return a random order of indices of `shares`, in which each is as frequent as its share."""
     from gangline import _core
 
     cards = np.repeat(np.arange(len(shares)), apportion(given.jobs, shares))

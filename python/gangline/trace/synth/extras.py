@@ -30,7 +30,7 @@ class Extras(msgspec.Struct, frozen=True, kw_only=True):
     columns : dict
         Arrow arrays `user` and `vc`, if requested.
     noise : float64 array, shape (jobs,), or None
-        Factors of the durations.
+        Factors by which the durations are multiplied.
     """
 
     columns: dict[str, Any]

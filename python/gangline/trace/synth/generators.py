@@ -191,7 +191,7 @@ def dally_batch(*, jobs: int = 500, seed: int = 0, **parameters: Unpack[DallyKey
         56 GPUs; 125 MobileNetV3, 125 BERT-large, 125 ResNet50, 53 AlexNet, 38 ResNet18, 34 VGG11.
         With another number, the shares stay the same up to rounding, but the jobs differ.
     seed : int
-        Same seed, same jobs.
+        The same seed gives the same jobs.
     **parameters
         `median_s` (55,800: 15.5 h), `sigma` (1; standard deviation of the logarithm of durations),
         `max_duration_s` (1,166,400: 13.5 days; longer ones are capped and counted), `max_gpus`
@@ -271,14 +271,15 @@ def hadar(*, jobs: int = 480, seed: int = 0, **parameters: Unpack[HadarKeywords]
         Number of jobs. A smaller number gives the first jobs of a larger one, except that "poisson"
         arrivals differ.
     seed : int
-        Same seed, same jobs.
+        The same seed gives the same jobs.
     **parameters
-        `arrivals` ("static", the default: all at once; "poisson"), `load` (1; with poisson: the
-        offered load on `hadar-60`, or on `hadar-60-smooth` with `smooth`), `class_shares` (of S, M,
-        L and XL jobs; equal), `gang_shares` (of 1, 2, 4 and 8 GPUs; 0.7, 0.1, 0.15, 0.05), `mixing`
-        (false; true: gangs of 6, 8 and 12 GPUs and no CycleGAN, so that GPUs of one type are
-        scarce), `smooth` (false; true: iterations at the rates of `hadar-60-smooth`), `users`,
-        `vcs`, `noise`.
+        `arrivals` ("static", the default, for jobs that all arrive at once, or "poisson"); `load`
+        (with "poisson", the offered load on `hadar-60`, or on `hadar-60-smooth` with `smooth`;
+        default 1); `class_shares` (shares of S, M, L and XL jobs; equal by default); `gang_shares`
+        (shares of gangs of 1, 2, 4 and 8 GPUs; default 0.7, 0.1, 0.15, 0.05); `mixing` (default
+        false; if true, gangs have 6, 8 or 12 GPUs and there is no CycleGAN, so that GPUs of one
+        type are scarce); `smooth` (default false; if true, iterations are at the rates of
+        `hadar-60-smooth`); `users`; `vcs`; `noise`.
 
     Notes
     -----
@@ -298,7 +299,7 @@ def hadar(*, jobs: int = 480, seed: int = 0, **parameters: Unpack[HadarKeywords]
 
 
 def generate(shape: str, **parameters: object) -> Trace:
-    """Draw a trace of one of `SHAPES`.
+    """Draw a trace with one of the generators in `SHAPES`.
 
     Raises
     ------
