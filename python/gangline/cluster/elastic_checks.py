@@ -28,7 +28,7 @@ def load_elastic(cluster: _Keys, path: str | None) -> _Keys:
     if elastic is None:
         return cluster
     if elastic.noise == "batches" and elastic.profiles is None:
-        fail(path, "elastic.noise", "profiles, which have the noise of each batch", "none")
+        fail(path, "elastic.noise", "profiles (they contain the noise by batch size)", "none")
     if elastic.preset is None and elastic.profiles is None:
         return cluster
     shipped = _preset(elastic.preset) if elastic.preset is not None else {}
@@ -139,7 +139,7 @@ def _check_model(key: str, model: ElasticModel, path: str | None) -> None:
         fail(path, f"{key}.noise_batches", "ascending total batches", batches)
     if model.noise is None:
         if batches is not None:
-            fail(path, f"{key}.noise_batches", "rows of noise for these batches", "none")
+            fail(path, f"{key}.noise_batches", "rows of noise for these batch sizes", "none")
         return
     columns = 1 + 2 * len(batches or (0,))
     if any(len(row) != columns for row in model.noise):

@@ -49,7 +49,7 @@ def check_iter_time(cluster: ClusterKeys, path: str | None) -> None:
             if value is not None and not math.isfinite(value):
                 fail(path, f"{place}.{key}", "a finite number", value)
         if row.kind == "pollux" and row.model in placed:
-            expected = "a model not in [network], because the fit has the cost of distance"
+            expected = "a model not in [network], because the fit contains the cost of distance"
             fail(path, f"{place}.model", expected, row.model)
         if row.kind == "table":
             if not any(entry.model == row.model for entry in _measured(cluster)):

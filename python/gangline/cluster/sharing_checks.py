@@ -190,5 +190,5 @@ def _rows_of(
             given = {key: value for key, value in row.items() if key != "mode"}
             rows.append(InterferenceRow(**{**given, "gpu_type": kind, "xi": row["xi"] or 0.0}))
     if not rows:
-        fail(path, f"sharing.table: {file}", f"pairs on one of {', '.join(types)}", "none")
+        fail(path, f"sharing.table: {file}", f"rows for any of {', '.join(types)}", "none")
     return rows

@@ -45,7 +45,7 @@ _WINDOW_PHILLY = {
     "epoch": "unknown",
 }
 _MURI = {
-    "origin": "Muri, jobs of Philly virtual clusters with models drawn by its authors",
+    "origin": "Muri, jobs from Philly virtual clusters with models drawn by the authors of Muri",
     "licence": "Apache-2.0",
     "citation": "Zhao et al., SIGCOMM 2022",
 }
@@ -60,7 +60,7 @@ _POLLUX = {
     "citation": "Qiao et al., OSDI 2021",
 }
 _GAVEL = {
-    "origin": "Gavel, a trace of its authors",
+    "origin": "Gavel, a trace from its authors",
     "licence": "MIT",
     "citation": "Narayanan et al., OSDI 2020",
 }

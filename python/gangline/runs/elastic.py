@@ -83,6 +83,6 @@ def notice(
         return None
     return (
         f"{', '.join(policies)}: {int(found.rows.sum()):,} of {len(trace):,} jobs are elastic and "
-        f"may get other gangs and batches; under {', '.join(others)} they have the gangs and "
-        "batches of the trace, so compare completion times, not utilisation"
+        f"may get other gang and batch sizes; under {', '.join(others)} they keep the sizes in "
+        "the trace, so compare completion times, not utilisation"
     )

@@ -410,7 +410,7 @@ def _numbers(table: pa.Table, name: str, column: str) -> npt.NDArray[np.float64]
 
     known = [field.name for field in table.schema if is_number(field.type)]
     if column not in known:
-        message = f"plot: {column}: expected a column of numbers of {name}: {', '.join(known)}"
+        message = f"plot: {column}: expected a numeric column of {name}: {', '.join(known)}"
         raise OptionError(message, field="column", value=column)
     values: npt.NDArray[np.float64] = table[column].to_numpy().astype(np.float64)
     return values
@@ -420,7 +420,7 @@ def _key(row: Mapping[str, Any], key: str) -> float:
     value = row.get(key)
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         known = [name for name, other in row.items() if isinstance(other, (int, float))]
-        message = f"plot: {key}: expected a number of the summary: {', '.join(known)}"
+        message = f"plot: {key}: expected a numeric key of the summary: {', '.join(known)}"
         raise OptionError(message, field="key", value=key)
     return float(value)
 

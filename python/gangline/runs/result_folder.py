@@ -227,7 +227,7 @@ def _earlier(folder: Path) -> list[str]:
         _keep(folder, "contains something that is not a result; choose another folder")
     known = json.loads(spec.read_text(encoding="utf-8"))
     if known["format"] != FORMAT:
-        _keep(folder, "contains a result of another version; choose another folder")
+        _keep(folder, "contains a result from another version; choose another folder")
     there = [name for name in _OTHERS if (folder / name).exists() or (folder / name).is_symlink()]
     for name in there:
         path = folder / name
@@ -278,7 +278,7 @@ def _read(folder: Path) -> tuple[dict[str, Any], dict[str, Any], dict[str, Stamp
             message = f"{folder}: incomplete result: {name} is missing; run it again"
             raise ResultError(message, path=str(path))
         if state(path) != files[name]:
-            message = f"{path}: damaged, changed, or of another run; run it again"
+            message = f"{path}: damaged, changed, or from another run; run it again"
             raise ResultError(message, path=str(path))
     _, summary = _content(folder, "summary.json")
     _convert(folder / "summary.json", {"summary": summary}, _Summary)

@@ -593,7 +593,7 @@ DAMAGE: dict[str, tuple[Any, str]] = {
     ),
     "another table": (
         lambda f: (f / "jobs.parquet").write_bytes((f / "timeline.parquet").read_bytes()),
-        "jobs.parquet: damaged, changed, or of another run",
+        "jobs.parquet: damaged, changed, or from another run",
     ),
     "spec no JSON": (lambda f: (f / "spec.json").write_text("{"), "spec.json: expected JSON"),
     "spec without policy": (lambda f: spoil_spec(f, policy=3), "spec.json: policy: expected"),

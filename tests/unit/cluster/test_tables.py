@@ -406,7 +406,7 @@ def test_a_cluster_takes_an_interference_table(tmp_path: Path) -> None:
         ),
         (
             "model,co_model,xi,gpu_type\na,b,1.5,K80\n",
-            {"value": "none", "expected": "pairs on one of V100, T4"},
+            {"value": "none", "expected": "rows for any of V100, T4"},
         ),
         ("model,co_model,xi,batch_size\na,b,1.5,8\n", {"key": "sharing.rows[0]", "value": "a, b"}),
     ):

@@ -14,8 +14,8 @@ DROPPED: Mapping[str, str] = {
     "repeated_record": "repeats a record of the same job and start",
     "cpu_job": "asks for no GPU",
     "never_ran": "was never scheduled",
-    "still_waiting": "still waited when the trace ended",
-    "still_running": "still ran when the trace ended",
+    "still_waiting": "was still waiting when the trace ended",
+    "still_running": "was still running when the trace ended",
     "no_attempt": "has no attempt with a start and an end",
     "no_times": "has no start or no end",
     "unknown_duration": "has the run time -1",
@@ -42,7 +42,7 @@ UNFINISHED: Mapping[str, str] = {"still_waiting": "waiting", "still_running": "r
 
 COUNTED: Mapping[str, str] = {
     "attempt_ends_before_start": "attempts that end before they start are not used",
-    "batch_rounded_up": "total batches that are not a multiple of the number of GPUs",
+    "batch_rounded_up": "total batch sizes that are not a multiple of the number of GPUs",
     "batch_mode_unknown": "jobs with a batch-size mode but unknown rates; their batch size is kept",
     "batch_modes": "jobs whose batch size changes while they run (`modes`)",
     "best_effort": "jobs without a deadline",
@@ -50,7 +50,7 @@ COUNTED: Mapping[str, str] = {
     "communication_ignored": "jobs whose data transfers are ignored",
     "dependencies_ignored": "jobs whose dependencies on other jobs are ignored",
     "durations_cut": "drawn durations that were capped at the maximum",
-    "elapsed_differs": "run times other than end minus start: suspension, or no `--zone`",
+    "elapsed_differs": "run times other than end minus start (suspension, or no `--zone`)",
     "eligible_later": "jobs that could run only after they arrived (`arrival=eligible`)",
     "duplicate_id": "job ids that got a suffix",
     "duration_differs": "stated durations that differ from end minus start, which is used instead",
@@ -72,10 +72,10 @@ COUNTED: Mapping[str, str] = {
     "repeated_hour": "local times in the hour that occurs twice at the end of summer time",
     "requeued": "earlier attempts of jobs that were requeued (`run_time`)",
     "slices_as_gpus": "jobs whose slices of GPUs count as GPUs",
-    "start_from_end": "start times at which jobs only became eligible; end minus run time is used",
+    "start_from_end": "start times that are times of eligibility; end minus run time is used",
     "stated_duration_unused": "stated durations that differ from the simulator's (`run_time`)",
     "unknown_status": "status words that are not known; they become `unknown`",
-    "walltime_shorter": "walltimes a minute or more below end minus start: suspended?",
+    "walltime_shorter": "walltimes a minute or more below end minus start (suspension?)",
     "slo_without_duration": "objectives of jobs without a known run time; no deadline is set",
 }
 """Other counters."""
