@@ -28,7 +28,7 @@ def check_ranges(trace: Trace, cluster: ClusterKeys, policy: str) -> None:
     Raises
     ------
     PolicyError
-        If there is such a job. The message names the first such job, what it lacks, and what to do.
+        If a job is rejected. The message names the first such job, what it lacks, and what to do.
     """
     ends: tuple[Count, ...] = ("min_gpus", "max_gpus")
     given = [name for name in ends if name in trace.columns]

@@ -117,8 +117,8 @@ def require(given: Iterable[Lack]) -> None:
     Raises
     ------
     PolicyError
-        If there are such policies. The message names the policies, the missing facts, and how to
-        add them.
+        If at least one policy cannot run. The message names the policies, the missing facts, and
+        how to add them.
     """
     fails = [lack for lack in given if not lack.mechanism]
     if not fails:

@@ -48,17 +48,17 @@ def simulate(
         True draws a bar on stderr if stderr is a terminal, and a line below the cell in a notebook.
         A callable is called with (simulated seconds, jobs done, jobs), at most ten times a second.
     **options
-        The keys of `gangline.RunOptions`. Seed: seed (default 0). Seconds without progress:
-        restart_s and first_start_s (default 0); restart_by_model maps labels to restart times, and
-        labels that no job has are counted in the notes of the spec. Seconds of progress between
-        checkpoints: checkpoint_interval_s (by default, a preempted job keeps all its progress).
-        Jobs that can never run: on_infeasible ("error", the default, or "drop"). Tables: segments
-        (False; True keeps that table) and timeline ("auto", "change", "off" or a sampling time in
-        seconds). Checks: check_invariants (False). Rounds: skip_rounds (True). When to stop:
-        until_s and max_events (default never). Jobs to count: count_arrivals, two times such as
-        (172800, 777600) or "2d,9d"; all jobs run, but the job metrics of the summary cover only
-        jobs that arrive at or after the first time and before the second (default all). Cluster:
-        sharing and runtime, whose keys override those in the cluster's tables of these names.
+        The keys of `gangline.RunOptions`: `seed` (default 0); `restart_s` and `first_start_s`
+        (seconds without progress; default 0); `restart_by_model` (mapping from labels to restart
+        times; labels that no job has are counted in the notes of the spec); `checkpoint_interval_s`
+        (seconds of progress; by default, a preempted job keeps all its progress); `on_infeasible`
+        ("error", the default, or "drop"); `segments` (default False; True keeps that table);
+        `timeline` ("auto", "change", "off" or a sampling time in seconds); `check_invariants`
+        (default False); `skip_rounds` (default True); `until_s` and `max_events` (when to stop;
+        default never); `count_arrivals` (two times such as (172800, 777600), or "2d,9d"; default
+        all arrivals); `sharing` and `runtime` (keys that override those in the cluster's tables of
+        these names). With `count_arrivals`, all jobs run, but the job metrics of the summary cover
+        only jobs that arrive at or after the first time and before the second.
 
     Returns
     -------

@@ -157,7 +157,7 @@ def _is_numeric(kind: pa.DataType) -> bool:
 
 
 def numbers(array: Any) -> npt.NDArray[Any]:
-    """Return a numeric column as numpy, with NaN for nulls; one without nulls is not copied."""
+    """Return a numeric column as numpy, nulls as NaN; a column without nulls is not copied."""
     return np.asarray(array.to_numpy(zero_copy_only=False))
 
 
