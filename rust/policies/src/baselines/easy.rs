@@ -1,7 +1,7 @@
 //! `easy`: FIFO that reserves GPUs for the blocked head of the queue and backfills other jobs.
 //!
-//! To find the reservation, the policy goes through the running jobs in order of estimated finish and counts the GPUs
-//! that they release until there are enough for the head. The search for jobs to backfill goes class by class. The
+//! To find the reservation, the policy goes through the running jobs in order of estimated finish and adds up the GPUs
+//! that they will release until there are enough for the head. The search for jobs to backfill goes class by class. The
 //! candidate of a class is its first waiting job that is short enough to end before the reservation. If a gang of the
 //! class fits next to the reserved GPUs, the candidate is simply the first waiting job. A decision costs O((starts +
 //! classes) log n).
@@ -35,8 +35,8 @@ pub(crate) static RESERVED: Reason = Reason::new(
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Shadow {
     head: JobId,
-    /// The GPU type, and the instant at which enough of its GPUs will be free for the head, on any servers; `None` if
-    /// no type ever has enough.
+    /// The GPU type, and the instant at which enough of its GPUs will be free for the head, regardless of their
+    /// servers; `None` if no type ever has enough.
     reserved: Option<(GpuTypeId, SimTime)>,
     /// Number of surplus GPUs: those of the reserved type that are free at that instant but not needed by the head.
     extra: u32,
@@ -46,7 +46,8 @@ struct Shadow {
 #[derive(Debug)]
 pub(crate) struct Easy {
     seen: Seen,
-    /// Whether each job ends exactly at its estimate: there is no estimation error, and no rate changes by itself.
+    /// Whether each job ends exactly at its estimate, because there is no estimation error and no rate changes by
+    /// itself.
     is_exact: bool,
     extend: f64,
     places: Places,

@@ -33,7 +33,7 @@ impl Extent {
         extent
     }
 
-    /// Returns the narrowest tier that a gang can have.
+    /// Returns the narrowest tier on which a gang can be placed.
     pub(super) fn narrowest(self, gpus: u32) -> Tier {
         if gpus <= self.server {
             Tier::Server

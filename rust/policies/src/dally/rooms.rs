@@ -8,7 +8,7 @@ use gangline_engine::FreeIndex;
 use gangline_model::{GpuSet, GpuTypeId, ServerId, mask_of_lowest};
 use std::collections::BTreeMap;
 
-/// The job for which GPUs are searched.
+/// The job that needs GPUs.
 pub(super) struct Seeker<'a> {
     /// Gang size.
     pub(super) gpus: u32,

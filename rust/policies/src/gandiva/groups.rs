@@ -56,7 +56,7 @@ impl Groups {
         &self.slots[slot as usize]
     }
 
-    /// Returns a group, to be changed only in ways that do not affect its place in the lists.
+    /// Returns a group; the caller must not change anything that affects the group's place in the lists.
     pub(super) fn get_mut(&mut self, slot: u32) -> &mut Group {
         &mut self.slots[slot as usize]
     }
@@ -129,7 +129,7 @@ impl Groups {
         self.change(slot, |group| group.residents.push(resident));
     }
 
-    /// Removes a resident from its group. A trial that includes the resident ends.
+    /// Removes a resident from its group, and ends the trial in which the resident takes part, if any.
     pub(super) fn leave(&mut self, slot: u32, job: JobId) {
         self.of[job.index()] = NONE;
         self.change(slot, |group| {

@@ -10,7 +10,7 @@ use gangline_model::{GpuTypeId, JobId, SimSpan, SimTime};
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
-/// The decision about the turn in a group.
+/// A group's next turn, as decided.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Turn {
     /// The next resident gets the turn.

@@ -31,8 +31,8 @@ use type_order::TypeOrder;
 
 /// Minimum time between two allocations, regardless of rounds. The value comes from the public code.
 const SOLVE_INTERVAL_S: f64 = 1920.0;
-/// Priority per unit of share for a job on a type on which no time has been counted for it yet. The value comes from
-/// the public code.
+/// Priority per unit of share on a type for which no time has been counted for the job yet. The value comes from the
+/// public code.
 const UNTOUCHED: f64 = 1e9;
 const END_OF_ROUND: TimerTag = TimerTag { kind: 0, id: 0 };
 

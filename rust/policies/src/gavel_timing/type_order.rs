@@ -41,7 +41,7 @@ impl TypeOrder {
     }
 }
 
-/// Returns the generator that `random.Random(seed)` is in `CPython`: it is seeded with the 32-bit words of the seed,
+/// Returns the same generator as `random.Random(seed)` in `CPython`, which is seeded with the 32-bit words of the seed,
 /// lowest first.
 fn python_random(seed: u64) -> Mt {
     let (low, high) = (seed as u32, (seed >> 32) as u32);

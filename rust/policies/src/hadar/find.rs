@@ -34,7 +34,7 @@ pub(super) struct Live {
     waited_s: f64,
     /// GPUs that the job holds.
     pub(super) held: Option<Counts>,
-    /// Time that remains of the job's current overhead.
+    /// Remaining time of the job's current overhead.
     left_s: f64,
     /// Overhead if the job starts or moves.
     start_s: f64,
@@ -83,7 +83,7 @@ pub(super) struct Chosen {
 }
 
 impl Quote {
-    /// Returns the utility as a percentage (a whole number) of the cost, for an offer with a payoff of at most 0.
+    /// Returns the utility as a whole percentage of the cost, for an offer with a payoff of at most 0.
     pub(super) fn percent(&self) -> u32 {
         (100.0 * self.utility / self.cost) as u32
     }

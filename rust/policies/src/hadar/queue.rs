@@ -1,5 +1,5 @@
-//! The order in which a decision examines jobs, and an index of the waiting jobs, with which a decision need not
-//! examine all of them.
+//! The order in which a decision examines jobs, and an index of the waiting jobs, so that a decision need not examine
+//! all of them.
 //!
 //! Waiting jobs with the same usable types and gang size form a class. If one job of a class finds no room, no job of
 //! the class has room until GPUs become free. Running jobs, at most one per GPU, are ranked again in each decision. A
@@ -294,7 +294,7 @@ impl Lines {
         }
     }
 
-    /// Doubles the number of leaves. All nodes become unknown and are recomputed on demand.
+    /// Doubles the number of leaves. The values of all nodes become unknown and are recomputed on demand.
     fn grow(&mut self) {
         let leaves = (2 * self.leaves()).max(2);
         self.nodes = vec![EMPTY; 2 * leaves];
@@ -312,7 +312,7 @@ impl Lines {
         }
     }
 
-    /// Puts a job into a leaf or clears the leaf. The nodes above the leaf become unknown.
+    /// Puts a job into a leaf or clears the leaf. The values of the nodes above the leaf become unknown.
     fn set(&mut self, leaf: u32, best: u32) {
         let mut at = self.leaves() + leaf as usize;
         self.nodes[at].best = best;

@@ -168,7 +168,7 @@ impl<'a> Search<'a> {
     }
 }
 
-/// Returns the offer for a job that has room, if the payoff passes the gate.
+/// Returns the offer for a job that has room, if its payoff is above 0.
 fn paying(finder: &Finder<'_>, servers: &Servers, facts: &Facts, live: &Live) -> Option<Quote> {
     let offer = finder.find(servers, facts, live, Goal::Objective);
     offer.filter(|offer| offer.payoff > 0.0)
@@ -329,7 +329,7 @@ pub(super) struct Rejected {
 }
 
 /// Examines jobs in order until no GPU is free, and takes the chosen GPUs from the servers. The backfill pass
-/// ([`Goal::Utility`]) has no gate and skips the jobs that the first pass took.
+/// ([`Goal::Utility`]) accepts any payoff and skips the jobs that the first pass took.
 pub(super) fn pass(
     finder: &Finder<'_>,
     servers: &mut Servers,

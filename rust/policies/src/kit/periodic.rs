@@ -5,8 +5,8 @@ use gangline_engine::{
 };
 use gangline_model::{JobId, SimSpan};
 
-/// A policy that asks another policy only at multiples of a period and then passes on all changes since the last
-/// decision.
+/// A policy that lets an inner policy decide only at multiples of a period, and then passes on to it all changes since
+/// the last decision.
 pub(crate) struct Periodic {
     policy: Box<dyn Policy>,
     period: SimSpan,

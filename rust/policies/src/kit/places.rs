@@ -270,8 +270,8 @@ impl Places {
         self.place_in(plan.free(), class, (job, starts), gpu_type)
     }
 
-    /// Returns GPUs of one type for a job of the class that has been started this many times, chosen from those that
-    /// are free in an index.
+    /// Returns GPUs of one type for a job of the class, chosen from those that are free in an index. `job` contains the
+    /// job and the number of times that it has been started.
     #[inline]
     pub fn place_in(
         &mut self,

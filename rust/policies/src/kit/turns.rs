@@ -5,7 +5,7 @@ use crate::params::ParamReader;
 use gangline_engine::{ClusterView, PolicyError};
 use gangline_model::{JobId, SimSpan};
 
-/// Refuses a turn length at which a restarted job would make no lasting progress, because then two jobs could take
+/// Refuses a turn length with which a restarted job would make no lasting progress, because then two jobs could take
 /// turns for ever. `field` is the parameter that sets the length. Jobs that can have no place under the policy do not
 /// count.
 pub(crate) fn check_length(

@@ -97,7 +97,8 @@ pub(crate) struct Kueue {
     /// Times at which preempted jobs can be admitted again.
     timers: JobTimers,
     state: State,
-    /// Whether a gang might fit only when less room is free. If so, every change to the assignment counts.
+    /// Whether a gang that does not fit now might fit when fewer GPUs are free. If so, every change to the assignment
+    /// counts.
     is_non_monotone: bool,
 }
 

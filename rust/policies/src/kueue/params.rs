@@ -89,8 +89,8 @@ words! {
 }
 
 words! {
-    /// Condition under which fair sharing lets a job preempt a job of a borrowing queue. A side is the part of the tree
-    /// just below the common cohort.
+    /// Condition under which fair sharing lets a job preempt a job of a borrowing queue. The two sides are the subtrees
+    /// just below the lowest common cohort of the two queues.
     pub enum Fairness {
         /// The preempting side's share is at most the share that the other side has after the preemption.
         Final = "LessThanOrEqualToFinalShare",

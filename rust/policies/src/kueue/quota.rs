@@ -341,7 +341,7 @@ impl Tree {
         }
     }
 
-    /// Returns whether another queue is borrowing, and with it every cohort below the cohort that it shares with
+    /// Returns whether another queue is borrowing, and so is every cohort between it and its lowest common cohort with
     /// `queue`.
     pub(super) fn lends(&self, queue: usize, other: usize, t: GpuTypeId) -> bool {
         let mut apart = self.path(other).take_while(|&at| !self.holds(at, queue));

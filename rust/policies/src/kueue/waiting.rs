@@ -1,4 +1,4 @@
-//! The waiting jobs of each queue; chooses the jobs that a cycle tries.
+//! Keeps the waiting jobs of each queue and chooses the jobs that a cycle tries.
 //!
 //! In each cycle, a queue nominates its first job that has not been tried yet in this decision. Most attempts would
 //! fail: once a job of a *kind* (queue, gang, priority) is refused, all jobs of its kind are refused until the

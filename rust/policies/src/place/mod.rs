@@ -1,9 +1,9 @@
 //! Placement: a library of the rules that choose the GPUs of a gang, shared by all policies.
 //!
 //! A rule receives the free GPUs of one type and returns a set of them, or nothing. A rule never reads a clock. It
-//! never changes the state either, because it undoes its trial changes to the index. Random numbers come only from a
-//! stream keyed by (seed, job, starts), so results do not depend on earlier queries. A placement costs O(servers taken
-//! x log n), unless it visits racks.
+//! leaves the state unchanged, because it undoes its trial changes to the index. Random numbers come only from a stream
+//! keyed by (seed, job, starts), so results do not depend on earlier queries. A placement costs O(servers taken x log
+//! n), unless it visits racks.
 //!
 //! | symbol | here | meaning |
 //! |---|---|---|

@@ -23,7 +23,7 @@ impl Skew {
         rack: 0,
     };
 
-    /// Returns a number that stands for the place that the gang waits for on a type. Gangs with equal numbers wait for
+    /// Returns a number that identifies the place that the gang waits for on a type. Gangs with equal numbers wait for
     /// the same place.
     pub fn kind_on(self, gpu_type: GpuTypeId) -> u8 {
         self.on(gpu_type) as u8

@@ -360,7 +360,7 @@ impl<'a> Layout<'a> {
         best.map(|(_, at, up)| (at, up))
     }
 
-    /// Gives a job that runs on one server more GPUs there: the lowest free ones.
+    /// Gives more GPUs to a job that runs on one server: the lowest free GPUs of this server.
     fn grow(&mut self, at: usize, up: u32) {
         let Some(server) = self.server_of(at) else {
             return;

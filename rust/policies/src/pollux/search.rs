@@ -26,7 +26,7 @@ pub(super) struct Bidder {
     pub(super) speedup_now: f64,
     /// Discount for a change.
     pub(super) phi: f64,
-    /// Number of GPUs that the job may currently have at most.
+    /// Maximum number of GPUs that the job may currently have.
     pub(super) most: u32,
     /// Number of GPUs assigned to the job.
     pub(super) count: u32,
@@ -85,7 +85,7 @@ impl Bidder {
     }
 
     /// Returns the next higher rung. Also returns the number of GPUs that the job currently holds, if this number is
-    /// still higher.
+    /// even higher.
     fn ups(&self) -> impl Iterator<Item = u32> {
         let up = self.up();
         let least = up.unwrap_or(self.count).max(self.count);

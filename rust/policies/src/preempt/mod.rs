@@ -10,9 +10,9 @@
 //!    of an admitted job are no longer available to the jobs behind it.
 //! 2. Running jobs that are admitted on the type on which they run keep their GPUs. All other running jobs give up
 //!    their GPUs.
-//! 3. In order, the placement rule gives each admitted job without GPUs its GPUs, on the type for which the job was
-//!    admitted. A job that was running moves. A placement rule such as `yarn` may refuse a gang although enough GPUs
-//!    are free; the job is then *unplaced*.
+//! 3. The placement rule goes through the admitted jobs without GPUs in order. It gives each of them GPUs of the type
+//!    for which the job was admitted. A job that was running moves. A placement rule such as `yarn` may refuse a gang
+//!    although enough GPUs are free; the job is then *unplaced*.
 //! 4. In order, each job without GPUs is tried. A job that was running keeps its old GPUs if all of them are still
 //!    free. A waiting job gets GPUs if the placement rule finds any for it. Jobs that get GPUs in this step run
 //!    *backfilled*, without admission. A job that was running and now has no GPUs is preempted.

@@ -48,8 +48,8 @@ pub(crate) struct Pass {
     /// buffer is reused. It is needed only if the placement rule refuses no gang.
     pub(super) admitted: Vec<(Key, usize)>,
     pub(super) dropped: Vec<Key>,
-    /// Jobs that the last plan stopped. They are recorded only if the placement rule may refuse a gang, because a job
-    /// that is stopped under another rule has too few GPUs.
+    /// Jobs that the last plan stopped. They are recorded only if the placement rule may refuse a gang, because under
+    /// any other rule, a job is stopped only if too few GPUs are left for it.
     stopped: Vec<JobId>,
 }
 

@@ -251,8 +251,8 @@ pub struct Pair {
 impl Pair {
     /// Returns the mean completion time of the two jobs, counted from now, if the new job starts at once.
     ///
-    /// There are two cases, each with its own formula. In the other case, a formula never gives the smaller value, so
-    /// the minimum of both is correct. The minimum is monotone in the times, down to the last bit.
+    /// There are two cases, each with its own formula. Outside its own case, neither formula gives the smaller value,
+    /// so the minimum of the two is correct. The minimum is monotone in the times, down to the last bit.
     pub fn t_con(&self) -> f64 {
         let (a, b, g) = (self.new_s, self.resident_s, self.inflation);
         let (xi_a, xi_b) = (self.xi_new, self.xi_resident);

@@ -88,7 +88,7 @@ pub(super) struct Residents {
     spots: Vec<Spot>,
     /// The resident of each GPU that has exactly one resident.
     sole: Vec<JobId>,
-    /// Residents by job. The entries are boxed, because only few jobs run at a time.
+    /// Residents by job. The entries are boxed, because only a few jobs run at a time.
     running: Vec<Option<Box<Resident>>>,
     kinds: BTreeMap<Kind, Members>,
     open: Vec<Open>,

@@ -235,7 +235,7 @@ impl FairShare {
             .collect()
     }
 
-    /// Ranks together the children of accounts that have equal values. The best child gets the rank of these accounts.
+    /// Ranks the children of tied accounts together. The best child gets the rank of these accounts.
     fn visit(&self, accounts: &[usize], first: usize, ranks: &mut Ranks) {
         let mut levels: Vec<(f64, usize)> = Vec::new();
         for &account in accounts {

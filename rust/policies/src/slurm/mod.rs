@@ -147,7 +147,7 @@ struct Test {
     next_end: Option<SimTime>,
 }
 
-/// The kinds that have a job that a backfill pass has not reached yet and that could still start now. Under every
+/// The kinds with at least one job that a backfill pass has not reached yet and that could still start now. Under every
 /// placement rule, a job can start only if the servers that are not booked before its end have enough free GPUs. A pass
 /// only ever adds bookings, so a kind that has no chance now has none for the rest of the pass.
 #[derive(Clone, Debug)]

@@ -33,7 +33,7 @@ pub(super) struct Victim<'a> {
 /// Jobs to preempt, and the place that becomes free as a result.
 type Way<'a> = (Vec<Victim<'a>>, GpuSet);
 
-/// A job for which a place is searched.
+/// A job that needs a place.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Seeker<'a> {
     pub(super) job: JobId,

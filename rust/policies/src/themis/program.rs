@@ -113,8 +113,8 @@ fn is_own(bid: &Bid) -> f64 {
     f64::from(u8::from(matches!(bid.offer, Offer::Own(..))))
 }
 
-/// Returns, for each group of successive bidders, worths of bids with which the bidders choose in turn. The worth of a
-/// bidder's bid outweighs the worths of the bids of all bidders that follow.
+/// Returns, for each group of successive bidders, worths for their bids such that the bidders choose in turn. The worth
+/// of a bidder's bid outweighs the worths of the bids of all bidders that follow.
 fn turns(ask: &AuctionAsk, choices_max: u64) -> Vec<Vec<f64>> {
     let mut turns = Vec::new();
     let mut some: Vec<&[Bid]> = Vec::new();

@@ -107,8 +107,8 @@ impl ContinuousLas {
         self.running = running;
     }
 
-    /// Sets the timer of a running job. The timer is due when the job's protection ends, or when its key exceeds the
-    /// smallest service of those waiting jobs whose service is not below the current key.
+    /// Sets the timer of a running job. The timer is due when the job's protection ends, or when its key overtakes the
+    /// next waiting job, which is the job with the smallest service that is not below the current key.
     fn arm(&mut self, job: JobId, value: i128, scale: i128, since: SimTime, open_at: SimTime) {
         let next = self.waiting.range((value, JobId(0))..).next();
         let mut at = next.map_or(SimTime::NEVER, |&(service, _)| {
