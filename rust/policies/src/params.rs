@@ -146,7 +146,7 @@ pub enum ParamKind {
     Names,
     /// At least one of the given words, in the given order.
     Words(&'static [&'static str]),
-    /// Tables in order, each with the given keys; or none. A string without a default must be given.
+    /// Tables in order, each with the given keys; or none. Strings without a default are required in each table.
     Tables(&'static [ParamSpec]),
 }
 

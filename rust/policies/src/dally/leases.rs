@@ -1,5 +1,5 @@
-//! Lease boundaries. Leases of length L end at start + k L, so only the start modulo L matters. It is called the phase
-//! of the lease.
+//! Lease boundaries. Leases of length L end at start + k L, so only the phase of a lease matters, which is its start
+//! modulo L.
 
 use gangline_model::{JobId, SimTime};
 use std::collections::BTreeSet;

@@ -12,8 +12,8 @@ use gangline_model::{GpuSet, JobId, SimTime, Tier};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// The number of GPUs in the largest server, and in the largest rack, that a class can use now; only servers that are
-/// up count.
+/// Number of GPUs in the largest server, and in the largest rack, among those that a class can use now; only servers
+/// that are up count.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Extent {
     /// The largest server.
@@ -337,8 +337,8 @@ impl Decision {
         };
     }
 
-    /// Makes a second offer to a job that has lost all its GPUs, because the jobs offered GPUs after it may have left
-    /// room.
+    /// Makes a second offer to a job that has lost all its GPUs, because jobs that received their offers after it may
+    /// have left room.
     fn second_look(&mut self, free: &mut FreeIndex, params: &DallyParams, now: SimTime) {
         for at in 0..self.ups.len() {
             if self.ups[at].verdict != Verdict::Nothing {

@@ -16,7 +16,7 @@ pub(super) struct Delays {
 impl Delays {
     pub(super) const NEVER: i64 = i64::MAX;
 
-    /// Returns the shorter delay. A job that accepts the network accepts a rack too.
+    /// Returns the shorter delay. A job that accepts the network also accepts a rack.
     pub(super) fn least(self) -> i64 {
         self.rack.min(self.network)
     }

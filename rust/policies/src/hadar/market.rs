@@ -82,8 +82,8 @@ impl Market {
         }
     }
 
-    /// Returns the time that all the work of a job takes on a fair share of the cluster, as the cluster was when the
-    /// job arrived.
+    /// Returns the time that all the work of a job takes on a fair share of the cluster, given the state of the cluster
+    /// when the job arrived.
     fn isolated_s(&self, view: &ClusterView<'_>, job: JobId) -> Result<f64, PolicyError> {
         let rates = facts::gang_rates(view, job);
         let jobs = (self.active.len() + 1) as f64;

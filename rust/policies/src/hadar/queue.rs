@@ -235,8 +235,8 @@ pub(super) struct Lines {
     jobs: Vec<Option<Line>>,
     leaf_of: FxHashMap<JobId, u32>,
     unused: Vec<u32>,
-    /// A binary tree in an array: node 1 is the root, the children of n are 2 n and 2 n + 1, and the last half are
-    /// leaves.
+    /// A binary tree in an array: node 1 is the root, the children of n are 2 n and 2 n + 1, and the second half of the
+    /// array contains the leaves.
     nodes: Vec<Node>,
     /// Leaves that this walk has already returned.
     passed: Vec<u32>,

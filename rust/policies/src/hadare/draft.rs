@@ -76,8 +76,8 @@ struct Grant {
 }
 
 /// A job's bid for one more copy on a group's first idle node. A greater bid is better. Bids are compared by worth
-/// (largest first), normalised rate (highest first), number of copies (fewest first), then by the lowest index of the
-/// job and of the node.
+/// (largest first), normalised rate (highest first), number of copies (fewest first), then by job index and node index
+/// (lowest first).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Bid {
     /// The gain in utility. When groups are compared, the price of the node is subtracted.

@@ -89,8 +89,8 @@ impl HadarE {
         }
     }
 
-    /// Returns the true rate of a job's copy that runs alone and consolidated in a group; 0 means that the job cannot
-    /// run there.
+    /// Returns the true rate of a job's copy that runs alone on a server of a group; 0 means that the job cannot run
+    /// there.
     fn true_rate(&self, view: &ClusterView<'_>, job: JobId, group: usize) -> f64 {
         let of = &self.nodes.servers.groups[group];
         if view.usable_types(job) >> of.gpu_type.index() & 1 == 0 {

@@ -426,8 +426,8 @@ impl Kai {
         taken
     }
 
-    /// Returns whether a job has a place once these victims are gone and the eviction is fair. It is fair if the job's
-    /// queues are not more saturated than those of the victims.
+    /// Returns true if the job has a place once these victims are gone, and if evicting them is fair. It is fair if the
+    /// job's queues are not more saturated than those of the victims.
     fn is_solution(&mut self, plan: &mut Plan<'_>, ask: Ask, taken: &[Victim]) -> bool {
         let is_fair = taken.iter().all(|victim| {
             if victim.leaf == ask.leaf {

@@ -11,8 +11,8 @@
 //!
 //! A decision consists of cycles. In each cycle, every queue nominates its first job that has not been tried yet. For
 //! each nominated job, the policy makes a choice based on the state at the beginning of the cycle. It then admits the
-//! jobs that have a choice, in order, unless an earlier job has taken their place. The decision ends when no job can be
-//! admitted. A job that preempts others starts at the same instant.
+//! jobs for which it made a choice, in order, unless an earlier job has taken their place. The decision ends when no
+//! job can be admitted. A job that preempts others starts at the same instant.
 //!
 //! A cycle costs O(queues + kinds of waiting jobs). Each job that is tried adds O(running jobs that it may preempt);
 //! there are none if its queue never preempts. A cycle does not walk over the waiting jobs.
@@ -221,7 +221,7 @@ impl Kueue {
         }
     }
 
-    /// Returns the nominated jobs with a choice, at most one per queue, of the next cycle that tries a job. The result
+    /// For the next cycle that tries a job, returns the nominated jobs with a choice, at most one per queue. The result
     /// is `None` if there is no such cycle.
     fn nominate(&mut self, view: &ClusterView<'_>, plan: &mut Plan<'_>) -> Option<Vec<Head>> {
         let busy = self.busy.iter();
@@ -261,9 +261,9 @@ impl Kueue {
         }
     }
 
-    /// Records that currently no job of this kind has a choice. If later jobs of equal priority may be preempted, a
-    /// refusal depends on how many of them run. The refusal then applies only to jobs between the previous and the next
-    /// running job of this priority.
+    /// Records that the policy currently finds no choice for a job of this kind. If later jobs of equal priority may be
+    /// preempted, a refusal depends on how many of them run. The refusal then applies only to jobs between the previous
+    /// and the next running job of this priority.
     fn refuse(&mut self, jobs: &JobFacts, job: JobId) {
         let (queue, position) = (self.books.queue(job), self.positions[job.index()]);
         let mut known = Refused {
@@ -331,8 +331,8 @@ impl Kueue {
         winners.min().expect("a head is below").1
     }
 
-    /// Returns the sort key of a job: the share that a node above the job has once the job is admitted, then the job's
-    /// priority and age.
+    /// Returns the sort key of a job: the share that a node above the job would have if the job were admitted, then the
+    /// job's priority and age.
     fn claim(&mut self, jobs: &JobFacts, head: &Head, node: usize) -> Claim {
         let t = head.choice.gpu_type;
         let victims = head.choice.victims.iter().copied();

@@ -149,7 +149,7 @@ impl Claim<'_> {
         })
     }
 
-    /// Returns terms with the batch from the trace, divided into passes. The terms are empty if the model does not
+    /// Returns the terms for the batch from the trace, divided into passes. The terms are empty if the model does not
     /// allow this batch.
     fn terms(&self) -> Terms {
         let phase = self.view.noise_phase(self.job);
@@ -322,8 +322,8 @@ impl Optimus {
         claims
     }
 
-    /// Repeatedly takes the step that has the largest gain. If a type has too few GPUs left for a step, the step waits
-    /// until a job leaves that type.
+    /// Repeatedly takes the step that has the largest gain. If a type has too few GPUs left for a step, the step is
+    /// postponed until a job leaves that type.
     fn climb(claims: &mut [Claim<'_>], left: &mut [u32]) -> Result<(), PolicyError> {
         let mut steps = BinaryHeap::new();
         for (at, claim) in claims.iter().enumerate() {
@@ -429,7 +429,7 @@ impl Policy for Optimus {
         vec![&OUTRANKED, &COUNTED_OUT, &TOO_SMALL]
     }
 
-    /// A job waits if, at its turn, every type that it can use had too few GPUs left. GPUs may still be free: earlier
+    /// A job waits if, at its turn, every type that it can use has too few GPUs left. GPUs may still be free: earlier
     /// jobs may have stepped to another type, or the job's batch may need more GPUs than are free.
     fn why(&self, view: &ClusterView<'_>, job: JobId) -> Option<Cause> {
         let at = self.ranked.iter().position(|one| one.0 == job);

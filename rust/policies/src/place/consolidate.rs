@@ -241,7 +241,7 @@ fn pick_racks(pool: &mut TypePool, gpus: u32, racks: &[usize], picks: &mut Vec<P
 }
 
 /// Like [`server`], returns the server that the fit rule prefers among those with room, but outside the given racks.
-/// The list of racks is sorted. The search needs to skip only servers that the gang uses in these racks.
+/// The list of racks is sorted. The search skips at most the servers that the gang uses in these racks.
 fn server_outside(fit: Fit, pool: &TypePool, gpus: u32, taken: &[usize]) -> Option<usize> {
     let servers = pool.all_servers();
     let is_outside = |at: &usize| taken.binary_search(&pool.rack_of(*at)).is_err();

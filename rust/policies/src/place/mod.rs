@@ -67,8 +67,8 @@ pub struct Placer {
     picks: Vec<Pick>,
 }
 
-/// Checks a gang that must use the fewest servers of the largest size: returns whether enough servers, in any racks,
-/// have enough free GPUs. The condition is necessary for a place, but not sufficient. The cost is O(1). `gpus` must be
+/// For a gang that must use the fewest servers of the largest size, returns whether enough servers, in any racks, have
+/// enough free GPUs. The condition is necessary for a place, but not sufficient. The cost is O(1). `gpus` must be
 /// larger than one server.
 fn has_fewest_servers(pool: &TypePool, gpus: u32) -> bool {
     let (servers, least) = fewest_servers(gpus, pool.server_gpus_max());
@@ -261,8 +261,8 @@ impl Placer {
             && demand.gpus > free.pool(gpu_type).rack_up_max()
     }
 
-    /// Makes a quick check: If the result is `false`, [`Self::place`] would find nothing. The cost is usually O(1). The
-    /// cost is O(log racks) if the widest tier is a rack, and O(servers with enough free GPUs) if the gang must use the
+    /// Makes a quick check: If the result is `false`, [`Self::place`] would find nothing. The cost is usually O(1). It
+    /// is O(log racks) if the widest tier is a rack, and O(servers with enough free GPUs) if the gang must use the
     /// fewest servers in one rack.
     #[inline]
     pub fn can(&self, free: &mut FreeIndex, gpu_type: GpuTypeId, demand: &Demand) -> bool {

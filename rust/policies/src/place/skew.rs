@@ -55,8 +55,8 @@ pub(super) fn place_high(
     found
 }
 
-/// Returns GPUs on one server if a server can be large enough, otherwise on the fewest servers in one rack. In the
-/// worst case, the search checks all racks with room.
+/// Returns GPUs on one server if the gang is no larger than the largest server, otherwise on the fewest servers in one
+/// rack. In the worst case, the search checks all racks with room.
 fn inside_a_rack(
     fit: Fit,
     free: &mut FreeIndex,

@@ -69,8 +69,8 @@ impl<'a> Racer<'a> {
     }
 
     /// Returns the configuration on this number of GPUs; `None` for a job that is not elastic. If the model has no
-    /// batch for this number, the configuration has the batch from the trace. Otherwise, a job that cannot shrink would
-    /// wait for ever.
+    /// batch for this number, the configuration has the batch from the trace. Without this fallback, a job that cannot
+    /// shrink would wait for ever.
     pub(super) fn configuration(&self, gpus: u32, spans: bool) -> Option<Configuration> {
         let model = self.model?;
         let best = match self.batch {
@@ -163,7 +163,7 @@ impl Objective {
 }
 
 /// Returns the discount for a job whose GPUs change. The discount is (age - cost of earlier changes) / (age + cost of
-/// this change), where the age is that of the job. Each change costs `delay_s` seconds.
+/// this change), where "age" is the age of the job. Each change costs `delay_s` seconds.
 pub(super) fn discount(age_s: f64, restarts: u32, delay_s: f64) -> f64 {
     let lived = (age_s - delay_s * f64::from(restarts)).max(0.0);
     if age_s + delay_s > 0.0 {

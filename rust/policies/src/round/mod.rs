@@ -3,7 +3,7 @@
 //! At each boundary, every job has a priority on each GPU type: its target share divided by the time for which it has
 //! held GPUs there. Types are served in order, and on each type, jobs are served by priority; a job uses one type per
 //! round. Jobs without a share are served last. A job keeps its GPUs if possible. When the set of jobs or the capacity
-//! has changed, a new allocation is requested. How it is computed does not matter to this module.
+//! has changed, a new allocation is requested. This module does not depend on how the allocation is computed.
 //!
 //! A round costs O((running + skipped) log n), because claims stay sorted between rounds, unless jobs share GPUs.
 

@@ -31,7 +31,7 @@ struct Resident {
     alone: u32,
 }
 
-/// A kind of residents: they have the same slowdown, memory and progress.
+/// A kind of residents, all with the same slowdown, memory and progress.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Kind {
     gpu_type: GpuTypeId,

@@ -300,7 +300,7 @@ impl FairShare {
     }
 }
 
-/// The state of the assignment of ranks.
+/// Intermediate state while ranks are assigned.
 struct Ranks {
     of: Vec<usize>,
     /// Users without a rank.

@@ -1,5 +1,5 @@
-//! The auction. The job with the largest gain per GPU gets its place, again and again; the remaining GPUs are assigned
-//! afterwards.
+//! Holds the auctions. The greedy auction repeatedly gives the job with the largest gain per GPU its place, and then
+//! assigns the remaining GPUs.
 
 use super::exact::Exact;
 use super::fairness::{Fairness, Rho, Standing};

@@ -183,7 +183,8 @@ mod tests {
     }
 
     proptest! {
-        /// Fractions that are equal up to a common factor tie. A fraction with the next larger numerator is greater.
+        /// Fractions that differ only by a common factor of numerator and denominator are equal. A fraction with the
+        /// next larger numerator is greater.
         #[test]
         fn equal_fractions_tie_and_close_ones_do_not(
             finish_ns in 1..1_u64 << 32, ideal_ns in 1..1_u64 << 32, wanted in 1..1_u128 << 90,

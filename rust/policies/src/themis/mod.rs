@@ -64,9 +64,9 @@ pub struct Themis {
 }
 
 impl Themis {
-    /// Creates a policy that holds an auction every `lease`. The fraction `1 - fairness` of the bidders takes part in
-    /// each auction: those that are worst off. If `exact` contains a solver and its time limit, the auction maximises
-    /// the product of the values v.
+    /// Creates a policy that holds an auction every `lease`. Each auction invites the fraction `1 - fairness` of the
+    /// bidders: those that are worst off. If `exact` contains a solver and its time limit, the auction maximises the
+    /// product of the values v.
     pub fn new(
         lease: SimSpan,
         fairness: f64,
