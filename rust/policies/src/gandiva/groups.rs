@@ -224,7 +224,7 @@ pub(super) type Span = (Level, usize);
 pub(super) struct Resident {
     pub(super) job: JobId,
     pub(super) class: usize,
-    /// Number of residents that had joined any group before this one.
+    /// Number of residents that had joined any group before this resident did.
     pub(super) joined: u64,
     /// Offset in ns that is added to the run time so far; the sum decides which resident has the next turn.
     pub(super) offset: i64,

@@ -9,7 +9,7 @@ use gangline_model::{SimSpan, words};
 words! {
     /// Which queue determines how long a job is protected from reclaim.
     pub enum Resolve {
-        /// The queue above the job that lies just below the lowest common ancestor with the reclaiming queue.
+        /// Among the queues above the job, the one just below the lowest common ancestor with the reclaiming queue.
         Lca = "lca",
         /// The queue of the job.
         Queue = "queue",

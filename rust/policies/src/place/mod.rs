@@ -115,7 +115,7 @@ impl Placer {
         placer
     }
 
-    /// Creates a rule outside a run, from a seed for its random draws and the model labels of the jobs.
+    /// Creates a rule for use outside a run, from a seed for its random draws and the model labels of the jobs.
     pub fn with_seed(params: PlacementParams, seed: u64, model_labels: &[String]) -> Self {
         let is_bucket_first = params.rule == Rule::Consolidate && params.fit == Fit::Best;
         Self {

@@ -9,7 +9,7 @@ use gangline_engine::{ClusterView, Plan};
 use gangline_model::{GpuTypeId, JobId};
 use std::cmp::Reverse;
 
-/// A job in the order that is running or was admitted by the count.
+/// A running job or a waiting job that the count admitted, at its place in the order.
 #[derive(Clone, Copy, Debug)]
 struct Ranked {
     rank: Rank,

@@ -203,7 +203,7 @@ impl Pairs {
     }
 }
 
-/// The claims of each of two groups of jobs to co-runners from the other group, in ascending order.
+/// For two groups of jobs, the claims of each group to co-runners from the other, in ascending order.
 #[derive(Debug)]
 pub(super) struct Line {
     side: Vec<Claim>,

@@ -251,7 +251,7 @@ impl Rounds {
             .collect()
     }
 
-    /// Returns whether every job runs in the only way in which it has a share and no two jobs could swap partners.
+    /// Returns true if every job runs in the only way in which it has a share, and if no two jobs could swap partners.
     pub(super) fn are_at_home(&self, placed: &[(Choice, GpuSet)]) -> bool {
         let mut lines = BTreeSet::new();
         placed.iter().all(|(choice, _)| {

@@ -25,7 +25,7 @@ words! {
 }
 
 words! {
-    /// The remaining time of a resident in the pair rule.
+    /// Definition of a resident's remaining time in the pair rule.
     pub enum PartnerTime {
         /// The time that the resident would need alone.
         Exclusive = "exclusive",
@@ -70,7 +70,7 @@ words! {
 /// Parameters that only SJF-BSBF has.
 #[derive(Clone, Copy, Debug)]
 pub struct BenefitParams {
-    /// The remaining time of a resident in the pair rule.
+    /// Definition of a resident's remaining time in the pair rule.
     pub partner_time: PartnerTime,
     /// Smallest sub-batch that is tried; `None` means that only the full batch is tried.
     pub min_sub_batch: Option<u32>,

@@ -5,7 +5,7 @@ use gangline_engine::{Cause, Counted, Reason};
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
-/// The jobs of the QOS hold too many of the GPUs that they may hold together.
+/// Starting the job would exceed the number of GPUs that the jobs of its QOS may hold together.
 pub(super) static OF_QOS: Reason = Reason::new(
     "QOS limit",
     "starting it would exceed the GPUs that the jobs of its QOS may hold (`qos_grp_gpus`)",
@@ -13,7 +13,7 @@ pub(super) static OF_QOS: Reason = Reason::new(
 )
 .counts(Counted::Gpus);
 
-/// The user holds too many of the GPUs that it may hold in the QOS.
+/// Starting the job would exceed the number of GPUs that its user may hold in its QOS.
 pub(super) static OF_USER: Reason = Reason::new(
     "user limit",
     "starting it would exceed the GPUs that its user may hold in its QOS (`qos_user_gpus`)",
@@ -21,7 +21,7 @@ pub(super) static OF_USER: Reason = Reason::new(
 )
 .counts(Counted::Gpus);
 
-/// The user runs as many jobs of the QOS as it may.
+/// The user already runs the maximum number of jobs that it may run in the QOS.
 pub(super) static OF_USER_JOBS: Reason = Reason::new(
     "job limit",
     "its user runs as many jobs as it may in its QOS (`qos_user_jobs`)",
@@ -29,7 +29,7 @@ pub(super) static OF_USER_JOBS: Reason = Reason::new(
 )
 .counts(Counted::Jobs);
 
-/// An account holds too many of the GPUs that its jobs may hold.
+/// Starting the job would exceed the number of GPUs that the jobs of an account may hold.
 pub(super) static OF_ACCOUNT: Reason = Reason::new(
     "account limit",
     "starting it would exceed the GPUs that its account, or one above it, may hold (`account_grp_gpus`)",

@@ -559,7 +559,7 @@ impl Slurm {
         Ok(())
     }
 
-    /// Returns the first jobs of the queue, in order, and their chances to start before anything is booked.
+    /// Returns the first jobs of the queue, in order, and the chances that they have while nothing is booked yet.
     fn tests(
         &mut self,
         view: &ClusterView<'_>,

@@ -143,7 +143,7 @@ impl Preemption {
     }
 }
 
-/// Returns how many of the jobs, taken in order, must be preempted until a job has a place, and that place.
+/// Returns how many of the jobs, taken in order, must be preempted to give a job a place, and returns that place.
 fn take(
     places: &mut Places,
     plan: &mut Plan<'_>,

@@ -1,4 +1,4 @@
-//! An order within each queue in which running jobs come first, as in the public code of Tiresias.
+//! A queue order that puts running jobs first, as in the public code of Tiresias.
 
 use gangline_model::JobId;
 

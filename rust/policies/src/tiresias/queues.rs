@@ -234,7 +234,7 @@ impl QueuedService {
         self.arm(view, job, run.started, since);
     }
 
-    /// Passes the current key of a running job to the pass.
+    /// Reports the current key of a running job to the preemption pass.
     fn rekey(&mut self, view: &ClusterView<'_>, job: JobId, started: SimTime) {
         let is_open = started + self.params.protection.span <= view.now();
         let rank = self.rank(view, job);
