@@ -42,7 +42,7 @@ def main() -> int:
 
 
 def _interrupt(*_: object) -> NoReturn:
-    """Let the command end by itself; a second interrupt, or a long delay, ends the process.
+    """Let the command end on its own; a second interrupt or a long delay ends the process.
 
     Raising an exception would not be enough: an import or a destructor can swallow it, and a solver
     can be busy.

@@ -172,7 +172,7 @@ def listed(names: Sequence[str]) -> str:
 
 
 def short_names(labels: Iterable[str]) -> dict[str, str]:
-    """Return the name without parameters for each long label whose policy has no other label.
+    """Map each long label whose policy has no other label to the policy's name without parameters.
 
     Examples
     --------
@@ -192,14 +192,14 @@ def short_names(labels: Iterable[str]) -> dict[str, str]:
 
 
 def shortened(text: str, names: Mapping[str, str]) -> str:
-    """Return a text with short names in place of long labels, see `short_names`."""
+    """Replace long labels in a string by short names; see `short_names`."""
     for label, name in names.items():
         text = text.replace(label, name)
     return text
 
 
 def meanings(names: Mapping[str, str]) -> list[str]:
-    """Say for which label each short name stands, see `short_names`."""
+    """State which label each short name stands for; see `short_names`."""
     return [f"`{name}` stands for {label}." for label, name in names.items()]
 
 
@@ -236,7 +236,7 @@ def count(value: float | None) -> str:
 
 
 def plural(number: int, word: str) -> str:
-    """Return a count with its noun.
+    """Return a count followed by its noun in the singular or plural.
 
     Examples
     --------
@@ -288,7 +288,7 @@ def leaders(
     values : sequence of float or None
         The values; None and NaN mean unknown.
     direction : int
-        -1 if less is better, 1 if more is better, 0 if neither.
+        -1 if smaller values are better, 1 if larger values are better, 0 if neither.
     form : callable
         Function that formats a value.
 
@@ -324,7 +324,7 @@ class Measure(NamedTuple):
     form : callable
         Formats a value in a table.
     direction : int
-        -1 if less is better, 1 if more is better, 0 if neither.
+        -1 if smaller values are better, 1 if larger values are better, 0 if neither.
     short : str
         The title in a terminal.
     """

@@ -20,8 +20,8 @@ _CELL = "padding:.2em .8em .2em 0"
 def text(value: object, longest: int | None = _LONGEST) -> str:
     """Return text that is safe in HTML, including attributes.
 
-    Names come from outside, so characters that change the writing direction are shown as escapes,
-    and long text is truncated.
+    Names come from untrusted input, so characters that change the writing direction are shown as
+    escapes, and long text is truncated.
 
     Examples
     --------

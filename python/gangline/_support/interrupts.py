@@ -1,4 +1,4 @@
-"""Delays an interrupt by Ctrl-C while this thread holds locks that other threads need."""
+"""Delays a Ctrl-C interrupt while this thread holds locks that other threads need."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ __all__ = ["uninterrupted"]
 
 @contextmanager
 def uninterrupted() -> Iterator[None]:
-    """Delay an interrupt of this thread to the end of the block; the block must be short.
+    """Delay an interrupt of this thread until the end of the block, which must be short.
 
     The conditions of `threading`, and so the futures of a pool, take their lock in Python code. If
-    an interrupt arrives after the lock is taken but before the block that would release it, the
-    lock stays locked. A thread that needs the lock then waits for ever, and so does the main
+    an interrupt arrives after the lock is acquired but before the block that would release it, the
+    lock stays locked. A thread that needs the lock then waits forever, and so does the main
     thread, which waits for that thread.
     """
     handler = signal.getsignal(signal.SIGINT)

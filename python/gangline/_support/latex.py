@@ -50,7 +50,7 @@ def tabular(
 ) -> str:
     r"""Return a table with a rule between groups of lines; cells are LaTeX, titles are plain text.
 
-    A long table spans several pages, using the package longtable.
+    A long table uses the package longtable, so that it can span several pages.
 
     Examples
     --------

@@ -14,8 +14,8 @@ def safe(text: object, longest: int = LONGEST) -> str:
     r"""Return text on one line that can neither control a terminal nor flood it.
 
     Characters that are not printable are shown as escapes, as in Python's `repr`: control
-    characters, line breaks, marks that change the writing direction, unpaired surrogates. Long
-    text is cut in the middle.
+    characters, line breaks, marks that change the writing direction, unpaired surrogates. Long text
+    is shortened in the middle.
 
     Examples
     --------

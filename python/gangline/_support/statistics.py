@@ -56,7 +56,7 @@ class Range(NamedTuple):
 
     @property
     def of_differences(self) -> Range:
-        """The range of the difference of two values."""
+        """The range of the difference between two values."""
         return Range(self.low - self.high, self.high - self.low)
 
 
@@ -101,13 +101,13 @@ def interval(values: Sequence[float], within: Range) -> tuple[float, float] | No
         The values, one per seed.
     within : Range
         Range of the measure: The result of `range_of` for a key, or (1, n) for ranks. An end of the
-        interval outside this range is moved to its edge. This costs no coverage, because the true
-        mean lies within the range.
+        interval outside this range is moved to the nearest limit of the range. This costs no
+        coverage, because the true mean lies within the range.
 
     Notes
     -----
     BCa percentiles of resampled means (Efron, "Better bootstrap confidence intervals",
-    1987) lie further to the side of the longer tail. Resamples of a few values vary too little
+    1987) are shifted towards the longer tail. Resamples of a few values vary too little
     (Hesterberg, "What teachers should know about the bootstrap", 2015), so both percentiles are
     moved away from the mean, by as much as Student's t and the divisor n - 1 widen a normal
     interval.
@@ -143,7 +143,7 @@ def interval(values: Sequence[float], within: Range) -> tuple[float, float] | No
 
 @lru_cache(_DRAWS_KEPT)
 def _drawn(place: int, count: int) -> npt.NDArray[np.int64]:
-    """Return the indices that each resample draws, which are the same for all lists of a length."""
+    """Return the indices that each resample draws; lists of equal length get the same indices."""
     import numpy as np
 
     from gangline import _core
@@ -170,7 +170,7 @@ def _levels(values: Sequence[float], center: float) -> tuple[float, float]:
 
 
 def _student(freedom: float) -> float:
-    """Return the 0.975 quantile of Student's t, at most 0.03 % too small (4 degrees of freedom).
+    """Return the 0.975 quantile of Student's t, at most 0.03 % too small (at 4 degrees of freedom).
 
     The expansion in powers of 1 / freedom is from Abramowitz and Stegun, 26.7.5.
     """
@@ -335,7 +335,7 @@ def by_seed(rows: Sequence[Row], key: str, seed: str | None) -> dict[Any, float]
 
 
 def tied(rows: Sequence[Row], key: str = "jct_mean_s", direction: int = -1) -> list[str]:
-    """Return the policy with the best mean, and all that the seeds cannot distinguish from it.
+    """Return the policy with the best mean, and all that do not differ significantly from it.
 
     The result is empty if there are fewer than five seeds or a run has no value.
     """

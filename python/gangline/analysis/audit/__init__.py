@@ -1,4 +1,4 @@
-"""Looks for broken rules in the tables of any simulator, which say when and where each job ran.
+"""Looks for broken rules in any simulator's tables, which say when and where each job ran.
 
 Examples
 --------

@@ -52,8 +52,8 @@ def bound(each: ElasticClass, gpus: Ints, apart: Bools, samples: Floats) -> Floa
     apart : bool array
         Whether the GPUs are on several servers.
     samples : float array
-        Other possible values of the samples per GPU and pass, in addition to the trace's whole
-        batch; NaN = unknown.
+        A possible number of samples per GPU and pass, in addition to the number that yields the
+        trace's total batch; NaN = unknown.
     """
     shape = np.stack([gpus, apart, np.nan_to_num(samples)], axis=1)
     known, inverse = np.unique(shape, axis=0, return_inverse=True)
@@ -81,7 +81,7 @@ def _rates(each: ElasticClass, gpus: float, is_apart: bool, samples: Floats) -> 
 
     With A passes, a step takes q + (A - 1) p seconds and is worth g = (var + sqr) / (var / S + sqr)
     steps of the initial batch, where S = A u. The quotient of g and the time of a step is largest
-    at A = sqrt(var (q - p) / (sqr u p)), and falls on both sides.
+    at A = sqrt(var (q - p) / (sqr u p)), and decreases on both sides.
     """
     a_c, b_c, a_n, b_n, a_r, b_r, gamma = each.fit
     more = max(gpus - 2.0, 0.0)

@@ -163,8 +163,8 @@ def audit(
         each waiting gang; infinity allows any time. The default is 3600. In a result folder whose
         policy may hold jobs back while GPUs are free, the rule `idle` is not checked by default.
     tolerance_s : float
-        Tolerance for times, in seconds: instants closer than this count as one. A sum may be off by
-        this amount for each of its terms, plus 1e-9 of its size.
+        Tolerance for times, in seconds: instants closer together than this count as one. A sum may
+        be off by this amount for each of its terms, plus 1e-9 of its size.
     first : int
         Number of findings kept for each rule; all findings are counted.
     require : sequence of str

@@ -69,7 +69,7 @@ _NEEDS = {
     "idle": "when jobs arrive and how large they are: a jobs table or a trace",
     "sums": "columns that follow from others, such as jct_s, queue_s or gpu_seconds",
 }
-"""The data that each rule needs, named if the tables lack them and no check says more."""
+"""The data that each rule needs; named if the tables lack them and no check gives details."""
 
 _SCHEMA = pa.schema(
     [
@@ -230,7 +230,7 @@ class Findings:
         time: npt.NDArray[np.generic],
         server: npt.NDArray[np.generic] | None = None,
     ) -> None:
-        """Add stretches with too much held; job, time and server have one entry per event."""
+        """Add stretches in which too much is held; job, time and server have an entry per event."""
         at = excess.at
         some = (excess.allowed > 0.0) & (rule != "memory")
         ratios = excess.peak[some] / excess.allowed[some]

@@ -73,8 +73,8 @@ def waits_between(world: World, job: Ints, start: Floats, end: Floats, last: flo
     """Return when jobs waited, from the intervals in which they held GPUs.
 
     Rows without a job are left out. A job whose status in the jobs table is running or waiting
-    waits from its last row until the instant `last`. The state of other jobs after their last row
-    is unknown.
+    counts as waiting from its last row until the instant `last`. The state of other jobs after
+    their last row is unknown.
     """
     kept = np.flatnonzero(job >= 0)
     owner = np.concatenate([job[kept], job[kept]])
@@ -317,7 +317,7 @@ def _on_totals(world: World, held: Ints) -> Callable[[int, Bools], Bools]:
 
 
 def _longest(times: Floats, good: Bools, waits: Waits) -> tuple[Floats, Floats]:
-    """Return the longest unbroken stretch of good time within each wait, and its start."""
+    """Return the longest unbroken stretch within each wait in which `good` holds, and its start."""
     edges = np.diff(good.astype(np.int8), prepend=0, append=0)
     begin = times[np.flatnonzero(edges == 1)]
     end = times[np.minimum(np.flatnonzero(edges == -1), len(times) - 1)]

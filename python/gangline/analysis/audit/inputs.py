@@ -162,7 +162,7 @@ def where(given: ClusterLike | None, result: Result | None) -> ClusterLike:
 
 
 def gpus_of_copies(result: Result | None, given: str | int | None) -> str | int:
-    """Return the given size of the parts of jobs or, by default, the size in the result."""
+    """Return the given part size or, by default, the part size in the result."""
     if given is None:
         found: str | int = "gang"
         return found if result is None else result.spec["policy"].get("copy_gpus", found)
@@ -182,9 +182,9 @@ def jobs_per_gpu(result: Result | None, given: int | None) -> int:
 
 
 _HOLD_BACK = ("limit", "no quota", "price")
-"""Last words of the reasons for which a policy lets jobs wait while GPUs for all of them are free.
-The queues of yarn-cs do not: the first job of a queue waits only while another first job does not
-fit."""
+"""Endings of the names of reasons that let jobs wait while GPUs for all of them are free. Reasons of
+yarn-cs about queues are not among them: the first job of a queue waits only while the first job of
+another queue does not fit."""
 
 
 def policy_that_holds_back(result: Result | None) -> str:

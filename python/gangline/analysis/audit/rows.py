@@ -32,7 +32,7 @@ SLOTS = 64
 
 
 class Stretches(NamedTuple):
-    """The stretches between two changes of each part of a job; rows on several servers are merged.
+    """The stretches of each job part between two changes; rows on several servers are merged.
 
     The stretches are ordered by job, part and start. Rows without usable times or a known job are
     left out.
@@ -126,7 +126,7 @@ class TableRows:
 
 
 class Rows(TableRows):
-    """The rows of a segments table; `good` ones have usable times."""
+    """The rows of a segments table; `good` marks those with usable times and a known job."""
 
     def __init__(self, world: World, table: Columns, findings: Findings) -> None:
         super().__init__(TABLE, world, table, findings)
@@ -144,7 +144,7 @@ class Rows(TableRows):
 
     @cached_property
     def width(self) -> Ints | None:
-        """GPU count of each row: from its slots, else as given, else its job's part size."""
+        """GPU count of each row: from its slots or the column, otherwise its job's part size."""
         if self.mask is not None:
             return np.bitwise_count(self.mask).astype(np.int64)
         if self.table.has("gpus"):
@@ -155,7 +155,7 @@ class Rows(TableRows):
 
     @cached_property
     def part(self) -> Ints | None:
-        """Rank of each row's part number among the table's; None if jobs have no parts."""
+        """Rank of each row's part number among all part numbers; None if jobs have no parts."""
         if not self.table.has("part"):
             return self.server if self.world.forks and self.has_server else None
         given = np.nan_to_num(self.table["part"])

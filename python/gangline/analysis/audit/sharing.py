@@ -37,7 +37,7 @@ DEFAULT_COST = 0.05  # the cost of a gradient accumulation step, as in `[sharing
 
 
 class _Meetings(NamedTuple):
-    """Intervals in which another job is on a GPU of a stretch, ordered by stretch."""
+    """Intervals in which a stretch shares a GPU with another job, ordered by stretch."""
 
     stretch: Ints
     other: Ints

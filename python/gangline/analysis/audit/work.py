@@ -25,7 +25,7 @@ STOPS = ("preempted", "moved")
 
 
 class _Stints(NamedTuple):
-    """Stints from a start or move to a stop: a part's stretches on the same GPUs without gaps."""
+    """Stints: a part's stretches on the same GPUs without gaps, from a start or move to a stop."""
 
     of_stretch: Ints
     start: Floats
@@ -41,10 +41,10 @@ def check(world: World, rows: Rows, findings: Findings) -> None:
     """Check that finished jobs did all their work, and that no job did more.
 
     The work that a failure, a preemption or a move lost since the last checkpoint is computed from
-    the segments. The segments do not say how long a start lasted without progress. That time is
-    taken to be the run's overhead if this explains the job's `overhead_s`. Otherwise, for example
-    if costs depend on the kind of job, that time may be distributed over the job's segments in any
-    way.
+    the segments. The segments do not say how long a job made no progress after a start. That time
+    is taken to be the run's overhead if this explains the job's `overhead_s`. Otherwise, for
+    example if costs depend on the kind of job, that time may be distributed over the job's segments
+    in any way.
     """
     if world.work is None:
         findings.skip("short-run", "how much work there is: a trace")
@@ -229,7 +229,7 @@ class _Bounds:
     def _spread(self) -> tuple[Floats, Floats]:
         """Return the bounds if only a job's total overhead is known.
 
-        The overhead may fall into slow or fast times.
+        The overhead may fall into times at which the job is slow or fast.
         """
         stints, at = self._stints, self._stints.of_stretch
         may_fall_back, falls_back = stints.fails.copy(), stints.fails.copy()

@@ -310,7 +310,7 @@ class World:
 
     @cached_property
     def base(self) -> Floats | None:
-        """Iterations per second alone on each type, shape (jobs, types); None without a trace."""
+        """Iterations per second of jobs alone, shape (jobs, types); None without a trace."""
         if self.trace is None:
             return None
         rates: Floats = self.core.base_rates(self.cluster.to_core())
@@ -324,7 +324,7 @@ class World:
         return factor_ranges(self.trace.column("phases"))
 
     def base_of_rows(self, job: Ints, kind: Ints, gpus: Ints) -> Floats:
-        """Return the rate alone on a number of GPUs of a type; type -1 stands for the best type."""
+        """Return the rates of jobs alone on GPUs of a type; type -1 stands for the best type."""
         assert self.base is not None, "called only with a trace"
         if not self.forks:
             best = self.base.max(axis=1)[job]

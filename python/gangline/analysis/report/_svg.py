@@ -1,9 +1,9 @@
 """Draws charts as inline SVG, to which the page's script adds zoom and values.
 
 Text and axes have the colour of the surrounding page, so the pictures suit light and dark
-backgrounds. Lines are paths in whole units of a grid, both for x and for their values (y), and a
-transform scales them to the picture. Therefore, the script can read exact values from them, and
-zoom by changing the transform.
+backgrounds. Lines are paths whose x and y coordinates are whole units of a grid, and a transform
+scales them to the picture. Therefore, the script can read exact values from them, and zoom by
+changing the transform.
 """
 
 from __future__ import annotations
@@ -220,7 +220,7 @@ def _labels(chart: Chart, y: _Axis) -> list[tuple[int, float, str]]:
 
 
 def _order(chart: Chart, line: Line) -> float:
-    """Return a smaller key for a line that is higher or further left."""
+    """Return a sort key, which is smaller for a line that is higher or further left."""
     if chart.y_scale == "share" and chart.x_scale in ("seconds", "ratio"):
         return float(np.log(line.x) @ np.diff(line.y, prepend=0.0))
     return -float(line.y.mean())
@@ -319,7 +319,7 @@ def short(label: str, most: int) -> str:
 
 
 def still(title: str, width: float, height: float, parts: Sequence[str]) -> str:
-    """Return a picture in its natural size, which no script will change."""
+    """Return a picture in its natural size, which no script changes."""
     return (
         f'<svg viewBox="0 0 {width} {height}" width="{width}" height="{height}" role="img" '
         f'aria-label="{text(title)}" font-size="11" font-family="system-ui, sans-serif" '

@@ -71,7 +71,7 @@ class Chart:
     linked : str
         Charts with the same word zoom together along the x axis.
     x_limit : float, optional
-        The initial end of the x axis, if it is not the end of the lines.
+        The initial right end of the x axis, if it is not the end of the lines.
     """
 
     key: str
@@ -150,7 +150,7 @@ def _fairness(runs: Sequence[Digest]) -> Chart:
 def _cumulative(
     runs: Sequence[Digest], column: str, least: float, name: str
 ) -> tuple[list[Line], str]:
-    """Return cumulative curves, with a note if some values lie below the axis."""
+    """Return cumulative curves, and a note if some values lie below the lower end of the axis."""
     curves = [run.curves[column] for run in runs]
     lines = [Line(i, run.label, *shares(run.curves[column], least)) for i, run in enumerate(runs)]
     is_less = any(len(one) and one[0] < least for one in curves)

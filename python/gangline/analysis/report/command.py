@@ -76,7 +76,7 @@ def repeat(runs: Sequence[Digest]) -> str | None:
 
 
 def trace_seeds(runs: Sequence[Digest]) -> list[int]:
-    """Return the seeds that drew the traces; empty if all runs have the same trace."""
+    """Return the seeds with which the traces were drawn; empty if all runs have the same trace."""
     seeds = list(dict.fromkeys(run.trace_seed for run in runs))
     known = [seed for seed in seeds if seed is not None]
     return known if len(known) == len(seeds) > 1 else []

@@ -376,8 +376,8 @@ def steps(time_s: Floats, values: Floats, *, buckets: int = _BUCKETS, most: int 
     time_s, values : float arrays of one length
         Non-decreasing instants, and the value from each instant on.
     buckets : int
-        Number of equal parts of the span. Each keeps its time-weighted mean, minimum and maximum,
-        so even short peaks remain.
+        Number of equal parts of the span. Each part keeps its time-weighted mean, minimum and
+        maximum, so even short peaks remain.
     most : int
         Maximum number of points that are kept unchanged.
 
@@ -411,7 +411,7 @@ def gpus_by_type(cluster: Mapping[str, Any]) -> dict[str, int]:
 
 
 def jain(values: Floats) -> float:
-    """Return Jain's fairness index: 1 if all values are equal, 1/n if one value makes up the sum.
+    """Return Jain's fairness index: 1 if all values are equal, 1/n if only one value is not 0.
 
     Examples
     --------
@@ -449,7 +449,7 @@ def _busy_until(time_s: Floats, timeline: pa.Table, jobs: pa.Table, first_s: flo
 
 
 def _folded(time_s: Floats, values: Floats, until_s: float) -> Steps:
-    """Reduce a line; the part after `until_s` is separate, so the first part keeps its detail."""
+    """Reduce a line; the part after `until_s` is separate, so that the first part keeps its detail."""
     cut = int(np.searchsorted(time_s, until_s, "right"))
     if len(time_s) <= POINTS or cut < 2 or cut >= len(time_s):
         return steps(time_s, values)
@@ -517,7 +517,7 @@ def _reasons(
 
 
 def _shapes(result: Result, rows: Segments) -> tuple[Shapes | None, Ints | None]:
-    """Return a summary of the gangs, and the fewest GPUs that each job used or requests."""
+    """Return a summary of the gangs, and for each job the fewest GPUs that it requested or held."""
     names, of_server = _types(result)
     if len(names) == 1 and not rows.part.any() and not result.spec["cluster"].get("elastic"):
         return None, None  # no page shows them, and all gangs have the requested size

@@ -48,7 +48,7 @@ _ADDED = ("worse_off", "jain", "behind_head", "idle_while_waiting")
 
 
 def fairness_columns(whom: str) -> tuple[words.Measure, ...]:
-    """Return the columns of the fairness table; evenness is measured between `whom`."""
+    """Return the columns of the fairness table; Jain's index compares `whom` (users or jobs)."""
     return (
         words.Measure("ftf_mean", "Mean rho", "1: the same as on an equal share", words.times, -1),
         words.Measure("ftf_p99", "99 % are below", "", words.times, -1),

@@ -34,7 +34,7 @@ _NS = 1e9
 
 @dataclass(frozen=True)
 class Gantt:
-    """Slices of one GPU each, in the order of server, slot and start.
+    """Slices, each on one GPU, ordered by server, slot and start.
 
     Attributes
     ----------
@@ -178,8 +178,8 @@ def _overheads(
     later starts, and each further part of the job, have another. `owners` holds the job and part of
     each row. The costs come from the options of the run. If the options leave them to the policy,
     they are computed from the job's total overhead. When copies of a job are consolidated, all of
-    them pause, including those that do not move. If the costs do not add up to the job's total, the
-    job gets no overheads and is counted.
+    them pause, including those that do not move. If the costs do not add up to the job's total, no
+    overheads are drawn for the job, and it is counted.
     """
     total = result.jobs["overhead_s"].to_numpy()
     until = start.copy()

@@ -32,7 +32,7 @@ def write(source: Source, path: str | PathLike[str], *, command: str = "") -> Pa
         The runs of the report. A comparison must contain its results. A folder must have been
         written by `run --out` or `compare --out`.
     path : path
-        Path of the file. An earlier report is replaced; any other existing file is an error.
+        Path of the file. An existing report is replaced; any other existing file raises an error.
     command : str
         Command that repeats the runs; by default, it is derived from them.
 

@@ -51,7 +51,7 @@ def write_gantt(
     result : Result
         A run with segments.
     path : path
-        Path of the file. An earlier chart is replaced; any other existing file is an error.
+        Path of the file. An existing chart is replaced; any other existing file raises an error.
     from_s, to_s : float, optional
         Bounds of the interval [from_s, to_s) to keep, in seconds on the clock of the tables.
 

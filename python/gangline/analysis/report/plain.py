@@ -40,7 +40,7 @@ def write_tables(
     found : sequence of (title, titles of columns, rows)
         Tables whose cells are strings, numbers or `Cell` objects; the first column names the rows.
     path : path
-        Path of the file. An earlier report is replaced; any other existing file is an error.
+        Path of the file. An existing report is replaced; any other existing file raises an error.
     command : str
         Command that repeats the page; if it is empty, none is shown.
     pictures : sequence of (title, how to read it, SVG element)
