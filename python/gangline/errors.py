@@ -70,7 +70,7 @@ class GanglineError(Exception):
 
 
 class TraceError(GanglineError, ValueError):
-    """A trace cannot be read; names the file, line, column, value, and what was expected."""
+    """A trace cannot be read; the error names the file, line, column, value and expectation."""
 
     path: str | None = None
     line: int | None = None
@@ -123,7 +123,7 @@ class TraceError(GanglineError, ValueError):
 
 
 class ClusterError(GanglineError, ValueError):
-    """A cluster description is wrong; names the file and the path of the key."""
+    """A cluster description is wrong; the error names the file and the path of the key."""
 
     path: str | None = None
     key: str | None = None
@@ -146,7 +146,7 @@ class UnknownModel(NetworkError):  # noqa: N818 - says what is unknown
 
 
 class MissingThroughput(NetworkError):  # noqa: N818 - says what is missing
-    """A gang has no measured throughput; names the GPU type, the model and the gang size."""
+    """A gang has no measured throughput; the error names the GPU type, model and gang size."""
 
     job: int | None = None
     job_id: str | None = None
@@ -155,7 +155,7 @@ class MissingThroughput(NetworkError):  # noqa: N818 - says what is missing
 
 
 class OptionError(GanglineError, ValueError):
-    """An option of a run or a comparison is wrong; names the option and the value."""
+    """An option of a run or a comparison is wrong; the error names the option and the value."""
 
     field: str | None = None
     value: object = None
@@ -163,7 +163,7 @@ class OptionError(GanglineError, ValueError):
 
 
 class PolicyError(GanglineError, ValueError):
-    """A policy or one of its parameters is wrong; names the field and the value.
+    """A policy or one of its parameters is wrong; the error names the field and the value.
 
     Attributes
     ----------
@@ -188,7 +188,7 @@ class MissingDuration(PolicyError):  # noqa: N818 - says what is missing
 
 
 class StalledError(PolicyError):
-    """The run would never end: jobs wait for ever, or no job keeps any progress.
+    """The run would never end: jobs wait forever, or every job keeps losing its progress.
 
     Attributes
     ----------
@@ -267,7 +267,7 @@ class InfeasibleJobError(GanglineError, ValueError):
 
 
 class MergeError(GanglineError, ValueError):
-    """The copies' parameters cannot be merged; names the array and the copy.
+    """The copies' parameters cannot be merged; the error names the array and the copy.
 
     Attributes
     ----------
@@ -285,7 +285,7 @@ class MergeError(GanglineError, ValueError):
 
 
 class ResultError(GanglineError, ValueError):
-    """Saved results cannot be used; names the folder or file, the key, and what to do."""
+    """Saved results cannot be used; the error names the folder or file, the key and a remedy."""
 
     path: str | None = None
     key: str | None = None
@@ -293,13 +293,13 @@ class ResultError(GanglineError, ValueError):
 
 
 class MissingExtraError(GanglineError):
-    """An optional library is not installed; contains the exact command that installs it."""
+    """An optional library is not installed; the error has the exact command that installs it."""
 
     extra: str | None = None
 
 
 class SolverError(GanglineError):
-    """A linear program did not reach an optimum; names the status, size and options."""
+    """A linear program did not reach an optimum; the error names its status, size and options."""
 
     policy: str | None = None
     status: str | None = None

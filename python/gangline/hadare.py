@@ -49,8 +49,8 @@ def divide_steps(
     """Divide training steps among copies of different speeds, so that they stop together.
 
     In the window, a copy has time for B = floor(rate x window) steps. If all these steps are
-    needed, each copy gets its B. Otherwise, the remaining steps are divided in proportion to the
-    rates and rounded by largest remainders. No copy gets more than its B.
+    needed, each copy gets B steps. Otherwise, the remaining steps are divided in proportion to the
+    rates and rounded by largest remainders. No copy gets more than B steps.
 
     Parameters
     ----------
@@ -124,8 +124,9 @@ def merge_parameters(
     """Average the parameters of copies, weighted by the training steps that each has done.
 
     Float and complex arrays are added in float64 (complex128) in the order of the copies, and
-    rounded to their own dtype at the end. The result never lies outside the range of the copies. A
-    copy without steps is left out. If only one copy took steps, its arrays are returned unchanged.
+    rounded to their own dtype at the end. The result never lies outside the range of the copies'
+    values. A copy without steps is left out. If only one copy took steps, its arrays are returned
+    unchanged.
 
     Parameters
     ----------

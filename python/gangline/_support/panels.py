@@ -22,7 +22,7 @@ class Panel(NamedTuple):
     title: str
     rows: list[str]
     series: dict[str, list[tuple[int, float, float, float]]]
-    """Mapping from labels to row, ratio and interval; without an interval, both ends are the ratio."""
+    """By label: row, ratio and interval; without an interval, both ends are the ratio."""
 
 
 def limits(panel: Panel) -> tuple[float, float]:

@@ -1,4 +1,4 @@
-"""Prints results on stdout, and everything else on stderr."""
+"""Prints results to stdout, and everything else to stderr."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ _TITLE_PIECE = re.compile(r"[^\s._]*[._]\s*|[^\s._]+\s*")
 
 
 def open_voices() -> None:
-    """Make stdout and stderr safe: a closed stream is silent, and all characters can be shown."""
+    """Make stdout and stderr safe: closed streams are ignored, and all characters can be shown."""
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:  # closed by the parent process
             nowhere = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115 - to the end
@@ -56,7 +56,7 @@ def open_voices() -> None:
 
 
 def say(*lines: object) -> None:
-    """Write messages on stderr, made safe for a terminal and folded at its width."""
+    """Write messages to stderr, made safe for a terminal and wrapped at its width."""
     shown = [safe(line) for line in lines]
     if sys.stderr.isatty():
         width = max(shutil.get_terminal_size().columns, 40)
@@ -65,7 +65,7 @@ def say(*lines: object) -> None:
 
 
 def write(*lines: object) -> None:
-    """Write lines of plain text on stdout, each made safe for a terminal."""
+    """Write lines of plain text to stdout, each made safe for a terminal."""
     text = "".join(f"{safe(line)}\n" for line in lines)
     try:
         text.encode(sys.stdout.encoding or "utf-8")
@@ -80,7 +80,7 @@ def columns() -> int:
 
 
 def prose(text: str) -> None:
-    """Write sentences on stdout, folded at a terminal's width under their indent."""
+    """Write sentences to stdout, wrapped at the terminal's width with their indent."""
     lines = text.split("\n")
     if sys.stdout.isatty():
         lines = [part for line in lines for part in _folded(line, columns())]
@@ -100,7 +100,7 @@ def _folded(line: str, width: int) -> list[str]:
 
 
 def document(data: Any) -> None:
-    """Write one JSON document on stdout, in ASCII characters only."""
+    """Write one JSON document to stdout, in ASCII characters only."""
     text = json.dumps(finite(data), indent=1, allow_nan=False)
     sys.stdout.write(text.replace("\x7f", "\\u007f") + "\n")
 
@@ -136,12 +136,12 @@ def table(
     at_most: int | None = None,
     spare: Sequence[str] = (),
 ) -> list[str]:
-    """Draw a table on stdout with right-aligned numbers; a column's best value is bold with a `*`.
+    """Print a table with right-aligned numbers; a column's best value is bold with a `*`.
 
     Numbers that are already text are right-aligned, too: with `is_formatted`, in every column
     except the first; otherwise, in the columns `numbers`. The table is as wide as the terminal, but
-    at most `at_most`. If a name in the first column would be broken, columns in `spare` are left
-    out in their order. The omitted columns are returned.
+    at most `at_most`. If a name in the first column would be broken, the columns in `spare` are
+    left out, in the order given. The omitted columns are returned.
     """
     from rich import box
     from rich.console import Console
@@ -224,10 +224,10 @@ def _wrapped(cell: str, width: int) -> str:
 def grouped(
     titles: Sequence[str], rows: Sequence[Sequence[str]], keys: int, *, title: str = ""
 ) -> None:
-    """Draw a table whose first columns name the rows; it is at most 80 characters wide.
+    """Print a table whose first columns name the rows; it is at most 80 characters wide.
 
     If the table would be wider, leading keys become headings above their rows until it fits.
-    So a name is broken only if it is longer than a line.
+    Therefore, a name is broken only if it is longer than a line.
 
     Parameters
     ----------

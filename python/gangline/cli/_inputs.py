@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 def _whole(_: object, tokens: Sequence[Token]) -> int:
-    """Read a whole number here, because the library would round 1.5."""
+    """Read a whole number here, because the command-line library would round 1.5."""
     text = tokens[0].value
     try:
         return int(text)
@@ -126,7 +126,7 @@ class TraceReading:
 
     @property
     def mapping(self) -> str | None:
-        """Names of the columns of the trace."""
+        """Mapping from native column names to those of the trace."""
         return None
 
     def read(self, path: str, *, max_errors: int | None = None) -> Trace:
@@ -179,7 +179,7 @@ class TraceChoice(TraceReading):
 
     @property
     def mapping(self) -> str | None:
-        """Names of the columns of the trace."""
+        """Mapping from native column names to those of the trace."""
         return self.columns
 
 
@@ -198,7 +198,7 @@ class TraceBeside(TraceReading):
 
     @property
     def mapping(self) -> str | None:
-        """Names of the columns of the trace."""
+        """Mapping from native column names to those of the trace."""
         return self.trace_columns
 
 

@@ -156,7 +156,7 @@ def _policies(names: str | None, settings: list[str] | None, trace: Trace) -> li
 
 
 def _sizes(text: str | None, here: int) -> list[int] | None:
-    """Read numbers of servers; those with a sign are relative to the present number."""
+    """Read numbers of servers; those with a sign are relative to the current number."""
     if text is None:
         return None
     try:

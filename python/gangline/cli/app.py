@@ -112,7 +112,7 @@ def _carry_out(tokens: list[str]) -> int:
 
 
 def _answer(tokens: list[str]) -> int:
-    """Print the version or the list of commands, without the far slower reading of options."""
+    """Print the version or the list of commands, without the far slower parsing of options."""
     try:
         if tokens == ["--version"]:
             from gangline import _core

@@ -88,7 +88,7 @@ def _failures(cluster: Cluster) -> list[str]:
 
 
 def _show_network(cluster: Cluster) -> None:
-    """Draw the locality factors, with a row per model and tier and a column per size."""
+    """Print a table of locality factors, with a row per model and tier and a column per size."""
     from gangline.cluster.network import locality_factors, shared_bw
 
     kept = locality_factors(cluster)

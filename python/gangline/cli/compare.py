@@ -164,7 +164,7 @@ def compare(
 
 
 def _labels(policies: Sequence[PolicyLike], told: Sequence[str], baseline: str | None) -> list[str]:
-    """Return the policies' names in tables, once per estimate; reject an unknown baseline."""
+    """Return the policy names that tables show, once per estimate; reject an unknown baseline."""
     from gangline.policies.choice import resolve_policy
     from gangline.runs.estimates import label, used_by
 

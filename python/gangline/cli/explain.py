@@ -21,7 +21,7 @@ def explain(
     json: Json = False,
     raw: Flag = False,
 ) -> int:
-    """Explain why a job waited and how much time it lost, or compare with runs with a change.
+    """Explain why a job waited and how much time it lost, or compare the run with changed runs.
 
     Without --what-if, the run is repeated once; with --what-if, once per change.
 

@@ -66,7 +66,7 @@ def plan(
     load
         Find the largest load on the given cluster, instead of the fewest servers.
     step
-        Difference between successive loads that are tried; default 0.05.
+        Step between successive loads to try; default 0.05.
     most
         The largest number of servers, or the largest load; by default, enough separate servers for
         every job, or a load of 20.
@@ -159,7 +159,7 @@ def _policies(names: str, settings: list[str] | None) -> tuple[list[Any], Cluste
 
 
 def _show(found: CapacityPlan | CapacityContest, jobs: Trace) -> None:
-    """Draw the table of sizes or of policies."""
+    """Print the table of sizes or of policies."""
     from gangline.studies.capacity.contest import CapacityContest
 
     first = found.plans[0] if isinstance(found, CapacityContest) else found

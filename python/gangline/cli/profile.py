@@ -262,7 +262,7 @@ def _numbers(text: str) -> list[int]:
 
 
 def _show(found: Profile) -> None:
-    """Draw tables of the rates, the costs of starts and the slowdown factors."""
+    """Print tables of the rates, the costs of starts and the slowdown factors."""
     from gangline.studies.profile import median_interval
 
     rows: list[Sequence[object]] = []

@@ -73,7 +73,7 @@ def validate(
     traces: list[str], /, *, json: Json = False, quiet: Flag = False,
     choice: TraceChoice | None = None,
 ) -> int:  # fmt: skip
-    """Read traces and list everything that is wrong with them; if anything is, the exit code is 2.
+    """Read traces and list all mistakes in them; the exit code is 2 if there are any.
 
     Parameters
     ----------

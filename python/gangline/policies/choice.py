@@ -103,7 +103,7 @@ class ChosenPolicy(NamedTuple):
 
     @property
     def durations(self) -> str:
-        """Whether it reads durations with these parameters: "no", "their distribution", "yes"."""
+        """Whether the policy reads durations: "no", "their distribution", "yes"."""
         if not isinstance(self.policy, str):
             return "yes" if self.policy.knowledge == "remaining" else "no"
         entry = declarations().get(self.policy)

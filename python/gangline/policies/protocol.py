@@ -74,7 +74,7 @@ Label: TypeAlias = Literal["gpu_type", "model", "user", "vc", "account", "partit
 
 
 class PlacementParams(TypedDict, total=False):
-    """Parameters of the placement rules, see docs/concepts/placement.md."""
+    """Parameters of the placement rules; see docs/concepts/placement.md."""
 
     fit: Literal["best", "first"]
     max_level: Literal["server", "rack", "network"]
@@ -94,7 +94,7 @@ class Steady:
 
 
 STEADY: Final = Steady()
-"""A mark to return with a plan, as `(plan, STEADY)`: it would repeat until the next event."""
+"""Return `(plan, STEADY)` if the policy would decide the same until the next event."""
 
 
 class Batch(NamedTuple):
@@ -529,7 +529,7 @@ class Plan:
         return bool(pairs)
 
     def restore(self, job: int) -> bool:
-        """Return a released job's GPUs to it if all are still free. Return whether it has them."""
+        """Return a released job's GPUs to it if all are still free; say whether it got them."""
         return self._look().restore(self.actions, job)
 
     @property

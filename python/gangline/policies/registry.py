@@ -220,7 +220,7 @@ def _fit_tables(policy: str, key: str, default: object, value: Any) -> object:  
 
 
 def _plain(value: Any) -> Any:
-    """Return one form for all equal values: no empty keys, ints for whole numbers, and lists."""
+    """Return one form for equal values: no empty keys, ints for whole numbers, and lists."""
     if isinstance(value, Mapping):
         return {key: _plain(item) for key, item in value.items() if item is not None}
     if isinstance(value, list | tuple):

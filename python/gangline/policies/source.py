@@ -2,7 +2,7 @@
 
 A run names a policy in Python by `module:Class`, which says nothing about the content of the
 module. Therefore, the spec of a run also contains a hash of the code. Folders that other people
-repeat (of papers and bench rows) list the policy's files with their SHA-256.
+rerun (paper kits and bench rows) list the policy's files with their SHA-256.
 """
 
 from __future__ import annotations

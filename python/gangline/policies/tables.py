@@ -257,17 +257,20 @@ class Jobs(_Table):
 
     @property
     def remaining_s(self) -> _Floats:
-        """The seconds left, alone on the fastest type, for `knowledge = "remaining"` (float64)."""
+        """The remaining run time in seconds alone on the fastest GPU type (float64).
+
+        Only policies with `knowledge = "remaining"` may read it.
+        """
         return self._floats("remaining_s")
 
     @property
     def work_remaining(self) -> _Floats:
-        """The number of iterations left, for policies with `knowledge = "remaining"` (float64)."""
+        """The number of remaining iterations; needs `knowledge = "remaining"` (float64)."""
         return self._floats("work_remaining")
 
     @property
     def rates(self) -> _Floats:
-        """The iterations/s by job and GPU type, alone and consolidated; 0 = unusable (float64)."""
+        """The iterations/s alone and consolidated, by job and GPU type; 0 = unusable (float64)."""
         return self._floats("rates")
 
 

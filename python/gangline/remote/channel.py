@@ -147,7 +147,7 @@ class Channel:
             raise _left(error) from None
 
     def line(self, bytes_max: int, timeout_s: float | None = None) -> bytes:
-        """Receive the bytes up to and without a line feed."""
+        """Receive the bytes before the next line feed, which is dropped."""
         limit_s = self._timeout_s if timeout_s is None else timeout_s
         until, seen = time.monotonic() + limit_s, 0
         while (end := self._buffer.find(b"\n", seen)) < 0:

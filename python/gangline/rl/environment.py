@@ -69,7 +69,7 @@ class SchedulingEnv(gymnasium.Env["Observation", np.int64]):
     reward : str or mapping from str to float
         A name in `REWARDS`, or a mapping from names to weights.
     knowledge : {"remaining", "online"}
-        Whether observations show how long jobs still take.
+        Whether observations show the remaining times of jobs.
     estimate_error : float
         Sigma of the log-normal error in the durations shown, as for the policy `sjf`.
     placement : str
@@ -81,8 +81,8 @@ class SchedulingEnv(gymnasium.Env["Observation", np.int64]):
         impossible, it starts the first job that can be placed. With "raise", the action raises an
         `OptionError`.
     episode_jobs : int, optional
-        Number of consecutive jobs from the trace in an episode. Each reset draws the first of them
-        at random.
+        Number of consecutive jobs of the trace that form an episode. Each reset draws the first of
+        them at random.
     **options
         Options of `gangline.simulate`, except `until_s` and `max_events`. Without `seed`, the run
         uses the seed of the episode.

@@ -182,8 +182,8 @@ def jobs_per_gpu(result: Result | None, given: int | None) -> int:
 
 
 _HOLD_BACK = ("limit", "no quota", "price")
-"""Endings of the names of reasons that let jobs wait while GPUs for all of them are free. Reasons of
-yarn-cs about queues are not among them: the first job of a queue waits only while the first job of
+"""Endings of the names of reasons that let jobs wait while GPUs for all of them are free. The
+reasons of yarn-cs are not among them: the first job of a queue waits only while the first job of
 another queue does not fit."""
 
 

@@ -27,7 +27,7 @@ _ENDS = {
 
 
 def draw(shown: Excerpt, title: str) -> str:
-    """Return an SVG element: a row per GPU, a colour per job; a stopped job's bar has a dark end."""
+    """Return the SVG: a row per GPU, a colour per job; bars of stopped jobs have a dark end."""
     tops, y = [], 4.0
     for count in shown.gpus:
         tops.append(y)

@@ -449,7 +449,7 @@ def _busy_until(time_s: Floats, timeline: pa.Table, jobs: pa.Table, first_s: flo
 
 
 def _folded(time_s: Floats, values: Floats, until_s: float) -> Steps:
-    """Reduce a line; the part after `until_s` is separate, so that the first part keeps its detail."""
+    """Reduce a line; separate the part after `until_s`, so that the first part keeps its detail."""
     cut = int(np.searchsorted(time_s, until_s, "right"))
     if len(time_s) <= POINTS or cut < 2 or cut >= len(time_s):
         return steps(time_s, values)

@@ -121,7 +121,7 @@ class _Row(msgspec.Struct):
 
 
 class _Table(msgspec.Struct):
-    """The part of comparison.json that is read."""
+    """The part of comparison.json that this module reads."""
 
     runs: list[_Row]
 

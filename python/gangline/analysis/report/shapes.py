@@ -150,7 +150,7 @@ def shapes(found: Gangs, names: Sequence[str], asked: Ints) -> Shapes:
 
 
 def _copies(found: Gangs) -> tuple[int, int, float]:
-    """Return the maximum number of copies, the number of jobs with several, and their GPU-hours."""
+    """Return the maximum number of copies, the number of jobs with copies, and their GPU-hours."""
     count = len(found.job)
     if not count:
         return 0, 0, 0.0

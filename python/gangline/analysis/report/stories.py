@@ -176,14 +176,14 @@ _TAKEN = ("gpus", "jct_s", "wait_s", "overhead_s", "comm_s", "preemptions", "mig
 
 
 def with_causes(stories: Sequence[Story], again: Again | None, log_hash: str) -> list[Story]:
-    """Add the policy's reasons why the jobs waited, from one repetition of the run.
+    """Add the policy's reasons why the jobs waited, found by repeating the run once.
 
     Parameters
     ----------
     stories : sequence of Story
         Stories of one run.
     again : Again, optional
-        Repeats the run. If the run cannot be repeated or gives another result, the stories stay
+        Repeats the run. If the run cannot be repeated or gives a different result, the stories stay
         unchanged.
     log_hash : str
         Hash of the run.
@@ -292,7 +292,7 @@ def stops(jobs: pa.Table, stopped: Ints, taker: Ints) -> dict[str, float]:
 
 
 def _first_rows(rows: Segments) -> npt.NDArray[np.bool_]:
-    """Return which rows are the first of their gang; others repeat the gang for more servers."""
+    """Return which rows are the first of their gang; other rows describe its further servers."""
     order = np.lexsort((rows.start, rows.job))
     job, start = rows.job[order], rows.start[order]
     first = np.empty(len(order), np.bool_)

@@ -116,7 +116,7 @@ def policy_cell(number: int, label: str) -> Cell:
 
 
 def hours(value: float) -> str:
-    """Return a number of GPU-hours as text."""
+    """Return a number of GPU-hours as a string."""
     return f"{value:,.0f}" if abs(value) >= 100.0 else f"{value:.3g}"
 
 
@@ -192,7 +192,7 @@ def users(runs: Sequence[Digest]) -> Table:
 
 
 def usage(runs: Sequence[Digest]) -> Table:
-    """Return a table of how each GPU type was used and, if types have prices, of the cost.
+    """Return a table of the use of each GPU type and, if types have prices, its cost.
 
     There are two columns per type: the share of its GPUs that held a job, and its share of all GPU
     time held. The latter is left out if there is only one type.

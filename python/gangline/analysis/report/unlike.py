@@ -23,7 +23,7 @@ def said(runs: Sequence[Digest]) -> list[str]:
     Parameters
     ----------
     runs : sequence of Digest
-        The runs; if a policy has several seeds, the first counts.
+        The runs; if a policy has several seeds, only its first run is used.
     """
     first = {run.label: run for run in reversed(runs)}
     drawn = [first[label] for label in dict.fromkeys(run.label for run in runs)]
