@@ -105,7 +105,7 @@ impl Parser {
     }
 }
 
-/// Returns an action. Fields that are missing at the end of a tuple are not set. The tuples are `("start" or "move",
+/// Returns an action. Fields that a tuple leaves out at its end are not set. The tuples are `("start" or "move",
 /// job, [(server, mask or count), ...], are_masks, sub_batch, overhead_s, quota, part, accum)`, `("keep", job,
 /// sub_batch, overhead_s, quota, part, accum)` and `("preempt", job, part)`.
 fn action(
@@ -169,7 +169,7 @@ fn overhead(seconds: f64) -> PyResult<SimSpan> {
     })
 }
 
-/// Adds each quota to its job's action. If the plan has no action for the job, the quota becomes an action.
+/// Adds each quota to its job's action. If the plan has no action for the job, the quota becomes an action of its own.
 fn set_quotas(actions: &mut Vec<Action>, quotas: &[(JobId, f64)]) {
     for &(job, quota) in quotas {
         let is_own = |action: &&mut Action| {
@@ -201,7 +201,7 @@ pub(crate) struct Scratch {
     free: FxHashMap<u32, u64>,
     /// Servers whose free slots may have changed since the last call of `changed`.
     touched: Vec<ServerId>,
-    /// Parts that leave their GPUs, with their servers and the slots that this freed.
+    /// Parts that release their GPUs, with their servers and the slots that become free.
     released: FxHashMap<(JobId, ServerId), u64>,
 }
 

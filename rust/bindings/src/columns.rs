@@ -81,7 +81,7 @@ fn no_column(py: Python<'_>, table: &str, name: &str, known: &str) -> PyErr {
         .unwrap_or_else(|error| error)
 }
 
-/// Denies access to the remaining work if the policy does not declare that it reads it.
+/// Denies access to the remaining work unless the policy declares that it reads this work.
 pub(crate) fn check_knowledge(py: Python<'_>, knows_work: bool) -> PyResult<()> {
     if knows_work {
         return Ok(());

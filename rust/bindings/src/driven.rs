@@ -1,4 +1,4 @@
-//! A run driven from outside, and the mutex that lends it to one step at a time.
+//! A run driven from outside, and the mutex that gives it to one step at a time.
 
 use gangline_engine::{
     Changes, ClusterView, Engine, EngineError, FreeIndex, Next, Plan, Policy, RunConfig, World,
@@ -28,7 +28,7 @@ pub(crate) struct Way {
     now: SimTime,
 }
 
-/// Everything needed to create a run again.
+/// Everything needed to recreate a run.
 pub(crate) struct Ground {
     pub(crate) world: World,
     pub(crate) config: RunConfig,
@@ -121,7 +121,7 @@ impl Driven {
         }
     }
 
-    /// Takes back what was lent since the last step.
+    /// Begins a step: data from earlier steps becomes out of date, and the draft that was lent is taken back.
     pub(crate) fn begin_step(&mut self) {
         self.stamp += 1;
         if let Some(draft) = self.draft.take() {
@@ -194,7 +194,7 @@ impl Shared {
         }
     }
 
-    /// Reads the run and works on its plan's draft.
+    /// Calls `look` with the run and the draft of its plan.
     pub(crate) fn look<R>(
         &self,
         look: impl FnOnce(Look<'_, '_, '_>) -> PyResult<R>,

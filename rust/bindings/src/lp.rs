@@ -151,7 +151,7 @@ fn lp_even_loads<'py>(
     }
 }
 
-/// Returns the result for each job.
+/// Returns the allocation as a Python dictionary, with one row of shares for each job.
 fn told<'py>(
     py: Python<'py>,
     table: &Table,

@@ -21,7 +21,7 @@ pub(crate) struct RunOutput {
     copy_gpus: CopyGpus,
     log_hash: u64,
     outcome: &'static str,
-    /// Texts from a policy in Python, by index.
+    /// Strings from a policy in Python, by index.
     words: Vec<String>,
 }
 
@@ -41,7 +41,7 @@ impl Solves {
         }
     }
 
-    /// Returns the statistics of the solves, by name; `None` if nothing had to be solved.
+    /// Returns the solver statistics by name; `None` if nothing had to be solved.
     fn told<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyDict>>> {
         let tally = self.tally.lock().unwrap_or_else(PoisonError::into_inner);
         let told = PyDict::new(py);
@@ -107,12 +107,12 @@ impl RunOutput {
         }
     }
 
-    /// Adds the texts from a policy in Python.
+    /// Adds the strings from a policy in Python.
     pub(crate) fn with_words(self, words: Vec<String>) -> Self {
         Self { words, ..self }
     }
 
-    /// Adds the counters of the policy's solves.
+    /// Adds the policy's solver counters.
     pub(crate) fn with_solves(self, solves: Solves) -> Self {
         Self {
             solves: Some(solves),
@@ -369,8 +369,7 @@ impl RunOutput {
         Ok(table)
     }
 
-    /// Returns the statistics of the policy's solves for `gangline.lp.report.Report`; `None` if the policy solves
-    /// nothing.
+    /// Returns the policy's solver statistics for `gangline.lp.report.Report`; `None` if the policy solves nothing.
     fn solver<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
         let Some(solves) = &self.solves else {
             return Ok(None);

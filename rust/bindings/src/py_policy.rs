@@ -41,13 +41,13 @@ pub(crate) struct PyPolicy {
     forks: bool,
     /// Whether the policy gives reasons.
     says_why: bool,
-    /// The policy's texts, without duplicates.
+    /// The policy's strings, without duplicates.
     words: Mutex<Vec<String>>,
     decisions: u64,
     raised: Raised,
 }
 
-/// A text with the job and the instant to which it refers, if any.
+/// A string with the job and the instant to which it refers, if any.
 type Reason = (String, Option<u32>, Option<f64>);
 
 impl PyPolicy {
@@ -116,7 +116,7 @@ impl PyPolicy {
         })
     }
 
-    /// Returns the policy's texts, by index.
+    /// Returns the policy's strings, by index.
     pub(crate) fn words(self) -> Vec<String> {
         self.words
             .into_inner()

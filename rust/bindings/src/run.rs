@@ -22,8 +22,8 @@ use std::time::{Duration, Instant};
 
 /// Interval at which the waiting thread checks for signals.
 pub(crate) const LOOK: Duration = Duration::from_millis(100);
-/// Time in which an interrupted run must end its decision; after that, its thread is abandoned. This is our own choice;
-/// most decisions take less.
+/// Time within which an interrupted run must end its decision; after that, its thread is abandoned. This is our own
+/// choice; most decisions take less.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 pub(crate) struct Clock(pub(crate) Instant);
@@ -199,7 +199,7 @@ fn look(
 }
 
 /// Number of events between two checks of the wall-clock time in a run with a policy object. The number is one, because
-/// a decision in Python may take long, and a check takes only about 30 ns.
+/// a decision in Python may take a long time, and a check takes only about 30 ns.
 const EVENTS_PER_SLICE: u64 = 1;
 
 /// Runs a policy written in Python on the calling thread. This is where its code expects to run and where an interrupt
@@ -263,7 +263,7 @@ fn run_in_slices(
     }
 }
 
-/// Returns a registered policy with its parameters, and the counters of its solves.
+/// Returns a registered policy with its parameters, and its solver counters.
 pub(crate) fn build(
     name: &str,
     given: &Bound<'_, PyDict>,

@@ -20,8 +20,8 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use std::sync::Arc;
 
-/// Number of events between two checks of the wall-clock time while no decision is due. This is our own choice; such a
-/// number of events takes about 100 us.
+/// Number of events between two checks of the wall-clock time while no decision is due. This is our own choice;
+/// processing that many events takes about 100 us.
 const EVENTS_PER_SLICE: u64 = 1024;
 
 /// Source of the decisions.
@@ -331,7 +331,7 @@ impl Simulation {
         Ok(())
     }
 
-    /// Adds a failure or repair that happens later than now.
+    /// Adds a failure or repair that happens later than the current instant.
     fn inject_capacity(&self, server: u32, up: bool, at_ns: i64) -> PyResult<()> {
         let mut held = self.run.take()?;
         let engine = &mut held.run().engine;
@@ -392,8 +392,8 @@ impl Simulation {
         })
     }
 
-    /// Returns the state as plain data. For each running job, it has the parts (number, GPUs, rate, sub-batch), the
-    /// rate and the finish; for each server, it has the free slots.
+    /// Returns the state as plain data. For each running job, the data contains the parts (number, GPUs, rate,
+    /// sub-batch), the rate and the finish; for each server, it contains the free slots.
     fn snapshot<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         self.run.read(|run| {
             let (view, _) = run.engine.view();

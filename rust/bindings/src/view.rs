@@ -202,7 +202,7 @@ impl PolicyView {
         ))
     }
 
-    /// Runs a function on the draft of a plan whose actions are in a list.
+    /// Calls a function with the draft of a plan whose actions are in a list.
     fn draw<R>(
         &self,
         list: &Bound<'_, PyList>,
@@ -774,7 +774,7 @@ impl PolicyView {
     }
 }
 
-/// Memory that a possible co-runner needs, and the instant at which it leaves.
+/// Memory that a possible co-runner needs, and the instant at which it ends.
 struct Stay {
     gpu_type: GpuTypeId,
     finish: SimTime,

@@ -1,6 +1,6 @@
-//! An agent's observation in a step-by-step run: the first waiting jobs and the cluster, written as numbers into arrays
-//! in place. `gangline.rl` names the columns. An observation costs O(window), plus a walk over the waiting and running
-//! jobs for the totals.
+//! An agent's observation in a step-by-step run: the first waiting jobs and the cluster, written as numbers into
+//! existing arrays. `gangline.rl` names the columns. An observation costs O(window), plus a walk over the waiting and
+//! running jobs for the totals.
 
 use crate::draft::{Draft, Placers};
 use crate::error::CoreError;
@@ -31,7 +31,8 @@ pub(crate) struct Arrays<'a> {
     pub(crate) cluster: ArrayViewMut1<'a, f64>,
     /// The job at each position; -1 means none.
     pub(crate) ids: ArrayViewMut1<'a, i64>,
-    /// Whether each job may start; the last entry says whether waiting will end.
+    /// Whether each job may start; the last entry says whether waiting can end: a job runs, or more jobs will
+    /// arrive.
     pub(crate) mask: ArrayViewMut1<'a, i8>,
 }
 
