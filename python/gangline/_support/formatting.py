@@ -54,7 +54,7 @@ _SECONDS = {
 
 
 def did_you_mean(name: str, known: Iterable[str], listing: str = "", cutoff: float = 0.6) -> str:
-    """Return the end of a message about an unknown name: the nearest name, or all if none is near.
+    """Return the end of a message about an unknown name: the closest name, or all if none is close.
 
     `listing` is the command that lists all names.
 

@@ -138,7 +138,7 @@ def _idle(figures: Mapping[str, Any]) -> str:
     free, part = figures["gpu_seconds"], figures["fraction"]
     enough = "enough GPUs were free together for"
     if not free:
-        return f"idle: at no time {enough} a waiting gang"
+        return "idle: at no time were enough GPUs free together for a waiting gang"
     words = f"idle: {free:,.6g} GPU-s ({part:.2%}) were free while {enough} a waiting gang"
     if not figures["longest_s"]:
         return words

@@ -67,7 +67,7 @@ def eta(
         Instead of a history: the standard deviation of the logarithm of the run time divided by the
         time limit.
     arrivals
-        Let jobs also arrive later; they are drawn from the history or, without one, from the
+        Let further jobs arrive; they are drawn from the history or, without one, from the
         finished jobs in the trace.
     draws
         Number of runs, each with different run times.

@@ -105,7 +105,7 @@ class Batch(NamedTuple):
     sub_batch : int
         Samples per GPU and pass.
     accum : int
-        Number of passes after the first and before the gradients are exchanged.
+        Number of further passes after the first, before the gradients are exchanged.
     rate : float
         Progress in iterations of the initial batch per second, at the current gradient noise, on
         GPUs of speed 1.
@@ -242,7 +242,7 @@ class View:
         job : int
             Index of the job.
         masks : mapping
-            Mapping from servers to slots, as bits.
+            Mapping from servers to slot masks.
         alone : bool
             Whether to ignore the jobs that are currently on these GPUs.
         """
@@ -534,7 +534,7 @@ class Plan:
 
     @property
     def free_mask(self) -> npt.NDArray[np.uint64]:
-        """The slots on each server that are free after the actions so far, as bits."""
+        """For each server, a bit mask of the slots that are free after the actions so far."""
         return self._look().free_masks(self.actions)
 
     def sole_residents(self, gpu_type: int = 0) -> dict[int, dict[int, int]]:
@@ -599,7 +599,7 @@ class Plan:
         job : int
             Index of the job.
         gpus, masks : mapping, one of the two
-            Mapping from servers to a number of GPUs, or to slots (as bits).
+            Mapping from servers to a number of GPUs, or to a slot mask.
         sub_batch : int, optional
             Samples per GPU and pass; by default, the job's batch.
         overhead_s : float, optional

@@ -38,8 +38,9 @@ class Source(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     Attributes
     ----------
     files : dict of str to str
-        Mapping from names to SHA-256: the file of a single module and the modules next to it that
-        it imports, or the single file of a class in a package.
+        Mapping from file names to SHA-256. For a single module, it contains the module's file and
+        the files next to it that it imports; for a class in a package, it contains only the file of
+        the class.
     requirement : str
         The pip requirement, such as `mypackage==1.2`; empty for a single module.
     """

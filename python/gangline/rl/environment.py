@@ -69,7 +69,7 @@ class SchedulingEnv(gymnasium.Env["Observation", np.int64]):
     reward : str or mapping from str to float
         A name in `REWARDS`, or a mapping from names to weights.
     knowledge : {"remaining", "online"}
-        Whether observations show the remaining times of jobs.
+        Whether observations show the remaining run times of jobs.
     estimate_error : float
         Sigma of the log-normal error in the durations shown, as for the policy `sjf`.
     placement : str

@@ -202,7 +202,7 @@ impl<'py> Given<'py> {
         Ok(column)
     }
 
-    /// Returns the numbers of an array with the given number of dimensions, in row-major order, and its shape.
+    /// Returns the values of an array in row-major order, and its shape. The type `D` gives the number of dimensions.
     pub(crate) fn array<T: numpy::Element + Copy, D: numpy::ndarray::Dimension>(
         &self,
         name: &str,

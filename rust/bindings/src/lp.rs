@@ -1,4 +1,4 @@
-//! A single allocation, computed from columns of jobs; it returns the jobs' shares.
+//! Computes a single allocation from columns of jobs, and returns the jobs' shares.
 
 use crate::convert::Given;
 use crate::error::CoreError;
@@ -72,8 +72,8 @@ fn lp_solve<'py>(
     }
 }
 
-/// Returns the exception that was raised in Python, if any, or else the exception for an allocation that does not
-/// exist.
+/// Returns the exception that was raised in Python, if any, or else the exception for an allocation that
+/// failed.
 fn own_or_refused(py: Python<'_>, policy: &str, raised: &Raised, error: &SolverError) -> PyErr {
     let own = raised.lock().unwrap_or_else(PoisonError::into_inner).take();
     own.unwrap_or_else(|| refused(py, policy, error))

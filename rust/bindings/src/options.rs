@@ -68,8 +68,8 @@ enum EstimatesGiven<'py> {
 }
 
 /// Sigmas of the noise for jobs, for stretches and for each server after the first, and the time of a checkpoint in
-/// seconds. The rows that follow give costs for each model label, number of GPUs and GPU type: the times in seconds of
-/// a first start, a restart, a stop and a checkpoint.
+/// seconds. Each entry of the list gives the costs for a model label, a number of GPUs and a GPU type: the times in
+/// seconds of a first start, a restart, a stop and a checkpoint.
 type RunTimeGiven = ([f64; 4], Vec<CostsGiven>);
 type CostsGiven = ((Option<u32>, Option<u32>, Option<usize>), [Option<f64>; 4]);
 

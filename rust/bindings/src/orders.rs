@@ -304,7 +304,7 @@ pub(crate) struct Kept {
 }
 
 impl Kept {
-    /// Returns the index of an order. A new order is created.
+    /// Returns the index of an order. If there is no such order yet, it is created.
     pub(crate) fn find(
         &mut self,
         view: &ClusterView<'_>,
@@ -326,7 +326,7 @@ impl Kept {
         Ok(self.queues.len() - 1)
     }
 
-    /// Returns the index of a market. A new market is built.
+    /// Returns the index of a market. If there is no such market yet, it is built.
     pub(crate) fn market(
         &mut self,
         view: &ClusterView<'_>,

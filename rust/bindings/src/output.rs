@@ -300,8 +300,8 @@ impl RunOutput {
 
     /// Returns the data of a run in which jobs are watched. The data consists of the failures and repairs of servers as
     /// rows (s, server, up); the usable types and minimum number of GPUs of each watched job as rows (job, mask, GPUs);
-    /// whether a gang may use several types; and the length of a round. The caller must take this data before the
-    /// causes.
+    /// whether a gang may use several types; and the length of a round. The caller must take this data before it takes
+    /// the reasons for waiting.
     #[allow(clippy::type_complexity)]
     fn watched(
         &self,

@@ -194,7 +194,7 @@ fn arrays_of<'py>(
     Ok(given)
 }
 
-/// Returns the exception for an allocation that does not exist.
+/// Returns the exception for an allocation that failed.
 pub(crate) fn refused(py: Python<'_>, policy: &str, error: &SolverError) -> PyErr {
     let facts = PyDict::new(py);
     let message = format!("{policy}: {error}");

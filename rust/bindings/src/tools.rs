@@ -155,7 +155,7 @@ fn drawn<'py>(
         .into_pyarray(py))
 }
 
-/// Returns uniform numbers in [0, 1), one per job, from the stream for one purpose.
+/// Returns uniform numbers in [0, 1), one per job, from the random stream for the given purpose.
 #[pyfunction]
 fn synth_uniforms<'py>(
     py: Python<'py>,
@@ -167,7 +167,7 @@ fn synth_uniforms<'py>(
     drawn(py, (seed, purpose, jobs, counter), Law::Uniform)
 }
 
-/// Returns exponential numbers with mean 1, one per job, from the stream for one purpose.
+/// Returns exponential numbers with mean 1, one per job, from the random stream for the given purpose.
 #[pyfunction]
 fn synth_exponentials<'py>(
     py: Python<'py>,
@@ -179,7 +179,7 @@ fn synth_exponentials<'py>(
     drawn(py, (seed, purpose, jobs, counter), Law::Exponential)
 }
 
-/// Returns log-normal numbers with median 1, one per job, from the stream for one purpose.
+/// Returns log-normal numbers with median 1, one per job, from the random stream for the given purpose.
 #[pyfunction]
 fn synth_log_normals<'py>(
     py: Python<'py>,
@@ -192,7 +192,7 @@ fn synth_log_normals<'py>(
     drawn(py, (seed, purpose, jobs, counter), Law::LogNormal { sigma })
 }
 
-/// Returns the parameters of a shape as data.
+/// Returns the parameters of a synthetic trace's shape as data.
 #[pyfunction]
 fn synth_parameters<'py>(py: Python<'py>, shape: &str) -> PyResult<Bound<'py, PyList>> {
     let shape = Shape::from_name(shape).map_err(|error| refuse(py, &error))?;

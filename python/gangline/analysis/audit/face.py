@@ -44,9 +44,9 @@ class Audit:
     unmet : dict of str to str
         Required rules that were not checked.
     idle : dict or None
-        GPU time that was free while enough GPUs were free together for a waiting gang
-        (`gpu_seconds`, and `fraction` of all GPU time), and the longest wait of a gang during which
-        enough GPUs were free for every waiting gang: `longest_s`, `job_id`, `time_s`.
+        GPU time that was idle although a waiting gang could have been placed (`gpu_seconds`, and
+        `fraction` of all GPU time), and the longest wait of a gang during which every waiting gang
+        could have been placed: `longest_s`, `job_id`, `time_s`.
     notes : tuple of str
         Assumptions about the tables, and likely explanations of findings.
     rows : dict of str to int

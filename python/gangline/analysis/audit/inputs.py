@@ -417,7 +417,7 @@ def _read_file(path: Path) -> tuple[pa.Table, TextFile | None]:
 
 
 def _separator(head: bytes) -> str:
-    """Return the column delimiter, found in a header that has no commas."""
+    """Return the column delimiter: a comma, or another one in a header without commas."""
     line = head.removeprefix(BOM).lstrip().split(b"\n", 1)[0]
     found = [mark for mark in _SEPARATORS if mark in line and b"," not in line]
     return found[0].decode() if found else ","

@@ -188,7 +188,7 @@ def _gangs(world: World, rows: _Rows) -> None:
 
 
 def _work(world: World, rows: _Rows, findings: Findings) -> Floats:
-    """Check run times; return the minimum time for which each row must have held its GPUs."""
+    """Check run times; return the minimum time for which each row's job can have held its GPUs."""
     least = np.full(len(rows.table), np.nan)
     if world.has_noise:
         findings.skip("short-run", "how long jobs take: the cluster has run-time noise")

@@ -160,8 +160,9 @@ class Digest:
         Share of all GPU time that was idle while a job waited; nan if the run has no timeline or
         only a coarse one.
     behind_head : float
-        Share of the time that jobs waited for their first start because of head-of-line blocking,
-        as defined by `waiting.blocked_share`; nan if no job waited or the tables do not show it.
+        Share of the jobs' waiting time before their first start that is due to head-of-line
+        blocking, as defined by `waiting.blocked_share`; nan if no job waited or the tables do not
+        show it.
     busy_until_s : float
         Seconds from the first arrival to the last arrival or the end of the last wait, whichever is
         later.

@@ -30,8 +30,8 @@ _LOSSES = (
 )
 
 _BLOCKED = (
-    "head-of-line blocking: share of the total wait for a first start in which the job that had "
-    "arrived first asked for more GPUs than were idle, and the waiting job did not"
+    "head-of-line blocking: share of the total time that jobs waited for their first start while "
+    "the earliest arrival still in the queue asked for more GPUs than were idle, and they did not"
 )
 # The causes of a mean time to finish; explanations are shown below the table.
 REASONS = tuple(words.Measure(*one) for one in (
