@@ -205,13 +205,13 @@ def _without(row: Sequence[Any], at: int) -> list[Any]:
 
 
 def _least(titles: Sequence[str], cells: Sequence[Sequence[str]]) -> int:
-    """Return the width of a table in which only the titles are folded."""
+    """Return the width of a table in which only the titles are wrapped."""
     columns = (_column(name, [row[i] for row in cells]) for i, name in enumerate(titles))
     return sum(columns) + len(titles) + 1
 
 
 def _wrapped(cell: str, width: int) -> str:
-    """Fold a cell where a line may end; only pieces longer than the column are cut."""
+    """Wrap a cell where a line may end; only pieces longer than the column are cut."""
     lines = [""]
     for piece in re.findall(rf"\s*(?:{_PIECE.pattern})", cell):
         if lines[-1] and len(lines[-1] + piece) > width:
@@ -272,12 +272,12 @@ def grouped(
 
 
 def _column(title: str, cells: Sequence[str]) -> int:
-    """Return the width of a column; titles are folded between words, and cells are never folded."""
+    """Return the width of a column; titles are wrapped between words, cells not at all."""
     return max(map(len, [*cells, *(piece.strip() for piece in _TITLE_PIECE.findall(title))]))
 
 
 def _title_lines(title: str, width: int) -> list[str]:
-    """Fold a title between words, and a key such as `easy.estimate_error` at its punctuation."""
+    """Wrap a title between words, and a key such as `easy.estimate_error` at its punctuation."""
     lines = [""]
     for piece in _TITLE_PIECE.findall(title):
         if len((lines[-1] + piece).rstrip()) > width:
@@ -292,7 +292,7 @@ def _widths(
     """Return the widths of columns, and whether there is room for all of them.
 
     If the space is too small, titles of numeric columns are wrapped, but numbers are never cut.
-    Columns of words share the remaining width: each gets room for its longest word if possible, and
+    Text columns share the remaining width: each gets room for its longest word if possible, and
     the rest is divided in proportion to their lengths.
     """
     longest = [max((len(row[i]) for row in cells), default=0) for i in range(len(titles))]

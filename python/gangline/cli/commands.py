@@ -150,7 +150,7 @@ def examples(command: str) -> str:
 
 
 def _folded(line: str) -> str:
-    """Fold a command before an option, so that it fits into 80 columns and can still be pasted."""
+    """Wrap a command before an option, so that it fits into 80 columns and can still be pasted."""
     lines = [""]
     for part in line.replace(" --", "\n--").split("\n"):
         if lines[-1] and len(lines[-1]) + len(part) > _WIDEST:

@@ -91,9 +91,9 @@ class Order:
         """Skip later waiting jobs that differ from the given job only in their duration.
 
         Such jobs have the same gang, GPU types, model, batch and memory. If a job cannot be placed,
-        neither can similar jobs in the same decision, because the number of free GPUs only falls.
-        The one exception is the placement rule `skew`: a gang larger than every rack might fit when
-        fewer GPUs are free.
+        neither can similar jobs in the same decision, because the number of free GPUs only
+        decreases. The one exception is the placement rule `skew`: a gang larger than every rack
+        might fit when fewer GPUs are free.
         """
         if self._walk is not None:
             self._walk.skip_like(job)

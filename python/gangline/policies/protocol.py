@@ -606,7 +606,7 @@ class Plan:
             Time in seconds without progress, which replaces the run's `restart_s` or
             `first_start_s`.
         quota : float, optional
-            Iterations after which the job keeps its GPUs without progress, see `keep`.
+            Iterations after which the job keeps its GPUs without progress; see `keep`.
         part : int, default 0
             Number of the part; numbers other than 0 need a policy that declares `forks`.
         accum : int, optional
@@ -661,9 +661,9 @@ class Plan:
             Time in seconds for which the job pauses in place; its work so far is then safe from
             failures.
         quota : float, optional
-            Maximum number of further iterations. After them, the job keeps its GPUs without
-            progress until it gets another quota, moves or stops. Reaching the quota does not wake
-            the policy, so use `wake_at` or decide in rounds. `math.inf` removes a quota.
+            Maximum number of further iterations. After these iterations, the job keeps its GPUs
+            without progress until it gets another quota, moves or stops. Reaching the quota does
+            not wake the policy, so use `wake_at` or decide in rounds. `math.inf` removes a quota.
         part : int, default 0
             Number of the part.
         accum : int, optional

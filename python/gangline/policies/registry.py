@@ -204,7 +204,7 @@ def _fit_named_values(policy: str, key: str, default: object, value: Any) -> obj
 
 
 def _fit_names(policy: str, key: str, default: object, value: Any) -> object:
-    """Return a list of words, also from a comma-separated string, as in `--set`."""
+    """Return a list of strings, also from a comma-separated string, as in `--set`."""
     if isinstance(value, str):
         value = [word.strip() for word in value.split(",") if word.strip()]
     if not isinstance(value, list | tuple):

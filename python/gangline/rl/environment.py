@@ -49,9 +49,9 @@ class SchedulingEnv(gymnasium.Env["Observation", np.int64]):
 
     The window contains the first waiting jobs, in the order of arrival. Action k < `window` starts
     job k of the window on GPUs that a placement rule chooses. Action `window` lets time pass until
-    the next event, so several jobs may start at one instant. Time also passes by itself while no
-    job in the window can be placed. The agent never preempts jobs; a job that loses its GPUs to a
-    failure waits again. An episode ends when all jobs are done.
+    the next event, so several jobs may start at one instant. Time also passes automatically while
+    no job in the window can be placed. The agent never preempts jobs; a job that loses its GPUs to
+    a failure waits again. An episode ends when all jobs are done.
 
     Every step and reset returns `info["action_mask"]`: 1 for actions that are possible. Waiting is
     impossible if no job runs, no job will arrive, and a job can be placed.

@@ -115,8 +115,8 @@ impl Placers {
         Ok(at)
     }
 
-    /// Returns the GPUs that the draft has for a job. They are on the first type on which the rule finds a place, among
-    /// the job's types or the allowed types.
+    /// Returns the GPUs that the draft has for a job. They are on the first type, among the job's types or the allowed
+    /// types, on which the rule finds a place.
     pub(crate) fn place(
         &mut self,
         at: usize,

@@ -129,9 +129,9 @@ fn lp_award(
     }
 }
 
-/// Returns the load of each GPU type if work is divided as evenly as possible; `None` if some work fits nowhere. `need`
-/// holds the GPU-seconds of each job on each type, infinite where the job cannot run; `work` holds each job's minimum
-/// over the types.
+/// Returns the load of each GPU type if work is divided as evenly as possible; `None` if some work cannot run on any
+/// type. `need` holds the GPU-seconds of each job on each type, infinite where the job cannot run; `work` holds each
+/// job's minimum over the types.
 #[pyfunction]
 #[allow(clippy::needless_pass_by_value)] // PyO3 passes arrays by value.
 fn lp_even_loads<'py>(

@@ -22,7 +22,7 @@ fn bad(key: impl Into<String>, value: &Bound<'_, PyAny>, expected: &str) -> PyEr
     .into()
 }
 
-/// Reads a value that must be one of the given words.
+/// Reads a value that must be one of the given strings.
 fn word<T>(
     key: &str,
     value: &Bound<'_, PyAny>,

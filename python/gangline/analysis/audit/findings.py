@@ -102,7 +102,7 @@ class Findings:
     excess : float
         The largest ratio of the GPUs held to the GPUs that could be held.
     idle : dict, optional
-        GPU time that was free while enough GPUs were free together for a waiting gang.
+        GPU time that was idle although a waiting gang could have been placed.
     """
 
     def __init__(self, names: Callable[[int], str | None], first: int) -> None:

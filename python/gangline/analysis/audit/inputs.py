@@ -109,7 +109,7 @@ class Columns:
         return self.numbers[name]
 
     def fates(self, name: str) -> Fates | None:
-        """Return the outcomes from a column of words, or None if there is no such column."""
+        """Return the outcomes from a text column, or None if there is no such column."""
         return fates(self.words[name]) if name in self.words else None
 
 

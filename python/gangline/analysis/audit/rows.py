@@ -165,7 +165,7 @@ class Rows(TableRows):
 
     @cached_property
     def forked(self) -> Bools:
-        """Return whether each job ever held a part other than its first, or one of another size."""
+        """Return whether each job held several parts, or parts whose size differs from its gang."""
         found = np.full(self.world.jobs, self.world.forks)
         if self.part is not None:
             found[self.job[(self.part > 0) & (self.job >= 0)]] = True
@@ -290,7 +290,7 @@ class Rows(TableRows):
 
     @cached_property
     def reason(self) -> npt.NDArray[np.str_]:
-        """The end reason of each row, in our words; "" if it is unknown."""
+        """The end reason of each row, in gangline's terms; "" if it is unknown."""
         if "end_reason" not in self.table.words:
             return np.full(len(self.table), "")
         return reasons(self.table.words["end_reason"])

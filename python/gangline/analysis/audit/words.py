@@ -70,7 +70,7 @@ def fates(labels: Any) -> Fates:
 
 
 def reasons(labels: Any) -> npt.NDArray[np.str_]:
-    """Translate a dictionary array of reasons into our words; "" = unknown."""
+    """Translate a dictionary array of reasons into gangline's terms; "" = unknown."""
     written = [str(word).strip().lower() for word in labels.dictionary.to_pylist()]
     is_done = [_MEANING.get(word) == "finished" for word in written]
     ours = [

@@ -42,7 +42,7 @@ def check(world: World, rows: Rows, findings: Findings) -> None:
 
     The work that a failure, a preemption or a move lost since the last checkpoint is computed from
     the segments. The segments do not say how long a job made no progress after a start. That time
-    is taken to be the run's overhead if this explains the job's `overhead_s`. Otherwise, for
+    is assumed to be the run's overhead if this explains the job's `overhead_s`. Otherwise, for
     example if costs depend on the kind of job, that time may be distributed over the job's segments
     in any way.
     """

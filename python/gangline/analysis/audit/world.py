@@ -234,7 +234,7 @@ class World:
 
     @cached_property
     def parts(self) -> Ints:
-        """Maximum number of whole gangs of each job at a time."""
+        """Maximum number of whole gangs that each job may hold at a time."""
         if self.held is None or not self.held.has("part"):
             return np.full(self.jobs, self.max_parts, dtype=np.int64)
         given = np.nan_to_num(self.held["part"])

@@ -207,7 +207,7 @@ def _folded(number: int, label: str, line: Steps, unit: float) -> Line:
 
 
 def _by_group(runs: Sequence[Digest], kind: str, title: str, about: str, x_title: str) -> Chart:
-    """Return the mean time to finish for each group of jobs, whose name includes its job count."""
+    """Return the mean time to finish of each group of jobs; group names include the job counts."""
     # A stopped run may lack a group, so the longest list determines the order.
     longest_first = sorted(runs, key=lambda run: -len(getattr(run, kind)))
     jobs = {group.name: group.jobs for run in longest_first for group in getattr(run, kind)}
