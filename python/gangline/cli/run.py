@@ -250,7 +250,7 @@ def _repeat(path: Path, trace: str | None, *, keeps_segments: bool) -> _Done:
     if not is_same:
         why = "the versions above differ" if changed else "a policy in Python may have changed"
         _console.say(
-            f"gangline: {file}: its log_hash is {data['log_hash']}, that of this run "
+            f"gangline: {file}: its log_hash is {data['log_hash']}, but this run has "
             f"{result.log_hash}: not the same events; {why}"
         )
     elif "log_hash" in data:

@@ -167,7 +167,7 @@ impl Shared {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes the run out for a step; during the step, it cannot be read.
+    /// Hands out the run for a step; nobody else can read it until the step ends.
     pub(crate) fn take(&self) -> PyResult<Held<'_>> {
         let mut place = self.lock();
         match std::mem::replace(&mut *place, Place::InStep) {

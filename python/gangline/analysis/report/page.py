@@ -483,8 +483,8 @@ def _repeat(runs: Sequence[Digest], command: str) -> str:
     made = command or repeat(runs)
     if made is None:
         told = (
-            "<p>These runs were made from Python, with something that the command line cannot "
-            "express: run the program again.</p>"
+            "<p>These runs were started from Python with something that the command line cannot "
+            "express; run the program again.</p>"
         )
     else:
         told = f"<pre><code>{text(made, None)}</code></pre>"

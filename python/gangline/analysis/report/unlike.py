@@ -41,15 +41,16 @@ def _elastic(drawn: Sequence[Digest]) -> str:
         assert run.shapes is not None
         least, most = run.shapes.resized_gpus
         told.append(
-            f"under {tables.name(run.label)} {run.shapes.resized_jobs:,} of {jobs} jobs had other "
-            f"numbers of GPUs than the trace asks for ({least:,} to {most:,} at once)"
+            f"under {tables.name(run.label)} {run.shapes.resized_jobs:,} of {jobs} jobs had a "
+            f"different number of GPUs from the trace ({least:,} to {most:,} at once)"
         )
     line = f"Jobs are elastic: {'; '.join(told)}."
     others = [tables.name(run.label) for run in drawn if run not in resized]
     if others:
         line += (
             f" Under {words.listed(others)} every job kept the gang of the trace. So a lead may be "
-            "due to elastic jobs, not to a better order; compare times to finish, not busy GPUs."
+            "due to elastic jobs rather than to a better order; compare times to finish, not busy "
+            "GPUs."
         )
     return line
 
@@ -77,6 +78,6 @@ def _speeds(drawn: Sequence[Digest]) -> str:
         return ""
     return (
         "All GPU types run jobs equally fast here: the jobs are given in seconds, and the types "
-        "do not differ in speed. Therefore, what a policy gains from its choice of types is not "
+        "do not differ in speed. Therefore, the gain from a policy's choice of GPU types is not "
         "visible."
     )

@@ -44,7 +44,7 @@ _PARTS = (
         "fragment",
         "idle, while a waiting job asked for no more GPUs than were idle",
         "Idle, a job would fit",
-        "It was head-of-line blocked, or free GPUs were apart, or the policy left them idle",
+        "Head-of-line blocking, free GPUs on too many servers, or the choice of the policy",
     ),
     ("idle", "idle otherwise", "Idle otherwise", "No waiting job was small enough"),
 )
