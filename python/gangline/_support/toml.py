@@ -25,8 +25,8 @@ def loads(text: str) -> dict[str, Any]:
     ------
     ValueError
         If the text is not TOML, is nested more deeply, or contains a number with thousands of
-        digits. The standard library parses a dotted key in a time that grows with the square of its
-        number of parts.
+        digits. The standard library's parsing time for a dotted key grows with the square of the
+        number of its parts.
 
     Examples
     --------

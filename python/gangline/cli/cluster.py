@@ -19,7 +19,7 @@ app = App(name="cluster", help="Show, check, convert and list clusters.")
 _BLOCKS_SHOWN = 100
 _STEPS_SHOWN = 12
 _KIND = "cluster"
-"""The kind of file that the seal names."""
+"""The kind of file, which the seal states."""
 
 
 @app.command(help_epilogue=examples("cluster show"))

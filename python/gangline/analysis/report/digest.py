@@ -617,7 +617,7 @@ def length_codes(seconds: npt.NDArray[np.float64]) -> npt.NDArray[np.int64]:
 
 
 def _lengths(jobs: pa.Table) -> list[Group]:
-    """Return the groups by run time alone (jct / slowdown), which does not depend on the policy."""
+    """Group jobs by run time when alone (jct / slowdown), which is independent of the policy."""
     return _groups(jobs, length_codes(alone_s(jobs)), list(LENGTHS))
 
 

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 __all__ = ["write_gantt"]
 
 KIND = "Gantt chart"
-"""The kind of file that the chart's seal names."""
+"""The kind of file, which the chart's seal states."""
 _INSTALL = "pip install 'gangline[gantt]'"
 _SEQUENCE = 1  # all packets come from one writer
 _COUNTERS = (("gpus_busy", "GPUs busy"), ("jobs_waiting", "Jobs waiting"))

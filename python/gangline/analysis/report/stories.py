@@ -275,9 +275,9 @@ def stops(jobs: pa.Table, stopped: Ints, taker: Ints) -> dict[str, float]:
     Returns
     -------
     dict
-        taken: number of pairs of a stopped job and a job that took its GPUs at that instant. Also
-        the shares of these pairs in which the second job is shorter, arrived later, or has fewer
-        GPUs; they are nan if there are no pairs.
+        taken: number of pairs of a stopped job and a job that took its GPUs at that instant. The
+        dict also has the shares of these pairs in which the second job is shorter, arrived later,
+        or has fewer GPUs; they are nan if there are no pairs.
     """
     found: dict[str, float] = {"taken": float(len(stopped))}
     for name, column in (
