@@ -167,7 +167,7 @@ impl Shared {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Hands out the run for a step; nobody else can read it until the step ends.
+    /// Hands out the run for a step; it cannot be read until the step ends.
     pub(crate) fn take(&self) -> PyResult<Held<'_>> {
         let mut place = self.lock();
         match std::mem::replace(&mut *place, Place::InStep) {
