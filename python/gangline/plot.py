@@ -95,8 +95,8 @@ def capacity(found: CapacityPlan | CapacityContest) -> Figure:
         A plan returned by `gangline.plan_capacity`. A plan with one target has an axis in the
         target's unit, and a line at the bound. With several targets, each metric is drawn relative
         to its bound. Bands are 95 % confidence intervals; a dotted line marks the answer. Hollow
-        dots mark overloaded sizes, where the jobs ask for more than the GPUs can do. Values above
-        four times the bound are cut off. Each policy has a line.
+        dots mark overloaded sizes, at which the jobs offer more work than the GPUs can do. Values
+        above four times the bound are cut off. Each policy has a line.
 
     Returns
     -------
@@ -161,10 +161,10 @@ def sweep(found: Sweep | Summary, key: SummaryKey = "jct_mean_s") -> Figure:
     found : Sweep or Summary
         Result of `gangline.sweep`, or its `summary`, which names the varied keys. The horizontal
         axis is the first numeric key, or otherwise the first key other than the policy. If trace
-        addresses vary, the axis shows the number in which they differ. Each combination of the
-        other keys is drawn as a line. Bands are 95 % intervals. A hollow dot means that for some
-        seeds the jobs ask for more than the GPUs can do. If only the policy varies, each policy is
-        drawn as a bar.
+        addresses vary, the axis shows the number that differs between them. Each combination of the
+        other keys is drawn as a line. Bands are 95 % intervals. A hollow dot means that, for some
+        seeds, the jobs offer more work than the GPUs can do. If only the policy varies, each policy
+        is drawn as a bar.
     key : str
         A metric from the summaries of the runs: jct_mean_s, makespan_s, gpu_utilization, ...
 
@@ -235,14 +235,14 @@ def _ends(lines: Sequence[Line], per: float) -> tuple[_Floats, _Floats, _Floats]
 
 
 def _hollow(axes: Axes, number: int, x: _Floats, y: _Floats, over: Sequence[bool]) -> None:
-    """Draw hollow dots where the jobs ask for more than the GPUs can do."""
+    """Draw hollow dots where the jobs offer more work than the GPUs can do."""
     which = np.asarray(over, np.bool_)
     colour = style_of(number)[0]
     axes.plot(x[which], y[which], "o", markersize=3, color=colour, markerfacecolor="white")
 
 
 def ratios(panels: Sequence[Panel]) -> Figure:
-    """Draw ratios with their intervals, in panels next to each other or one below another.
+    """Draw ratios with their intervals, in panels side by side or stacked.
 
     Parameters
     ----------
@@ -386,7 +386,7 @@ def _tick_in_tex(form: Any, value: float, place: int) -> str:
 
 
 def _in_tex(shown: str) -> str:
-    """Escape a string for TeX, except if it has mathematics between dollar signs."""
+    """Escape a string for TeX, unless it contains mathematics between dollar signs."""
     from matplotlib.cbook import is_math_text
 
     return shown if is_math_text(shown) else escaped(shown)
@@ -401,7 +401,7 @@ def _tex() -> str | None:
 
 
 def check(path: Path) -> str:
-    """Return the format that the file name implies; raise in advance the errors of `save`."""
+    """Return the format that the file name implies, or raise the error that `save` would raise."""
     kind = path.suffix.lower().removeprefix(".")
     if kind not in FORMATS:
         message = f"plot: {path}: expected a name that ends in .{', .'.join(FORMATS)}"
@@ -482,7 +482,7 @@ def _latex(table: Comparison | pa.Table) -> str:
 
 
 def _shown(cell: object) -> str:
-    """Return a cell of an Arrow table, rounded to hide the rounding errors of sums."""
+    """Return a cell of an Arrow table, rounded so that rounding errors in sums are hidden."""
     if cell is None or cell != cell:
         return ""
     return f"{cell:.10g}" if isinstance(cell, float) else str(cell)

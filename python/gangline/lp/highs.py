@@ -1,7 +1,7 @@
 """Calls HiGHS through one function that accepts an LP as arrays and returns its optimum.
 
 After every solve, the options, the status and the residuals are checked. Any result other than an
-optimum raises a `SolverError`; no other answer is silently used.
+optimum raises a `SolverError` and is never used silently.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ class _Program:
 
     @property
     def row_of(self) -> I64:
-        """The row of each entry of the constraint matrix."""
+        """The row of each entry in the constraint matrix."""
         return np.repeat(np.arange(self.size[0]), np.diff(self.start))
 
     def failed(self, status: str, chosen: str) -> SolverError:
@@ -113,12 +113,12 @@ def solve(
     time_limit_s: float = 60.0,
     seed: int = 0,
 ) -> tuple[list[Solution], str, bool]:
-    """Solve an LP for one objective, then for further ones, each from the vertex of the last.
+    """Solve an LP for several objectives in turn, each from the vertex of the previous one.
 
     Parameters
     ----------
     policy : str
-        Name of the policy, for error messages.
+        Name of the policy, which error messages contain.
     cost, lower, upper : float64 arrays, shape (columns,)
         Objective coefficient and bounds of each column.
     row_lower, row_upper : float64 arrays, shape (rows,)
@@ -140,7 +140,7 @@ def solve(
         `simplex` and `ipx` each use only the solver that they name. `auto` chooses by the number of
         rows, and tries other methods if the first one fails because of rounding.
     time_limit_s : float
-        Limit for each solve, in seconds of wall-clock time.
+        Time limit for each solve, in seconds of wall-clock time.
     seed : int
         Random seed of HiGHS.
 
@@ -151,7 +151,7 @@ def solve(
     method : str
         simplex, ipx or mip.
     is_retry : bool
-        Whether another method failed first.
+        Whether another method was tried first and failed.
 
     Raises
     ------
@@ -291,7 +291,7 @@ def _residual(program: _Program, lower: F64, x: F64) -> float:
 
 
 def _hold(highs: Any, program: _Program) -> None:
-    """Fix columns and rows with nonzero multipliers: every optimum has them at their bounds."""
+    """Fix columns and rows with nonzero multipliers, which are at their bounds in every optimum."""
     found = highs.getSolution()
     largest = np.zeros(program.size[0])
     np.maximum.at(largest, program.row_of, np.abs(program.value))

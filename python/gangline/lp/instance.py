@@ -43,9 +43,9 @@ class Allocation:
     status : str
         `optimal`, or `closed form` if no LP was solved.
     solver : str
-        core, simplex, ipx, dual or none.
+        The solver: core, simplex, ipx, dual or none.
     iterations : int
-        Total number of iterations of all solves.
+        Total number of iterations in all solves.
     wall_s : float
         Seconds in the solver.
     solves : int
@@ -56,7 +56,7 @@ class Allocation:
         Only for packing: pairs of job classes that share GPUs.
     pair_shares : float64 array, shape (pairs, types), optional
         Only for packing: time for which each pair of classes shares GPUs of each type, summed over
-        its jobs.
+        the jobs in the pair.
     classes : int64 array, shape (jobs,), optional
         Only for packing: class of each job.
     notes : mapping
@@ -90,7 +90,7 @@ class Allocation:
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """All settings of a solve except the arrays of the jobs; see `solve`."""
+    """All settings of a solve except the arrays that describe the jobs; see `solve`."""
 
     solver: Literal["auto", "simplex", "ipx", "dual"] = "auto"
     tie_break: Literal["max_sum", "none"] = "max_sum"
@@ -159,7 +159,7 @@ def write(path: str | Path, policy: str, columns: Mapping[str, Any], settings: A
 def keep_failed(
     policy: str, columns: Mapping[str, Any], given: Mapping[str, Any], error: Exception
 ) -> None:
-    """Write the arguments of a failed solve if the user asked for it; the error gets a note.
+    """Write the arguments of a failed solve if the user asked for it, and add a note to the error.
 
     Parameters
     ----------
@@ -243,7 +243,7 @@ def read(policy: str, arrays: Mapping[str, Any], settings: Settings) -> dict[str
 
 
 def _per_job(policy: str, settings: Settings, jobs: int, types: int) -> dict[str, F64]:
-    """Check and return the settings that hold one number for each job."""
+    """Check and return the settings that contain one number for each job."""
     columns = {
         name: _array(policy, name, getattr(settings, name), 1)
         for name in PER_JOB
@@ -286,7 +286,7 @@ _COLUMNS: dict[str, tuple[str, Callable[[F64], Any]]] = {
 
 
 def _check_settings(policy: str, settings: Settings, types: int) -> None:
-    """Check the settings that hold a single number or name."""
+    """Check the settings that consist of a single number or name."""
 
     def is_number(value: object) -> bool:
         return isinstance(value, (int, float)) and not isinstance(value, bool)

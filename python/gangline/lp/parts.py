@@ -49,8 +49,9 @@ def solve_in_parts(
     Returns
     -------
     Allocation
-        The allocation of all jobs. The objective is that of the worst part, or the sum over the
-        parts. `notes["partition_loss"]` is the loss relative to the objective of the whole LP.
+        The allocation of all jobs. The objective is the worst objective among the parts, or the sum
+        of their objectives. `notes["partition_loss"]` is the loss relative to the objective of the
+        whole LP.
 
     Raises
     ------

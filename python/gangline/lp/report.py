@@ -26,7 +26,7 @@ class Report:
     Parameters
     ----------
     solver : dict
-        Name, version, options, tolerance and counts of the solver; equal runs have equal values.
+        The solver's name, version, options, tolerance and counts; equal runs have equal values.
     summary : dict
         The keys that are added to the run's summary.
     """
@@ -36,7 +36,7 @@ class Report:
 
 
 def report(told: dict[str, Any]) -> Report:
-    """Return the report for the core's counters."""
+    """Return the report that belongs to the core's counters."""
     methods = {name or "none": count for name, count in told["allocations"].items()}
     solver: dict[str, Any] = {
         "name": "HiGHS",

@@ -87,10 +87,10 @@ def solve(
     Raises
     ------
     PolicyError
-        If the policy or an argument is wrong; the message names the argument, the job and the
+        If the policy or an argument is invalid; the message names the argument, the job and the
         value.
     InfeasibleJobError
-        If there is a job that the policy can never run.
+        If the policy can never run one of the jobs.
     SolverError
         If a solve does not end at an optimum.
 

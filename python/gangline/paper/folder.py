@@ -1,4 +1,4 @@
-"""Writes the folder of a paper kit: tables, a figure, methods, and a file to repeat it with."""
+"""Writes the folder of a paper kit: tables, a figure, methods, and a file to repeat the kit."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ __all__ = ["DRAWN", "REPEAT", "check", "names", "write"]
 
 REPEAT = "repeat.toml"
 DRAWN = ("figure.svg", "figure.pdf")
-"""Files that matplotlib draws if it is installed."""
+"""Files that are drawn only if matplotlib is installed."""
 _ALWAYS = (
     "table.tex", "table.csv", "table.parquet", "sensitivity.tex", "ratios.csv", "ratios.parquet",
     "runs.csv", "figure.pgf", "figure.tex", "methods.txt", "methods.tex",
@@ -37,7 +37,7 @@ def names(files: list[Path]) -> list[str]:
 
 
 def check(folder: Path, files: list[Path]) -> None:
-    """Raise an OSError, before the runs, if the folder could not be written after them."""
+    """Raise an OSError before the runs start if the folder could not be written after them."""
     listed_files.check(folder, names(files))
 
 

@@ -65,7 +65,7 @@ class Repeated(NamedTuple):
     runs: int
     files: int
     differences: list[str]
-    """Differences that changed versions do not explain; empty if the kit repeats."""
+    """Differences that changed versions do not explain; empty if the kit is reproduced."""
     versions: list[str]
     """Changed versions, and the files whose bytes differ as a result."""
 
@@ -95,7 +95,7 @@ def repeat(
     path : path
         The file `repeat.toml`, in the same folder as the files of the kit's policies.
     out : path, optional
-        Folder in which to keep the repeated kit; by default, it is not kept.
+        Folder in which to save the repeated kit; by default, it is not saved.
     workers, progress
         As for `gangline.paper.run`.
 

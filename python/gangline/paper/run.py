@@ -41,7 +41,7 @@ class Entrant(NamedTuple):
     label: str
     reference: PolicyReference
     source: Source | None
-    """Where the policy's Python code comes from; None for a built-in policy."""
+    """The origin of the policy's Python code; None for a built-in policy."""
     files: list[Path]
     """Source files that can be copied to another folder."""
 
@@ -53,7 +53,7 @@ class Row(NamedTuple):
     change: Change
     policy: str
     is_new: bool
-    """Whether this is a new policy that the kit examines; otherwise, it is a rival."""
+    """Whether this is a new policy that the kit examines, and not a rival."""
     values: dict[int, float]
     """The headline metric, keyed by seed."""
     status: str
@@ -62,14 +62,14 @@ class Row(NamedTuple):
 
     @property
     def mean(self) -> statistics.Estimate | None:
-        """The mean over the seeds, and its confidence interval."""
+        """The metric's mean over the seeds, and the confidence interval of the mean."""
         values = list(self.values.values())
         within = statistics.range_of(self.world.measure)
         return statistics.estimate(values, within) if values and not self.reason else None
 
 
 class Pair(NamedTuple):
-    """A rival compared with a new policy: the ratio of their headline metrics."""
+    """The comparison of a rival with a new policy: the ratio of their headline metrics."""
 
     world: PaperWorld
     change: Change
@@ -99,15 +99,14 @@ class Paper:
     seeds : list of int
         The seeds; each one is the seed of a run and also generates the jobs of its world.
     is_quick : bool
-        Whether the workloads were made small.
+        Whether the small variants of the workloads were used.
     rows : list of Row
         One row for each world, change and policy.
     runs : list of dict
         One row for each policy and seed: world, change, policy, seed, digest, measure, value,
-        log_hash. A change that does not affect a policy leaves its run, and thus the digest, the
-        same.
+        log_hash. If a change does not affect a policy, the run and its digest stay the same.
     notes : list of str
-        Notes on policies with a mechanism that had nothing to gain in a world.
+        Notes on policies whose mechanism had no opportunity to help in a world.
     traces : dict
         For each world, the SHA-256 of its unchanged traces for all seeds.
 
@@ -168,7 +167,7 @@ def carry_out(
     workers: int | None = None,
     progress: bool | Callable[[int, int, int], None] = False,
 ) -> Paper:
-    """Run new policies against their rivals: in the world of each rival, and in a common one.
+    """Run new policies against their rivals, in each rival's world and in a common one.
 
     Parameters
     ----------
@@ -234,7 +233,7 @@ def carry_out(
 
 
 class _Cell(NamedTuple):
-    """A policy in a world, with its runs; there are none if the world lacks data it needs."""
+    """A policy in a world, with its runs; it has no runs if the world lacks data that it needs."""
 
     world: PaperWorld
     change: Change
@@ -323,7 +322,7 @@ def _affected(change: Change, found: Sequence[_Taking]) -> list[_Taking]:
 
 
 def _taking_part(made: Paper, place: PaperWorld, change: Change) -> Iterator[_Taking]:
-    """Yield the label and policy of all that run; with a change, only `heroes` run as rivals."""
+    """Yield the label and policy of every contender; with a change, only `heroes` run as rivals."""
     from gangline.policies.choice import resolve_policy
 
     known = {one.reference.text for one in made.entrants}
@@ -342,7 +341,7 @@ def _taking_part(made: Paper, place: PaperWorld, change: Change) -> Iterator[_Ta
 
 
 def _changed(chosen: ChosenPolicy, change: Change) -> ChosenPolicy:
-    """Return a policy with those parameters of a change that it has."""
+    """Return a policy after applying those parameters of a change that the policy has."""
     from gangline.policies.choice import resolve_policy
 
     if not change.params or not change.params.keys() <= chosen.params.keys():

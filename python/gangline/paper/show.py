@@ -184,7 +184,7 @@ def reasons(made: Paper) -> list[str]:
 
 
 def panels(made: Paper) -> list[Panel]:
-    """Return the data of the figure: the ratios to the worlds' own rivals, per new policy.
+    """Return the figure's data: for each new policy, the ratios to each world's own rivals.
 
     Examples
     --------
@@ -311,7 +311,7 @@ def _number(value: float) -> str:
 
 
 def _pairs(made: Paper, row: Row) -> list[str]:
-    """Return a rival's ratio to each new policy, marked where seeds cannot tell which is better."""
+    """Return a rival's ratio to each new policy; inconclusive ratios are marked."""
     found = {one.policy: _pair(one) for one in made.pairs_of(row)}
     return [found.get(one.label, "–") for one in made.entrants]
 

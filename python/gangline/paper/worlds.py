@@ -38,7 +38,7 @@ class Change:
     trace : mapping
         Parameters of the generator.
     base : str
-        Name of another cluster of the world, or "" for the usual one.
+        Name of an alternative cluster in the world, or "" for the usual one.
     scale : float
         Factor by which the number of servers of each kind is multiplied.
     cluster : mapping
@@ -46,7 +46,7 @@ class Change:
     options : mapping
         Run options, the same for all policies.
     params : mapping
-        Parameters for the policies that have them; the other policies run unchanged.
+        Parameters to set for the policies that have them; the other policies run unchanged.
     load : float
         The load on the common world; 0 means its usual load.
 
@@ -89,7 +89,7 @@ class PaperWorld:
     measure, words : str
         The headline metric: a summary key whose lower values are better, and its name in words.
     heroes : tuple of str
-        The rivals from whose paper the world comes; they also run with every change.
+        The rivals whose paper defines the world; they also run with every change.
     rivals : tuple of Contender
         All policies with which the new policies are compared.
     base : str
@@ -107,7 +107,7 @@ class PaperWorld:
     changes : tuple of Change
         Changes to the settings; only one is made at a time.
     is_common : bool
-        Whether jobs get their models and their load from the suite of `gangline bench`.
+        Whether the suite of `gangline bench` determines the jobs' models and the load.
 
     Examples
     --------

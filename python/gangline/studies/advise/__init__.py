@@ -1,4 +1,4 @@
-"""Advises from a cluster's log which scheduler to use, how many servers, and who gains.
+"""Uses a cluster's log to advise on the scheduler and the number of servers, and on who gains.
 
 Examples
 --------

@@ -1,4 +1,4 @@
-"""Presents an advice as a table, as sentences with commands that check them, and as a page."""
+"""Presents advice as a table, as sentences with commands that check them, and as a page."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Advice(Facts):
         Parameters
         ----------
         folder : str
-            Folder of the saved advice, as it appears in the commands.
+            Folder in which the advice is saved, as it appears in the commands.
         """
         typed = Typed(self, folder)
         now = typed.compare(self.servers, [self.base, self.best.policy])
@@ -140,7 +140,7 @@ class Advice(Facts):
         return [f"The other sizes are {listed(others)}; --gpu varies the servers of one type."]
 
     def _quotas(self) -> list[str]:
-        """Say which quotas limit the GPUs of larger sizes, as they do not grow with the servers."""
+        """Say which quotas limit larger sizes because they do not grow with the servers."""
         most = max(one.gpus for one in self.options)
         others = [one.label for one in self.contenders if one.label != self.base]
         return [said for label in others if (said := self._quota(label, most))]
@@ -194,7 +194,7 @@ class Advice(Facts):
         Parameters
         ----------
         folder : path
-            The folder. Files of an earlier advice in this folder are replaced; any other file with
+            The folder. Files of earlier advice in this folder are replaced; any other file with
             a required name is an error.
         command : str
             The command as typed, shown on the page.
@@ -271,7 +271,7 @@ class Advice(Facts):
         return " ".join([*words, *self._never(base), *self._never(best)])
 
     def _differs(self, row: Option) -> str:
-        """Say that the means of a row and of the base are over different jobs, if they are."""
+        """If the means of a row and of the base cover different jobs, say so."""
         base = self.here
         if not self.covers_others(row):
             return ""
@@ -305,7 +305,7 @@ class Advice(Facts):
         return said
 
     def _longest(self, row: Option) -> list[str]:
-        """Say that the longest waits grow, if they clearly do."""
+        """If the longest waits clearly grow, say so."""
         before, after = self.here.wait_p99_s, row.wait_p99_s
         if self.covers_others(row) or after - before <= max(_LONGER_S, _LONGER * before):
             return []
@@ -316,7 +316,7 @@ class Advice(Facts):
         return [text]
 
     def _plain(self, typed: Typed) -> list[Claim]:
-        """Say what the best scheduler needs, and which scheduler is best without that."""
+        """Say what the best scheduler needs, and which plain scheduler is best."""
         best = self._contender(self.best.policy)
         plain = {one.label for one in self.contenders if one.is_plain}
         if best.is_plain or not plain:
@@ -399,7 +399,7 @@ class Advice(Facts):
         return said + self._differs(row) + self._saved(row), row.servers
 
     def _larger(self) -> list[tuple[str, int]]:
-        """Say what the next and the largest size change under the base."""
+        """Say what changes under the base at the next size and at the largest size."""
         if not self.here.wait.mean:
             return []
         rows = [one for one in self.options if one.policy == self.base]
@@ -422,7 +422,7 @@ class Advice(Facts):
         return mix(self.clusters[row.servers])
 
     def _keeps(self, one: Option, target: float) -> bool:
-        """Return whether jobs wait no longer, without help from the log's end or omitted jobs."""
+        """Return whether jobs wait no longer, not merely due to the log's end or omitted jobs."""
         is_sound = one.servers > self.servers or not one.is_over
         return one.wait.mean <= target and is_sound and one.cannot_run <= self.here.cannot_run
 
@@ -434,7 +434,7 @@ class Advice(Facts):
         return f" That costs {abs(row.cost_per_month - now):,.0f} {word} a month."
 
     def _needs(self) -> str:
-        """Say which schedulers need to know durations, and how exact durations are in the runs."""
+        """Say which schedulers need durations, and how accurate the durations in the runs are."""
         informed = [f"`{one.label}`" for one in self.contenders if one.needs_run_times]
         if not informed:
             return "No contender needs to know how long jobs run."

@@ -1,4 +1,4 @@
-"""Calibrates: finds the policy that resembles the log most, and how closely it does so."""
+"""Finds the policy that resembles the log most, and measures how close the resemblance is."""
 
 from __future__ import annotations
 
@@ -127,9 +127,10 @@ class Calibration:
         return best is not None and best.waits.jobs < _JOBS_MIN
 
     def base(self, plain: Collection[str]) -> str | None:
-        """Return the nearest policy; of several that the log does not distinguish, one of `plain`.
+        """Return the nearest policy; if the log does not distinguish several, prefer `plain`.
 
-        `plain` are the policies that do not need to know how long jobs run, as sites can run them.
+        `plain` contains the policies that do not need to know how long jobs run, which any site can
+        use.
         """
         best = self.best
         if best is None:
@@ -287,11 +288,11 @@ def _held(
 
 
 def is_mistake(error: GanglineError) -> bool:
-    """Return whether a parameter has a value that the policy cannot use here."""
+    """Return whether an error is about a parameter value that the policy cannot use here."""
     return isinstance(error, PolicyError) and bool(vars(error).get("expected"))
 
 
 def _is_apart(losses: npt.NDArray[np.float64], best: npt.NDArray[np.float64], parts: Parts) -> bool:
-    """Return whether the parts show a policy to be clearly farther from the log than the best."""
+    """Return whether the parts show that a policy is clearly farther from the log."""
     low = parts.mean(losses - best).low
     return low is not None and low > 0.0

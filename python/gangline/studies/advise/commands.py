@@ -1,4 +1,4 @@
-"""Writes the commands that check the statements of an advice."""
+"""Writes the commands that check the statements in the advice."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ if TYPE_CHECKING:
 __all__ = ["LOG", "Typed", "cluster_file"]
 
 LOG = "jobs.parquet"
-"""Name of the log's file in the folder of an advice."""
+"""Name of the log file in the folder of saved advice."""
 
 
 def cluster_file(servers: int | str) -> str:
-    """Return the name of a cluster's file in the folder of an advice."""
+    """Return the name of a cluster's file in the folder of saved advice."""
     return f"servers-{servers}.toml"
 
 
 def _changed(policy: PolicyReference) -> dict[str, Any]:
-    """Return the parameters of a policy that differ from their defaults."""
+    """Return a policy's parameters whose values differ from the defaults."""
     from gangline.policies.parameters import PolicyBase
 
     built = policy.build()
@@ -71,7 +71,7 @@ class Typed:
         return shlex.join([*words, "--on-infeasible", "drop"])
 
     def _cluster(self, servers: int) -> str:
-        """Return a short form such as 6x8xA100 if it describes the cluster, or else a file name."""
+        """Return a short form such as 6x8xA100 if it is complete, or else a file name."""
         found = cluster_argument(self._facts.clusters[servers].to_dict())
         return self._file(cluster_file(servers)) if found == CLUSTER_FILE else found
 

@@ -57,7 +57,7 @@ class Contender(NamedTuple):
 
 
 def default_contenders(jobs: Trace, named: Iterable[str] = ()) -> list[str]:
-    """Return the names of the policies that an advice compares by default.
+    """Return the names of the policies that `advise` compares by default.
 
     Without time limits, the backfilling of `slurm` reserves nothing, and without quotas, `kueue`
     merely orders jobs by priority. Both would then seem to resemble a log that `fifo-skip`

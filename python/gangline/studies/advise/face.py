@@ -69,8 +69,8 @@ def advise(
         Total numbers of servers to compare with the current number; the blocks of the cluster grow
         and shrink in proportion. The default is 75, 90, 125 and 150 % of the current number.
     price : float or mapping of str to float, optional
-        Price of a GPU-hour, for all GPU types or for each type; by default, the prices in the
-        cluster file.
+        Price of a GPU-hour, either one for all GPU types or one for each type; by default, the
+        prices in the cluster file.
     base : str, optional
         Label of the policy with which the others are compared; by default, the one nearest to the
         log, or `easy` if the log has no observed starts. If the log does not distinguish several
@@ -96,9 +96,9 @@ def advise(
     Raises
     ------
     OptionError, PolicyError
-        If an option or a policy is wrong.
+        If an option or a policy is invalid.
     GanglineError, OSError
-        The error of `gangline.simulate`, if none of the policies can be run.
+        The error from `gangline.simulate`, if none of the policies can be run.
 
     Notes
     -----
@@ -187,7 +187,7 @@ def _others(cluster: Cluster, gpu: str) -> int:
 
 
 def _has_start(jobs: Trace) -> npt.NDArray[np.bool_]:
-    """Return which jobs have a start in the log."""
+    """Return which jobs have a recorded start in the log."""
     import numpy as np
 
     if "observed_start_s" not in jobs.columns:
@@ -221,7 +221,7 @@ def _carry_out(
     *,
     progress: bool,
 ) -> tuple[dict[tuple[str, int], Outcome], dict[str, str]]:
-    """Run every policy on every size; omit one that fails on any size, and give the reason."""
+    """Run every policy on every size; omit policies that fail on any size, with the reasons."""
     from gangline.runs.execution import Worlds, carry_out
     from gangline.studies.advise.calibration import is_mistake
     from gangline.studies.advise.options import outcome

@@ -1,4 +1,4 @@
-"""Holds the numbers of an advice: its rows, the best row, and its tables."""
+"""Contains the numbers behind the advice: its rows, the best row, and its tables."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Claim:
     text : str
         The sentences.
     command : str
-        A `gangline` command, to be run in the parent folder of the saved advice.
+        A `gangline` command, to be run in the parent of the folder where the advice is saved.
     """
 
     kind: str
@@ -62,7 +62,7 @@ class Facts:
     contenders : tuple of Contender
         The policies that could be run, and what each of them needs.
     calibration : Calibration
-        The resemblance of each policy to the log.
+        How closely each policy resembles the log.
     base : str
         The policy that all rows are compared with, on the current servers.
     options : tuple of Option
@@ -74,7 +74,7 @@ class Facts:
     prices : dict of str to float
         Price of a GPU-hour, keyed by GPU type.
     load : OfferedLoad or None
-        Load that the jobs offer to the current servers.
+        Load that the jobs offer on the current servers.
     failed : dict of str to str
         Policies that could not be run, each with the reason.
     run_options : dict
@@ -137,7 +137,7 @@ class Facts:
         return self.names.get(label, label)
 
     def covers_others(self, one: Option) -> bool:
-        """Return whether the means of a row cover other jobs than those of the base."""
+        """Return whether the means of a row cover different jobs than the means of the base."""
         return (one.jobs, one.cannot_run) != (self.here.jobs, self.here.cannot_run)
 
     def least(self, labels: set[str]) -> Option:
@@ -157,7 +157,7 @@ class Facts:
         return base if is_tie else top
 
     def _change_s(self, one: Option) -> float:
-        """Return the change of the mean wait from the base, over the same jobs if there are any."""
+        """Return the change in the mean wait from the base, over common jobs if there are any."""
         change_s = one.difference.mean
         return one.wait.mean - self.here.wait.mean if math.isnan(change_s) else change_s
 

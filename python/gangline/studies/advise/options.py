@@ -1,4 +1,4 @@
-"""Builds the rows of an advice: each scheduler on each number of servers."""
+"""Builds the rows of the advice: each scheduler on each number of servers."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ class Option:
     load : float or None
         Offered load.
     is_over : bool
-        Whether the jobs ask for more than the GPUs can do.
+        Whether the jobs offer more work than the GPUs can do.
     jobs, cannot_run : int
         Number of jobs that finished, and number of jobs that are too large for the cluster.
     wait : Estimate
@@ -89,12 +89,12 @@ class Option:
     preemptions : int
         Number of times that running jobs were stopped.
     difference : Estimate
-        Mean wait minus that under the base on the current servers, over the jobs that finished in
-        both runs.
+        Mean wait minus the mean wait under the base on the current servers, over the jobs that
+        finished in both runs.
     reasons : dict of str to int
-        Reasons for which jobs can never run, with the number of these jobs.
+        Reasons why jobs can never run, each with the number of such jobs.
     ran_in_log : bool
-        Whether all jobs that can never run have a start in the log.
+        Whether all jobs that can never run have a recorded start in the log.
     users : tuple of Affected
         All users, ordered by how much the total wait of their jobs changes from the base; those who
         gain most come first. Empty if the log names no users.
@@ -159,7 +159,7 @@ class Reference(NamedTuple):
 
 
 def outcome(result: Result, servers: int) -> Outcome:
-    """Return those numbers of a run that the rows need."""
+    """Return the numbers from a run that the rows need."""
     wait = result.jobs["wait_s"].to_numpy().astype("float64")
     keys = ("wait_mean_s", "jct_mean_s", "preemptions", "finished", "dropped")
     every = dict[str, Any](result.summary)

@@ -1,4 +1,4 @@
-"""Writes an advice as a self-contained page."""
+"""Writes the advice as a self-contained page."""
 
 from __future__ import annotations
 

@@ -91,7 +91,7 @@ class Parts:
         return Estimate(mean, found.low, found.high, self.count)
 
     def about(self) -> str:
-        """Say what the intervals account for."""
+        """Say which uncertainty the intervals account for."""
         if not self.has_intervals:
             return "There are no intervals: the log is too short to be divided into parts."
         return (

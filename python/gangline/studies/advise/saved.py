@@ -1,4 +1,4 @@
-"""Saves an advice in a folder: the page, the numbers, and the files that its commands use."""
+"""Saves advice in a folder: the page, the numbers, and the files that its commands use."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _CLUSTER = "cluster"  # as `gangline cluster convert` seals it
 
 
 def check(folder: str | PathLike[str]) -> None:
-    """Raise an error, before the runs, if the advice could not be saved after them.
+    """Raise an error before the runs start if the advice could not be saved after them.
 
     Raises
     ------

@@ -35,7 +35,7 @@ def default_sizes(servers: int) -> list[int]:
 def sizes_of(servers: Iterable[int] | None, here: int, others: int = 0) -> list[int]:
     """Return the numbers of servers in order; the current number is always among them.
 
-    `others` is the number of servers whose number does not change.
+    `others` is the number of servers of the other GPU types, which does not change.
     """
     if servers is None:
         return [others + size for size in default_sizes(here - others)]
@@ -73,7 +73,7 @@ def mix(cluster: Cluster) -> str:
 
 
 def resized(cluster: Cluster, servers: int, gpu: str | None = None) -> Cluster:
-    """Return the cluster with another number of servers, in the same proportions of blocks.
+    """Return the cluster with another number of servers, with its blocks in the same proportions.
 
     With a GPU type, only the number of its servers changes.
 

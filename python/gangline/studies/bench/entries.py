@@ -36,7 +36,7 @@ class Entry(NamedTuple):
 
 
 def default_policies(*, solving: bool = False) -> list[str]:
-    """Return all policies that solve no LPs; with `solving`, also those that solve LPs.
+    """Return all policies that do not solve LPs and, with `solving`, also those that do.
 
     Elastic policies are never included, because the suite lacks the models that they need.
     """

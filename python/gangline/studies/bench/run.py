@@ -49,7 +49,7 @@ class Bench:
         run now, False if the row is published), `runs`, `preemptions_per_job` and `failed`; for
         policies that were run now, `run_s` (mean wall-clock time of a run in seconds).
     real_rows : list of dict
-        The same for real traces; only policies that were run now.
+        The same rows for real traces; these contain only policies that were run now.
     failed : list of dict
         Runs that failed, with `error` and `message`; their policies have no rank.
     scores : dict
@@ -145,7 +145,7 @@ def bench(
     quick : bool
         Whether to run only a small part of the suite.
     traces : path, optional
-        A folder with the suite's real traces; its files are recognised by their SHA-256.
+        A folder that contains real traces of the suite, which are recognised by their SHA-256.
     out : path, optional
         A store, as for `gangline.sweep`, so that an interrupted bench continues where it stopped.
     workers : int, optional
@@ -161,7 +161,7 @@ def bench(
     Raises
     ------
     PolicyError
-        If a policy is unknown, or its parameters are wrong.
+        If a policy is unknown, or its parameters are invalid.
     OptionError
         If no suite has this version.
     TraceError

@@ -159,7 +159,7 @@ def write_page(done: Bench, path: Path, command: str = "") -> None:
 
 
 def _by_name(done: Bench) -> list[tuple[str, Sequence[str], Sequence[Sequence[Any]]]]:
-    """Return the tables with the policy as the first column, which labels the rows of a page."""
+    """Return the tables for the page; the first column is the policy, which labels the rows."""
     order = [1, 0, *range(2, len(TITLES))]
     return [
         (title, [heads[i] for i in order], [[row[i] for i in order] for row in rows])

@@ -37,7 +37,7 @@ def standings(
     worlds, seeds : sequence
         The worlds and the seeds that are ranked.
     baseline : str
-        Label of the policy that speedups are relative to.
+        Label of the baseline policy for the speedups.
 
     Returns
     -------

@@ -1,7 +1,7 @@
 """Writes and checks a submitted row: a policy, its numbers, and the hashes of its events.
 
 A row is a folder with `row.toml` and `runs.csv`. It also contains the policy's file, or names the
-package that pip installs. `verify` runs it again.
+package that provides the policy, for `pip install`. `verify` runs it again.
 """
 
 from __future__ import annotations
@@ -75,9 +75,9 @@ class Verified(NamedTuple):
 
     name: str
     runs: int
-    """Number of the row's runs that were repeated."""
+    """Number of runs in the row that were repeated."""
     of: int
-    """Total number of the row's runs."""
+    """Total number of runs in the row."""
     differences: list[str]
 
     def sentences(self) -> list[str]:

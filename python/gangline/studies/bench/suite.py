@@ -26,7 +26,7 @@ _DIGITS = 6  # our own choice: digits of the factor that sets the load of a trac
 
 
 class World(NamedTuple):
-    """A world in which every policy is run with every seed."""
+    """A world in which every policy is run once with each seed."""
 
     workload: str
     cluster: str
@@ -74,7 +74,7 @@ class Suite(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
     estimate_error : float
         Sigma of the log-normal error in durations, for the class `estimates`.
     baseline : str
-        The policy that speedups are relative to.
+        The baseline policy for the speedups.
 
     Examples
     --------
@@ -171,7 +171,7 @@ class Suite(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
         return found
 
     def options_of_models(self, seed: int) -> dict[str, Json]:
-        """Return the reader options that give models to the jobs of a seed."""
+        """Return the reader options that assign models to the jobs generated with a seed."""
         return {
             "models": self._rates(),
             "models_seed": seed,

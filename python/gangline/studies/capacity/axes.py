@@ -37,9 +37,9 @@ class Servers:
         GPU type; optional if the cluster has only one.
     jobs : Trace
         The jobs of the plan. They limit the sizes: by default, the largest size is the one at which
-        every job could have servers of its own.
+        every job could have its own servers.
     most : int, optional
-        The largest size to try, instead of this limit.
+        The largest size to try, used instead of this limit.
     """
 
     name = "servers"
@@ -73,7 +73,7 @@ class Servers:
         return window
 
     def given(self, size: int, window: Window) -> Window:  # noqa: ARG002 - the same at every size
-        """Return the option that makes a run of this size count the arrivals in a window."""
+        """Return the option that makes a run at this size count only the arrivals in a window."""
         return window
 
     def gpus(self, size: int) -> int:
@@ -100,7 +100,7 @@ class Load:
     cluster : Cluster
         The cluster, which is the same at every size.
     step : float
-        Difference between neighbouring loads, from 1e-6 to 1.
+        Step between successive loads to try; must be between 1e-6 and 1.
     most : float, optional
         The largest load; default 20.
     """
@@ -148,5 +148,5 @@ class Load:
         return self._cluster.gpus_total
 
     def price_per_hour(self, size: int) -> float | None:  # noqa: ARG002
-        """Return None, because the load does not change what the cluster costs."""
+        """Return None, because the load does not affect the cost of the cluster."""
         return None

@@ -1,4 +1,4 @@
-"""Compares the answers that one plan gives for several policies."""
+"""Compares the answers for several policies in one plan."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class CapacityContest:
         return len(self.plans)
 
     def sentences(self) -> list[str]:
-        """Say which policy needs least, how certain that is, and what limits the numbers."""
+        """Say which policy needs the least, how certain that is, and what limits the sizes."""
         said = [formatting.shortened(line, self.names) for line in self._sentences()]
         return [*said, *formatting.meanings(self.names)]
 
@@ -76,7 +76,7 @@ class CapacityContest:
         return formatting.short_names([plan.policy for plan in self.plans])
 
     def name_of(self, plan: CapacityPlan) -> str:
-        """Return the name of a plan's policy in tables and pictures."""
+        """Return the name of a plan's policy, as shown in tables and figures."""
         return self.names.get(plan.policy, plan.policy)
 
     def _sentences(self) -> list[str]:
@@ -131,7 +131,7 @@ class CapacityContest:
         return rows
 
     def marks(self) -> list[list[bool]]:
-        """Return for each cell whether it is best in its column, that is, belongs to `best`."""
+        """Return for each cell whether it belongs to `best` and is thus the best in its column."""
         return [
             [column == 1 and plan.policy in self.best for column in range(len(self.titles()))]
             for plan in self.plans
@@ -204,7 +204,7 @@ class CapacityContest:
         return [f"{size} {work}: the load alone decides the answer of {formatting.listed(bound)}."]
 
     def _near_the_limit(self) -> list[str]:
-        """Suggest arrivals to count, for the first policy whose answer has a load close to 1."""
+        """Suggest a window of arrivals for the first policy whose answer has a load close to 1."""
         return [
             f"{plan.policy}: the offered load at its answer is {load_text(plan.point.load)}."
             f"{suggestion(plan.steady_window)}"

@@ -24,8 +24,8 @@ def curve(plans: Sequence[CapacityPlan], target: Target) -> str:
     """Draw a target's mean at each size as one line per plan, with intervals as bands.
 
     The horizontal line is the bound; dotted lines mark the answers. Values above four times the
-    bound are cut off. A hollow dot marks an overloaded size, where the jobs ask for more than the
-    GPUs can do.
+    bound are cut off. A hollow dot marks an overloaded size, at which the jobs offer more work than
+    the GPUs can do.
     """
     first, key = plans[0], target.key
     known = [point for plan in plans for point in plan.points if key in point.values]

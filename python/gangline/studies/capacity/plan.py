@@ -129,9 +129,9 @@ def plan_capacity(
     gpu : str, optional
         GPU type whose number of servers is varied; optional if the cluster has only one.
     vary : str
-        "servers", or "load" to find out how far arrivals can be compressed on the given cluster.
+        "servers", or "load" to determine how far arrivals can be compressed on the given cluster.
     step : float
-        Difference between neighbouring loads; default 0.05.
+        Step between successive loads; default 0.05.
     most : int or float, optional
         The largest number of servers, or the largest load, to try. By default, enough servers for
         every job to have its own, or a load of 20.
@@ -144,8 +144,8 @@ def plan_capacity(
     seeds : iterable of int
         Seeds of the runs.
     trace_seeds : iterable of int
-        Seeds with which a `synth:` trace is drawn anew; five or more seeds give confidence
-        intervals.
+        Seeds for generating a `synth:` trace, once with each seed; five or more seeds give
+        confidence intervals.
     price_per_hour : float, optional
         Price of one GPU-hour of this type; by default, the price in the cluster file.
     out : path, optional
@@ -170,7 +170,7 @@ def plan_capacity(
     Raises
     ------
     OptionError
-        If a target or an option is wrong.
+        If a target or an option is invalid.
     GanglineError, OSError
         As for `gangline.simulate`. If a job can never run on a size, this size misses every target;
         it is not an error.
@@ -323,7 +323,7 @@ def _folder(out: str | PathLike[str] | None) -> Any:
 
 
 def _ends(runs: _Evaluations, answer: int | None, *, is_any: bool) -> tuple[float, float] | None:
-    """Return the answers at the favourable and at the unfavourable ends of the intervals.
+    """Return the answers at the favourable and the unfavourable ends of the intervals.
 
     None if there is no answer, or if there are too few seeds. If even four times as many servers,
     or a quarter of the load, do not certainly meet the targets, that end is inf or 0.
@@ -425,14 +425,14 @@ class _Question:
         return self._loads[size]
 
     def steady_window(self, size: int) -> Window | None:
-        """Suggest a window that comes closer to a steady state, on the clock of load 1."""
+        """Suggest a window that is closer to a steady state, on the clock of load 1."""
         from gangline.runs.offered_load import steady_window
 
         window = steady_window(self.loads(size))
         return None if window is None else self.axis.given(size, window)
 
     def window(self, size: int) -> Window | None:
-        """Return the window of arrivals that runs at a size count; None if all arrivals count."""
+        """Return the window in which runs at a size count arrivals; None if all are counted."""
         given = self.options[0].count_arrivals
         return None if given is None else self.axis.window(size, given)
 
@@ -494,7 +494,7 @@ class _Evaluations:
 
     @property
     def seeds_matter(self) -> bool:
-        """Return whether seeds draw different traces, or any number differs between seeds."""
+        """Return whether seeds generate different traces, or any number differs between seeds."""
         if self.question.by_trace:
             return True
         each = [values for row in self._raw.values() for values in row.values()]
@@ -505,7 +505,7 @@ class _Evaluations:
         return [pair for size in sorted(self._known) for pair in self._pairs(size)]
 
     def all_waiting(self, size: int) -> dict[str, Estimate]:
-        """Return the total wait at a size, for targets on the first wait if jobs are preempted."""
+        """Return the total wait at a size for targets on the first wait, if jobs are preempted."""
         keys = [one.key for one in self.question.targets if one.key.startswith("queue_")]
         if not self.preempts or not self._runs.get(size):
             return {}

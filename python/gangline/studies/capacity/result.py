@@ -98,7 +98,7 @@ class Point:
 
 @dataclass(frozen=True)
 class CapacityPlan:
-    """The fewest servers, or the highest load, with which the targets are met.
+    """The smallest number of servers, or the highest load, at which the targets are met.
 
     Attributes
     ----------
@@ -122,7 +122,7 @@ class CapacityPlan:
     seeds : int
         Number of values that each mean covers.
     seeds_matter : bool
-        Whether the seeds draw different traces, or any number differs between seeds.
+        Whether the seeds generate different traces, or any number differs between seeds.
     limit, hardest : int or float
         The easiest and the hardest size that the search may try.
     preempts : bool
@@ -133,7 +133,7 @@ class CapacityPlan:
     allow_overload : bool
         Whether an overloaded size may be the answer.
     traces, jobs : int
-        Number of drawn traces, and number of measured jobs in each trace.
+        Number of generated traces, and number of measured jobs in each trace.
     largest_share : float
         Share of a trace's work in its ten largest jobs, averaged over the traces.
     are_restarts_free : bool
@@ -141,7 +141,7 @@ class CapacityPlan:
     count_arrivals : pair of float or None
         The window of arrivals: only jobs that arrive in it are measured.
     steady_window : pair of float or None
-        A window for `count_arrivals` that comes closer to a steady state at the answer. It is given
+        A window for `count_arrivals` that is closer to a steady state at the answer. It is given
         only if the load there is at least 0.9 and below 1 (see `OfferedLoad.steady_window`).
     unfinished : str
         A sentence about the jobs that waited or ran at the end of the log; "" if there were none.
@@ -173,7 +173,7 @@ class CapacityPlan:
 
     @property
     def rises(self) -> list[tuple[str, float, float]]:
-        """Sizes where a metric is over 1 % worse although the target should be easier to meet.
+        """Sizes at which a metric is over 1 % worse although the target should be easier to meet.
 
         Each entry contains the key, a size, and the next easier size that was tried.
         """
@@ -230,7 +230,7 @@ class CapacityPlan:
         return said + self._certainty() + self._too_small() + self.shape()
 
     def why_none(self) -> list[str]:
-        """Say what keeps larger sizes from meeting the targets."""
+        """Say what prevents larger sizes from meeting the targets."""
         return [*self._plateau(), *self._too_small()]
 
     def counted(self) -> list[str]:
@@ -243,7 +243,7 @@ class CapacityPlan:
 
     @property
     def what_ends(self) -> str:
-        """The end of the trace or of the overload, which lets targets be met at a load above 1."""
+        """The end of the trace or overload, which allows targets to be met at loads above 1."""
         return "the trace ends" if self.count_arrivals is None else "the overload ends"
 
     def titles(self) -> list[str]:
@@ -408,11 +408,11 @@ class CapacityPlan:
 
     @property
     def has_free_restarts(self) -> bool:
-        """Return whether jobs were preempted and resumed at no cost."""
+        """Return whether jobs were preempted and could resume at no cost."""
         return self.preempts and self.are_restarts_free
 
     def _loaded(self) -> list[str]:
-        """Say what the offered load is at the answer."""
+        """State the offered load at the answer."""
         point = self.point
         assert point is not None, "the caller asked"
         if point.load is None:
@@ -451,7 +451,7 @@ class CapacityPlan:
         return [said + accept * (self.point is None)]
 
     def _plateau(self) -> list[str]:
-        """Say from which size on the results stay the same."""
+        """Say from which size onwards the results stay the same."""
         known = [point for point in reversed(self._easier) if point.values]
         same = [*itertools.takewhile(lambda point: point.values == known[0].values, known)]
         if len(same) < 2:
@@ -481,7 +481,7 @@ class CapacityPlan:
         return [f"At {_sizes(small)} the cluster is too small: {why}{hint}."]
 
     def shape(self) -> list[str]:
-        """Say how certain it is that there is no better answer."""
+        """Say how certain it is that no better answer exists."""
         count = plural(len(self.points), "size")
         if self.answer is not None and self.is_exhaustive:
             every = [f"Every size was tried, {count} in total: the answer is exact."]
@@ -556,7 +556,7 @@ def _ends(key: str, value: Estimate | None) -> str:
 
 
 def _bar(target: Target, point: Point) -> str:
-    """Return a text bar whose middle is the bound; a bar that is cut off ends with `>`."""
+    """Return a bar of characters whose middle is the bound; a bar that is cut off ends with `>`."""
     value = point.values.get(target.key)
     if value is None or not math.isfinite(value.mean) or target.bound <= 0.0:
         return ""

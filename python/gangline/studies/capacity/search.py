@@ -21,7 +21,7 @@ class Found:
     Attributes
     ----------
     size : int or None
-        The smallest size tried that meets the target; None if no such size was found.
+        The smallest of the tried sizes that meets the target; None if there is none.
     seen : dict of int to bool
         Every size tried, in ascending order, and whether it meets the target.
     """
@@ -103,7 +103,7 @@ def smallest(
 
 
 def _bracket(look: Callable[[int], bool], low: int, high: int, start: int) -> None:
-    """Search in growing steps: down while sizes meet the target, or else up until one does."""
+    """Search in growing steps: down while sizes meet the target, or up until a size meets it."""
     size, step = start, max(1, abs(start) // 2)
     is_kept = look(start)
     while size > low if is_kept else size < high:

@@ -37,7 +37,7 @@ _QUOTE = "; quote it, because the shell interprets < and >"
 
 
 class Target(NamedTuple):
-    """A bound on a metric of a run."""
+    """An upper or lower bound on a metric of a run."""
 
     key: str
     is_most: bool

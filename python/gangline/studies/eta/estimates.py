@@ -30,7 +30,7 @@ __all__ = ["Arrivals", "Coming", "Estimates", "History", "Jobs", "Log", "history
 LEAST = 20
 """Minimum number of finished jobs in a group; our own choice."""
 LATEST = 200
-"""Only this many of a group's last finished jobs count, as habits change; our own choice."""
+"""Only this many of a group's latest finished jobs count, because habits change; our own choice."""
 _LEAST_LEFT = 5  # our own choice: of a group, jobs that took longer than a running job has so far
 _LEAST_S = 1e-3  # our own choice: what is left of a running job, at least
 _GROUPS: tuple[tuple[str, ...], ...] = (
@@ -44,7 +44,7 @@ _GROUPS: tuple[tuple[str, ...], ...] = (
 """Groupings of jobs; the first one in which enough jobs have finished is used."""
 
 LATER_MOST = 2_000
-"""Maximum number of jobs that arrive later in one run; our own choice."""
+"""Maximum number of jobs that arrive during one run; our own choice."""
 
 Pools: TypeAlias = dict[tuple[Any, ...], "Floats"]
 
@@ -55,7 +55,7 @@ class Jobs(NamedTuple):
     Attributes
     ----------
     labels : dict of str to list
-        `user`, `model` and `gpus`, as far as they are known.
+        The known ones among `user`, `model` and `gpus`.
     limit_s : float64 array
         The time limit or the user's estimate; NaN if there is neither.
     elapsed_s : float64 array
@@ -153,7 +153,7 @@ class Arrivals:
         self._random = np.random.Generator(np.random.Philox(np.random.SeedSequence([seed, 1])))
 
     def draw(self, drawn_s: Floats) -> Coming:
-        """Return the jobs that arrive later in one run; `drawn_s` has the unknown run times."""
+        """Return the jobs that arrive later in one run; `drawn_s` is their unknown run times."""
         count = len(self._rows)
         # if all jobs arrived at once, the arrival rate is unknown
         wanted = LATER_MOST if self._gap_s.any() else count
@@ -197,7 +197,7 @@ class Estimates:
         finished jobs of the same user, model and size. If there are fewer than 20 of them, the next
         larger group is used.
     error : float, optional
-        Used instead of a history: the standard deviation of the logarithm of run time over limit.
+        Used instead of a history: the standard deviation of log(run time / limit).
         The median ratio is 1.
     names : sequence of str, optional
         The ids of the jobs, for error messages.
@@ -220,7 +220,7 @@ class Estimates:
         self.source = "none" if history is None and error is None else "history"
         self._pools: list[Floats] = []
         self.outlived = 0
-        """Jobs that have already run longer than all finished jobs with which they are compared."""
+        """Number of jobs that have run longer than all finished jobs they are compared with."""
         if history is not None:
             self._pools = self._choose(history)
             return
@@ -283,7 +283,7 @@ class Estimates:
         return chosen
 
     def _longer(self, pools: list[Floats], elapsed: float, limit: float) -> Floats:
-        """Return the run times of the first group where enough jobs took longer than this."""
+        """Return the run times of the first group in which enough jobs took longer than this."""
         if not pools:
             if np.isnan(limit):
                 message = "no finished job can estimate the run times of jobs without a limit"

@@ -1,4 +1,4 @@
-"""Forecasts start times from many runs of the current queue, each with other run times."""
+"""Forecasts start times from many runs of the current queue, each with different run times."""
 
 from __future__ import annotations
 
@@ -85,17 +85,17 @@ def eta(
     history : Trace, Arrow table, or str, optional
         A log of finished jobs, used in addition to those of the queue.
     estimate_error : float, optional
-        Used instead of a history: the standard deviation of the logarithm of run time over time
-        limit, >= 0. The median run time is then the limit.
+        Used instead of a history: the standard deviation of log(run time / time limit), >= 0. The
+        median run time is then the limit.
     arrivals : bool
         Whether more jobs arrive later. Each run draws them in blocks from the history, or else from
         all jobs that have arrived in the queue. At most 2,000 jobs arrive, and only within twice
-        the time that the last job would wait if every job took its median run time.
+        the wait of the last job in a run where every job takes its median run time.
     draws : int
         Number of runs, from 2 to 10,000.
     level : float
-        Probability with which an interval should contain the start, between 0 and 1. It holds if
-        the run times are drawn from the right distribution.
+        Probability with which an interval should contain the start, between 0 and 1. It
+        does so only if the run times are drawn from the right distribution.
     seed : int
         Seed of the draws.
     params : mapping, optional
@@ -126,15 +126,15 @@ def eta(
     OptionError
         If an option is out of range, or if a job has no time limit and there is no history.
     ClusterError, PolicyError
-        If the cluster or the policy is wrong.
+        If the cluster or the policy is invalid.
 
     Notes
     -----
-    In each run, the clock starts when the oldest running job started. The running jobs arrive when
-    they really started, and get GPUs in that order. The waiting jobs arrive at the instant of the
-    forecast, in the order in which they were submitted. The GPUs that a running job actually holds
-    are ignored. A policy that reads durations sees a job's time limit, or its drawn run time if it
-    has no limit. Its parameter `estimate_error` overrides this.
+    In each run, the clock starts when the oldest running job started. The running jobs arrive at
+    their actual start times, and get GPUs in that order. The waiting jobs arrive at the instant of
+    the forecast, in the order in which they were submitted. The GPUs that a running job actually
+    holds are ignored. A policy that reads durations sees a job's time limit, or its drawn run time
+    if it has no limit. Its parameter `estimate_error` overrides this.
 
     Examples
     --------
@@ -282,7 +282,7 @@ def _arrivals(
     middle_s: Floats,
     last_start_s: Callable[[Coming | None], float],
 ) -> Arrivals:
-    """Return the later jobs; they arrive for twice as long as the last job then waits."""
+    """Return the later jobs, which arrive during twice the wait of the current last job."""
     horizon_s = _HORIZON * last_start_s(None)
     while True:
         coming = Arrivals(*seen, horizon_s, seed)
@@ -300,7 +300,7 @@ def _round_s(policy: Any, params: Mapping[str, Any]) -> float | None:
 
 
 def _passes_s(chosen: ChosenPolicy) -> float:
-    """Return the interval at which all passes of `slurm` are due together; 0 for others."""
+    """Return the interval at which all passes of `slurm` coincide; 0 for other policies."""
     from gangline.policies import Slurm
 
     if chosen.policy != "slurm":
@@ -318,7 +318,7 @@ def _kept(trace: Trace, rows: npt.NDArray[np.int64]) -> pa.Table:
 def _with_times(
     table: pa.Table, arrival_s: Floats, duration_s: Floats, limit_s: Floats
 ) -> pa.Table:
-    """Add to a trace the arrivals, the run times, and the run times that the policy assumes."""
+    """Add arrivals, run times, and the run times that the policy assumes to a trace."""
     estimate_s = np.where(np.isnan(limit_s), duration_s, limit_s)
     times = {"arrival_s": arrival_s, "duration_s": duration_s, "estimate_s": estimate_s}
     for name, values in times.items():
@@ -335,7 +335,7 @@ class _World:
     rows : int64 array
         The running jobs by start time, then the waiting jobs by arrival.
     elapsed_s : float64 array
-        Time in seconds for which each job has run so far.
+        Time in seconds that each job has run so far.
     round_s : float, optional
         Length of the rounds, for a policy that decides only at round boundaries. The instant of the
         forecast is then a round boundary, and each running job arrives at the last boundary before

@@ -44,7 +44,7 @@ class Cause(NamedTuple):
     until_in_s : float
         Time in seconds until the instant that the reason refers to; NaN if there is none.
     words : str, optional
-        The reason as a sentence from a Python policy, or the unknown GPU types.
+        The reason in a Python policy's own words, or the unknown GPU types.
     """
 
     name: str
@@ -98,8 +98,8 @@ class Spread(NamedTuple):
     Attributes
     ----------
     level : float
-        Probability with which an interval should contain the start. It holds if the run times are
-        drawn from the right distribution.
+        Probability with which an interval should contain the start. It does so only if the run
+        times are drawn from the right distribution.
     source : str
         "history", "error" or "none".
     draws : int
@@ -107,7 +107,7 @@ class Spread(NamedTuple):
     jobs : int
         Number of finished jobs in the queue and the history.
     error : float, optional
-        The standard deviation of the logarithm of run time over limit.
+        The standard deviation of log(run time / limit).
     arrivals : bool
         Whether more jobs arrive later in the runs.
     """
@@ -139,19 +139,18 @@ class Eta:
     running : int
         Number of jobs that are running at that instant.
     unplaced : int
-        Maximum over the runs of the number of running jobs that found no GPUs before the waiting
-        jobs.
+        Number of running jobs that found no GPUs before the waiting jobs; the maximum over the
+        runs.
     outlived : int
-        Number of jobs that have already run longer than all finished jobs with which they are
-        compared.
+        Number of jobs that have already run longer than every finished job they are compared with.
     later : int
         Number of jobs that arrive after the instant of the forecast, and are omitted.
     unknown_types : list of str
         GPU types that jobs request but the cluster lacks.
     unknown_names : list of str
-        Sentences on names in the tables of `slurm` that no job has.
+        Sentences about names in the `slurm` tables that match no job.
     notes : dict of str to int
-        Notes on rows and values of the queue that were left out, as for a trace.
+        Notes on omitted rows and values of the queue, as for a trace.
 
     Examples
     --------
@@ -217,7 +216,7 @@ class Eta:
         )
 
     def sentences(self) -> list[str]:
-        """Return sentences about where the times come from, the assumptions and the reasons."""
+        """Return sentences about the origin of the times, the assumptions and the reasons."""
         spread = self.spread
         facts = {
             "jobs": plural(spread.jobs, "finished job"),
@@ -308,7 +307,7 @@ def _ordinal(number: int) -> str:
 
 
 def edge_of(draws: int, level: float) -> int:
-    """Return the rank, from either end, of the draws at which an interval begins and ends.
+    """Return the rank, counted from either end, of the draws that bound an interval.
 
     All orders of the draws and the true value are equally likely. So with k = (draws + 1) (1 -
     level) / 2, the true value lies before the k-th draw, or after the k-th draw from the end, with
@@ -329,7 +328,7 @@ def _in(time_s: float) -> str:
 
 
 def meanings() -> dict[str, str]:
-    """Return what each reason means, by its name: reasons of policies and of the tables."""
+    """Return the meaning of each reason, keyed by name: reasons from policies and the tables."""
     from gangline import _core
 
     declared = (reason for policy in _core.registry() for reason in policy["reasons"])

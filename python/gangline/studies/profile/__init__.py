@@ -1,7 +1,7 @@
 """Measures a GPU (rates, pairs and starts), and runs real jobs on it.
 
 `gangline.profile.measure` measures the values for the tables that a cluster file refers to.
-`gangline.profile.replay` runs the jobs of a trace in the way a policy would start them.
+`gangline.profile.replay` runs the jobs of a trace as a policy would start them.
 
 Examples
 --------

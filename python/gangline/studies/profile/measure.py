@@ -1,4 +1,4 @@
-"""Measures the rates of models alone, in smaller batches and in pairs, and what starts cost."""
+"""Measures models' rates alone, with smaller batches and in pairs, and the costs of starts."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def measure(
     """Measure how fast models train on this machine's GPU, alone and in pairs.
 
     Each model trains in a separate process. A measurement is a time window in which all its
-    processes train. The first steps of a process do not count, nor does the time before its
+    processes train. The first steps of a process are excluded, and so is the time before its
     co-runner also trains. The processes of other models stay loaded but idle.
 
     Parameters
@@ -73,14 +73,14 @@ def measure(
     device : str
         `cuda`, `cpu`, or `auto`: a GPU if PyTorch finds one.
     passes : sequence of int
-        Numbers of gradient-accumulation passes to measure at full batch. The batch of one such pass
-        is also measured as a batch of its own.
+        Numbers of gradient-accumulation passes to measure at the full batch size. The batch size of
+        one such pass is also measured on its own.
     seconds : float
         Length of a time window in seconds.
     repeats : int
         Number of time windows for each measurement.
     starts : int
-        Number of starts to measure per model, each with a checkpoint and a restart; 0 = none.
+        Number of starts to measure for each model, each with a checkpoint and a restart; 0 = none.
     pairs : bool
         Whether to measure pairs.
     processes : int, optional
@@ -174,7 +174,7 @@ def _models(given: Iterable[str | Model]) -> list[Model]:
 
 
 class _Course:
-    """Carries out the steps of a measurement."""
+    """Carries out the individual measurements."""
 
     def __init__(
         self, workers: Workers, models: list[Model], seconds: float, repeats: int, say: Say
@@ -183,7 +183,7 @@ class _Course:
         self._seconds, self._repeats = seconds, repeats
 
     def starts(self, model: Model, count: int, device: str, timeout_s: float) -> Iterator[Start]:
-        """Start a process, stop it and start it again; the last process is kept."""
+        """Start a process, stop it and start it again; the last process continues to run."""
         for _ in range(count):
             self._say(f"{model.name}: start, checkpoint, restart")
             with tempfile.TemporaryDirectory() as folder:
@@ -204,7 +204,7 @@ class _Course:
                 yield Start(model.name, first_start_s, _start(again, path), stop_s, checkpoint_s)
 
     def alone(self, model: Model, passes: Sequence[int]) -> Iterator[Rate]:
-        """Measure a model alone: at full batch, with smaller batches, and with several passes."""
+        """Measure a model alone: with full and smaller batches, and with several passes."""
         yield self.rate(model, model.batch, 1)
         smaller = {-(-model.batch // count) for count in passes} - {model.batch}
         for batch in sorted(smaller, reverse=True):

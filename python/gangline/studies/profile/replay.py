@@ -1,9 +1,9 @@
-"""Runs jobs of a trace on a real GPU, in the order and the pairs that a policy would choose.
+"""Runs jobs of a trace on a real GPU, in the order and pairs that a policy would choose.
 
 First, the simulator predicts the run. In the prediction, each job starts when it has arrived and
-certain other jobs have finished. On the GPU, it starts when these same jobs have actually finished.
-Therefore, two jobs share the GPU only if they also shared it in the prediction, and all times are
-measured on the GPU.
+certain other jobs have finished. On the GPU, the job starts when these same jobs have actually
+finished. Therefore, two jobs share the GPU only if they also shared it in the prediction, and all
+times are measured on the GPU.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class Start(NamedTuple):
 
 
 class Replay(NamedTuple):
-    """A policy's run as predicted, and as it really happened.
+    """A policy's predicted run, and the run as it was measured.
 
     Attributes
     ----------
@@ -113,7 +113,7 @@ def draw(
     longest_s: float = 4.0,
     seed: int = 0,
 ) -> Trace:
-    """Draw jobs that train the measured models: models in turn, random lengths and gaps.
+    """Generate jobs that train the measured models in turn, with random lengths and gaps.
 
     Parameters
     ----------
@@ -124,8 +124,8 @@ def draw(
     gap_s : float
         Mean gap between arrivals in seconds; the gaps are exponentially distributed.
     shortest_s, longest_s : float
-        Shortest and longest run time of a job alone, in seconds; run times are log-uniform between
-        them.
+        Shortest and longest run time of a job that runs alone, in seconds; run times are
+        log-uniform between them.
     seed : int
         The same seed gives the same jobs.
 
@@ -182,12 +182,12 @@ def replay(
     trace : Trace, Arrow table, or str
         Single-GPU jobs that train models of the profile.
     policies : policy or iterable of policies
-        The policies, which are run one after another, once each.
+        The policies, each of which is run once, one after another.
     cluster : Cluster, path or preset, optional
         A cluster with one server and one GPU; by default, the profile's cluster.
     cold : bool
         Whether a job's process is started only when the job starts, as on a real cluster, so that
-        the job waits for its process. By default, the processes are loaded in advance, and the
+        the job waits for its process. By default, the processes are loaded in advance, so the
         cluster needs no start costs.
     timeout_s : float
         Maximum time to wait for a process, in seconds; a multiple of the predicted time is added.
@@ -206,7 +206,7 @@ def replay(
     ClusterError, TraceError
         If the cluster does not have exactly one GPU, or if a job's model is not in the profile.
     PolicyError
-        If the policy stops or moves a job, or runs it with a smaller batch per pass.
+        If the policy stops or moves a job, or reduces its batch size per pass.
     PeerError
         If a process ends or hangs.
     GanglineError
@@ -263,7 +263,8 @@ def plan_of(profile: Profile, trace: Trace, predicted: Result, label: str) -> li
     TraceError
         If a job's model was not measured.
     PolicyError
-        If a job was interrupted between its start and its finish, or did not run at full batch.
+        If a job was interrupted between its start and its finish, or did not run with its full
+        batch.
     """
     models = {one.name: one for one in profile.models}
     works = _works(trace)
@@ -301,7 +302,7 @@ def plan_of(profile: Profile, trace: Trace, predicted: Result, label: str) -> li
 
 
 def _works(trace: Trace) -> dict[str, tuple[float | None, float, int | None]]:
-    """Return iterations, duration and batch of each job; None or 0 if a value is missing."""
+    """Return each job's iterations, duration and batch size; None or 0 if a value is missing."""
     blank = [None] * len(trace)
     found = (
         trace.column(name).to_pylist() if name in trace.columns else blank
@@ -314,7 +315,7 @@ def _works(trace: Trace) -> dict[str, tuple[float | None, float, int | None]]:
 
 
 def _refuse_stops(predicted: Result, label: str, batches: Mapping[str, int | None]) -> None:
-    """Raise an error if a job in the run stops, moves, or changes its batch per pass."""
+    """Raise an error if a job in the run stops, moves, or changes its batch size per pass."""
     for row in predicted.segments.to_pylist():
         if row["end_reason"] not in ("finished", "retimed"):
             message = (

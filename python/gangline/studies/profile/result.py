@@ -1,4 +1,4 @@
-"""Holds the measurements of a GPU (rates, pairs and starts), and writes them for a cluster."""
+"""Contains a GPU's measurements (rates, pairs and starts), and writes them for a cluster."""
 
 from __future__ import annotations
 
@@ -118,12 +118,12 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
         `gpu_type`, `gpu`, `memory_gb`, `device`, `date`, `seconds`, `repeats`, and the library
         versions.
     models : list of Model
-        The models: label, source and full batch.
+        The models, each with its label, source and full batch size.
     starts : list of Start
         The costs of starts: one entry for each measured start of a model.
     alone : list of Rate
-        One entry per model, batch and number of passes. The rates at full batch are measured again
-        after the pairs.
+        One entry per model, batch and number of passes. The rates with the full batch are measured
+        again after the pairs.
     pairs : list of Pair
         One entry for each pair of models, and for each model with itself.
 
@@ -154,7 +154,7 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
         model : str
             Label of the model.
         batch : int, optional
-            Samples per iteration; by default, the full batch.
+            Samples per iteration; by default, the full batch size.
         passes : int
             Passes of an iteration.
         """
@@ -164,7 +164,7 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
                 for x in one.per_s]  # fmt: skip
 
     def batch(self, model: str) -> int:
-        """Return the full batch of a model."""
+        """Return the full batch size of a model."""
         return next(one.batch for one in self.models if one.name == model)
 
     def rate(self, model: str, batch: int | None = None, passes: int = 1) -> float:
@@ -188,14 +188,14 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def drift(self) -> float:
-        """The largest ratio between measurements of a model alone, before and after the pairs."""
+        """The largest ratio between a model's rates alone, measured before and after the pairs."""
         medians: dict[tuple[str, int, int], list[float]] = {}
         for one in self.alone:
             medians.setdefault((one.model, one.batch, one.passes), []).append(median(one.per_s))
         return max((max(found) / min(found) for found in medians.values()), default=1.0)
 
     def throughput(self) -> list[dict[str, Json]]:
-        """Return rows for a `[throughput]` table; one without a batch size applies to any."""
+        """Return rows for a `[throughput]` table; rows without a batch size apply to any size."""
         rows: list[dict[str, Json]] = []
         for model in self.models:
             batches = dict.fromkeys(
@@ -217,7 +217,7 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
         ]  # fmt: skip
 
     def runtime(self) -> list[dict[str, Json]]:
-        """Return each model's costs of starts, stops and checkpoints, as medians in seconds."""
+        """Return what starts, stops and checkpoints cost for each model, as medians in seconds."""
         rows = []
         for model in dict.fromkeys(one.model for one in self.starts):
             row: dict[str, Json] = {"model": model, "gpus": 1, "gpu_type": self._gpu_type}

@@ -218,7 +218,7 @@ class _Numpy:
 
 
 class _Mlp(_Numpy):
-    """A multi-layer perceptron, whose time is dominated by arithmetic."""
+    """A multi-layer perceptron, whose step time is dominated by arithmetic."""
 
     def __init__(self, widths: tuple[int, ...], rows: int, passes: int) -> None:
         import numpy as np
@@ -241,7 +241,7 @@ class _Mlp(_Numpy):
 
 
 class _Conv(_Numpy):
-    """A convolution of images with 3 x 3 kernels, whose time is dominated by memory copies."""
+    """A convolution of images with 3 x 3 kernels, whose step time is dominated by memory copies."""
 
     def __init__(self, rows: int, passes: int) -> None:
         import numpy as np

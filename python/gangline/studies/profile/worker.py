@@ -38,7 +38,7 @@ Order = dict[str, Any]
 
 
 class _Orders:
-    """Reads standard input in a separate thread, so that "halt" is noticed at once."""
+    """Reads standard input in a separate thread, so that "halt" takes effect at once."""
 
     def __init__(self) -> None:
         self.halted = threading.Event()

@@ -110,11 +110,11 @@ class Worker:
         Parameters
         ----------
         batch, passes : int
-            Number of samples and number of passes in an iteration.
+            Number of samples and number of passes per iteration.
         path : str, optional
             The checkpoint to start from.
         warm_up : bool
-            Whether to run warm-up steps, which do not count.
+            Whether to run warm-up steps, which are not counted.
         """
         if self._trains == (batch, passes):
             return
@@ -195,7 +195,7 @@ class Workers:
     def get(self, *keys: tuple[Model, int], trains: tuple[int, int] | None = None) -> list[Worker]:
         """Return the processes with these keys; missing processes are started at the same time.
 
-        They train with `trains` (a batch, and a number of passes) or, by default, with the full
+        They train with `trains` (a batch size and a number of passes) or, by default, with the full
         batch.
         """
         keys = keys[: self._most]
@@ -243,7 +243,7 @@ class Window(NamedTuple):
     Attributes
     ----------
     begin_s, end_s : float
-        Begin and end of the window, on the machine's monotonic clock.
+        Start and end of the window, on the machine's monotonic clock.
     per_s : list of float
         Iterations per second of each worker in the window.
     spans : list of (float, float)

@@ -91,7 +91,7 @@ def run(
     Parameters
     ----------
     name : str
-        Name of a study, from `STUDIES`.
+        Name of a study in `STUDIES`.
     quick : bool
         Whether to run only a small part, which takes less than a minute.
     seeds : sequence of int
@@ -102,12 +102,12 @@ def run(
     progress : bool or callable
         As for `gangline.simulate`; the bar counts the jobs of all runs.
     restart_s : float, optional
-        Time in seconds without progress after a restart or move; by default, that of the study.
+        Time in seconds without progress after a restart or move; by default, the study's value.
     workers : int
         Maximum number of concurrent runs; it does not affect the numbers.
     **axes
-        `clusters`, `networks`, `workloads` and `policies`: names of those to run; by default, those
-        of the study.
+        `clusters`, `networks`, `workloads` and `policies`: names of the items to run; by default,
+        the study's own selection.
 
     Returns
     -------

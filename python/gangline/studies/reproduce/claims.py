@@ -99,7 +99,7 @@ def _savings(mine: Sequence[dict[str, Any]]) -> Table:
 
 
 def reach(share: float) -> str:
-    """Return which share of the claimed gain is reached, as text; a loss reaches none of it."""
+    """Return the share of the claimed gain that is reached, as a string; "none" for a loss."""
     if share >= _MOST:
         return f">{percent(_MOST)}"
     return percent(share) if share > 0.0 else "none"
@@ -108,7 +108,7 @@ def reach(share: float) -> str:
 def mix(rows: Sequence[dict[str, Any]]) -> list[str]:
     """Return sentences about claims that are reached in some worlds but not in others.
 
-    For such a claim, the mean depends on which worlds are chosen.
+    The mean for such a claim depends on the choice of worlds.
     """
     lines = []
     for _, group in groupby(rows, key=lambda row: (row["published"], row["hero"], row["measure"])):

@@ -38,7 +38,7 @@ Runs = dict[tuple[Setting, str, int], dict[str, Any]]
 
 @dataclass(frozen=True)
 class Ratio:
-    """The factor by which a claim's hero is better than a rival; below 1, the hero is worse.
+    """The factor by which a claim's hero is better than a rival; the hero is worse below 1.
 
     Parameters
     ----------
@@ -49,7 +49,7 @@ class Ratio:
     logs : tuple of float
         Natural logarithms of the ratio, one per seed.
     setting : Setting, optional
-        The world; None means the mean over all worlds, equally weighted.
+        The world; None means the equally weighted mean over all worlds.
     """
 
     factor: Factor
@@ -199,9 +199,10 @@ def judge_factor(ratio: Ratio, doubt: str = "") -> str:
 
     The verdict is "holds" if the whole interval reaches the claimed gain, "holds in part" if the
     whole interval reaches half of it, and "the reverse holds" if the whole interval is a loss. It
-    is "undecided" if the interval extends from below half to the full gain, and otherwise "does not
-    hold". If nothing is claimed, the verdict is "better", "worse" or "no difference". A doubt about
-    the run, or too few seeds for an interval, is returned in place of a verdict.
+    is "undecided" if the interval contains values below half of the claimed gain and also the full
+    gain, and otherwise "does not hold". If nothing is claimed, the verdict is "better", "worse" or
+    "no difference". A doubt about the run, or too few seeds for an interval, is returned in place
+    of a verdict.
     """
     if doubt or ratio.interval is None:
         return doubt or "no interval: not conclusive"

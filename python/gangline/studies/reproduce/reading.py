@@ -24,7 +24,7 @@ HALF = 0.5  # our own choice: from this share of the claimed gain on, a claim ho
 
 @dataclass(frozen=True)
 class Saving:
-    """The hero's savings compared with one contender, in each world of one network.
+    """The hero's savings relative to one contender, in each world of one network.
 
     Parameters
     ----------
@@ -48,7 +48,7 @@ class Saving:
     def mean(self) -> float:
         """The mean over the worlds: 1 minus the geometric mean of hero / contender.
 
-        The geometric mean lets a time that doubles in one world and halves in another cancel out.
+        In the geometric mean, a time that doubles in one world and halves in another cancels out.
         """
         from gangline import _core
 
@@ -103,7 +103,7 @@ def savings(study: Study, rows: Sequence[dict[str, Any]]) -> list[Saving]:
 
 
 def judge(claim: Claim, fair: Saving, doubt: str = "") -> str:
-    """Return "holds", "holds in part" or "does not hold", compared with the fair contender.
+    """Return "holds", "holds in part" or "does not hold", based on the fair contender.
 
     The claim holds if the largest saving reaches the published number and the mean saving is at
     least 1 %. It holds in part if the largest saving reaches half of the published number and the
@@ -117,7 +117,7 @@ def judge(claim: Claim, fair: Saving, doubt: str = "") -> str:
 
 
 def reached(share: float) -> str:
-    """Return "holds" or "holds in part" for the reached share of a gain; "" if it is below half."""
+    """Return "holds" or "holds in part" for the share of a gain that is reached; "" below half."""
     if share >= 1.0 - ROUNDING:
         return "holds"
     return "holds in part" if share >= HALF - ROUNDING else ""
@@ -127,7 +127,7 @@ def readings(study: Study, found: Sequence[Saving], doubt: str = "") -> list[dic
     """Return one row per claim and rival: the published number, the measured one, the verdict.
 
     The rows cover the rivals from the paper, which get no verdict, and then the fair contender.
-    There are no rows if the fair contender or the hero was not run on the paper's network.
+    The result has no rows if the fair contender or the hero was not run on the paper's network.
     """
     home = {(s.against, s.measure): s for s in found if s.network == study.home}
     rows = []

@@ -128,7 +128,7 @@ class Reproduction:
 
     @property
     def varied_ratios(self) -> list[tuple[Place, Ratio]]:
-        """The ratio between rival and hero for each changed setting."""
+        """The ratio between rival and hero for each claim, rival and changed setting."""
         found = places(self.study, self.choice)
         return varied_ratios(self.study, found, self.varied)
 
@@ -275,7 +275,7 @@ class Reproduction:
         return [*lines, *self.study.remarks]
 
     def to_dict(self) -> dict[str, Json]:
-        """Return everything as plain values, none of which depends on wall-clock time."""
+        """Return all numbers as plain values, none of which depends on wall-clock time."""
         from gangline import _core
 
         rows = self.rows
@@ -345,12 +345,12 @@ def carry_out(
     report: Progress | None = None,
     workers: int = 1,
 ) -> Reproduction:
-    """Run the worlds of a choice one after another, then the study's variations.
+    """Run the selected worlds one after another, then the study's variations.
 
     Parameters
     ----------
     study, choice : Study, Choice
-        The study, and the part of it to run; all names have been filled in and checked.
+        The study, and the part of it to run, with defaults filled in and all names checked.
     options : mapping
         Run options, which all runs share.
     folder : Path, optional
@@ -428,7 +428,7 @@ class _Keys(NamedTuple):
 
 
 class _Folders(Store):
-    """A study's runs: those of its worlds are saved like `compare --out`, others by digest."""
+    """A study's runs: its worlds are saved as by `compare --out`, variations by digest."""
 
     def __init__(self, folder: Path, plain: Sequence[Run]) -> None:
         super().__init__(folder)
@@ -448,7 +448,7 @@ class _Folders(Store):
         result.save(self.place(digest))
 
     def _remove(self, folder: Path) -> None:
-        """Do not touch existing files, which gangline might not have written."""
+        """Keep existing files, because gangline might not have written them."""
 
 
 def _worlds(study: Study, choice: Choice, options: Mapping[str, Any]) -> Iterator[_World]:
@@ -535,7 +535,7 @@ def _check_start(run: Run, here: Worlds) -> None:
 
 
 def _check_out(folder: Path, runs: Iterable[Run]) -> None:
-    """Raise an error, in advance, if the runs could not be saved in the folder."""
+    """Raise an error before the runs start if they could not be saved in the folder."""
     for world, group in groupby(runs, key=lambda run: _keys(run).world):
         check_out(folder / world.folder, [_place(run).name for run in group])
 
@@ -577,13 +577,13 @@ def _of_class(name: str) -> str:
 
 
 def _mean(values: Sequence[float | None]) -> float | None:
-    """Return the mean of the known values; for some seeds, a class might have no job."""
+    """Return the mean of the known values; for some seeds, a class may have no jobs."""
     there = [value for value in values if value is not None]
     return sum(there) / len(there) if there else None
 
 
 class _Total:
-    """Counts the finished jobs of all runs, given the counts of single runs."""
+    """Counts the finished jobs of all runs, from the counts of the individual runs."""
 
     def __init__(self, report: Progress | None, jobs: int) -> None:
         self._report = report
@@ -591,12 +591,12 @@ class _Total:
         self._before = 0
 
     def tell(self, now_s: float, done: int, _: int) -> None:
-        """Add the finished jobs of the current run."""
+        """Add the jobs that the current run has finished so far."""
         if self._report is not None:
             self._report(now_s, self._before + done, self._jobs)
 
     def end_run(self, jobs: int) -> None:
-        """Add the jobs of a run that has ended."""
+        """Add the jobs of a finished run to the count."""
         self._before += jobs
         self.tell(0.0, 0, 0)
 

@@ -47,7 +47,7 @@ _MIXED = {"V100": (10, 1.0, 1.47), "P100": (3, 0.81, 1.70), "K80": (3, 0.25, 1.8
 
 
 def _cluster(name: str, network: str) -> Cluster:
-    """Return 16 four-GPU servers: `xi-1.5` has one slowdown factor, a file has one per pair.
+    """Return 16 four-GPU servers: `xi-1.5` has one slowdown factor, and a file has one per pair.
 
     `mixed` has three GPU types; `apart-1.5` has 8 eight-GPU servers, and slows multi-server gangs.
     """
@@ -115,7 +115,7 @@ def _factor(name: str) -> float:
 
 
 def _measured(file: Path) -> dict[str, object]:
-    """Return the six applications' slowdowns on V100, taken from their counterparts."""
+    """Return the six applications' slowdowns on V100, taken from comparable models."""
     from gangline.cluster.tables import interference_of, read_throughput
 
     try:

@@ -1,7 +1,7 @@
 """Defines the parts of a paper's evaluation: set-ups, contenders and claims.
 
 A study is data. `gangline.reproduce.runs` carries out an evaluation, and
-`gangline.reproduce.reading` compares its numbers with the paper's claims. To add a paper, add a
+`gangline.reproduce.reading` compares its numbers with the paper's claims. To add a paper, write a
 module that defines `STUDY`, and list it in `STUDIES`.
 """
 
@@ -24,7 +24,7 @@ __all__ = ["Choice", "Claim", "Contender", "Factor", "Setting", "Study", "Variat
 
 @dataclass(frozen=True)
 class Contender:
-    """A policy, and its name in tables.
+    """A policy in a study, and its name in tables.
 
     Parameters
     ----------
@@ -94,7 +94,7 @@ class Factor:
         Name of the metric, such as "makespan".
     times : float, optional
         The published gain as a factor above 1: 1.2 for "1.2 times shorter", 2 for "50 % lower".
-        None means that nothing is claimed but that the ratios are of interest.
+        None means that nothing is claimed and that only the ratios are of interest.
     published : str
         The claim in words, including its baseline if the paper names it.
     hero : str
@@ -104,8 +104,8 @@ class Factor:
     more : bool
         Whether a larger value is better, as it is for utilisation.
     clusters : tuple of str
-        The clusters that count for the verdict; empty = all. Ratios are shown for all worlds in any
-        case.
+        The clusters on which the verdict is based; empty = all. Ratios are shown for all worlds in
+        any case.
     is_saving : bool
         Whether the paper states its gain as a saved share, as in "50 % shorter".
 
@@ -128,7 +128,7 @@ class Factor:
     is_saving: bool = False
 
     def share(self, times_better: float) -> float | None:
-        """Return which share of the claimed gain a ratio reaches; None if nothing is claimed.
+        """Return the share of the claimed gain that a ratio reaches; None if nothing is claimed.
 
         A gain is the ratio minus 1, or the saved share 1 - 1 / ratio if the paper states a saved
         share.
@@ -164,7 +164,7 @@ class Variation:
     options : mapping
         Run options, which all contenders share.
     cluster, workload : str
-        The cluster or workload to use; empty = the usual one.
+        The cluster or workload to use; empty = that of the unchanged world.
 
     Examples
     --------
@@ -304,7 +304,7 @@ class Study:
     variations : tuple of Variation
         Variations of the world in `varied`; only one setting is varied at a time.
     varied : tuple of Setting
-        Possible worlds for the variations; the first one in the choice is used.
+        Candidate worlds for the variations; the first one that is selected is used.
     elsewhere : tuple of (str, str)
         Claims that a simulation cannot judge, each with the place where it is examined.
 
@@ -343,7 +343,7 @@ class Study:
     elsewhere: tuple[tuple[str, str], ...] = ()
 
     def doubt(self, choice: Choice) -> str:
-        """Return the reason why a choice gives no verdicts; empty if it gives verdicts.
+        """Return the reason why a selection gives no verdicts; empty if it gives verdicts.
 
         A quick run never gives a verdict. Any other run needs five seeds, or all seeds if the study
         has fewer.
@@ -354,7 +354,7 @@ class Study:
         return "quick run: not conclusive" if choice.quick else ""
 
     def settings(self, choice: Choice) -> list[Setting]:
-        """Return the worlds of a choice: each workload on the clusters that it is meant for."""
+        """Return the selected worlds: each workload with the clusters intended for it."""
         return [
             one
             for one in choice.settings()
@@ -399,7 +399,7 @@ class Study:
         return Contender(name, name)
 
     def choose(self, given: Choice, *, quick: bool) -> Choice:
-        """Fill the gaps of a choice from the quick or the full set, and check its names.
+        """Fill in what a selection omits from the quick or the full set, and check its names.
 
         Raises
         ------

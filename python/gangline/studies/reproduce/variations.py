@@ -1,4 +1,4 @@
-"""Computes how a study's ratios change if a single setting is changed."""
+"""Computes how a study's ratios change when a single setting is changed."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Place:
 
 
 def places(study: Study, choice: Choice) -> list[Place]:
-    """Return all variations, unchanged first; none if their world or a hero is not chosen."""
+    """Return all variations, unchanged first; none if their world or a hero is not selected."""
     chosen = study.settings(choice)
     home = next((setting for setting in study.varied if setting in chosen), None)
     if home is None or not study.variations or not contenders(study, choice, UNCHANGED):
@@ -70,7 +70,7 @@ def contenders(study: Study, choice: Choice, variation: Variation) -> list[Conte
 
 
 def _left_alone(one: Contender) -> set[str]:
-    """Return the parameters that keep their default in a contender and in its preset."""
+    """Return the parameters that have their default values in both a contender and its preset."""
     from gangline.policies.registry import find, make
 
     default = find(one.policy)().params()
