@@ -1,4 +1,4 @@
-"""Defines `check_policy`, which runs a policy in many worlds and shows the smallest failure."""
+"""Defines `check_policy`, which runs a policy in many worlds and reports the smallest failure."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ EVENTS_MAX = 100_000
 choice: on `small_worlds`, the built-in policies need less than a hundredth of this number."""
 
 DRAWN_EVENTS_MAX = 5_000
-"""The same limit for randomly generated worlds, which have at most 14 jobs."""
+"""The corresponding limit for randomly generated worlds, which have at most 14 jobs."""
 
 SHORT_S = 100.0
 """In drawn worlds with jobs of seconds, all arrivals and durations are shorter than this. In longer
@@ -59,7 +59,7 @@ def check_policy(
         The worlds, or the number of worlds to generate with `strategies.any_worlds`, which needs
         the extra `testing`. By default, `small_worlds()`.
     laws : iterable of str or Law
-        Laws that the policy claims to keep, in addition to those that every run must keep: names
+        Laws that the policy claims to obey, in addition to those that every run must obey: names
         from `LAWS`, or `LAWS[name].within(bound)`.
     params : mapping, optional
         Parameters of a policy that is given by name.
@@ -75,13 +75,15 @@ def check_policy(
         Seed of the generated worlds. It gives the same worlds only if the same modules are loaded,
         because hypothesis also uses constants that it finds in modules.
     time_scales : sequence of float
-        Factors of the times in generated worlds, as for `strategies.any_worlds`. A policy whose
-        time constants are days needs a scale of days.
+        Factors by which the times in generated worlds are multiplied, as for
+        `strategies.any_worlds`. A policy whose time constants are measured in days needs a scale of
+        days.
 
     Returns
     -------
     Coverage
-        The events in the worlds: if no job waits, for example, no law can be broken.
+        Counts of events in the worlds, because some laws can be broken only if such events occur;
+        for example, a law about waits needs a job that waits.
 
     Warns
     -----
@@ -144,7 +146,7 @@ def check_policy(
 
 @dataclass(frozen=True, repr=False)
 class Coverage:
-    """The events in the worlds in which `check_policy` found nothing wrong.
+    """Counts of events in the worlds in which `check_policy` found no failure.
 
     Attributes
     ----------
@@ -155,7 +157,7 @@ class Coverage:
     longest_wait_s : float
         The longest time that a job waits.
     unfinished : int
-        Number of worlds of minutes or hours whose run reached the limit of events.
+        Number of worlds with jobs of minutes or hours in which the run reached the event limit.
     laws : dict of str to int
         Number of worlds that could break each claimed law: those to which the law applies, and in
         which a job waits if only a wait can break it.
@@ -198,7 +200,7 @@ class Counterexample:
     program : str
         A program of at most ten lines that repeats the failure.
     headline : str
-        The size of the world, and how the policy fails there.
+        The size of the world, and the way in which the policy fails there.
     picture : str
         The run up to the failure, as a Gantt chart in plain text.
 
@@ -264,7 +266,7 @@ def counterexample(
 
 
 def _warned(found: Coverage) -> Coverage:
-    """Warn of laws that no world could break."""
+    """Warn about laws that could not be broken in any world."""
     for law, count in found.laws.items():
         if count == 0:
             worlds = plural(found.worlds, "world")
@@ -288,7 +290,7 @@ class _Trial:
     max_share: int | None
     max_events: int | None
     may_stop: bool = False
-    """Whether a run that reaches the limit in a world of minutes or hours is unfinished."""
+    """Whether a run that reaches the limit counts as unfinished in a world of minutes or hours."""
     seen: list[_Seen] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -380,7 +382,7 @@ class _Trial:
 
     @cached_property
     def _needs(self) -> set[object]:
-        """Return the field named in the error that the policy raises with one GPU and one job."""
+        """Return the field named in the policy's error in a world of one GPU and one job."""
         alone = World(
             {
                 "gpu_types": [{"name": "A", "memory_gb": 16}],
@@ -415,7 +417,7 @@ class _Seen:
 
 
 def _is_long(trace: TraceLike) -> bool:
-    """Return whether the times of a drawn world are minutes or hours."""
+    """Return whether the times in a generated world are minutes or hours."""
     jobs: Any = trace
     return any(max(jobs.numbers(name)) > SHORT_S for name in ("arrival_s", "duration_s"))
 

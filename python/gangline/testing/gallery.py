@@ -1,4 +1,4 @@
-"""Defines policies that are wrong on purpose; a guide shows what `check_policy` reports.
+"""Defines deliberately incorrect policies; a guide shows what `check_policy` reports for them.
 
 Examples
 --------
@@ -82,7 +82,7 @@ class Moody(Sound):
         self.runs += 1
 
     def order(self, waiting: list[tuple[int, ...]]) -> list[tuple[int, ...]]:
-        """Return the waiting jobs; in every second run, the last arrival comes first."""
+        """Return the waiting jobs; in every second run, the latest arrival comes first."""
         return waiting[::-1] if self.runs % 2 else waiting
 
 
@@ -115,15 +115,15 @@ class SmallestGangFirst(Sound):
     """Starts the smallest gangs first, so a wide gang waits while smaller ones keep arriving."""
 
     def order(self, waiting: list[tuple[int, ...]]) -> list[tuple[int, ...]]:
-        """Return the waiting jobs; those with the fewest GPUs come first."""
+        """Return the waiting jobs; those that request the fewest GPUs come first."""
         return sorted(waiting, key=lambda row: row[1])
 
 
 class LastComeFirstServed(Sound):
-    """Starts the last arrival first."""
+    """Starts the job that arrived last first."""
 
     def order(self, waiting: list[tuple[int, ...]]) -> list[tuple[int, ...]]:
-        """Return the waiting jobs; the last arrival comes first."""
+        """Return the waiting jobs; the latest arrival comes first."""
         return waiting[::-1]
 
 
@@ -145,13 +145,13 @@ class LongestFirst(Sound):
 
 
 class Committee(Sound):
-    """Decides only at meetings, which are n^2 x 100 s apart on n servers."""
+    """Decides only at meetings, which occur every n^2 x 100 s on n servers."""
 
     wake_on = ("arrival", "timer")
     is_called: bool
 
     def decide(self, view: View, changes: Changes) -> Plan:
-        """Start jobs at a meeting, and call the next meeting as long as there are jobs."""
+        """Start jobs at a meeting, and schedule the next meeting as long as there are jobs."""
         is_meeting = bool(changes.timers)
         plan = super().decide(view, changes) if is_meeting else Plan()
         if is_meeting or not self.is_called:
@@ -160,7 +160,7 @@ class Committee(Sound):
         return plan
 
     def start(self, view: View) -> None:  # noqa: ARG002
-        """Begin a run with no meeting planned."""
+        """Begin a run with no meeting scheduled."""
         self.is_called = False
 
 

@@ -1,4 +1,4 @@
-"""Defines the laws that a policy may claim, besides those that every run must keep.
+"""Defines the laws that a policy may claim to obey, besides those that every run must obey.
 
 Each law has a name, a sentence, and a function that measures one run. A run breaks the law if the
 measured amount exceeds the bound. `LAWS` contains these laws, and `CLAIMS` says which of them
@@ -43,7 +43,7 @@ class Measured(NamedTuple):
 
     amount: float
     words: str
-    """Description of the failure, used if the amount exceeds the bound."""
+    """Description of the failure, which is used if the amount exceeds the bound."""
 
 
 NOTHING = Measured(-math.inf, "")
@@ -51,7 +51,7 @@ NOTHING = Measured(-math.inf, "")
 
 @dataclass(frozen=True)
 class Law:
-    """A law that a policy may claim.
+    """A law that a policy may claim to obey.
 
     Attributes
     ----------
@@ -67,7 +67,7 @@ class Law:
         Whether the law is checked only in plain worlds: one GPU type, every job at rate 1 wherever
         it runs, no overhead, and no outage.
     needs_wait : bool
-        Whether only a run in which a job waits can break the law.
+        Whether the law can be broken only in a run in which a job waits.
 
     Examples
     --------
@@ -109,7 +109,7 @@ class Law:
         return evidence.is_plain or not self.needs_plain
 
     def is_tested(self, evidence: Evidence) -> bool:
-        """Return whether a run could break the law: it applies, and a job waits if it must."""
+        """Return whether a run could break the law: it applies, and a job waits if required."""
         return self.applies(evidence) and (evidence.longest_wait_s > 0.0 or not self.needs_wait)
 
     def broken(self, evidence: Evidence) -> str | None:
@@ -139,7 +139,7 @@ class Job(NamedTuple):
 
 @dataclass(frozen=True)
 class Evidence:
-    """One run, and a way to repeat it with changes.
+    """A run, and a function to repeat it with changes.
 
     Attributes
     ----------
@@ -163,7 +163,7 @@ class Evidence:
 
     @cached_property
     def is_plain(self) -> bool:
-        """Return whether the world is plain, so that only time and GPUs matter."""
+        """Return whether the world is plain, that is, whether only time and GPUs matter."""
         keys = self.cluster.to_dict()
         tables = ("network", "failures", "capacity", "throughput", "iter_time", "elastic")
         columns = ("gpu_types", "memory_gb", "iterations", "min_gpus", "max_gpus")
@@ -178,7 +178,7 @@ class Evidence:
 
     @cached_property
     def longest_wait_s(self) -> float:
-        """The longest time that a job waited, first for GPUs and after preemptions."""
+        """The longest total time that a job waited, for its first start and after preemptions."""
         return longest_wait_s(self.result)
 
     @cached_property
@@ -212,7 +212,7 @@ class Evidence:
 
 
 def longest_wait_s(result: Result) -> float:
-    """Return the longest time that a finished job of a run waited, without errors of rounding."""
+    """Return the longest time that a finished job of a run waited, without rounding errors."""
     waits = [wait for wait in result.jobs["wait_s"].to_pylist() if wait is not None]
     return max((wait for wait in waits if wait > _WAIT_S), default=0.0)
 
@@ -426,7 +426,7 @@ _ALL = (
 )
 
 LAWS: dict[str, Law] = {law.name: law for law in _ALL}
-"""The laws that a policy may claim, keyed by name."""
+"""The laws that a policy may claim to obey, keyed by name."""
 
 _SKIPPING = ("fifo-skip", "sjf", "ssf", "srtf", "srsf", "las", "gittins", "themis")
 _BY_LENGTH = ("sjf", "sjf-strict", "ssf", "srtf", "srsf")

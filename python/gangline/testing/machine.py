@@ -1,6 +1,6 @@
 """A hypothesis state machine that drives any policy step by step while servers fail.
 
-A rule either asks the policy for one decision, or lets a server fail and recover. The state of the
+A rule either asks the policy for one decision, or makes a server fail and recover. The state of the
 engine is checked after each step; at the end, all jobs must finish.
 
 Examples
@@ -108,7 +108,7 @@ class PolicyMachine(RuleBasedStateMachine):
         lasts_s=st.sampled_from([1.0, 4.0, 20.0]),
     )
     def fail(self, server: int, after_s: float, lasts_s: float) -> None:
-        """Let a server fail after some time, and then recover."""
+        """Make a server fail after some time, and then recover."""
         server %= self.servers
         down_ns = self.engine.now_ns + round(after_s * 1e9)
         for at_ns, is_up in ((down_ns, False), (down_ns + round(lasts_s * 1e9), True)):

@@ -25,7 +25,7 @@ _SERVERS_MAX = 16
 
 
 def program(world: World, policy: PolicyLike, laws: Iterable[Law] = (), **options: Any) -> str:
-    """Return a program of at most ten lines that repeats a check of a policy in a world."""
+    """Return a program of at most ten lines that repeats the check of a policy in a world."""
     imported, made = _in_words(policy)
     claims = [_law_in_words(law) for law in laws]
     more = [f"laws=[{', '.join(claims)}]"] if claims else []
@@ -115,7 +115,7 @@ def headline(world: World, error: BaseException) -> str:
 
 
 def gantt(world: World, result: Result | None, *, for_ever: Sequence[str] = ()) -> str:
-    """Draw as text which job held each GPU, and which jobs waited.
+    """Draw, as plain text, which job held each GPU and which jobs waited.
 
     Parameters
     ----------
@@ -124,7 +124,7 @@ def gantt(world: World, result: Result | None, *, for_ever: Sequence[str] = ()) 
     result : Result or None
         The run, with its segments; None if the run never began.
     for_ever : sequence of str
-        Jobs that wait when the run ends and that would wait forever.
+        Jobs that are waiting when the run ends, and would wait forever.
     """
     segments = [] if result is None else result.segments.to_pylist()
     jobs: list[dict[str, Any]] = world.jobs
@@ -199,7 +199,7 @@ def _cells(spans: Sequence[tuple[float, float, str]], step: float, width: int, i
 def _waits(
     name: str, arrival: float, segments: Sequence[dict[str, Any]], end_s: float | None
 ) -> list[tuple[float, float]]:
-    """Return when a job held no GPU, from its arrival to its end or the end of the chart."""
+    """Return the intervals without a GPU, from a job's arrival to its end or the chart's end."""
     held = sorted((row["start_s"], row["end_s"]) for row in segments if row["job_id"] == name)
     waits, free = [], arrival
     for start, end in held:

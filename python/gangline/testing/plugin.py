@@ -2,7 +2,7 @@
 
 A marked test is run in the given number of randomly generated worlds. A failure is reported once,
 for the smallest failing world. The report contains a program that creates this world, and a Gantt
-chart of the simulation. Modules that are slow to import are only loaded when a marked test runs.
+chart of the simulation. Modules that are slow to import are loaded only when a marked test runs.
 """
 
 from __future__ import annotations

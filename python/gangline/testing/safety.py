@@ -1,4 +1,4 @@
-"""Checks the laws that every run of every policy must keep.
+"""Checks the laws that every run of every policy must obey.
 
 `check_result` checks the tables of one run. The laws are the rules of `gangline.audit`, which are
 checked to the nanosecond.
@@ -91,8 +91,8 @@ def broken_laws(
         Number of GPUs in each part of a job: "gang" for the job's gang size, "server" for all GPUs
         of a server, or a number.
     work_conserving : bool
-        Whether the policy claims that no job waits while enough GPUs that it may use are free, all
-        of one type but on any servers. This is checked only if the cluster lists all outages.
+        Whether the policy claims that no job waits while enough GPUs of one type that the job may
+        use are free, on any servers. This is checked only if the cluster lists all outages.
 
     Returns
     -------

@@ -26,7 +26,7 @@ __all__ = ["smallest"]
 
 
 _SHRINKS_MAX = 150
-"""Number of attempts by hypothesis to shrink a world (a few seconds); our own choice."""
+"""Number of attempts by hypothesis to shrink a world, which take a few seconds; our own choice."""
 
 
 class _Found(Exception):  # noqa: N818 - not an error: it signals to hypothesis that a world fails
@@ -89,7 +89,7 @@ def smallest(
 
 
 def _kind(error: Exception) -> tuple[object, ...]:
-    """Return a key that is the same for two failures with the same cause."""
+    """Return a key that is equal for two failures with the same cause."""
     law = error.law if isinstance(error, LawBroken) else None
     return type(error), law, getattr(error, "rule", None)
 

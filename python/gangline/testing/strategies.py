@@ -1,7 +1,7 @@
 """Hypothesis strategies that generate small and awkward clusters, traces, worlds and plans.
 
-A failing example shrinks to a readable world: a few jobs named a, b, c, round numbers, and only the
-features that matter. Every outage ends, so no gang waits for a server that never recovers. The
+A failing example shrinks to a readable world with round numbers, a few jobs named a, b, c, and only
+the features that matter. Every outage ends, so no gang waits for a server that never recovers. The
 strategies need the extra `testing`.
 
 Examples
@@ -282,16 +282,16 @@ def plain_worlds(draw: st.DrawFn, *, time_scales: Sequence[float] = (1.0,)) -> W
 
 @st.composite
 def worlds(draw: st.DrawFn, *, checkpoints: bool = False, random_failures: bool = False) -> World:
-    """Draw worlds with any features: types, racks, networks, tables, sharing, memory, outages.
+    """Draw worlds with any features: GPU types, racks, networks, tables, sharing, memory, outages.
 
     Parameters
     ----------
     checkpoints : bool
         Whether stopped jobs may lose their progress since the last checkpoint. A run may then never
-        end, if its policy stops jobs more often than they are saved.
+        end, if its policy stops jobs more often than they write checkpoints.
     random_failures : bool
-        Whether servers may fail at random times; a long job may then never end. In this case, jobs
-        may also be as short as a nanosecond, which is below the tolerance for sums over a run.
+        Whether servers may fail at random times; a long job may then never end. With such failures,
+        jobs may also be as short as a nanosecond, which is below the tolerance for sums over a run.
 
     Returns
     -------
@@ -375,7 +375,7 @@ def run_time_worlds(draw: st.DrawFn) -> World:
 
 @st.composite
 def phases(draw: st.DrawFn) -> str:
-    """Draw a job's phases in the form of a trace: some of equal rate, some with step sizes."""
+    """Draw a job's phases in a trace's format: some with equal rates, some with step sizes."""
     starts = st.sampled_from([1e-9, 0.1, 0.25, 1 / 3, 0.5, 0.7, 0.75, 0.999]) | st.floats(
         0.01, 0.99
     )
@@ -469,7 +469,7 @@ def _networks(draw: st.DrawFn) -> dict[str, Any]:
 
 @st.composite
 def contended_worlds(draw: st.DrawFn) -> World:
-    """Draw worlds with many narrow racks, where wide gangs contend for narrow up-links.
+    """Draw worlds with many small racks, in which wide gangs contend for narrow up-links.
 
     Returns
     -------
@@ -513,7 +513,7 @@ def contended_worlds(draw: st.DrawFn) -> World:
 
 @st.composite
 def _sharings(draw: st.DrawFn, types: Sequence[str] = ()) -> dict[str, Any]:
-    """Draw any source of slowdown factors; a gang gets the largest or the mean of its factors."""
+    """Draw any source of slowdown factors; a gang gets the maximum or the mean of its factors."""
     gang = {"gang_xi": draw(st.sampled_from(["max", "mean"]))}
     kind = draw(st.sampled_from(["constant", "constant", "table", "table", "matrix", "analytic"]))
     if kind == "constant":
@@ -758,9 +758,9 @@ def any_worlds(draw: st.DrawFn, *, time_scales: Sequence[float] = TIME_SCALES) -
     Parameters
     ----------
     time_scales : sequence of float
-        Positive factors. One of them multiplies all times of a world except the costs of starts and
-        stops. These costs stay seconds, because leases and rounds must be longer than a restart.
-        Put the simplest factor first. The default is 1, 60 and 3600.
+        Positive factors. One of these factors multiplies all times in a world except the costs of
+        starts and stops. These costs remain in seconds, because leases and rounds must be longer
+        than a restart. Put the simplest factor first. The default is 1, 60 and 3600.
 
     Returns
     -------
@@ -776,7 +776,7 @@ def any_worlds(draw: st.DrawFn, *, time_scales: Sequence[float] = TIME_SCALES) -
 
 
 def _stretched(world: World, scale: float) -> World:
-    """Multiply the times at which things happen in a world, and the work of its jobs."""
+    """Multiply the times of a world's events, and the work of its jobs."""
     if scale == 1.0:
         return world
     keys: dict[str, Any] = {**world.cluster_keys}
@@ -810,8 +810,8 @@ def plans(draw: st.DrawFn, view: View, *, wild: bool = False) -> Plan:
     view : View
         The arguments with which `decide` is called.
     wild : bool
-        Whether plans may break the engine's rules: jobs that are not waiting, gangs of a wrong
-        size, or GPUs that are taken or do not exist.
+        Whether plans may break the engine's rules: jobs that are not waiting, gangs of the wrong
+        size, or GPUs that are in use or do not exist.
 
     Returns
     -------
@@ -870,7 +870,7 @@ def plans(draw: st.DrawFn, view: View, *, wild: bool = False) -> Plan:
 
 
 def _take(free: list[int], order: Sequence[int], gang: int) -> dict[int, int]:
-    """Take free GPUs of the servers in this order, lowest slots first; none if too few are free."""
+    """Take free GPUs on the servers in this order, lowest slots first; none if too few are free."""
     if sum(free[server].bit_count() for server in order) < gang:
         return {}
     taken: dict[int, int] = {}

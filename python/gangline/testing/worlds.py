@@ -1,4 +1,4 @@
-"""Defines worlds to test policies in: a cluster, jobs and run options as plain data."""
+"""Defines worlds in which policies are tested: a cluster, jobs and run options as plain data."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 __all__ = ["TIME_SCALES", "World", "small_worlds"]
 
 TIME_SCALES = (1.0, 60.0, 3600.0)
-"""Factors of the times in generated worlds: jobs of seconds, minutes and hours. Our own choice."""
+"""Factors for times in generated worlds: jobs of seconds, minutes and hours. Our own choice."""
 
 
 class SimulateKeywords(RunOptions, total=False):
@@ -120,7 +120,7 @@ class World:
 
     @property
     def last(self) -> Result | None:
-        """The result of this world's last `simulate` that has segments, for charts."""
+        """The latest result of this world's `simulate` that has segments, for charts."""
         return self._runs[-1] if self._runs else None
 
 
@@ -144,8 +144,8 @@ def _table(rows: list[dict[str, Any]]) -> pa.Table:
 def small_worlds() -> list[tuple[Cluster, Trace, RunOptions]]:
     """Return small and awkward worlds in which every gang fits on a single server.
 
-    The worlds cover ties, mixed servers and overheads, as well as failures and checkpoints, each
-    alone and both together. They also cover contended up-links, elastic jobs, and jobs that slow
+    The worlds cover ties, mixed servers and overheads, and also failures and checkpoints,
+    separately and together. They also cover contended up-links, elastic jobs, and jobs that slow
     each other down in pairs; these jobs have many models, batches, memory and deadlines.
 
     Examples
@@ -236,7 +236,7 @@ _MODELS = ("VGG11", "ResNet50", "BERT-large")
 
 
 def _elastic() -> dict[str, dict[str, Any]]:
-    """Return elastic models: one with a single phase of gradient noise, one with three."""
+    """Return two elastic models: one with a single phase of gradient noise, one with three."""
     fit = {"a_c": 0.05, "b_c": 0.002, "a_n": 0.2, "b_n": 0.01, "a_r": 0.05, "b_r": 0.002}
     limits = {"init_batch": 32, "max_batch": 512, "min_pass_batch": 4, "max_pass_batch": 64}
     noise = [[0.0, 1.0, 0.5], [0.3, 0.5, 1.0], [0.8, 0.1, 2.0]]
@@ -245,7 +245,7 @@ def _elastic() -> dict[str, dict[str, Any]]:
 
 
 def _jobs(count: int, most: int) -> pa.Table:
-    """Return jobs by a fixed rule: grouped arrivals, gangs of all sizes, some very short jobs."""
+    """Return jobs built by a fixed rule: grouped arrivals, gangs of all sizes, some short jobs."""
     import pyarrow as pa
 
     index = np.arange(count)

@@ -62,7 +62,7 @@ class Facts:
     contenders : tuple of Contender
         The policies that could be run, and what each of them needs.
     calibration : Calibration
-        How closely each policy resembles the log.
+        The degree to which each policy resembles the log.
     base : str
         The policy that all rows are compared with, on the current servers.
     options : tuple of Option

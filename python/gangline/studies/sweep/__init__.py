@@ -1,4 +1,4 @@
-"""Carries out sweeps: many runs from one description, saved in a folder for later sweeps.
+"""Carries out sweeps: many runs from one description, saved in a folder that later sweeps reuse.
 
 Examples
 --------

@@ -50,14 +50,14 @@ def labels(values: Iterable[Any]) -> dict[Any, str]:
 
 
 def _parts(text: str) -> list[str]:
-    """Split an address at its parameters, and the name of a file per trace seed at its hyphens."""
+    """Split an address at its parameters, and a file name per trace seed at its hyphens."""
     if "{trace_seed}." not in text:
         return re.split(r"[?&]", text)
     return [_WORD_NUMBER.sub(r"\1=\2", part) for part in re.split(r"[-_]", text)]
 
 
 def full(value: Any) -> str:
-    """Return a value in full, as text.
+    """Return the full value as a string.
 
     Examples
     --------
@@ -82,7 +82,7 @@ def full(value: Any) -> str:
 
 
 def numbers(of: Sequence[Any], short: Sequence[str]) -> tuple[str, list[float]] | None:
-    """Return a key's values as numbers, and the name of the numbers; None if not all are numbers.
+    """Return a key's values as numbers, and what they measure; None unless all are numbers.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Finds, before the first run, what the worlds of a sweep lack for its policies."""
+"""Finds, before the first run, data that a sweep's policies need but its worlds lack."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ _SEED = re.compile(r"(?<=[?&])seed=\d+")
 
 
 def lacks_of(specs: Iterable[RunSpec], worlds: Worlds) -> list[Lack]:
-    """Return what the runs lack, once per mechanism; clusters are named if they differ.
+    """Return the data that the runs lack, once per mechanism; clusters are named if they differ.
 
-    Each policy is checked once on each cluster, with the first seed of each trace. A trace is only
-    read if a policy declares what it needs.
+    Each policy is checked once on each cluster, with the first seed of each trace. A trace is read
+    only if a policy declares what it needs.
     """
     found: dict[tuple[str, int, str], tuple[str, list[Lack]]] = {}
     clusters: dict[int, tuple[str, object]] = {}  # kept, so that no identity is used twice
@@ -59,7 +59,7 @@ def lacks_of(specs: Iterable[RunSpec], worlds: Worlds) -> list[Lack]:
 
 
 def names_of(specs: Iterable[RunSpec], worlds: Worlds) -> list[str]:
-    """Return sentences on names in the tables of `slurm` that no job of the trace has.
+    """Return sentences about names in the `slurm` tables that match no job in the trace.
 
     Each policy is checked once, with the first draw of each trace.
     """

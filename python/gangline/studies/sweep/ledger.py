@@ -1,4 +1,4 @@
-"""Stores the digest and the state of each run in a sweep, in 17 bytes per run."""
+"""Stores the digest and state of each run in a sweep, using 17 bytes per run."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Ledger:
         self._count = self.new = 0
 
     def take(self, runs: Runs, store: Store) -> Iterator[RunSpec]:
-        """Record all runs, and whether the store has them; yield each spec without keeping it."""
+        """Record all runs, and whether the store has them; yield each spec without storing it."""
         seen: set[bytes] = set()
         for index in runs.order():
             spec = runs.spec(index)

@@ -1,7 +1,7 @@
-"""Computes a sweep's means by the values of some keys, with intervals and differences.
+"""Computes a sweep's means, grouped by the values of some keys, with intervals and differences.
 
-The seeds are the replicates. All other keys that vary but are not keys of the summary are averaged
-within each seed.
+The seeds are the replicates. Runs that differ in other keys, which are not keys of the summary, are
+averaged within each seed.
 """
 
 from __future__ import annotations
@@ -64,12 +64,12 @@ class Group:
 
     @property
     def is_over(self) -> bool:
-        """Return whether the jobs of some trace ask for more than the GPUs can do."""
+        """Return whether, for some trace, the jobs offer more work than the GPUs can do."""
         return any(load.is_over for load in self.loads)
 
     @property
     def offered_load(self) -> float | None:
-        """Mean of those loads that are known."""
+        """Mean of the known loads."""
         known = [one.load for one in self.loads if one.load is not None]
         return sum(known) / len(known) if known else None
 
@@ -83,7 +83,7 @@ class Line(NamedTuple):
     difference: Difference | None
     """Difference from the baseline in the same world; None for the baseline, or without one."""
     is_best: bool
-    """Whether the seeds show no other policy to be better in the same world."""
+    """Whether no other policy is significantly better over the seeds in the same world."""
 
 
 class Curves(NamedTuple):
@@ -126,7 +126,7 @@ class Means:
 
     @cached_property
     def worlds(self) -> list[tuple[str, list[Group]]]:
-        """Groups that differ only in policy and settings, with the keys that they share."""
+        """Groups that differ only in policy and settings, with the values they have in common."""
         found: dict[tuple[Any, ...], list[Group]] = {}
         for group in self.groups:
             found.setdefault(group.world, []).append(group)
@@ -202,7 +202,7 @@ class Means:
 
 
 def measure_of(key: str) -> Measure:
-    """Return the format of a summary key; for a key outside the tables, neither way is better.
+    """Return the format of a summary key; for a key outside the tables, no direction is better.
 
     Examples
     --------
@@ -216,7 +216,7 @@ def measure_of(key: str) -> Measure:
 
 
 def _best(groups: Sequence[Group], measure: Measure) -> list[Group]:
-    """Return the best groups of a world, on the seeds that all have; empty if all groups tie."""
+    """Return the best groups of a world, on the seeds that all groups share; empty if all tie."""
     have = [group for group in groups if group.values.get(measure.key)]
     if len(have) < 2 or measure.direction == 0:
         return []

@@ -66,7 +66,7 @@ def write_page(done: Sweep, summary: Means, path: Path, command: str = "") -> No
 
 
 def run_cells(done: Sweep) -> tuple[list[str], list[list[str]], int]:
-    """Return titles and rows for the table of runs, and how many columns are keys."""
+    """Return titles and rows for the table of runs, and the number of columns that are keys."""
     table = done.table
     varied = [key for key in done.keys if len(table[key].unique()) > 1]
     keys = [*(k for k in varied if k not in SEEDS), *(k for k in varied if k in SEEDS)]

@@ -65,7 +65,7 @@ class _Policy(NamedTuple):
 
 
 class Listed:
-    """Runs that are listed one by one and have the same keys; otherwise like `Plan`."""
+    """Runs that are listed individually and have the same keys; otherwise like `Plan`."""
 
     def __init__(
         self, name: str, pairs: Iterable[tuple[Keys, RunSpec]], save: str = "jobs"
@@ -109,7 +109,7 @@ class Plan:
     where : str
         Name of the description in error messages, such as its file name.
     save : str
-        The tables of each run that are saved.
+        The tables to save for each run.
     """
 
     def __init__(
@@ -148,7 +148,7 @@ class Plan:
 
     @property
     def window(self) -> Window | None:
-        """The window of arrivals that is counted; None if all jobs are counted."""
+        """The window whose arrivals are counted; None if all jobs are counted."""
         return make_options(self._run_options).count_arrivals
 
     def keys(self, index: int) -> Keys:
@@ -312,7 +312,7 @@ def _rank(row: Keys) -> int:
 
 
 def _applied(keys: Keys) -> Keys:
-    """Return the keys without settings that belong to other policies."""
+    """Return the keys, except settings that belong to other policies."""
     return {
         key: value
         for key, value in keys.items()

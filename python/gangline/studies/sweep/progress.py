@@ -23,7 +23,7 @@ _EVERY_S = 10.0  # seconds between two lines of a log
 def showing(
     progress: bool | Callable[[int, int, int], None], name: str, runs: int, done: int
 ) -> Iterator[Callable[[bool], None]]:
-    """Yield a function to call when a run ends; its argument says whether the run failed.
+    """Yield a function to call when a run ends; its argument states whether the run failed.
 
     Parameters
     ----------
@@ -168,7 +168,7 @@ class _Count:
 
 
 def _bar(*, has_end: bool) -> Any:
-    """Return a bar that is removed when done; without a known end, it shows no time left."""
+    """Return a bar that disappears when done; it shows the time left only if the total is known."""
     from rich.console import Console
     from rich.progress import (
         BarColumn,

@@ -41,7 +41,7 @@ class Sweep:
     options : dict
         Options that all runs share.
     failed : list of dict
-        Those entries of `runs` that failed.
+        The entries of `runs` whose runs failed.
 
     Examples
     --------
@@ -214,13 +214,13 @@ def sweep(
     Raises
     ------
     OptionError
-        If the description is wrong.
+        If the description is invalid.
     TraceError, ClusterError, PolicyError, OSError
         If an input cannot be read, or if a world lacks data that a policy needs. The error is
         raised before the first run.
     FileExistsError
-        If a table would replace a file in the store that gangline did not write. The error is
-        raised before the first run.
+        If writing a table would replace a file in the store that gangline did not write. The error
+        is raised before the first run.
     ConnectionError
         If the connection to the Dask scheduler is lost; finished runs are kept.
 

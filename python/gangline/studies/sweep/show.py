@@ -48,7 +48,7 @@ _VALUES_TOLD = 8  # the values of a key that are listed before they are counted
 
 
 def _in_seeds(differences: Sequence[Difference | None]) -> bool:
-    """Return whether a difference covers several seeds, so that they can be counted."""
+    """Return whether a difference covers several seeds, which can then be counted."""
     return any(one.seeds > 1 for one in differences if one)
 
 
@@ -59,7 +59,7 @@ def title(means: Means, measure: str) -> str:
 
 
 class Column(NamedTuple):
-    """A column of a table: its cells as text, and the keys that sort them."""
+    """A column of a table: its cells as strings, and the keys by which they are sorted."""
 
     title: str
     cells: list[str]
@@ -240,7 +240,7 @@ def _places(at: Sequence[str]) -> str:
 
 
 def _policy(means: Means, group: Group) -> str:
-    """Return the policy of a group, followed by its settings in parentheses."""
+    """Return a group's policy, followed by its settings in parentheses."""
     if POLICY not in group.labels:
         return " ".join(group.labels.values())
     policy = group.labels[POLICY]
@@ -253,7 +253,7 @@ def _policy(means: Means, group: Group) -> str:
 
 
 def _loads(means: Means) -> list[str]:
-    """Explain offered loads above 1, if there are any: in full for the largest one."""
+    """Explain any offered loads above 1, the largest one in full."""
     loads = {name: next((g.loads for g in of if g.loads), ()) for name, of in means.worlds}
     over = [name for name, of in loads.items() if any(load.is_over for load in of)]
     if not over:

@@ -60,7 +60,7 @@ def write(store: Store, runs: Runs, ledger: Ledger) -> None:
 
 
 def check(folder: Path) -> None:
-    """Raise an OSError, in advance, if the tables could not be written to a folder."""
+    """Raise an OSError before the runs start if the tables could not be written to a folder."""
     listed_files.check(folder, _NAMES)
 
 
@@ -73,7 +73,7 @@ def read(folder: Path) -> pa.Table:
 
 
 def _rows(store: Store, runs: Runs, ledger: Ledger, start: int = 0) -> Iterator[dict[str, Any]]:
-    """Yield a row for each run from an index on: keys, offered load, summary, digest, status."""
+    """Yield a row for each run from an index onwards: keys, load, summary, digest, status."""
     for index in islice(ledger, start, None):
         digest, is_finished = ledger.digest(index), ledger.state(index) == State.FINISHED
         keys = runs.keys(index)
@@ -85,7 +85,7 @@ def _rows(store: Store, runs: Runs, ledger: Ledger, start: int = 0) -> Iterator[
 
 
 def _cell(value: Any) -> Any:
-    """Return a key as a cell: tables and lists as JSON, and objects by their names."""
+    """Return the value of a key as a table cell: tables and lists as JSON, objects by name."""
     if isinstance(value, (str, int, float, bool, type(None))):
         return value
     if isinstance(value, (list, tuple, dict)):

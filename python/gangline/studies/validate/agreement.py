@@ -220,7 +220,7 @@ def departure(
     simulated_start_s: Floats,
     tolerance_s: float,
 ) -> Departure | None:
-    """Return the first job in time whose two starts differ by more than the tolerance.
+    """Return the earliest job whose two starts differ by more than the tolerance.
 
     Jobs are ordered by the earlier of their observed and their simulated start. Ties are broken by
     the order in the trace. An unknown observed start is NaN.

@@ -149,7 +149,7 @@ class Case:
     def _losses(
         self, outcomes: Outcomes, times: dict[str, Floats], both: npt.NDArray[np.bool_]
     ) -> Floats:
-        """Return how much each job contributes to the distance; NaN if it is not compared."""
+        """Return each job's contribution to the distance; NaN if the job is not compared."""
         found = losses(self.trace.numbers("arrival_s"), outcomes.times, _times(times))
         return np.where(both, found, np.nan)
 

@@ -39,7 +39,8 @@ def validate(
 
     Each policy is simulated twice. The layer *prediction* uses only the trace. The layer
     *scheduling* uses the observed run time of each job, on a cluster that does not slow any job
-    down. Therefore, only the schedule can be wrong in this layer, that is, which job runs when.
+    down. Therefore, the only possible error in this layer is in the schedule, that is, which job
+    runs when.
 
     Parameters
     ----------
@@ -50,9 +51,9 @@ def validate(
     observed : table, path, or mapping of policy to table
         The observed times: a jobs table with job_id, and with finish_s or jct_s. It may also have
         arrival_s, first_start_s or queue_s, and run_s (time holding GPUs). All times are in
-        seconds. Either one table for all policies, or one table for each policy, keyed by its name
-        or label. By default, the trace's columns observed_start_s and observed_finish_s are used,
-        and the durations in the trace are the run times.
+        seconds. Either one table for all policies, or one for each policy, keyed by the policy's
+        name or label. By default, the trace's columns observed_start_s and observed_finish_s are
+        used, and the durations in the trace are the run times.
     columns : mapping, optional
         Mapping from native names to names in the table, for example ``{"finish_s": "end_time"}``.
     peer : table, path, or mapping of policy to table, optional
@@ -66,8 +67,8 @@ def validate(
     progress : bool or callable
         As for `gangline.simulate`.
     **options
-        As for `gangline.simulate`. The layer scheduling ignores what starts and restarts cost,
-        because observed run times already include it.
+        As for `gangline.simulate`. The layer scheduling ignores the costs of starts and restarts,
+        because observed run times already include them.
 
     Returns
     -------
@@ -79,7 +80,7 @@ def validate(
         If a table cannot be read, has two rows for a job, has a time that is negative or out of
         order, or has no job that also finished in the simulation.
     OptionError, PolicyError
-        If the tolerance is wrong, a policy has no table, or a table belongs to no policy.
+        If the tolerance is invalid, a policy has no table, or a table belongs to no policy.
     GanglineError
         As for `gangline.simulate`, in the layer prediction. If the layer scheduling fails, it is
         listed as missing, and the error is the reason.

@@ -2,8 +2,8 @@
 
 *Prediction* uses only the trace: its run times, on the cluster as described. *Scheduling* uses the
 observed run time of each job. These times already include everything that slowed jobs down or sped
-them up, including starts and restarts, so the cluster must not slow jobs down again. Then only the
-schedule can be wrong, that is, which job runs when and where.
+them up, including starts and restarts, so the cluster must not slow jobs down again. The only
+possible error is then in the schedule, that is, in which job runs when and where.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ def bare(cluster: Cluster) -> Cluster:
 
 
 def bare_options(options: dict[str, Any]) -> dict[str, Any]:
-    """Return the options of a run, except those that cost jobs time."""
+    """Return the options of a run, except overheads, which would cost jobs time."""
     return {name: value for name, value in options.items() if name not in _OVERHEADS}
 
 

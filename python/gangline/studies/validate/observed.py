@@ -91,7 +91,7 @@ class Outcomes:
 
     @property
     def times(self) -> Times:
-        """The waits; a job whose run time is unknown is assumed to run without interruption."""
+        """The jobs' waits; jobs whose run time is unknown are assumed to run without a break."""
         stopped = np.maximum(self.jct_s - self.run_s, 0.0)
         return Times(self.queue_s, np.where(np.isnan(self.run_s), self.queue_s, stopped))
 
@@ -219,7 +219,7 @@ def _refuse_repeated(found: Columns, identifiers: Any) -> None:
 
 
 def _checked(found: Columns, arrival: Floats, is_known: Any) -> dict[str, Floats]:
-    """Return, by row, all columns that exist or can be derived from others."""
+    """Return the values, one per row, of all columns that exist or can be derived from others."""
     unknown = np.full(len(found), np.nan)
     for name in (*_TIMES, *_COUNTS):
         if found.has(name):

@@ -1,4 +1,4 @@
-"""Compares an observed with a simulated number, and the ranks of two columns."""
+"""Compares an observed number with a simulated one, and the ranks of two columns."""
 
 from __future__ import annotations
 

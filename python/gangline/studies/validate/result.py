@@ -267,8 +267,8 @@ class Validation:
         -------
         dict of str to dict
             For each layer that all policies have: `observed` and `simulated` are the labels,
-            ordered by increasing mean JCT. Of `pairs` pairs, `alike` have the same order in both.
-            Empty if there is only one policy, or one table for all policies.
+            ordered by increasing mean JCT. Out of `pairs` pairs of policies, `alike` have the same
+            order in both lists. Empty if there is only one policy, or one table for all policies.
         """
         found: dict[str, Order] = {}
         for layer in LAYERS if len(self.policies) > 1 else ():
@@ -380,7 +380,7 @@ def _share(error: float | None) -> str:
 
 
 def _gpu_time(seconds: float | None) -> str:
-    """Return GPU time in GPU-hours, with three digits if it is short.
+    """Return GPU time in GPU-hours, with three digits for short times.
 
     Examples
     --------

@@ -89,8 +89,8 @@ class RuntimeFit:
     jobs : int
         Number of jobs that were fitted.
     alike : list of (str, str)
-        Pairs of numbers that the jobs cannot tell apart: raising one and lowering the other fits
-        equally well.
+        Pairs of numbers that the jobs do not determine separately: raising one and lowering the
+        other fits equally well.
     notes : list of str
         Sentences about jobs that were left out, and about numbers that could not be fitted.
 
@@ -134,7 +134,8 @@ class RuntimeFit:
     def options(self) -> dict[str, float]:
         """Return what starts cost, at least 0, as options of `gangline.simulate`.
 
-        They do not include the costs of single models, only those for models with few jobs.
+        The options exclude costs fitted for individual models; they cover only models with few
+        jobs.
         """
         costs = {"first_start_s": self.start_s, "restart_s": self.restart_s}
         return {name: max(one.value, 0.0) for name, one in costs.items() if one is not None}
@@ -199,7 +200,7 @@ def fit_runtime(
     columns : mapping, optional
         Mapping from native names to names in the table.
     costs_by_model : bool
-        Whether to fit the cost of starts separately for each model with five or more jobs.
+        Whether to fit start costs separately for each model with five or more jobs.
 
     Returns
     -------
@@ -208,7 +209,7 @@ def fit_runtime(
     Raises
     ------
     TraceError
-        If a table is wrong, or if too few jobs have a run time and a duration: there must be more
+        If a table is invalid, or if too few jobs have a run time and a duration: there must be more
         of them than numbers to fit.
 
     Examples
@@ -265,7 +266,7 @@ def _fitted(
     models: list[str],
     notes: list[str],
 ) -> RuntimeFit:
-    """Fit all columns except those that depend linearly on earlier columns."""
+    """Fit all columns except those that are linearly dependent on earlier columns."""
     names: list[str] = []
     for name in design:
         matrix = np.column_stack([design[one] for one in [*names, name]])
@@ -339,7 +340,7 @@ def _sigma(scale: float, jobs: int, numbers: int) -> Estimate:
 def _log_normal(
     matrix: Matrix, is_factor: npt.NDArray[np.bool_], ratio: Floats
 ) -> tuple[Floats, float, Matrix, Floats]:
-    """Fit run times whose log-normal noise affects only the time with progress.
+    """Fit run times in which log-normal noise affects only the time with progress.
 
     Return the coefficients, the scale of the residuals, and the linear problem at the solution: its
     matrix and the residuals.
@@ -394,7 +395,7 @@ def _alike(names: list[str], inverse: npt.NDArray[np.float64]) -> list[tuple[str
 
 
 def _kinds(jobs: Trace) -> list[tuple[str, ...]]:
-    """Return each job's descriptions, from the most specific to the most general."""
+    """Return the descriptions of each job's kind, from the most specific to the most general."""
     if "model" not in jobs.columns:
         return [(ALL,)] * len(jobs)
     pairs = zip(jobs.column("model").to_pylist(), jobs.column("gpus").to_pylist(), strict=True)

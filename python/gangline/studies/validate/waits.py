@@ -92,7 +92,7 @@ class Waits:
 
 
 def waits(arrival_s: Floats, observed: Times, simulated: Times, tolerance_s: float) -> Waits | None:
-    """Compare simulated waits with observed ones; None if both are not known for any job.
+    """Compare simulated waits with observed ones; None if no job has both.
 
     Parameters
     ----------
@@ -126,7 +126,7 @@ def waits(arrival_s: Floats, observed: Times, simulated: Times, tolerance_s: flo
 def losses(arrival_s: Floats, observed: Times, simulated: Times) -> Floats:
     """Return each job's contribution to the logarithm of the distance, which is their mean.
 
-    The value is NaN unless both waits of the job are known, in the observation and in the
+    The value is NaN unless both waits of the job are known in the observation and in the
     simulation.
     """
     known = _known(observed, simulated)
@@ -142,7 +142,8 @@ def passed(arrival_s: Floats, start_s: Floats) -> Ints:
 
     Notes
     -----
-    It takes O(n log n): the ranks of the starts are compared bit by bit, for all jobs at once.
+    The computation takes O(n log n): the ranks of the starts are compared bit by bit, for all jobs
+    at once.
 
     Examples
     --------
