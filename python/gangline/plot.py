@@ -368,7 +368,7 @@ def _save_pgf(figure: Figure, part: Path, path: Path) -> None:
             figure.savefig(part, format="pgf", **_CUT)
     except ValueError as error:  # TeX failed to measure a text; the last lines are TeX's own
         said = next((line for line in str(error).splitlines() if line.startswith("!")), str(error))
-        message = f"plot: {path}: LaTeX cannot typeset a text in the figure: {said}; or write .pdf"
+        message = f"plot: {path}: LaTeX cannot typeset text in the figure: {said}; or write .pdf"
         raise OptionError(message, field="path", value=str(path)) from None
     finally:
         for one, shown in texts.items():

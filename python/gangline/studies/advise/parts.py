@@ -97,7 +97,7 @@ class Parts:
         return (
             f"Intervals are 95 % bootstrap intervals over {plural(self.count, 'part')} of the log, "
             f"each {duration(self.length_s)} of arrivals. They account for the fact that another "
-            "period would have had other jobs. They do not account for users who would behave "
+            "period would have had different jobs. They do not account for users who would behave "
             "differently under another scheduler, or for anything that the simulation leaves out. "
             "They are too narrow if a backlog lasts longer than a part."
         )

@@ -48,7 +48,7 @@ _REMARKS = (
     ),
     (
         "Like the public simulator, tiresias decides from the model's name whether to keep a gang "
-        "together. On a network bound by latency, its choice of names is wrong: VGG and AlexNet "
+        "together. On a latency-bound network, its list of names is wrong: VGG and AlexNet "
         "hardly suffer, but ResNet18 and BERT do. tiresias-oracle, the fair rival, uses the "
         "network model instead."
     ),

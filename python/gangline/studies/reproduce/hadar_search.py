@@ -93,9 +93,9 @@ STUDY = Study(
         ),
         (
             "Exact search considers jobs in this order, places each one by the usual rule, and "
-            "tries every choice of taking or skipping it. It returns the choice with the largest "
-            "sum of payoffs at this decision. This choice need not be optimal for the whole run; "
-            "the ratios show the effect on the whole run."
+            "tries every combination of accepted and skipped jobs. It returns the combination with "
+            "the largest sum of payoffs at this decision. This combination need not be optimal for "
+            "the whole run; the ratios show the effect on the whole run."
         ),
     ),
     measures=(

@@ -173,11 +173,12 @@ _REMARKS = (
     ),
     (
         "pollux differs from the other rivals, because its jobs are elastic. It gives each job the "
-        "GPUs and the batch with which the job progresses fastest; it knows the models, which were "
-        "fitted to public measurements. All others run the gang and the batch from the trace. So "
-        "its savings are due to changed jobs, not to a better order. Under pollux, a multi-server "
-        "gang is slowed down as measured; under the others, it is not slowed down at all. pollux "
-        "never shares GPUs, so its rows are the same for all xi."
+        "number of GPUs and the batch size with which the job progresses fastest; it knows the "
+        "models, which were fitted to public measurements. All other policies use the gang size "
+        "and the batch size from the trace. So pollux saves time by changing jobs, not by ordering "
+        "them better. Under pollux, a multi-server gang is slowed down as measured; under the "
+        "others, it is not slowed down at all. pollux never shares GPUs, so its rows are the same "
+        "for all xi."
     ),
 )
 
