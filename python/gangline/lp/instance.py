@@ -209,7 +209,7 @@ def read(policy: str, arrays: Mapping[str, Any], settings: Settings) -> dict[str
     Raises
     ------
     PolicyError
-        If a shape or a value is wrong; the message names the argument, the job and the value.
+        If a shape or a value is invalid; the message names the argument, the job and the value.
     """
     rates = _array(policy, "rates", arrays["rates"], 2)
     jobs, types = rates.shape

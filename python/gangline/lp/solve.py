@@ -96,8 +96,8 @@ def solve(
 
     Notes
     -----
-    Identical jobs are solved as one. A job whose types currently have no GPU gets nothing and is
-    counted in `notes["stranded"]`; it does not lower the objective of the other jobs.
+    Identical jobs are solved as one. A job whose GPU types currently have no GPU gets no share and
+    is counted in `notes["stranded"]`; it does not lower the objective of the other jobs.
 
     Examples
     --------

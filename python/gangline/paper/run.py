@@ -47,7 +47,7 @@ class Entrant(NamedTuple):
 
 
 class Row(NamedTuple):
-    """A policy in a world that is unchanged or has one changed setting."""
+    """A policy in a world in which no setting, or one setting, is changed."""
 
     world: PaperWorld
     change: Change

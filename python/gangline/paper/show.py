@@ -80,7 +80,7 @@ def document(made: Paper) -> dict[str, Any]:
 
 
 def terminal(made: Paper) -> list[tuple[str, list[str], list[list[Any]]]]:
-    """Return title, column titles and cells of one table for each unchanged world."""
+    """Return one table for each unchanged world, as its title, column titles and cells."""
     found = []
     for place in made.worlds:
         rows = [row for row in made.rows if row.world is place and row.change is UNCHANGED]

@@ -23,7 +23,7 @@ __all__ = ["BREAKS", "Sound"]
 class Sound(Policy):
     """Backfills in arrival order and breaks no law of fifo-skip; the base class of the others.
 
-    `order` sorts the waiting jobs, `may_start` can hold a job back, and `is_done` can end a
+    `order` sorts the waiting jobs, `may_start` can prevent a job's start, and `is_done` can end a
     decision early.
     """
 

@@ -1,8 +1,8 @@
 """Defines the laws that a policy may claim to obey, besides those that every run must obey.
 
-Each law has a name, a sentence, and a function that measures one run. A run breaks the law if the
-measured amount exceeds the bound. `LAWS` contains these laws, and `CLAIMS` says which of them
-gangline's policies claim.
+Each law has a name, a description in one sentence, and a function that measures one run. A run
+breaks the law if the measured amount exceeds the bound. `LAWS` contains these laws, and `CLAIMS`
+says which of them gangline's policies claim.
 
 Examples
 --------

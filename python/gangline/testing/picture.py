@@ -182,7 +182,7 @@ def _axis(step: float, width: int) -> str:
 
 
 def _cells(spans: Sequence[tuple[float, float, str]], step: float, width: int, idle: str) -> str:
-    """Return a letter per column: that of the longest span there, or `2` for two spans."""
+    """Return a letter per column: the letter of its longest span, or `2` for two spans."""
     cells = ""
     for column in range(width):
         start, end = column * step, (column + 1) * step

@@ -328,7 +328,7 @@ def run_time_tables(
     """Draw a `[runtime]` table: noise, and start costs for each kind of job.
 
     Without `restarts`, only first starts and checkpoints take time, because a lease, turn or round
-    that is shorter than a restart is an error.
+    must not be shorter than a restart.
     """
     noise = st.sampled_from([0.0, 0.0, 0.05, 0.3, 2.0])
     table: dict[str, Any] = {name: draw(noise) for name in draw(st.sets(st.sampled_from(_SIGMAS)))}

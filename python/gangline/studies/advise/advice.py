@@ -194,8 +194,8 @@ class Advice(Facts):
         Parameters
         ----------
         folder : path
-            The folder. Files of earlier advice in this folder are replaced; any other file with
-            a required name is an error.
+            The folder. Files of earlier advice in this folder are replaced; any other file with a
+            required name causes an error.
         command : str
             The command as typed, shown on the page.
 
@@ -219,7 +219,8 @@ class Advice(Facts):
         Parameters
         ----------
         path : path
-            Path of the file. An earlier page at this path is replaced; any other file is an error.
+            Path of the file. An earlier page at this path is replaced; any other file causes an
+            error.
         folder : str
             Folder of the saved advice, as it appears in the commands on the page.
         command : str

@@ -49,7 +49,7 @@ class Likeness:
     policy : str
         Label of the policy.
     waits : Waits
-        Observed and simulated waits, compared.
+        The comparison of simulated waits with observed ones.
     is_apart : bool
         Whether the parts of the log show that this policy is clearly farther from the log than the
         nearest one.
@@ -66,7 +66,7 @@ class Likeness:
 
     @property
     def unlike(self) -> tuple[str, ...]:
-        """The metrics that are too far from those of the log, under their titles in the table.
+        """The metrics that differ too much from the log's, under their titles in the table.
 
         The metrics are rounded as in the table, so the table never contradicts the rule.
         """

@@ -34,7 +34,7 @@ def _changed(policy: PolicyReference) -> dict[str, Any]:
 
 
 class Typed:
-    """Builds commands that use the files in the folder of an advice."""
+    """Builds commands that use the files in the folder of saved advice."""
 
     def __init__(self, facts: Facts, folder: str) -> None:
         self._facts = facts

@@ -67,7 +67,7 @@ def advise(
         parameters for it.
     servers : iterable of int, optional
         Total numbers of servers to compare with the current number; the blocks of the cluster grow
-        and shrink in proportion. The default is 75, 90, 125 and 150 % of the current number.
+        and shrink in proportion. By default, 75, 90, 125 and 150 % of the current number.
     price : float or mapping of str to float, optional
         Price of a GPU-hour, either one for all GPU types or one for each type; by default, the
         prices in the cluster file.

@@ -144,8 +144,8 @@ class Facts:
         """Return the row with the shortest mean wait on the current servers, for these policies.
 
         Policies that leave out more jobs than the base does are ignored. Means are compared over
-        the jobs that finish under both. If the base is among the policies and its mean wait is
-        longer by at most a minute or 1 %, its row is returned.
+        the jobs that finish under both policies. If the base is among the policies and its mean
+        wait is longer by at most a minute or 1 %, its row is returned.
         """
         rows = [one for one in self.options if one.servers == self.servers]
         rows = [one for one in rows if one.policy in labels]

@@ -2,7 +2,7 @@
 
 A log is a single sample: it might as well have covered other weeks. Therefore, its time span is
 divided into parts of equal length, from which the bootstrap resamples. The waits of jobs that
-arrive close together depend on each other; waits in different weeks hardly do.
+arrive close together depend on each other, but waits in different weeks hardly do.
 """
 
 from __future__ import annotations

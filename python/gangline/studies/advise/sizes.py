@@ -109,7 +109,7 @@ def _name(cluster: Cluster, blocks: Sequence[Mapping[str, object]], servers: int
 
 
 def prices_of(cluster: Cluster, given: Mapping[str, float] | float | None) -> dict[str, float]:
-    """Return the price of a GPU-hour for each GPU type: the given one, or else the cluster's.
+    """Return the price of a GPU-hour for each GPU type: the given price, or else the cluster's.
 
     Raises
     ------

@@ -137,9 +137,9 @@ def bench(
     Parameters
     ----------
     policies : iterable, optional
-        Names, configurations or objects; by default, all policies that solve no LPs. A policy given
-        by name that has the parameter `estimate_error` takes part twice: with exact durations and
-        with estimates.
+        Names, configurations or objects; by default, all policies that solve no LPs. If a policy is
+        given by name and has the parameter `estimate_error`, it takes part twice: with exact
+        durations and with estimates.
     suite : int, optional
         Version of the suite; by default, the newest.
     quick : bool

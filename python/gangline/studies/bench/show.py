@@ -175,7 +175,7 @@ def _mark(row: Row) -> Any:
 
 
 def _between(row: Row, key: str, form: str, whole: str = "{} ({} to {})") -> str:
-    """Return a mean and its interval as text."""
+    """Return a mean and its interval as a string."""
     value, low, high = (row.get(name) for name in (key, f"{key}_low", f"{key}_high"))
     if value is None:
         return "–"

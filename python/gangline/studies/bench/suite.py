@@ -1,4 +1,4 @@
-"""Reads suites: worlds as data, in one file per version that never changes."""
+"""Reads suites: worlds as data, with one file per version, which never changes."""
 
 from __future__ import annotations
 

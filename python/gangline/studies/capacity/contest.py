@@ -146,7 +146,7 @@ class CapacityContest:
         }
 
     def save(self, folder: Path) -> None:
-        """Write plan.json; an earlier plan is replaced, but any other file there is an error."""
+        """Write plan.json, which may replace an earlier plan but no other file."""
         from gangline.files.json_files import write_sealed
 
         write_sealed(folder / PLAN, KIND, self.to_dict())

@@ -240,7 +240,7 @@ def _chosen(
 
 
 def _answer(runs: _Evaluations, *, exhaustive: bool, is_any: bool) -> CapacityPlan:
-    """Search for the answer of one policy."""
+    """Search for the answer for one policy."""
     from gangline.runs.offered_load import unfinished
 
     question = runs.question
@@ -471,7 +471,7 @@ class _Question:
 
 
 class _Evaluations:
-    """The runs of one policy at each size the search asks for, and their results."""
+    """The runs of one policy at each size that the search requests, and their results."""
 
     def __init__(self, question: _Question, chosen: ChosenPolicy, *, is_named: bool) -> None:
         self.question = question

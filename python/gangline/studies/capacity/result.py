@@ -243,7 +243,7 @@ class CapacityPlan:
 
     @property
     def what_ends(self) -> str:
-        """The end of the trace or overload, which allows targets to be met at loads above 1."""
+        """The end of the trace or overload: the reason why targets can be met at loads above 1."""
         return "the trace ends" if self.count_arrivals is None else "the overload ends"
 
     def titles(self) -> list[str]:
@@ -303,7 +303,7 @@ class CapacityPlan:
         }
 
     def save(self, folder: Path) -> None:
-        """Write plan.json; an earlier plan is replaced, but any other file there is an error."""
+        """Write plan.json, which may replace an earlier plan but no other file."""
         from gangline.files.json_files import write_sealed
 
         write_sealed(folder / PLAN, KIND, self.to_dict())
@@ -381,7 +381,7 @@ class CapacityPlan:
         ]
 
     def interval_text(self) -> str:
-        """Return the interval of the answer as text."""
+        """Return the answer's interval as a string."""
         low, high = self.interval or (math.nan, math.nan)
         if low == high:
             return f"{low:g}"
@@ -543,7 +543,7 @@ def in_words(target: Target) -> str:
 
 
 def load_text(value: float | None) -> str:
-    """Return an offered load as text; a load above 1 is never rounded to 1."""
+    """Return an offered load as a string; a load above 1 is never rounded to 1."""
     if value is not None and 1.0 < value < _ROUNDED:
         return f"{value:.4f}" if value >= 1.0001 else "just over 1"
     return formatting.times(value)

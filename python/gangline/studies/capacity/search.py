@@ -31,7 +31,7 @@ class Found:
 
     @property
     def broken_above(self) -> list[int]:
-        """Sizes above the answer that miss the target."""
+        """Sizes above the answer that nevertheless miss the target."""
         if self.size is None:
             return []
         return [size for size, keeps in self.seen.items() if size > self.size and not keeps]
@@ -49,9 +49,9 @@ def smallest(
     """Return the smallest size from `low` to `high` that meets the target.
 
     The answer meets the target, and the next smaller size misses it or is below `low`. If the curve
-    is monotone, no smaller size meets the target. Bisection alone never reveals that a curve is not
-    monotone, so the search also tries two sizes on either side of the answer and a few farther
-    away. If a smaller size meets the target, the search continues below it.
+    is monotone, no smaller size meets the target. Bisection alone never reveals a non-monotone
+    curve, so the search also tries two sizes on either side of the answer and a few farther away.
+    If a smaller size meets the target, the search continues below it.
 
     Parameters
     ----------

@@ -123,8 +123,8 @@ class Arrivals:
 
     Each run first resamples a log of the same length, block by block with replacement (a
     moving-block bootstrap), and then draws the later jobs from this resampled log. A log with few
-    jobs determines the load only roughly, and resampling shows how uncertain the load is. A block
-    has about as many jobs as there are blocks, so bursts within a block are preserved.
+    jobs determines the load only roughly, and resampling accounts for this uncertainty. A block has
+    about as many jobs as there are blocks, so bursts within a block are preserved.
 
     Parameters
     ----------

@@ -333,7 +333,7 @@ class _World:
     ----------
     now : Snapshot
     rows : int64 array
-        The running jobs by start time, then the waiting jobs by arrival.
+        The jobs: running jobs ordered by start time, then waiting jobs ordered by arrival.
     elapsed_s : float64 array
         Time in seconds that each job has run so far.
     round_s : float, optional

@@ -79,7 +79,8 @@ class Forecast:
     from_in_s, to_in_s : float
         The ends of the interval, in seconds from now.
     cause : Cause
-        The reason why the job does not start now, if every job takes its median run time.
+        The reason why the job does not start now, in a run where every job takes its median run
+        time.
     """
 
     job_id: str

@@ -93,7 +93,7 @@ def measure(
     progress : callable, optional
         Called with a line of text for each step.
     save : callable, optional
-        Called with the measurements so far: after the models alone, and after each pair.
+        Called with the measurements so far: once after all models alone, and then after each pair.
 
     Returns
     -------

@@ -53,7 +53,7 @@ class Start(NamedTuple):
     batch, steps : int
         Samples per iteration, and number of iterations.
     arrival_s, start_s, finish_s : float
-        Arrival according to the trace, and predicted start and finish, in seconds.
+        Arrival time in the trace, and predicted start and finish times, in seconds.
     earliest_s : float
         The earliest instant at which the job may start.
     after : frozenset of str

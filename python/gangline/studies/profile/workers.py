@@ -178,7 +178,7 @@ class Worker:
 
 
 class Workers:
-    """The processes of a measurement, keyed by model and number; the context ends them.
+    """The processes of a measurement, keyed by model and number; they end with the context.
 
     Parameters
     ----------

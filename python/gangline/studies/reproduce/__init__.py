@@ -1,4 +1,4 @@
-"""Repeats the evaluations of papers: their set-ups, their baselines, a verdict on each claim.
+"""Repeats papers' evaluations, with their set-ups and baselines, and judges each claim.
 
 Examples
 --------

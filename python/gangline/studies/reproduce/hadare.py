@@ -49,8 +49,8 @@ _REMARKS = (
     (
         "On hadar-60, a copy takes a whole four-GPU server, even if the job asks for only one GPU. "
         "This helps if there are few jobs, and is wasteful if there are many. CycleGAN was "
-        "measured on only one GPU; its copies are assumed to run at four times that rate, which favours "
-        "hadare."
+        "measured on only one GPU; its copies are assumed to run at four times that rate, which "
+        "favours hadare."
     ),
 )
 

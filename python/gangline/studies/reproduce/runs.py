@@ -87,7 +87,7 @@ class Reproduction:
         One row per run: cluster, network, workload, policy, seed, and the metrics (times in
         seconds).
     varied : list of dict
-        The same for the runs with one changed setting, which `variation` names.
+        The same rows for the runs with one changed setting, which is named by `variation`.
 
     Examples
     --------

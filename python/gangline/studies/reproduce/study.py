@@ -271,8 +271,8 @@ class Study:
     rivals : tuple of str
         Contenders that resemble those in the paper's comparison.
     fair : str
-        The contender against which a claim must hold: a rival without the handicap of the paper's
-        rivals.
+        The contender against which a claim must hold: a rival that does not have the handicap of
+        the paper's rivals.
     ablation : str
         The hero without its main idea; empty if there is no such contender.
     home : str

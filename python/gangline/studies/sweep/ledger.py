@@ -34,7 +34,7 @@ class State(IntEnum):
 
 
 class Ledger:
-    """Digest and state of each run by its index, and the errors of failed runs.
+    """The digest and state of each run, keyed by its index, and the errors of failed runs.
 
     Parameters
     ----------

@@ -36,7 +36,7 @@ class Group:
     Attributes
     ----------
     keys : dict
-        For each key, its value as in the table of the sweep.
+        For each key, its value as it appears in the sweep's table.
     labels : dict of str to str
         For each key, a short label of its value.
     runs, failed : int

@@ -168,7 +168,7 @@ class _Count:
 
 
 def _bar(*, has_end: bool) -> Any:
-    """Return a bar that disappears when done; it shows the time left only if the total is known."""
+    """Return a bar that disappears when done; it shows the time left if the total is known."""
     from rich.console import Console
     from rich.progress import (
         BarColumn,

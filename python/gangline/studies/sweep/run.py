@@ -259,7 +259,7 @@ def carry_out_all(
 ) -> Sweep:
     """Carry out the runs that the store at `folder` lacks; the parameters are those of `sweep`.
 
-    `worlds` holds traces in memory for runs that use threads. `series` shows the progress of
+    `worlds` contains in-memory traces for runs that use threads. `series` shows the progress of
     several consecutive sweeps, and replaces `progress`.
     """
     from gangline.runs.premises import require

@@ -55,7 +55,7 @@ DEFECTS: Mapping[str, str] = {
         "interruption from their start"
     ),
 }
-"""The defects that are counted, with their meanings; any other defect is an error."""
+"""The defects that are counted, with their meanings; any other defect raises an error."""
 
 _ROUNDING_S = (
     1e-3  # our own choice: logs in milliseconds may round a start and an arrival differently

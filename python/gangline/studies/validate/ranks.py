@@ -18,7 +18,7 @@ __all__ = ["Pair", "error_of", "spearman"]
 
 @dataclass(frozen=True)
 class Pair:
-    """A number, as observed and as simulated."""
+    """A number in two versions: observed and simulated."""
 
     observed: float
     simulated: float

@@ -49,7 +49,7 @@ class Order(TypedDict):
 
 
 class PolicyValidation:
-    """The errors of each layer of one policy, compared with the observed times.
+    """The errors of one policy's layers relative to the observed times.
 
     Attributes
     ----------

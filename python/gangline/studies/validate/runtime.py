@@ -81,7 +81,7 @@ class RuntimeFit:
         Time in seconds that the first start costs, and that each later start costs; None if it
         cannot be estimated.
     start_by_model, restart_by_model : dict of str to Estimate
-        The same costs for each model, if they were fitted by model; `start_s` and `restart_s` then
+        The costs for each model, if they were fitted by model; `start_s` and `restart_s` then
         belong to the models with few jobs.
     noise : Estimate
         Sigma of the log-normal noise in run times without the costs of starts, estimated from the

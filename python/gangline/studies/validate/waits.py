@@ -2,8 +2,8 @@
 
 JCTs hardly differ between policies, because a long job takes long under every policy. Waits and the
 order in which jobs start do differ. Simulated and real schedules drift apart over time, even under
-the same policy. Therefore, all three numbers are geometric means over jobs of the factor by which
-the simulation is off.
+the same policy. Therefore, each of the three numbers is the geometric mean, over jobs, of the
+factor by which the simulation is off.
 """
 
 from __future__ import annotations
@@ -57,8 +57,8 @@ class Waits:
         Spearman's rank correlation of the times without GPUs; all short waits count as equal. None
         if all are equal.
     queue_factor, wait_factor : float
-        Geometric means, over jobs, of the factor by which each of the two times is off; a minute is
-        added to each time first. 1 if all are equal.
+        For each of the two times, the geometric mean over jobs of the factor by which it is off; a
+        minute is added to each time first. 1 if all are equal.
     order_factor : float
         The same mean for the number of jobs that arrived later but started earlier; 1 is added to
         each number first.
