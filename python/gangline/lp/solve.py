@@ -76,7 +76,7 @@ def solve(
         array of shape (kinds, kinds, types) whose entry is the rate of the first kind next to the
         second; type_names : break ties (fifo-perf); alpha, running_type : see `allox`;
         service_lost_s : seconds of equal-split service of earlier solves (ftf); partitions : number
-        of LPs into which jobs and GPUs are dealt at random (by `seed`); the whole LP is solved as
+        of LPs into which jobs and GPUs are divided at random (by `seed`); the whole LP is solved as
         well, and `notes["partition_loss"]` is the loss in the objective.
 
     Returns

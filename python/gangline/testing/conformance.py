@@ -159,8 +159,8 @@ class Coverage:
     unfinished : int
         Number of worlds with jobs of minutes or hours in which the run reached the event limit.
     laws : dict of str to int
-        Number of worlds that could break each claimed law: those to which the law applies, and in
-        which a job waits if only a wait can break it.
+        For each claimed law, the number of worlds that could break it: the law applies to the world
+        and, if only a wait can break the law, a job waits.
 
     Examples
     --------

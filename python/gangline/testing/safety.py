@@ -38,7 +38,7 @@ Broken: TypeAlias = tuple[str, str]
 
 
 class LawBroken(AssertionError):  # noqa: N818 - the name is the sentence
-    """A run breaks a law of the engine.
+    """The error for a run that breaks a law of the engine.
 
     Attributes
     ----------

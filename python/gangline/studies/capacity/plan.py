@@ -325,8 +325,8 @@ def _folder(out: str | PathLike[str] | None) -> Any:
 def _ends(runs: _Evaluations, answer: int | None, *, is_any: bool) -> tuple[float, float] | None:
     """Return the answers at the favourable and the unfavourable ends of the intervals.
 
-    None if there is no answer, or if there are too few seeds. If even four times as many servers,
-    or a quarter of the load, do not certainly meet the targets, that end is inf or 0.
+    None if there is no answer, or if there are too few seeds. If the targets are not certain to be
+    met even with four times as many servers, or with a quarter of the load, that end is inf or 0.
     """
     axis, targets = runs.question.axis, runs.question.targets
     if answer is None or runs.question.replicates < LEAST_SEEDS or not runs.seeds_matter:

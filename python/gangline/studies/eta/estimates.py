@@ -1,7 +1,7 @@
 """Estimates each job's run time, and draws run times from a chosen source.
 
-The source is either the run times of finished jobs (`history`), a given error (`error`), or none.
-The draws for different jobs are independent.
+The source is the run times of finished jobs (`history`), a given error (`error`), or neither of
+them. The draws for different jobs are independent.
 """
 
 from __future__ import annotations

@@ -133,8 +133,8 @@ def eta(
     In each run, the clock starts when the oldest running job started. The running jobs arrive at
     their actual start times, and get GPUs in that order. The waiting jobs arrive at the instant of
     the forecast, in the order in which they were submitted. The GPUs that a running job actually
-    holds are ignored. A policy that reads durations sees a job's time limit, or its drawn run time
-    if it has no limit. Its parameter `estimate_error` overrides this.
+    holds are ignored. A policy that reads durations sees a job's time limit, or the job's drawn run
+    time if there is no limit. Its parameter `estimate_error` overrides this.
 
     Examples
     --------

@@ -69,7 +69,7 @@ class Model(msgspec.Struct, frozen=True):
     name : str
         Label of the model in traces and tables.
     source : str
-        A name in `MODELS`, or the `module:function` of a user.
+        A name in `MODELS`, or a user's `module:function`.
     batch : int
         Samples in a full batch.
 

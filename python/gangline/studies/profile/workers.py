@@ -280,7 +280,7 @@ def together(workers: Sequence[Worker], seconds: float) -> Window:
 
 
 def _steps_at(run: Answer, at_s: float) -> float:
-    """Return how many steps a run had completed at an instant, interpolated between chunks."""
+    """Return the number of steps completed at an instant, interpolated between chunks."""
     ends, steps = run["ends_s"], run["steps"]
     for place in range(1, len(ends)):
         if at_s <= ends[place]:

@@ -49,7 +49,7 @@ def places(study: Study, choice: Choice) -> list[Place]:
 
 
 def contenders(study: Study, choice: Choice, variation: Variation) -> list[Contender]:
-    """Return the heroes and rivals of all claims, changed as this variation says.
+    """Return the heroes and rivals of all claims, with the changes that this variation makes.
 
     Parameters are changed for the heroes. They are also changed for a rival that has all of them,
     unless the study sets one of them for this rival.

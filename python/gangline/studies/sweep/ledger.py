@@ -26,10 +26,10 @@ class State(IntEnum):
     """The state of a run."""
 
     REPEATED = 0
-    """The run is identical to an earlier one and is left out."""
+    """The state of a run that is identical to an earlier one and is left out."""
     FINISHED = 1
     NEW = 2
-    """The run is not in the store."""
+    """The state of a run that is not in the store."""
     FAILED = 3
 
 

@@ -295,7 +295,7 @@ def drawn_trace(keys: Keys) -> str:
 
 
 def is_setting(key: str) -> bool:
-    """Return whether a key only changes policies: a parameter of a policy, or estimates."""
+    """Return whether a key changes only policies, as a policy's parameters and estimates do."""
     return key == "estimates" or _part(key) == _SETTINGS
 
 
