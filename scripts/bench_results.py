@@ -150,7 +150,7 @@ def stale(part: Collection[Cell]) -> list[str]:
     ours = [label for label, row in rows.items() if row["ships"] == "yes"]
     found = [f"{label}: there is no such policy" for label in ours if label not in known]
     found += [
-        f"{label}: not published; run `scripts/bench_results.py {label}`"
+        f"{label}: not published; run `scripts/bench_results.py {label.partition('(')[0]}`"
         for label in known
         if label not in rows
     ]

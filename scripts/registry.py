@@ -245,7 +245,7 @@ def program_class(parameters: list[Parameter]) -> str:
         "",
         *parameter_lines(parameters),
         "",
-        "    Other parameters are those of `PolicyConfig`.",
+        "    The other parameters are those of `PolicyConfig`.",
         "",
         "    Examples",
         "    --------",

@@ -163,7 +163,7 @@ class GavelConfig(PolicyConfig):
     compat : bool
         Whether to use the public simulator's timing with all its quirks, for comparisons.
 
-    Other parameters are those of `PolicyConfig`.
+    The other parameters are those of `PolicyConfig`.
 
     Examples
     --------
@@ -1366,7 +1366,7 @@ class GavelIsolated(PolicyConfig):
 
 @dataclass(frozen=True, kw_only=True)
 class GavelFifo(PolicyConfig):
-    """In order of arrival, regardless of rates; each job runs to its end where it started.
+    """In order of arrival, regardless of rates; each job runs to completion where it started.
 
     Source: Gavel (OSDI 2020).
 

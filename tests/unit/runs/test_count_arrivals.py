@@ -403,7 +403,7 @@ def test_a_sweep_takes_it_among_its_options(
         out = str(tmp_path / "store")
         assert main(["sweep", str(tmp_path / "s.toml"), "--out", out]) == 0
         said = capsys.readouterr().err
-        assert f"cover those that arrive between {arrival_window.said(WINDOW)}" in said
+        assert f"cover only jobs that arrive between {arrival_window.said(WINDOW)}" in said
     assert "0 done now, 2 finished in total" in said
     keys = {"trace": [ADDRESS], "cluster": ["2x4xV100"], "policy": ["fifo"]}
     options = {"count_arrivals": WINDOW}

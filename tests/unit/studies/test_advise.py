@@ -336,7 +336,7 @@ class TestLimits:
         assert found["fifo", 1].wait.mean == (3480.0 + 5270.0) / 4
         assert found.best.policy == "fifo"
         assert found.claims()[0].text == (
-            "With the present 1 server, jobs wait least under `fifo`: 36 min 28 s on average, "
+            "With the current 1 server, jobs wait least under `fifo`: 36 min 28 s on average, "
             f"instead of 29 min 30 s under `{label}`. These means are over different jobs: 4 "
             f"finish under `fifo`, and 2 under `{label}`. Over the jobs that finish in both, the "
             f"mean changes by -29m30s. 2 of 4 jobs can never run under `{label}` and are left out: "
@@ -380,10 +380,10 @@ class TestSizes:
         assert found.clusters[3].gpus_by_type() == {"A100": 16, "V100": 8}
         said = {claim.kind: claim.text for claim in found.claims()}
         # two servers: c and d wait for a and b; a third server runs c at once, then d
-        assert said["scheduler"].startswith("With the present 2 servers (1 A100, 1 V100), no other")
+        assert said["scheduler"].startswith("With the current 2 servers (1 A100, 1 V100), no other")
         assert said["larger"] == (
             "With 3 servers (2 A100, 1 V100) under `fifo`, jobs wait 2 min 15 s on average, "
-            "instead of 29 min 15 s with the present 2."
+            "instead of 29 min 15 s with the current 2."
         )
         assert (
             "The other sizes are 3 servers (2 A100, 1 V100); --gpu varies the servers of one type."

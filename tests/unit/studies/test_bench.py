@@ -292,7 +292,7 @@ def test_a_stale_row_is_told(script: ModuleType, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(published, "read_rows", lambda _: rows)
     told = script.stale([(MIXED, 0)])
     assert "gone: there is no such policy" in told
-    assert "las: not published" in told
+    assert "las: not published; run `scripts/bench_results.py las`" in told
     assert [line.partition(" on ")[0] for line in told if " on " in line] == ["srtf"]
 
 

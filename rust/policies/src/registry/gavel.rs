@@ -354,7 +354,7 @@ pub(super) const POLICIES: &[PolicyInfo] = &[
     },
     PolicyInfo {
         name: "gavel-fifo",
-        summary: "in order of arrival, regardless of rates; each job runs to its end where it started",
+        summary: "in order of arrival, regardless of rates; each job runs to completion where it started",
         stops: Stops::Never,
         own: FIFO,
         make: |params, _| rounds(params, Box::new(EqualSplit)), // This policy never uses its allocator.
