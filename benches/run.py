@@ -215,7 +215,7 @@ def venus(folder: Path, repeats: int, policies: tuple[str, ...]) -> list[Line]:
             walls.append(wall)
             cpus.append(cpu)
         note = f"median of {repeats}; {statistics.median(walls):.2f} s by the clock"
-        name = f"{policy}, Venus (125,303 jobs): CPU seconds, process to disk"
+        name = f"{policy}, Venus (125,303 jobs): CPU seconds, from process start to saved result"
         lines.append(Line(name, statistics.median(cpus), 2.0, note))
     return lines
 

@@ -383,7 +383,7 @@ def say_notes(trace: Trace) -> None:
 
 
 def notes_of(cluster: Cluster) -> list[str]:
-    """Return one line per assumption or omission in a cluster, with the unit of its count."""
+    """Return one line per note on a cluster: its name, its count and what it counts."""
     from gangline.cluster.node_lists.notes import explain
 
     return [f"note: {name} {count:,}: {explain(name)}" for name, count in cluster.notes.items()]

@@ -135,7 +135,9 @@ def serve_batsim(
     world = run.result()
     for table in ("failures", "capacity"):
         if table in world.spec["cluster"]:
-            message = f"cluster: Batsim's protocol does not know `{table}`, which this cluster has"
+            message = (
+                f"cluster: Batsim's protocol has no equivalent of `{table}`, which this cluster has"
+            )
             raise OptionError(message, field="cluster")
     to_come = sum(status != "dropped" for status in world.jobs.column("status").to_pylist())
     with _Scheduler(address, timeout_s) as scheduler:

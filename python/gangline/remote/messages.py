@@ -50,7 +50,7 @@ COLUMNS: dict[Table, frozenset[str]] = {
 """Columns of each table for which a scheduler may ask."""
 
 SECRET = frozenset({"remaining_s", "work_remaining"})
-"""Additional columns for schedulers with the knowledge `remaining`."""
+"""Additional columns for schedulers that declare the knowledge `remaining`."""
 
 _Number = Annotated[int, msgspec.Meta(ge=0, lt=2**32)]
 _Counts: TypeAlias = dict[Annotated[str, msgspec.Meta(pattern="^[0-9]{1,10}$")], int]

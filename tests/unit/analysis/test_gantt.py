@@ -392,7 +392,7 @@ def test_mistakes_are_one_message(
     assert "is a folder" in said(*fifo, "-o", str(tmp_path))
     assert "No such file" in said(str(tmp_path / "absent"), *out)
     monkeypatch.setattr(gantt_module, "MOST_SLICES", 3)
-    assert "4 slices are more than 3: choose a window" in said(*fifo, *out)
+    assert "too many slices (4; the limit is 3): choose a window" in said(*fifo, *out)
     assert main(["gantt", *fifo, *out, "--to", "10"]) == 0
     capsys.readouterr()
     (tmp_path / "g.pftrace").unlink()

@@ -266,7 +266,7 @@ def test_a_load_above_one_is_said(done: Sweep) -> None:
     assert [load.is_over and load.leaves_backlog is False for load in loads] == [True] * SEEDS
     assert "At rescale 0.8, the offered load is " in said
     assert "In all of them the load is above 1 only because long jobs run on after the" in said
-    assert "also at rescale" in said
+    assert "also above 1 at rescale" in said
 
 
 def command(tmp_path: Path, grid: dict[str, Any], *more: str, name: str = "sw") -> list[str]:
@@ -340,7 +340,7 @@ def test_the_best_are_named_with_their_settings() -> None:
         for seed in (0, 1)
     ]
     found = summary_of(rows, ["policy", key, "trace_seed"])
-    assert found.sentences()[0] == "easy (estimate_error 0.5) has the least mean JCT."
+    assert found.sentences()[0] == "easy (estimate_error 0.5) has the lowest mean JCT."
 
 
 def test_the_command_prints_the_summary_and_runs_on_request(
@@ -585,7 +585,7 @@ def test_one_draw_and_one_seed_are_not_told_of_as_several(
     )
     assert main(["sweep", str(spec), "--out", str(tmp_path / "one"), "--workers", "1"]) == 0
     out, errors = capsys.readouterr()
-    assert "The offered load is above 1 also at rescale 1." in out
+    assert "The offered load is also above 1 at rescale 1." in out
     assert "draws" not in out
     assert "difference: to fifo\n" in errors
     assert "less in" not in out + errors

@@ -319,7 +319,7 @@ def short(label: str, most: int) -> str:
 
 
 def still(title: str, width: float, height: float, parts: Sequence[str]) -> str:
-    """Return a picture in its natural size, which no script changes."""
+    """Return a static picture at its natural size."""
     return (
         f'<svg viewBox="0 0 {width} {height}" width="{width}" height="{height}" role="img" '
         f'aria-label="{text(title)}" font-size="11" font-family="system-ui, sans-serif" '

@@ -98,8 +98,8 @@ def gantt(result: Result, *, from_s: float | None = None, to_s: float | None = N
     if count > MOST_SLICES:
         span = f"{start.min(initial=0.0):,.0f} to {end.max(initial=0.0):,.0f} s"
         raise ResultError(
-            f"{count:,} slices are more than {MOST_SLICES:,}: choose a window of time with --from "
-            f"and --to, in seconds; the run lasts from {span}"
+            f"too many slices ({count:,}; the limit is {MOST_SLICES:,}): choose a window of time "
+            f"with --from and --to, in seconds; the run lasts from {span}"
         )
     if count == 0:
         raise ResultError("no job held a GPU in this window; choose another with --from and --to")

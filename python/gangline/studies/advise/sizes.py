@@ -45,7 +45,7 @@ def sizes_of(servers: Iterable[int] | None, here: int, others: int = 0) -> list[
             message = f"servers: expected integers >= 1, got {one!r}"
             raise OptionError(message, field="servers", value=one)
         if one < others:
-            message = f"servers: expected at least {others}, the servers of other types, got {one}"
+            message = f"servers: expected at least {others} (the other types' servers), got {one}"
             raise OptionError(message, field="servers", value=one)
     found = sorted({*asked, here})
     if len(found) > _MOST:

@@ -167,7 +167,7 @@ class Arrivals:
         return Coming(self._trace, self._rows[places], in_s[: len(places)] + _LEAST_S, run[places])
 
     def _blocks(self, wanted: int) -> Ints:
-        """Return rows of the log, block by block."""
+        """Return rows of the log, drawn in blocks (a block bootstrap)."""
         count = len(self._rows)
         length = math.isqrt(count)
         starts = self._random.integers(count, size=-(-wanted // length))

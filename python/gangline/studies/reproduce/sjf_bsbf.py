@@ -132,7 +132,9 @@ def _measured(file: Path) -> dict[str, object]:
     for one, mine in STAND_INS.items():
         for other, theirs in STAND_INS.items():
             if (mine, theirs) not in found:
-                message = f"--clusters: {file} has no pair {mine} and {theirs} on {_MEASURED_TYPE}"
+                message = (
+                    f"--clusters: {file} has no pair of {mine} and {theirs} on {_MEASURED_TYPE}"
+                )
                 raise ClusterError(message, key="clusters", value=str(file))
             rows.append({"model": one, "co_model": other, "xi": found[mine, theirs]})
     return {"interference": "gavel", "rows": rows}

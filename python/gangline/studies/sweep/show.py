@@ -219,7 +219,7 @@ def _best(means: Means, measure: str) -> list[str]:
         names = tuple(_policy(means, group) for group in groups if id(group) in best)
         if names:
             where.setdefault(names, []).append(name)
-    most = "least" if how.direction < 0 else "largest"
+    most = "lowest" if how.direction < 0 else "highest"
     said = []
     for names, at in where.items():
         is_all = len(where) == 1 and len(at) == len(means.worlds)
@@ -265,7 +265,7 @@ def _loads(means: Means) -> list[str]:
     rest = [name for name in over if name != worst]
     if rest:
         draws = ", in some draws or in all" if any(len(loads[name]) > 1 for name in rest) else ""
-        said.append(f"The offered load is above 1 also at {_places(rest)}{draws}.")
+        said.append(f"The offered load is also above 1 at {_places(rest)}{draws}.")
     return said
 
 
