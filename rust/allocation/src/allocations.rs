@@ -51,7 +51,7 @@ pub struct Tally {
     pub nanos: u64,
     /// Number of allocations that failed and were replaced by an equal split.
     pub fallbacks: u64,
-    /// Number of allocations in which the price method failed and programs were solved instead.
+    /// Number of allocations in which the price method failed and linear programs were solved instead.
     pub prices_failed: u64,
     /// Number of allocations in which a program needed a second method.
     pub retried: u64,

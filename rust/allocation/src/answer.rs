@@ -42,7 +42,7 @@ pub struct Notes {
     pub passed: f64,
     /// Total weight of the missed deadlines.
     pub missed: f64,
-    /// Whether the price method failed and programs were solved instead.
+    /// Whether the price method failed and linear programs were solved instead.
     pub prices_failed: bool,
     /// Whether a program needed a second method.
     pub is_retry: bool,

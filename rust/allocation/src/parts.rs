@@ -7,7 +7,8 @@ use gangline_rng::{Purpose, Stream};
 
 /// Solves `parts` parts, or one part per job if there are fewer jobs, and returns the shares of all jobs.
 ///
-/// Jobs are put in a random order, which is the same in every allocation of a run, and assigned to the parts in turn.
+/// Jobs are put in a random order, which is the same in every allocation of a run, and assigned round-robin to the
+/// parts.
 /// GPUs of one type are alike, so they need no random order: each part gets the same fraction of each type. The parts
 /// are solved one after the other, and their answers are merged in the order of the jobs. The number of threads
 /// therefore cannot change the answers.

@@ -114,7 +114,7 @@ impl Inflations {
         })
     }
 
-    /// Returns whether the table has the dimensions for this many jobs and GPU types.
+    /// Returns whether the table's dimensions match this number of jobs and GPU types.
     pub fn covers(&self, jobs: usize, types: usize) -> bool {
         self.of_job.len() == jobs && self.largest.len() == types
     }

@@ -106,7 +106,7 @@ impl Phases {
     }
 }
 
-/// The jobs of a trace whose rate changes with their progress.
+/// The phases of each job whose rate changes with its progress.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PhaseTable {
     /// Class of each job; `u32::MAX` means that the rate of the job does not change.

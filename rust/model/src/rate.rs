@@ -410,7 +410,7 @@ impl Interference {
         &self.absent
     }
 
-    /// Returns whether the table has the dimensions for this many jobs and GPU types.
+    /// Returns whether the table's dimensions match this number of jobs and GPU types.
     pub fn covers(&self, jobs: usize, types: usize) -> bool {
         let square = self.classes * self.classes;
         (self.of_job.is_empty() || self.of_job.len() == jobs) && self.xi.len() == types * square

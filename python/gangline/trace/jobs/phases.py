@@ -71,7 +71,7 @@ def parse_phases(text: str) -> list[Phase] | None:
 
 
 def phases_text(phases: Sequence[Phase]) -> str:
-    """Return phases as a string, in the form that the column uses.
+    """Return phases as a string, in the format of the `phases` column.
 
     Examples
     --------
