@@ -339,7 +339,7 @@ def wrong(path: Path, key: str, expected: str, value: object) -> NoReturn:
 
 
 def _content(folder: Path, name: str) -> tuple[bytes, dict[str, Any]]:
-    """Return the content of one of a result's JSON files, and the object that it represents."""
+    """Return the contents of one of a result's JSON files, and the object that it represents."""
     path = folder / name
     try:
         content = path.read_bytes()
