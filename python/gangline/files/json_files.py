@@ -53,7 +53,7 @@ def decode(path: Path, content: bytes, expected: str = "expected JSON") -> dict[
     Parameters
     ----------
     path, content : Path, bytes
-        Name of the file, for messages, and the content of the file.
+        Name of the file, for messages, and the contents of the file.
     expected : str
         Description of the expected content, for the error if the content is not JSON.
 
@@ -75,7 +75,7 @@ def decode(path: Path, content: bytes, expected: str = "expected JSON") -> dict[
 
 
 def read_sealed(path: Path, kind: str, advice: str) -> dict[str, Any]:
-    """Return the content of a file that `write_sealed` wrote.
+    """Return the contents of a file that `write_sealed` wrote.
 
     Raises
     ------

@@ -141,7 +141,7 @@ class Tar:
         return name, size
 
     def _whole(self) -> bytes:
-        """Return the content of an extended header, which is stored like a file."""
+        """Return the contents of an extended header, which is stored like a file."""
         if self._left > _HEADER_MAX:
             raise self.error(f"a header of more than {_HEADER_MAX} bytes")
         return b"".join(self.chunks())

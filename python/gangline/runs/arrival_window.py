@@ -105,7 +105,7 @@ def require_jobs(arrival_s: npt.NDArray[np.float64], window: Window) -> None:
 
 
 def of_spec(spec: SpecDict | Mapping[str, Any]) -> Window | None:
-    """Return the window that the content of a `spec.json` records."""
+    """Return the window that the contents of a `spec.json` record."""
     return of_options(spec.get("options"))
 
 

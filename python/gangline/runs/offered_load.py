@@ -279,7 +279,7 @@ def steady_window(loads: Sequence[OfferedLoad]) -> Window | None:
 
 
 def known(spec: Mapping[str, Any]) -> OfferedLoad | None:
-    """Return the load from the content of a `spec.json`; earlier versions did not write it."""
+    """Return the load from the contents of a `spec.json`; earlier versions did not write it."""
     fields = spec.get("offered_load")
     return None if fields is None else OfferedLoad.from_dict(fields)
 

@@ -105,7 +105,7 @@ def run(
     Parameters
     ----------
     spec : RunSpec, mapping, or path
-        A spec, the content of a `spec.json`, the path of such a file, or the folder of a result.
+        A spec, the contents of a `spec.json`, the path of such a file, or the folder of a result.
     trace : Trace, Arrow table, or str, optional
         The jobs, if the file that the spec names has moved, or if the trace was a table in memory;
         by default, the jobs that the spec names. The file or table must be the same; its SHA-256 is

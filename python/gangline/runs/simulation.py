@@ -226,8 +226,8 @@ class Simulation:
         TraceError, ClusterError
             If the jobs, or the cluster with the new rows, are invalid.
         PolicyError
-            If the policy would have decided differently before the current time had it known the
-            jobs.
+            If the policy, knowing these jobs, would have made a different decision before the
+            current time.
         """
         from gangline.cluster.description import Cluster
         from gangline.runs.spec import keys_of

@@ -132,7 +132,7 @@ class RunSpec(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
     @classmethod
     def from_dict(cls, data: Mapping[str, object], *, path: str | None = None) -> RunSpec:
-        """Return the spec from the content of a `spec.json`, without the keys that the run added.
+        """Return the spec from the contents of a `spec.json`, without the keys that the run added.
 
         Raises
         ------
@@ -248,7 +248,7 @@ def keys_of(cluster: Cluster) -> dict[str, Any]:
 
 
 def cluster_of(spec: Mapping[str, Any]) -> Cluster:
-    """Return the cluster that the content of a `spec.json` describes."""
+    """Return the cluster that the contents of a `spec.json` describe."""
     from gangline.cluster.description import Cluster
 
     return Cluster.from_dict(_with_nan(spec["cluster"]))

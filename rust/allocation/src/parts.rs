@@ -10,8 +10,8 @@ use gangline_rng::{Purpose, Stream};
 /// Jobs are put in a random order, which is the same in every allocation of a run, and assigned round-robin to the
 /// parts.
 /// GPUs of one type are alike, so they need no random order: each part gets the same fraction of each type. The parts
-/// are solved one after the other, and their answers are merged in the order of the jobs. The number of threads
-/// therefore cannot change the answers.
+/// are solved one after the other, and their shares are merged in the order of the jobs. The number of threads
+/// therefore cannot change the shares.
 ///
 /// # Errors
 /// Returns the errors of the allocator.

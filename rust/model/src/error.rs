@@ -7,7 +7,7 @@ use thiserror::Error;
 #[derive(Debug, Clone, PartialEq, Error)]
 pub enum ModelError {
     /// A time that is not finite or is too large.
-    #[error("time {seconds:?} s is not finite or beyond 4e9 s")]
+    #[error("time {seconds:?} s is not finite, or exceeds 4e9 s")]
     Time {
         /// The offending value.
         seconds: f64,

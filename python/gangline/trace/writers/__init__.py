@@ -29,7 +29,7 @@ class Writer(Protocol):
     CARRIES: frozenset[str]
 
     def content(self, trace: Trace, options: WriteOptions) -> bytes:
-        """Return the content of the file."""
+        """Return the contents of the file."""
 
 
 def partial_losses(name: str, trace: Trace) -> list[Loss]:
