@@ -41,7 +41,7 @@ def gavel(shared: Path) -> list[dict[str, Any]]:
                 "peer": "Gavel c4fa400",
                 "theirs": theirs,
                 "ours": ours,
-                "world": f"50 jobs {words}, 36 GPUs of three types",
+                "world": f"50 jobs arriving {words}, 36 GPUs of three types",
                 "measure": "mean JCT",
                 "values": means,
                 "same": f"{same} of {len(public)} completion times",
