@@ -542,7 +542,7 @@ def test_a_limit_of_a_queue_is_no_lack_of_servers(tmp_path: Path) -> None:
         *world, both, keep="p95_wait<1h", params={"slurm": limits}, allow_overload=True
     ).sentences()
     assert said[0].startswith("fifo meets wait_p95_s < 1 h")
-    assert said[1] == "No size that was tried keeps wait_p95_s < 1 h under slurm."
+    assert said[1] == "No size that was tried meets wait_p95_s < 1 h under slurm."
     assert said[2].startswith("slurm: At 1 and 2, 1 job can never run here; job `b`: ")
 
 
