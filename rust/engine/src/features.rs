@@ -19,7 +19,7 @@ pub(crate) struct Features {
     pub(crate) forks: bool,
     /// Whether gangs may change their size. If jobs can be forked, gangs keep the size that the trace gives.
     pub(crate) resizes: bool,
-    /// Whether the rates of jobs change with their progress; this is so for elastic jobs and for jobs with phases. If
+    /// Whether the rates of jobs change with their progress, as they do for elastic jobs and for jobs with phases. If
     /// jobs can be forked, no rate changes in this way.
     pub(crate) has_knots: bool,
     /// Whether distance slows gangs down.

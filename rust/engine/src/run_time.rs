@@ -27,7 +27,7 @@ pub type Kind = (Option<u32>, Option<u32>, Option<GpuTypeId>);
 /// Costs for one kind of job, indexed by [`Cost`]; `None` means that a row for another kind applies.
 pub type Costs = [Option<SimSpan>; 4];
 
-/// The deviations of jobs from the rates that policies know, and the costs for each kind of job.
+/// The deviations of the jobs' actual rates from those that policies know, and the costs for each kind of job.
 #[derive(Clone, Debug, Default)]
 pub struct RunTime {
     /// Sigma of the noise that applies to a job as a whole.

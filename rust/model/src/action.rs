@@ -132,8 +132,8 @@ impl Action {
         }
     }
 
-    /// Returns whether the action takes away the GPUs that the part holds, which means that it is a preemption or a
-    /// move.
+    /// Returns whether the action takes away the GPUs that the part holds, that is, whether it is a preemption or
+    /// a move.
     #[inline]
     pub fn releases(&self) -> bool {
         matches!(self.verb, Verb::Preempt | Verb::Move(_))

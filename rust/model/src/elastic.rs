@@ -409,7 +409,7 @@ impl ElasticTable {
     /// job is not elastic.
     ///
     /// # Errors
-    /// Returns [`ModelError::Table`], which names the first invalid class or a row that does not exist.
+    /// Returns [`ModelError::Table`], which names the first invalid class, or an entry of `row` that refers to a missing class.
     pub fn new(row: Vec<u32>, classes: Vec<ElasticClass>) -> Result<Self, ModelError> {
         for (at, class) in classes.iter().enumerate() {
             class.check(at)?;

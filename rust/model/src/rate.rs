@@ -162,12 +162,12 @@ impl RateTable {
         })
     }
 
-    /// Returns the table of jobs whose rate changes with their progress, if there are such jobs.
+    /// Returns the table of jobs whose rate changes with their progress, if there are any.
     pub fn phases(&self) -> Option<&Arc<PhaseTable>> {
         self.phases.as_ref()
     }
 
-    /// Returns the table of elastic jobs, if there are such jobs.
+    /// Returns the table of elastic jobs, if there are any.
     pub fn elastic(&self) -> Option<&Arc<ElasticTable>> {
         self.elastic.as_ref()
     }

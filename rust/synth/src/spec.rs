@@ -116,7 +116,7 @@ pub struct SynthSpec {
     /// Offered load: GPU-seconds of the drawn jobs, divided by the GPU-seconds that `cluster_gpus` has from the first
     /// to the last arrival.
     pub load: Option<f64>,
-    /// Number of GPUs in the cluster. `load` refers to this number, and it limits the gang sizes.
+    /// Number of GPUs in the cluster. `load` is relative to this number, and no gang is larger than it.
     pub cluster_gpus: Option<u32>,
     /// Maximum gang size; larger gangs are drawn again.
     pub max_gpus: Option<u32>,

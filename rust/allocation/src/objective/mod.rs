@@ -51,7 +51,7 @@ impl OfParts {
 #[derive(Clone, Debug, PartialEq)]
 pub enum Objective {
     /// Max-min fairness of each job's rate, relative to its fair share and weight. A heterogeneity-agnostic variant
-    /// knows only on which types a job can run.
+    /// knows only which types a job can run on.
     Las {
         /// Whether rates are unknown.
         is_agnostic: bool,
@@ -69,7 +69,7 @@ pub enum Objective {
         /// The rates that the objective uses.
         seen: Seen,
     },
-    /// Lexicographic max-min fairness. A heterogeneity-agnostic variant knows only on which types a job can run.
+    /// Lexicographic max-min fairness. A heterogeneity-agnostic variant knows only which types a job can run on.
     WaterFilling {
         /// Whether rates are unknown.
         is_agnostic: bool,

@@ -80,7 +80,7 @@ impl Affinity {
         self.servers[server.index()].listed = wanted;
     }
 
-    /// Records that a group of a kind has taken its GPUs.
+    /// Records that a group of the given kind has taken its GPUs.
     pub(super) fn claim(&mut self, free: &FreeIndex, kind: usize, gpus: &GpuSet) {
         for part in gpus.by_server() {
             if let Some(server) = self.servers.get_mut(part.server.index()) {
@@ -104,8 +104,8 @@ impl Affinity {
         }
     }
 
-    /// Returns the position of a server that suits a group of a kind. Servers that the kind has claimed come first,
-    /// then servers without a group.
+    /// Returns the position of a server for a group of the given kind. Servers that the kind has claimed come
+    /// first, then servers without a group.
     pub(super) fn find(
         &self,
         fit: Fit,

@@ -157,7 +157,7 @@ impl Tree {
         self.nodes.len()
     }
 
-    /// Returns a queue and all queues above it, without the root.
+    /// Returns a queue and all its ancestors except the root.
     pub(super) fn path(&self, leaf: usize) -> impl Iterator<Item = usize> {
         let up = |&node: &usize| self.nodes[node].parent;
         std::iter::successors(Some(leaf), up).filter(|&node| node != ROOT)

@@ -1,4 +1,4 @@
-//! For each job in the order, the GPUs that are free for it, under a placement rule that might refuse a gang.
+//! The GPUs that are free for each job in a policy's order, under a placement rule that might refuse a gang.
 //!
 //! At a key in the order, a GPU is free if neither an admitted job nor an earlier backfilled job holds it. Along the
 //! order, the number of free GPUs of a server only decreases. For each n, a server therefore has at least n free GPUs
