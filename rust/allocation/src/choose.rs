@@ -57,7 +57,7 @@ pub struct Pair {
     pub rates: [f64; 2],
     /// Gain per unit of time that the two jobs run together.
     pub gain: f64,
-    /// The same gain in the next objective.
+    /// Gain per unit of this time in the next objective.
     pub then: f64,
 }
 
@@ -104,7 +104,7 @@ pub struct Chosen {
     pub steps: u32,
 }
 
-/// A basic column other than the keys.
+/// A basic column that is not a key of a class.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Extra {
     Own(usize, usize),
@@ -284,7 +284,7 @@ impl Choose<'_> {
 struct Water {
     /// Level of each class, in units of its first floor, or in units of its largest rate if it had no floor.
     reached: Vec<f64>,
-    /// Classes that can rise no further.
+    /// Whether the level of each class can rise no further.
     done: Vec<bool>,
 }
 

@@ -15,7 +15,7 @@ pub(crate) const EVALUATIONS: u32 = 1_000;
 /// Relative gap of the price method if its plan is the final plan.
 const GAP: f64 = 1e-9;
 
-/// Solves without an external solver.
+/// Solves programs without an external solver.
 #[derive(Default)]
 pub(crate) struct Core {
     /// Solver statistics.

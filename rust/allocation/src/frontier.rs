@@ -76,7 +76,8 @@ pub(crate) fn edge_price(hull: &[Corner], end: usize) -> f64 {
     (right.cost - left.cost) / (right.rate - left.rate)
 }
 
-/// Returns the edge that contains `rate`, and the position of `rate` on it: (end corner, weight of the end).
+/// Returns the edge that contains `rate`, as the index of its end corner, and the position of `rate` on this edge, as
+/// the weight of the end corner.
 pub(crate) fn reach(hull: &[Corner], rate: f64) -> (usize, f64) {
     let end = (1..hull.len())
         .find(|&end| hull[end].rate >= rate)

@@ -189,7 +189,7 @@ impl Fairness<'_> {
         }
     }
 
-    /// Returns the rates that a rho requires.
+    /// Returns the rate that each class needs for the given rho.
     pub(crate) fn asked(&self, rho: f64, fastest: &[f64]) -> Vec<f64> {
         let each = fastest.iter().enumerate();
         each.map(|(class, &fastest)| self.rate(class, rho, fastest).0)

@@ -111,7 +111,7 @@ pub(crate) struct Spent {
 }
 
 impl Spent {
-    /// Returns these statistics with a method name.
+    /// Returns these statistics with the given method name.
     pub(crate) fn named(mut self, method: &str) -> Self {
         method.clone_into(&mut self.method);
         self

@@ -68,7 +68,7 @@ impl Solves {
     }
 }
 
-/// The summary keys that are counts.
+/// Keys of the summary whose values are counts.
 const COUNTS: &[&str] = &[
     "jobs",
     "finished",

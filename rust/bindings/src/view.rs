@@ -72,7 +72,7 @@ impl Inner {
     }
 }
 
-/// Data lent for the duration of a call.
+/// The view and the plan that are lent to Python for the duration of a call.
 #[derive(Clone, Copy)]
 struct Lent {
     view: ClusterView<'static>,

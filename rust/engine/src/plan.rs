@@ -133,7 +133,7 @@ impl Plan<'_> {
         self.free
     }
 
-    /// Returns the number of free GPUs of a type in the draft.
+    /// Returns the number of free GPUs of the given type in the draft.
     #[inline]
     pub fn gpus_free(&self, gpu_type: GpuTypeId) -> u32 {
         self.free.pool(gpu_type).free_total()

@@ -152,13 +152,13 @@ impl<'a> ClusterView<'a> {
         self.state.config().checkpoint_interval
     }
 
-    /// Returns the number of free GPUs of a type.
+    /// Returns the number of free GPUs of the given type.
     #[inline]
     pub fn gpus_free(&self, gpu_type: GpuTypeId) -> u32 {
         self.gpus_up(gpu_type) - self.state.occupancy().busy(gpu_type)
     }
 
-    /// Returns the number of GPUs of a type on servers that are up.
+    /// Returns the number of GPUs of the given type on servers that are up.
     #[inline]
     pub fn gpus_up(&self, gpu_type: GpuTypeId) -> u32 {
         self.state.occupancy().up(gpu_type)
@@ -231,8 +231,8 @@ impl<'a> ClusterView<'a> {
         there.residents(server, slot).iter().copied()
     }
 
-    /// Returns how many GPUs of a type either are free, or have one resident and at least `bytes` of free memory. The
-    /// cost is O(distinct amounts of free memory).
+    /// Returns how many GPUs of the given type either are free, or have one resident and at least `bytes` of free
+    /// memory. The cost is O(distinct amounts of free memory).
     pub fn open_gpus(&self, gpu_type: GpuTypeId, bytes: u64) -> u32 {
         self.state.occupancy().open_gpus(gpu_type, bytes)
     }

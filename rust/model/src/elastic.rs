@@ -294,7 +294,8 @@ impl ElasticClass {
 #[derive(Clone, Debug, PartialEq)]
 pub struct ElasticModel {
     class: ElasticClass,
-    /// Best configurations: (phases, GPU counts, one or several servers).
+    /// The best configuration for each combination of phase, number of GPUs and spread (one or several servers), sorted
+    /// in this order.
     best: Vec<Configuration>,
     /// Configurations with the total batch size of the trace, in the same order.
     frozen: Vec<Configuration>,
@@ -409,7 +410,8 @@ impl ElasticTable {
     /// job is not elastic.
     ///
     /// # Errors
-    /// Returns [`ModelError::Table`], which names the first invalid class, or an entry of `row` that refers to a missing class.
+    /// Returns [`ModelError::Table`], which names the first invalid class, or an entry of `row` that refers to a
+    /// missing class.
     pub fn new(row: Vec<u32>, classes: Vec<ElasticClass>) -> Result<Self, ModelError> {
         for (at, class) in classes.iter().enumerate() {
             class.check(at)?;

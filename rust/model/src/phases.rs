@@ -119,7 +119,8 @@ impl PhaseTable {
     /// `u32::MAX` means that the job has no class. Returns `None` if the rate of no job changes.
     ///
     /// # Errors
-    /// Returns [`ModelError::Table`], which names the first invalid class, or an entry of `row` that refers to a missing class.
+    /// Returns [`ModelError::Table`], which names the first invalid class, or an entry of `row` that refers to a
+    /// missing class.
     pub fn new(row: Vec<u32>, classes: &[Vec<GivenPhase>]) -> Result<Option<Self>, ModelError> {
         let fail = |what: String| {
             Err(ModelError::Table {

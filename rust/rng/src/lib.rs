@@ -229,8 +229,8 @@ impl Draw {
     }
 
     /// Returns a standard normal number: [`inverse_normal`] of (the upper 52 bits of lane `a` plus one half) times
-    /// 2^-52. The argument is distributed symmetrically around 1/2 and is never 0 or 1. The result reaches 8.2 standard
-    /// deviations.
+    /// 2^-52. The argument is distributed symmetrically around 1/2 and is never 0 or 1. The absolute value of the
+    /// result is at most about 8.2.
     #[inline]
     pub fn normal(self) -> f64 {
         let midpoint = (self.lane(0) >> 12) as f64 + 0.5;

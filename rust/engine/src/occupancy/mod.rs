@@ -314,8 +314,8 @@ impl Occupancy {
         if state.is_up { mask & !state.free } else { 0 }
     }
 
-    /// Returns how many GPUs of a type either are free, or have one resident and at least `bytes` of free memory. The
-    /// cost is O(distinct amounts of free memory).
+    /// Returns how many GPUs of the given type either are free, or have one resident and at least `bytes` of free
+    /// memory. The cost is O(distinct amounts of free memory).
     pub(crate) fn open_gpus(&self, gpu_type: GpuTypeId, bytes: u64) -> u32 {
         let free = self.up(gpu_type) - self.busy(gpu_type);
         let shared = self.sharing.as_ref();
@@ -328,13 +328,13 @@ impl Occupancy {
         Some(sharing.free_bytes(self.gpu(server, slot), self.type_of(server)))
     }
 
-    /// Returns the number of GPUs of a type that have a resident.
+    /// Returns the number of GPUs of the given type that have a resident.
     #[inline]
     pub(crate) fn busy(&self, gpu_type: GpuTypeId) -> u32 {
         self.busy_by_type[gpu_type.index()]
     }
 
-    /// Returns the number of GPUs of a type on servers that are up.
+    /// Returns the number of GPUs of the given type on servers that are up.
     #[inline]
     pub(crate) fn up(&self, gpu_type: GpuTypeId) -> u32 {
         self.up_by_type[gpu_type.index()]

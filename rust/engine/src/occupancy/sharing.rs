@@ -50,7 +50,7 @@ impl Sharing {
         self.capacity[gpu_type.index()].saturating_sub(self.used[gpu])
     }
 
-    /// Returns how many GPUs of a type have exactly one resident and at least `bytes` of free memory.
+    /// Returns how many GPUs of the given type have exactly one resident and at least `bytes` of free memory.
     pub(super) fn half_full(&self, gpu_type: GpuTypeId, bytes: u64) -> u32 {
         let by_free = &self.half_full[gpu_type.index()];
         by_free.range(bytes..).map(|(_, count)| count).sum()

@@ -108,10 +108,10 @@ impl Motion {
             .note_sharing(run.job, part, is_shared, self.state.now);
     }
 
-    // These methods handle the events of a run.
+    // These methods handle the events of running jobs.
 
-    /// Handles the event of a run. Returns `true` if the work of the job is done; otherwise an overhead has ended or a
-    /// quota is used up, and the run continues.
+    /// Handles the next event of a running job. Returns `true` if the work of the job is done; otherwise an overhead
+    /// has ended or a quota is used up, and the run continues.
     #[inline]
     pub(crate) fn step(&mut self, record: usize) -> bool {
         if self.state.runs[record].ends_next() {

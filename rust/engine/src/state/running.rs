@@ -163,7 +163,7 @@ pub(crate) struct Speed {
     pub(crate) is_shared: bool,
 }
 
-/// Kind of the next event of a run.
+/// Kind of the next event of a running job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum NextStep {
     /// The work of the job is done.

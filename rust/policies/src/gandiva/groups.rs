@@ -190,8 +190,8 @@ impl Groups {
         (1..self.max_residents).contains(&residents)
     }
 
-    /// Returns the group of a kind with the fewest residents among those that accept another resident, as (residents,
-    /// index, slot).
+    /// Returns the group of the given kind with the fewest residents among those that accept another resident, as
+    /// (residents, index, slot).
     pub(super) fn most_open(&self, kind: usize) -> Option<Entry<usize>> {
         self.open[kind].first().copied()
     }
@@ -208,7 +208,7 @@ impl Groups {
         *first.expect("a class of which a resident may migrate")
     }
 
-    /// Returns the group of a kind with the widest span, if that group is on several servers.
+    /// Returns the group of the given kind with the widest span, if that group is on several servers.
     pub(super) fn widest(&self, kind: usize) -> Option<Entry<Reverse<Span>>> {
         self.wide[kind].first().copied()
     }

@@ -580,7 +580,7 @@ impl Gandiva {
     }
 }
 
-/// Returns the narrowest span that a gang of a kind can have on healthy servers.
+/// Returns the narrowest span that a gang of the given kind can have on healthy servers.
 fn narrowest(free: &FreeIndex, kind: Kind) -> (Level, usize) {
     let pool = free.pool(kind.gpu_type);
     let servers = kind.gpus.div_ceil(pool.server_gpus_max().max(1)) as usize;

@@ -60,7 +60,7 @@ pub(super) struct Search<'a> {
     entries: Vec<Queued<'a>>,
 }
 
-/// The jobs that a state took, latest first.
+/// List of the jobs that a search state has chosen, from the latest to the first.
 #[derive(Debug)]
 struct Taken {
     rank: Rank,

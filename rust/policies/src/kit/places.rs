@@ -103,7 +103,7 @@ impl Classes {
     }
 }
 
-/// Classes and the placement rule that serves them.
+/// The demand classes of the trace, and the placement rule that finds GPUs for their jobs.
 #[derive(Debug)]
 pub struct Places {
     params: PlacementParams,

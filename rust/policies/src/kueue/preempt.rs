@@ -302,7 +302,8 @@ impl Search<'_, '_, '_> {
         if fits { chosen } else { Vec::new() }
     }
 
-    /// Preempts jobs, trying one rule after another, until the job fits. Returns whether the job fits at the end.
+    /// Preempts jobs, trying one rule after another, until the job fits. Returns whether the job fits after these
+    /// preemptions.
     fn take_fairly(
         &mut self,
         ask: Ask,

@@ -248,7 +248,7 @@ impl Tree {
         self.nodes[node].left[t.index()]
     }
 
-    /// Returns the number of GPUs of a type that the jobs of a queue hold.
+    /// Returns the number of GPUs of the given type that the jobs of a queue hold.
     pub(super) fn usage(&self, queue: usize, t: GpuTypeId) -> i64 {
         self.nodes[queue].quotas[t.index()].nominal - self.left(queue, t)
     }

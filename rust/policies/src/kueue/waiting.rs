@@ -75,7 +75,7 @@ impl Line {
         }
     }
 
-    /// Returns the job with a rank.
+    /// Returns the job with the given rank.
     pub(super) fn job(&self, rank: Rank) -> JobId {
         self.jobs[rank as usize]
     }
@@ -90,7 +90,7 @@ impl Line {
         (self.count > 0).then(|| self.there.find(0).0 as Rank)
     }
 
-    /// Adds a waiting job of a kind.
+    /// Adds a waiting job of the given kind.
     pub(super) fn join(&mut self, rank: Rank, kind: usize) {
         self.kinds[kind].waiting.insert(rank);
         self.busy.insert(kind);
@@ -98,7 +98,7 @@ impl Line {
         self.count += 1;
     }
 
-    /// Removes a job of a kind.
+    /// Removes a job of the given kind.
     pub(super) fn leave(&mut self, rank: Rank, kind: usize) {
         let waiting = &mut self.kinds[kind].waiting;
         waiting.remove(&rank);
@@ -152,7 +152,7 @@ impl Line {
         };
     }
 
-    /// Records that a job of a kind was refused.
+    /// Records that a job of the given kind was refused.
     pub(super) fn refuse(&mut self, rank: Rank, kind: usize, known: Refused) {
         self.kinds[kind].refused = Some(known);
         self.first = rank + 1;

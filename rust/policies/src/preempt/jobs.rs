@@ -117,7 +117,7 @@ impl Jobs {
         self.put(key, state);
     }
 
-    /// Records that a job is absent.
+    /// Records that a job has ended or was just stopped, so it neither runs nor waits.
     #[inline]
     pub(super) fn forget(&mut self, job: JobId) {
         self.put(self.key(job), QueueState::Absent);

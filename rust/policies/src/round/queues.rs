@@ -19,7 +19,7 @@ pub(super) enum Filter {
     WithShare,
     /// Claims of jobs without a share.
     WithoutShare,
-    /// All claims in one order.
+    /// All claims, with and without a share, in one order.
     All,
 }
 

@@ -16,7 +16,7 @@ use std::collections::BinaryHeap;
 /// the rule itself.
 const NEAR: f64 = 1e-12; // This is our own choice; it is far larger than rounding errors.
 
-/// A new job with a certain sub-batch.
+/// A new job that looks for a partner, with the sub-batch that is being tried.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Asking<'a> {
     pub(super) view: &'a ClusterView<'a>,

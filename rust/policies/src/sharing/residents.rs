@@ -46,7 +46,7 @@ impl Kind {
         f64::from_bits(self.xi_bits)
     }
 
-    /// Creates the first kind of a GPU type.
+    /// Creates the kind that comes before all other kinds of the given GPU type.
     fn first_of(gpu_type: GpuTypeId) -> Self {
         Self {
             gpu_type,
@@ -72,7 +72,7 @@ struct Spot {
     jobs: u32,
 }
 
-/// GPUs of a type with one resident.
+/// The GPUs of one type that have exactly one resident.
 #[derive(Clone, Debug, Default)]
 struct Open {
     total: u32,

@@ -186,7 +186,7 @@ impl Newcomer<'_> {
         Some(gang)
     }
 
-    /// Returns the request for partners with a sub-batch, given the time that the new job would need alone.
+    /// Returns the request for partners of the new job, given its sub-batch and the time that it would need alone.
     fn asking(&self, rule: &BenefitParams, new_s: f64, sub_batch: u32) -> Option<Asking<'_>> {
         let view = self.view;
         Some(Asking {

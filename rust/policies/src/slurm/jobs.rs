@@ -48,7 +48,7 @@ pub(super) struct Profile {
     pub(super) gpus: u32,
     pub(super) user: u32,
     pub(super) qos: u32,
-    /// Meter of the association and the QOS.
+    /// Index of the meter for this combination of association and QOS.
     pub(super) meter: usize,
     pub(super) counts: Counts,
     pub(super) line: LineKey,

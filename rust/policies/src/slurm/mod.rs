@@ -178,9 +178,9 @@ impl Chances {
 struct Hope {
     left: Vec<u32>,
     fits: Vec<bool>,
-    /// Number of jobs whose kind fits.
+    /// Number of jobs not yet reached whose kind fits.
     count: u32,
-    /// Number of these jobs that may preempt others.
+    /// Number of jobs not yet reached that may preempt others.
     preemptors: u32,
 }
 

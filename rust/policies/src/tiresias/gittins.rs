@@ -10,7 +10,7 @@ use std::cmp::Ordering;
 /// Maximum number of multiples of D that are ranked.
 const GRID_LIMIT: i128 = 1 << 24;
 
-/// Ranks of the index at the grid points.
+/// Ranks of the Gittins index at the multiples of D.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct GittinsIndex {
     delta: i128,

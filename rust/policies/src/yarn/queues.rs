@@ -64,9 +64,9 @@ pub(super) struct Queues {
     waiting: ByClass<JobId>,
     /// Queue of each job.
     of: Vec<u32>,
-    /// Queues that have a waiting job and whose head might have a place.
+    /// Queues whose first waiting job might have a place.
     ready: BTreeSet<Position>,
-    /// Queues whose head has no place.
+    /// Queues whose first job has no place.
     blocked: BTreeSet<u32>,
 }
 
