@@ -18,7 +18,7 @@ pub(crate) struct Draft {
     /// Memory address of the list, and the number of its actions that the draft includes.
     list: usize,
     synced: usize,
-    /// State of the engine's draft before the plan.
+    /// State of the engine's draft before the plan changed it.
     start: Option<Mark>,
 }
 

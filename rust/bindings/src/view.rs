@@ -495,8 +495,8 @@ impl PolicyView {
         })
     }
 
-    /// Returns the GPUs of a type that hold exactly one job after the actions: (job, server, slot mask), by job, then
-    /// server.
+    /// Returns the GPUs of the given type that hold exactly one job after the actions, as (job, server, slot mask),
+    /// sorted by job, then by server.
     fn sole_residents(
         &self,
         list: &Bound<'_, PyList>,

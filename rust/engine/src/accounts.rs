@@ -316,7 +316,7 @@ impl Accounts {
         i128::from(self.executed(state, job).0) * i128::from(state.jobs().gpus(job))
     }
 
-    /// Computes [`Self::attained_gpu_ns`] where gangs may change their size.
+    /// Computes [`Self::attained_gpu_ns`] in runs in which gangs may change their size.
     fn attained_resized(&self, state: &State, job: JobId) -> i128 {
         let open = state.run(job).map_or(0, |run| {
             let part = run.only();

@@ -23,7 +23,7 @@ const STOPS_PER_FAILURE: u64 = 100;
 /// mean time between failures needs about 22,000 attempts. This is our own choice.
 const LOSSES_PER_JOB: u64 = 10_000;
 
-/// The counts between two checks.
+/// The counts of stops and losses, and the state of the run at the last checks.
 #[derive(Clone, Debug)]
 pub(crate) struct Livelock {
     /// Number of preemptions and moves of parts so far.

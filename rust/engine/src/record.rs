@@ -45,7 +45,7 @@ impl Recorder {
         }
     }
 
-    /// Adds the rows of a segment.
+    /// Adds the rows of a segment to the segments table, if the run has this table.
     #[inline]
     pub(crate) fn segment(&mut self, state: &State, segment: Segment<'_>, reason: EndReason) {
         if let Some(table) = &mut self.segments

@@ -163,7 +163,7 @@ impl UpLinks {
         });
     }
 
-    /// Removes the job that uses a record. Returns whether the job was sending.
+    /// Removes the running job with the given record. Returns whether the job was sending.
     #[cold]
     #[inline(never)]
     pub(crate) fn leave(&mut self, record: u32) -> bool {

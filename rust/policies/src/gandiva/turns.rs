@@ -10,7 +10,7 @@ use gangline_model::{GpuTypeId, JobId, SimSpan, SimTime};
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
-/// A group's next turn, as decided.
+/// A decision about the next turn of a group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Turn {
     /// The next resident gets the turn.

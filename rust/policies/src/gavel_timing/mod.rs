@@ -60,7 +60,7 @@ struct Task {
     finish: SimTime,
 }
 
-/// A policy with the public simulator's timing.
+/// A Gavel policy with the timing of the public simulator.
 pub(crate) struct GavelTiming {
     params: GavelTimingParams,
     places: Places,

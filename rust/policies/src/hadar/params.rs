@@ -50,7 +50,7 @@ words! {
     pub(crate) enum CostHorizon {
         /// One round.
         Round = "round",
-        /// For all rounds that the job still needs.
+        /// All rounds that the job still needs.
         Remaining = "remaining",
     }
 }

@@ -17,7 +17,7 @@ use smallvec::SmallVec;
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
-/// GPUs given out, by server.
+/// Pairs (server, number of its GPUs that are already given to jobs), sorted by server.
 type Used = Vec<(u32, u32)>;
 
 /// The value of a choice of jobs, by which choices are compared.
@@ -258,7 +258,8 @@ impl State {
     }
 }
 
-/// Returns the GPUs that are given out after a job has also taken its places. Both lists are sorted by server.
+/// Returns the GPUs that are given to jobs, including those of a further job with the given places. Both lists are
+/// sorted by server.
 fn with(used: &Used, places: &Counts) -> Used {
     let mut sum = Used::with_capacity(used.len() + places.len());
     let mut rest = &used[..];

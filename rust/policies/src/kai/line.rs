@@ -20,7 +20,7 @@ struct Group {
     waiting: BTreeSet<Rank>,
     /// Jobs with a rank below this one have been tried without success.
     from: Rank,
-    /// Whether the last attempt failed and nothing has changed since.
+    /// Whether the last attempt to start a job of the group failed and nothing has changed since.
     is_vain: bool,
 }
 
@@ -97,14 +97,14 @@ impl Line {
         }
     }
 
-    /// Marks the jobs of a group below a rank as tried without success.
+    /// Marks those jobs of a group whose rank is below the given one as tried without success.
     pub(super) fn pass(&mut self, group: usize, below: Rank) {
         self.groups[group].from = below;
         self.groups[group].is_vain = true;
         self.is_known = false;
     }
 
-    /// Returns whether the last attempt in a group failed and nothing has changed since.
+    /// Returns whether the last attempt to start a job of the group failed and nothing has changed since.
     pub(super) fn is_vain(&self, group: usize) -> bool {
         self.groups[group].is_vain
     }

@@ -284,7 +284,7 @@ impl Kai {
         self.members[ask.job.index()].group as usize
     }
 
-    /// Marks a job as tried without success, and also the jobs of its group below a rank.
+    /// Marks a job as tried without success, and also those jobs of its group whose rank is below the given one.
     fn pass(&mut self, ask: Ask, below: Rank) {
         let group = self.group(ask);
         self.lines[ask.leaf].pass(group, below);

@@ -32,7 +32,7 @@ pub(super) struct Books {
     held: Vec<(GpuTypeId, SimTime)>,
 }
 
-/// A running job that may be preempted. Candidates of other queues come first.
+/// A running job that may be preempted. Candidates from other queues come first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Candidate {
     pub is_own: bool,

@@ -42,7 +42,7 @@ struct Ask {
 struct Limits {
     /// Number of GPUs that the job adds to the usage of its queue: the gang size, or 0 if the gang is already counted.
     more: i64,
-    /// Node that may not borrow for the job, if there is one.
+    /// Node that may not borrow for the job, if any.
     inside: Option<usize>,
 }
 

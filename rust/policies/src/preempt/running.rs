@@ -5,7 +5,7 @@ use gangline_model::GpuTypeId;
 use smallvec::SmallVec;
 use std::collections::BTreeMap;
 
-/// The only GPU type of a cluster.
+/// The GPU type of a cluster that has only one type.
 pub(super) const TYPE: GpuTypeId = GpuTypeId(0);
 
 /// An admitted job at an instant: its rank, key and gang size.
