@@ -43,7 +43,7 @@ class Node:
     children: list[Node] = field(default_factory=list)
 
     def path(self) -> list[Node]:
-        """Return the queue and its ancestors without the root."""
+        """Return the queue and all its ancestors except the root."""
         found: list[Node] = []
         node = self
         while node.parent is not None:

@@ -323,7 +323,7 @@ impl State {
         })
     }
 
-    /// Returns the memory per GPU at a sub-batch; 0 means the full batch size.
+    /// Returns the memory per GPU at the given sub-batch; 0 means the full batch size.
     pub(crate) fn memory_bytes(&self, job: JobId, sub_batch: u32) -> u64 {
         if sub_batch == 0 || sub_batch >= self.jobs.batch_size(job) {
             return self.jobs.memory_bytes(job);
@@ -331,9 +331,9 @@ impl State {
         self.pass_bytes(job, sub_batch)
     }
 
-    /// Returns the iteration time at a sub-batch, divided by the iteration time at full batch size, on this number of
-    /// servers of a type. If the number of servers is not given, the job is assumed to be on as few servers as
-    /// possible.
+    /// Returns the iteration time at the given sub-batch, divided by the iteration time at full batch size, on this
+    /// number of servers of a type. If the number of servers is not given, the job is assumed to be on as few servers
+    /// as possible.
     #[inline]
     pub(crate) fn inflation(
         &self,

@@ -248,13 +248,13 @@ impl<'a> ClusterView<'a> {
         self.state.partners(job, &part.gpus)
     }
 
-    /// Returns the memory per GPU, in bytes, that the job needs at a sub-batch; 0 means the full batch size.
+    /// Returns the memory per GPU, in bytes, that the job needs at the given sub-batch; 0 means the full batch size.
     pub fn memory_bytes(&self, job: JobId, sub_batch: u32) -> u64 {
         self.state.memory_bytes(job, sub_batch)
     }
 
-    /// Returns the iteration time of the job at a sub-batch, divided by its iteration time at full batch size, on the
-    /// fewest possible servers of a type. A sub-batch of 0 means the full batch size.
+    /// Returns the iteration time of the job at the given sub-batch, divided by its iteration time at full batch size,
+    /// on the fewest possible servers of a type. A sub-batch of 0 means the full batch size.
     pub fn inflation(&self, job: JobId, sub_batch: u32, gpu_type: GpuTypeId) -> f64 {
         self.state.inflation(job, sub_batch, gpu_type, None)
     }

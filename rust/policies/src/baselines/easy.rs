@@ -234,8 +234,8 @@ impl Easy {
         Ok(false)
     }
 
-    /// Returns the first job of a class, at or after a position, that may pass the head on some type with enough free
-    /// GPUs.
+    /// Returns the first job of a class, at or after the given position, that may pass the head on some type with
+    /// enough free GPUs.
     fn candidate(
         &self,
         view: &ClusterView<'_>,
@@ -553,7 +553,8 @@ impl Backlog {
         }
     }
 
-    /// Returns the first waiting job of a class, at or after a position, whose estimate for a type is at most `bound`.
+    /// Returns the first waiting job of a class, at or after the given position, whose estimate for a type is at most
+    /// `bound`.
     pub(super) fn first_at_most(
         &self,
         class: usize,

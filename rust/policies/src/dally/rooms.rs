@@ -20,7 +20,8 @@ pub(super) struct Seeker<'a> {
     pub(super) over: &'a Masks,
 }
 
-/// Returns whether a gang has room at a level if it may use unclaimed and claimed GPUs. The cost is O(types x claims).
+/// Returns whether a gang has room at the given level if it may use unclaimed and claimed GPUs. The cost is
+/// O(types x claims).
 pub(super) fn can(
     free: &mut FreeIndex,
     claims: &mut Claims,
@@ -37,7 +38,7 @@ pub(super) fn can(
         })
 }
 
-/// Returns whether a gang has room at a level if it may use only unclaimed GPUs. The cost is O(types).
+/// Returns whether a gang has room at the given level if it may use only unclaimed GPUs. The cost is O(types).
 pub(super) fn can_unclaimed(
     free: &mut FreeIndex,
     (gpus, types): (u32, &TypeList),
@@ -75,7 +76,7 @@ fn can_with(
     }
 }
 
-/// Returns the gang's GPUs at a level, if it has room there. Restores the draft afterwards.
+/// Returns the gang's GPUs at the given level, if it has room there. Restores the draft afterwards.
 pub(super) fn find(
     params: &PlacementParams,
     free: &mut FreeIndex,

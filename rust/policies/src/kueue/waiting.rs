@@ -33,7 +33,7 @@ struct Kind {
 }
 
 impl Kind {
-    /// Returns the first job of the kind, at or after a rank, that is worth trying.
+    /// Returns the first job of the kind, at or after the given rank, that is worth trying.
     fn next(&self, first: Rank, state: u64) -> Option<Rank> {
         let next = *self.waiting.range(first..).next()?;
         match self.refused.filter(|known| known.state == state) {
@@ -125,7 +125,7 @@ impl Line {
         Some((self.there.before(next as usize) - self.seen(), next))
     }
 
-    /// Returns the first job of each kind, at or after a rank, that is worth trying.
+    /// Returns the first job of each kind, at or after the given rank, that is worth trying.
     fn nexts(&self, first: Rank, state: u64) -> impl Iterator<Item = Rank> {
         let kinds = self.busy.iter();
         kinds.filter_map(move |kind| self.kinds[kind].next(first, state))

@@ -247,7 +247,8 @@ impl Placer {
         GpuSet::single(server, self.slots_in(mask, gpus))
     }
 
-    /// Returns GPUs on the server at a position, which must have enough free GPUs. This ignores the placement rule.
+    /// Returns GPUs on the server at the given position, which must have enough free GPUs. This ignores the placement
+    /// rule.
     pub fn place_at(&self, pool: &TypePool, at: usize, gpus: u32) -> GpuSet {
         GpuSet::single(pool.server(at), self.slots(pool, at, gpus))
     }

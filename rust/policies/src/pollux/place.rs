@@ -266,7 +266,7 @@ impl<'a> Layout<'a> {
         }
     }
 
-    /// Returns the other job that can best give up a rung on its server, if there is such a job.
+    /// Returns the other job that can best give up a rung on its server, if there is one.
     fn find_room(&self, at: usize, wanted: u32, bidders: &[Bidder]) -> Option<Room> {
         let usable = self.view.usable_types(self.racers[at].job);
         let own = &bidders[at];

@@ -96,7 +96,7 @@ impl Backfilling {
         }
     }
 
-    /// Records that GPUs have become free for waiting jobs behind a key.
+    /// Records that GPUs have become free for waiting jobs behind the given key.
     fn note_gain_behind(&mut self, key: Key) {
         for class in &mut self.classes {
             class.refused_from = class.refused_from.filter(|from| *from <= key);

@@ -162,7 +162,7 @@ impl FreeProfile {
         }
     }
 
-    /// Returns whether, at a key, at least `servers` servers have at least `gpus` free GPUs each. The cost is
+    /// Returns whether, at the given key, at least `servers` servers have at least `gpus` free GPUs each. The cost is
     /// O(servers).
     pub(super) fn has(&self, servers: u32, gpus: u32, key: Key) -> bool {
         let Some(with) = self.last_with.get(gpus as usize - 1) else {
@@ -175,8 +175,9 @@ impl FreeProfile {
             .is_some_and(|(last, _)| *last >= key)
     }
 
-    /// Returns the server for a gang at a key, and its free GPUs. Of the servers with room, this is the one with the
-    /// fewest free GPUs, or the first one if `is_first_fit` is set. The cost is O(servers with enough free GPUs).
+    /// Returns the server for a gang at the given key, and its free GPUs. Of the servers with room, this is the one
+    /// with the fewest free GPUs, or the first one if `is_first_fit` is set. The cost is O(servers with enough free
+    /// GPUs).
     pub(super) fn find(&self, gpus: u32, key: Key, is_first_fit: bool) -> Option<(ServerId, u64)> {
         let with = self.last_with.get(gpus as usize - 1)?;
         let fitting = with.range((key, 0)..).map(|&(_, server)| server);
@@ -189,7 +190,7 @@ impl FreeProfile {
         Some((server, self.free_at(server, key)))
     }
 
-    /// Returns the free GPUs of a server at a key.
+    /// Returns the free GPUs of a server at the given key.
     fn free_at(&self, server: ServerId, key: Key) -> u64 {
         let backfilled = self.servers[server.index()].backfilled.iter();
         let before = backfilled.take_while(|job| job.0 < key);

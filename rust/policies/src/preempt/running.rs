@@ -67,8 +67,8 @@ impl RunningSet {
         self.gpus -= u64::from(gpus);
     }
 
-    /// Returns whether the jobs behind a rank at `now` hold at least this many GPUs. The cost is O(gpus), because each
-    /// job holds at least one GPU.
+    /// Returns whether the jobs behind the given rank at `now` hold at least this many GPUs. The cost is O(gpus),
+    /// because each job holds at least one GPU.
     pub(super) fn hold_behind(&self, rank: &Rank, gpus: u64, now: i64) -> bool {
         let mut sum = 0;
         for set in &self.sets {

@@ -126,37 +126,37 @@ impl TypePool {
         self.rack_ids.len()
     }
 
-    /// Returns the server at a position.
+    /// Returns the server at the given position.
     #[inline]
     pub fn server(&self, at: usize) -> ServerId {
         self.servers[at]
     }
 
-    /// Returns the size of the server at a position.
+    /// Returns the size of the server at the given position.
     #[inline]
     pub fn size(&self, at: usize) -> u32 {
         u32::from(self.slots[at].size)
     }
 
-    /// Returns whether the server at a position is up.
+    /// Returns whether the server at the given position is up.
     #[inline]
     pub fn is_up(&self, at: usize) -> bool {
         self.slots[at].up
     }
 
-    /// Returns the free mask of the server at a position.
+    /// Returns the free mask of the server at the given position.
     #[inline]
     pub fn mask(&self, at: usize) -> u64 {
         self.slots[at].mask
     }
 
-    /// Returns the number of free GPUs on the server at a position.
+    /// Returns the number of free GPUs on the server at the given position.
     #[inline]
     pub fn free(&self, at: usize) -> u32 {
         u32::from(self.slots[at].free)
     }
 
-    /// Returns the rack of the server at a position.
+    /// Returns the rack of the server at the given position.
     #[inline]
     pub fn rack_of(&self, at: usize) -> usize {
         self.slots[at].rack as usize
