@@ -117,7 +117,7 @@ class Settings:
 
 
 class SolveSettings(TypedDict, total=False):
-    """The keyword settings of `gangline.lp.solve`."""
+    """The settings of `gangline.lp.solve`, which are passed as keyword arguments."""
 
     solver: Literal["auto", "simplex", "ipx", "dual"]
     tie_break: Literal["max_sum", "none"]

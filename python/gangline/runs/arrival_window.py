@@ -66,7 +66,7 @@ def parse(text: str) -> Window:
 
 
 def check(window: Window) -> None:
-    """Raise an OptionError for a window that is empty or without an end."""
+    """Raise an OptionError for a window that is empty or has no end."""
     if not 0.0 <= window[0] < window[1] < math.inf:
         raise _wrong(list(window))
 

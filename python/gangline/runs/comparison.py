@@ -246,7 +246,7 @@ class Comparison:
         return seeds_said(self.rows, self._log_hashes)
 
     def to_dict(self) -> dict[str, Json]:
-        """Return everything except the tables of the runs as plain values."""
+        """Return, as plain values, everything except the tables of the runs."""
         data: dict[str, Any] = {
             "trace": {
                 "path": self.trace.path,

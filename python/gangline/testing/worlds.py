@@ -49,7 +49,7 @@ class World:
     cluster_keys : dict
         The keys of the cluster, as for `gangline.Cluster.from_dict`.
     jobs : list of dict
-        Jobs as rows of a native trace. A key may be absent or None.
+        Jobs as rows of a native trace. A key may be absent, or its value may be None.
     options : dict
         Options of `gangline.simulate`.
 

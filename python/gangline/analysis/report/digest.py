@@ -179,7 +179,7 @@ class Digest:
         None if the run has no segments or none of these.
     pairs : list of PairTime
         Pairs of models that shared GPUs, ordered by decreasing GPU time; empty if the run shares no
-        GPUs, has no segments, or the trace names no models.
+        GPUs or has no segments, or if the trace names no models.
     reasons : dict of str to float
         A job's mean waiting time for each of `waiting.REASONS` (waited_too_few_s, ...), and the
         figures on stopped jobs from `stories.stops`; empty if the run has no segments.

@@ -34,7 +34,7 @@ _NS = 1e9
 
 @dataclass(frozen=True)
 class Gantt:
-    """Slices, each on one GPU, ordered by server, slot and start.
+    """Slices of a Gantt chart, each on one GPU, ordered by server, slot and start.
 
     Attributes
     ----------

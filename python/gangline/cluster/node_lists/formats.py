@@ -36,7 +36,8 @@ class ClusterFormat(msgspec.Struct, frozen=True, kw_only=True):
         Column names in the header, in lower case; files without a header have exactly these
         columns.
     reader : callable
-        Function that converts the rows of the file and the options to the keys of a cluster.
+        Function that builds the keys and values of a cluster from the rows of the file and the
+        options.
     summary : str
         Description in one line.
     kind : str
@@ -159,7 +160,7 @@ def read_keys(
 
 
 def _table(source: Source, found: ClusterFormat, options: FileOptions) -> Rows:
-    """Return the rows of a table; columns that the options map get their native names."""
+    """Return the rows of a table, with native names for the columns in `options.columns`."""
     separator = _separator(source.head)
     if not options.columns:
         return cells(source, found.columns, separator)

@@ -101,7 +101,10 @@ def _read_parquet(source: Source) -> ThroughputTable:
 
 
 def parquet(source: Source, key: str) -> pa.Table:
-    """Return a Parquet file, after checking that every cell can be read; errors call it `key`."""
+    """Return the table in a Parquet file, after checking that every cell can be read.
+
+    Errors name the table as `key`.
+    """
     try:
         table, _ = read_parquet(source)
         table.validate(full=True)  # text in a damaged page might not be UTF-8

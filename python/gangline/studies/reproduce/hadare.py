@@ -43,8 +43,7 @@ _REMARKS = (
     ),
     (
         "With at least as many jobs as nodes, every policy keeps all nodes busy, and copies gain "
-        "little. Node utilisation can rise at most by a factor equal to the number of nodes: 5 and "
-        "15."
+        "little. Node utilisation can rise by at most a factor of the number of nodes: 5 and 15."
     ),
     (
         "On hadar-60, a copy takes a whole four-GPU server, even if the job asks for only one GPU. "

@@ -86,7 +86,7 @@ def _mixed() -> dict[str, object]:
 
 
 def _fits(data: ClusterDict) -> list[dict[str, Json]]:
-    """Return iteration times of the six applications, fitted to Pollux's measurements."""
+    """Return the iteration times of the six applications, fitted to Pollux's measurements."""
     elastic = Cluster.from_dict({**data, "elastic": {"preset": "pollux-fits"}}).elastic
     assert elastic is not None, "the caller checked it"
     keys = ("a_c", "b_c", "a_n", "b_n", "a_r", "b_r", "gamma")

@@ -137,7 +137,10 @@ class _Count:
         self._before += done
 
     def is_due(self) -> bool:
-        """Return whether to write a line to the log: every ten seconds, and at a known end."""
+        """Return whether to write a line to the log.
+
+        A line is due every ten seconds, and after the last run if the total is known.
+        """
         now = time.monotonic()
         is_last = not self.grows and self.done >= self.runs
         if now - self._last < _EVERY_S and not is_last:
