@@ -448,7 +448,7 @@ def _window(text: str) -> tuple[float, float]:
 
 
 def _special(options: list[str]) -> dict[str, Any]:
-    """Read `unit=job` and `durations.bert=2928`."""
+    """Read options such as `unit=job` and `durations.bert=2928`."""
     from gangline.policies.registry import parse_setting
 
     found: dict[str, Any] = {}

@@ -150,7 +150,7 @@ def plan(
 
 
 def _policies(names: str, settings: list[str] | None) -> tuple[list[Any], ClusterOptions]:
-    """Build the policies; also return cluster keys."""
+    """Return the policies, and the settings that belong to the tables of the cluster."""
     if "," in names:
         return _inputs.policies(names, settings)
     given, tables = _inputs.split_settings(settings)

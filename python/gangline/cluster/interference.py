@@ -220,7 +220,7 @@ class _Resolver:
         )
 
     def _on(self, t: int) -> Floats:
-        """Return the factors on one GPU type: NaN is absent, infinity means "may not share"."""
+        """Return the factors on one GPU type: NaN if absent, infinity if two jobs may not share."""
         if self.source.square is not None:
             with_none = np.pad(self.source.square, (0, 1), constant_values=np.nan)
             found = with_none[np.ix_(self.label, self.label)]

@@ -185,7 +185,7 @@ class Network(_Table, frozen=True):
     ----------
     kind : str
         `"none"`, `"alphabeta"` (links and models), `"table"` (pairs of the throughput table) or
-        `"levels"` (explicit factors). By default, it follows from the other keys.
+        `"levels"` (explicit factors). By default, the kind follows from the other keys.
     preset : str
         Name of the links to start from: dally-2024, hgx-h100, pcie-25g or ideal.
     detail : str

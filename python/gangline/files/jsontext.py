@@ -53,7 +53,7 @@ class JsonFile:
                 raise source.too_large(f"holds {values:,} values, which take")
 
     def decode(self, kind: type[_T]) -> _T:
-        """Decode the document as this type.
+        """Decode the document as the type `kind`.
 
         Raises
         ------

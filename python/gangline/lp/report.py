@@ -36,7 +36,7 @@ class Report:
 
 
 def report(told: dict[str, Any]) -> Report:
-    """Return the report that belongs to the core's counters."""
+    """Return the report for the counters that the core has returned."""
     methods = {name or "none": count for name, count in told["allocations"].items()}
     solver: dict[str, Any] = {
         "name": "HiGHS",

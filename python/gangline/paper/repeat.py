@@ -70,7 +70,7 @@ class Repeated(NamedTuple):
     """Changed versions, and the files whose bytes differ as a result."""
 
     def sentences(self) -> list[str]:
-        """Say whether the kit repeats."""
+        """Say whether the repeated runs and files equal those of the kit."""
         if self.differences:
             same = not any(one.startswith(_RUNS) for one in self.differences)
             but = ": the runs have the same events, but some files differ" if same else ""

@@ -230,7 +230,7 @@ class View:
     def labels(self, of: Label) -> list[str]:
         """Return the names that the numbers of a label (GPU type, model, user, ...) stand for.
 
-        Item i is the name of number i.
+        Item i of the list is the name that number i stands for.
         """
         return self._core.labels(of)
 

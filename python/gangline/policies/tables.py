@@ -1,7 +1,7 @@
 """Defines the tables of jobs and servers that a policy sees, with one property per column.
 
 An array is filled when it is first accessed at a decision, and stays the same until the next
-decision. It is read-only: copy it before changing it.
+decision. The array is read-only: copy it before changing it.
 
 Examples
 --------
@@ -122,7 +122,7 @@ _ResidentInts: TypeAlias = Literal[
 
 
 class _Table:
-    """A table whose rows are all of one kind."""
+    """A table in which all rows describe things of one kind, such as servers."""
 
     __slots__ = ("_core",)
     _name: ClassVar[str] = ""

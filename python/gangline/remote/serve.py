@@ -77,7 +77,7 @@ def serve(
     Parameters
     ----------
     run : Simulation
-        The run. From now on, it accepts plans, as after `Simulation.apply`.
+        The run. From now on, the run accepts plans, as after `Simulation.apply`.
     listen : str, default "127.0.0.1:0"
         HOST:PORT or unix:PATH; for port 0, the system chooses a port.
     knowledge : str, default "online"

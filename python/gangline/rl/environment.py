@@ -75,7 +75,7 @@ class SchedulingEnv(gymnasium.Env["Observation", np.int64]):
     placement : str
         Placement rule, as for `Plan.place`.
     placement_params : mapping, optional
-        Its parameters.
+        Parameters of the placement rule.
     masked : {"wait", "raise"}
         The effect of an impossible action. With "wait", the run waits instead; if waiting is
         impossible, it starts the first job that can be placed. With "raise", the action raises an
@@ -229,8 +229,8 @@ class SchedulingEnv(gymnasium.Env["Observation", np.int64]):
         Returns
         -------
         tuple
-            The first observation and the info. `info["episode_seed"]` is the seed that repeats the
-            episode.
+            The first observation, and the dictionary `info`. `info["episode_seed"]` is the seed
+            that repeats the episode.
         """
         super().reset(seed=seed)
         given: dict[str, Any] = dict(options or {})

@@ -59,7 +59,7 @@ class Run(NamedTuple):
     policy: PolicyLike | None = None
     """The policy object of a policy written in Python; it replaces the policy in the spec."""
     keys: object = None
-    """The caller's key for the run."""
+    """The key by which the caller identifies the run."""
 
 
 class Outcome(NamedTuple):
@@ -234,8 +234,8 @@ class Worlds:
     Parameters
     ----------
     most : int, optional
-        Maximum number of pairs to keep (the most recently used ones); by default, all. Runs on the
-        same pair should follow each other.
+        Maximum number of pairs to keep (the most recently used ones); by default, all. Runs
+        that use the same pair should directly follow each other.
     traces : int, optional
         Maximum number of traces to keep; by default, the same as `most`.
     """
@@ -349,7 +349,7 @@ class _Shared(Generic[T]):
 
 
 class World:
-    """A cluster and a trace, converted for the core."""
+    """A cluster and a trace, converted to the data structures of the core."""
 
     def __init__(self, cluster: Cluster, core: _core.Cluster, trace: Trace) -> None:
         from gangline.cluster.iteration import inflations, locality_fits

@@ -144,7 +144,7 @@ class Evidence:
     Attributes
     ----------
     cluster, trace, options
-        The world.
+        The arguments of `gangline.simulate` that make up the world.
     result : Result
         The result of the run, with its segments.
     simulate : callable

@@ -99,8 +99,8 @@ def _without_parts(
 ) -> tuple[World, Exception]:
     """Remove, one by one, all parts of a failing world that the failure does not need.
 
-    Hypothesis makes values small. Such parts are tables, columns and servers, for example. The
-    remaining jobs are renamed to a, b, c.
+    Such parts are tables, columns and servers, for example; Hypothesis itself makes the values
+    small. The remaining jobs are renamed to a, b, c.
     """
     is_smaller = True
     while is_smaller:

@@ -797,7 +797,7 @@ def _stretched(world: World, scale: float) -> World:
 
 
 def _times(row: dict[str, Any], names: Sequence[str], scale: float) -> dict[str, Any]:
-    """Multiply some values of a row."""
+    """Return the row with the named values multiplied by `scale`."""
     return row | {name: row[name] * scale for name in names if row.get(name) is not None}
 
 

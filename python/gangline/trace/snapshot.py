@@ -1,7 +1,7 @@
 """Reads the state of a queue at a moment: the running, waiting and finished jobs.
 
 The readers of exports leave out waiting and running jobs, because their run times are not known.
-This module keeps them, with unknown run times.
+This module keeps these jobs, with unknown run times.
 """
 
 from __future__ import annotations

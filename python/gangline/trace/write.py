@@ -47,7 +47,8 @@ def write_trace(
     trace : Trace
         The trace to write.
     path : str or path
-        Path of the file, which appears complete or not at all. A final suffix `.gz` compresses it.
+        Path of the file, which appears complete or not at all. If the path ends in `.gz`, the file
+        is compressed.
     format : str, optional
         The default depends on the suffix: `.parquet`, `.arrow` and `.csv` are native, `.swf` is
         SWF.

@@ -174,7 +174,7 @@ class Findings:
         rule, table : str
             The rule, and the table.
         bad : bool array
-            Rows that break it.
+            Rows that break the rule.
         what : str or callable
             The sentence with the placeholders {found}, {allowed}, {time} and {server}, or a
             function that maps a row to its sentence.

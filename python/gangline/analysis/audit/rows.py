@@ -46,7 +46,7 @@ class Stretches(NamedTuple):
     row: Ints
     """A row of the segments table that represents the stretch."""
     of_row: Ints
-    """Index of each row's stretch; -1 = none."""
+    """Index of the stretch to which each row belongs; -1 = none."""
 
 
 class TableRows:

@@ -47,7 +47,7 @@ class _Meetings(NamedTuple):
 
 
 class CoRunners:
-    """The co-runners of each job, and its slowdown."""
+    """The co-runners of each job, and the slowdown that they cause."""
 
     def __init__(self, world: World, rows: Rows) -> None:
         self._world, self._rows = world, rows
@@ -169,7 +169,7 @@ class CoRunners:
 
 
 def _running_latest(end: Floats, first: Ints) -> Floats:
-    """Return the latest end so far on each GPU."""
+    """Return, for each row, the latest end among the rows so far on the same GPU."""
     if not len(end):
         return end
     by_end = np.argsort(end, kind="stable")
@@ -311,7 +311,7 @@ def _retimed(world: World, rows: Rows, co_runners: CoRunners) -> None:
 
 
 def _given_rate(rows: Rows) -> Floats:
-    """Return the rate that each stretch's row states."""
+    """Return the rate of each stretch according to its row; 1 without a column `rate`."""
     if not rows.table.has("rate"):
         return np.ones(len(rows.stretches.job))
     return rows.table["rate"][rows.stretches.row]

@@ -19,7 +19,7 @@ __all__ = ["Excess", "Sweep", "over"]
 
 @dataclass(frozen=True)
 class Excess:
-    """Stretches of time in which too much was held.
+    """Stretches of time in which more was held than allowed.
 
     Attributes
     ----------
@@ -43,9 +43,9 @@ class Sweep:
     Parameters
     ----------
     start, end : float64 arrays
-        Ends of the intervals, which are finite. Each interval is shortened by the tolerance, so
+        Start and end of each interval, both finite. Each interval is shortened by the tolerance, so
         that two intervals that meet within the tolerance do not overlap. Intervals that are not
-        longer than the tolerance vanish.
+        longer than the tolerance are left out.
     tolerance_s : float
         Tolerance of times in seconds, as in `gangline.audit`.
     group : int64 array, optional

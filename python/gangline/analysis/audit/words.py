@@ -31,7 +31,7 @@ class Fates:
     Attributes
     ----------
     finished : bool array
-        Whether the word means finished.
+        Whether the word means that the job is finished.
     is_open : bool array
         Whether the word means that the job is still running or waiting.
     strange : bool array

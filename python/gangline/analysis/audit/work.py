@@ -176,7 +176,7 @@ class _Bounds:
         return due
 
     def _known(self, overhead: Floats) -> tuple[Floats, Floats]:
-        """Return the bounds if overheads are known."""
+        """Return the bounds on the work of jobs whose overheads are known."""
         held, stints, at = self._held, self._stints, self._stints.of_stretch
         progress_from = (stints.start + overhead)[at]
         done = self.rate * np.maximum(held.end - np.maximum(held.start, progress_from), 0.0)

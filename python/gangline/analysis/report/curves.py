@@ -35,7 +35,7 @@ class Dot:
 
 @dataclass(frozen=True)
 class Curve:
-    """A line; its number determines its colour."""
+    """A line of a chart; `number` determines the colour of the line."""
 
     number: int
     label: str

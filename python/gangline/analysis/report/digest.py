@@ -192,8 +192,8 @@ class Digest:
     lacks : list of Lack
         Facts that the policy needs and the cluster lacks.
     again : Again, optional
-        Repeats the run to find out why the jobs in the stories waited. It keeps the trace in
-        memory.
+        Object that repeats the run to find out why the jobs in the stories waited. The object keeps
+        the trace in memory.
 
     Examples
     --------
@@ -375,7 +375,7 @@ def steps(time_s: Floats, values: Floats, *, buckets: int = _BUCKETS, most: int 
     Parameters
     ----------
     time_s, values : float arrays of one length
-        Non-decreasing instants, and the value from each instant on.
+        Instants in non-decreasing order, and the value that holds from each instant on.
     buckets : int
         Number of equal parts of the span. Each part keeps its time-weighted mean, minimum and
         maximum, so even short peaks remain.

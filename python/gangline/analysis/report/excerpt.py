@@ -29,7 +29,7 @@ _BEFORE, _AFTER = 30, 60  # our own choice: arrivals around the instant with mos
 
 @dataclass(frozen=True)
 class Bar:
-    """A job on adjacent GPUs of a single server."""
+    """A bar for one job on adjacent GPUs of a single server."""
 
     server: int
     slot: int

@@ -33,7 +33,7 @@ class PairTime:
     model, co_model : str
         Labels of the models; equal if jobs of the same model shared GPUs.
     gpu_h : float
-        GPU-hours with one job of each model.
+        GPU-hours in which one job of each model ran on the GPU.
     done_h, co_done_h : float
         GPU-hours that the work done in this time would have taken without co-runners: the time
         divided by each gang's slowdown factor. Sub-batches and overheads are not subtracted.
@@ -47,12 +47,12 @@ class PairTime:
 
     @property
     def xi(self) -> float:
-        """Slowdown factor of `model`: the mean consistent with `done_h`."""
+        """Mean slowdown factor of `model`, which is `gpu_h` / `done_h`."""
         return self.gpu_h / self.done_h
 
     @property
     def co_xi(self) -> float:
-        """Slowdown factor of `co_model`."""
+        """Mean slowdown factor of `co_model`, which is `gpu_h` / `co_done_h`."""
         return self.gpu_h / self.co_done_h
 
     @property

@@ -93,9 +93,9 @@ class State(NamedTuple):
     title : str
         Title of the state's column in a report.
     sentence : str
-        The sentence, in the past tense.
+        The sentence that describes the state, in the past tense.
     meaning : str
-        The definition, for guides and legends.
+        The definition of the state, for guides and legends.
     """
 
     name: str

@@ -43,7 +43,7 @@ class Rows(Sequence[T]):
         return cls(np.concatenate([one.columns for one in parts]), first._ids, first._make)
 
     def names(self) -> list[str | None]:
-        """Return the name of each record's job."""
+        """Return the name of the job in each record; None if there is no job."""
         jobs = self.columns["job"]
         return self._ids.take(pa.array(jobs, mask=jobs < 0)).to_pylist()  # type: ignore[no-any-return]
 

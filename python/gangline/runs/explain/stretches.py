@@ -49,7 +49,7 @@ class Stretch(NamedTuple):
     Attributes
     ----------
     start_s, end_s : float
-        Start and end.
+        Start and end of the stretch.
     state : str
         "too few", "apart" or "together": the name of one of `reasons.STATES`.
     cause : str, optional

@@ -140,7 +140,7 @@ def _down(rows: Records) -> str:
 
 
 def _reason(said: Facts, same: Rows[Stretch]) -> str:
-    """Return the sentence for a group of stretches."""
+    """Return the sentence that gives the reason for a group of stretches."""
     rows = same.columns
     reason, state = said.reasons[str(rows["cause"][0])], int(rows["state"][0])
     if reason.number == "words":

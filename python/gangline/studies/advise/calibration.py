@@ -42,7 +42,7 @@ _FEW = 0.02  # our own choice: if a smaller share of jobs waits, the order of st
 
 @dataclass(frozen=True)
 class Likeness:
-    """The resemblance between one policy and a log.
+    """The resemblance between the waits under one policy and those in a log.
 
     Attributes
     ----------

@@ -22,7 +22,7 @@ _NO_CONDITION = "no"
 
 
 class Contender(NamedTuple):
-    """A policy, and what it demands of a site."""
+    """A policy, and what it requires of a site."""
 
     policy: ChosenPolicy
     needs_run_times: bool

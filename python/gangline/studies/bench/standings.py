@@ -33,7 +33,7 @@ def standings(
         For each label, the mean JCT in seconds, keyed by world and seed; policies that lack a run
         are omitted.
     knowledge : mapping
-        For each label, its class of knowledge.
+        For each label, the class of knowledge of the policy.
     worlds, seeds : sequence
         The worlds and the seeds that are ranked.
     baseline : str

@@ -153,8 +153,8 @@ def plan_capacity(
     workers : int, optional
         Maximum number of concurrent runs; by default, one per core.
     progress : bool
-        Whether to show one progress bar for all runs. Its total grows while the search needs more
-        sizes.
+        Whether to show one progress bar for all runs. The total in the bar grows while the search
+        needs more sizes.
     **options
         restart_s, first_start_s, count_arrivals and other options of `gangline.simulate`. If the
         load is varied, the window of arrivals to count is compressed or stretched like the trace.

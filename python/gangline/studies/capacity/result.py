@@ -105,7 +105,7 @@ class CapacityPlan:
     policy : str
         Label of the policy.
     vary, gpu : str
-        "servers" and their GPU type, or "load" and "".
+        "servers" and the GPU type of these servers, or "load" and an empty string.
     targets : tuple of Target
         The targets; the answer meets all of them.
     points : tuple of Point
@@ -120,7 +120,7 @@ class CapacityPlan:
     is_exhaustive : bool
         Whether every size was tried.
     seeds : int
-        Number of values that each mean covers.
+        Number of values from which each mean is computed.
     seeds_matter : bool
         Whether the seeds generate different traces, or any number differs between seeds.
     limit, hardest : int or float

@@ -55,7 +55,7 @@ class Jobs(NamedTuple):
     Attributes
     ----------
     labels : dict of str to list
-        The known ones among `user`, `model` and `gpus`.
+        The values of the columns `user`, `model` and `gpus`, as far as the trace has them.
     limit_s : float64 array
         The time limit or the user's estimate; NaN if there is neither.
     elapsed_s : float64 array

@@ -107,7 +107,7 @@ def eta(
     workers : int, optional
         Maximum number of concurrent runs; by default, one per core.
     progress : bool or callable
-        As for `gangline.simulate`; several workers show no progress.
+        As for `gangline.simulate`; with several workers, no progress is shown.
     format : str, optional
         Format of the queue, as for `gangline.read_trace`.
     **reading

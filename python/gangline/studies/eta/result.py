@@ -94,7 +94,7 @@ class Forecast:
 
 
 class Spread(NamedTuple):
-    """The basis of the intervals.
+    """The data and settings on which the intervals are based.
 
     Attributes
     ----------

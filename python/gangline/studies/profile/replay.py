@@ -82,11 +82,11 @@ class Replay(NamedTuple):
         The simulated run, with its segments.
     observed : pyarrow.Table
         The measured times, one row per job: job_id, model, arrival_s, first_start_s, finish_s and
-        run_s, on the clock of the trace. `gangline validate` reads it.
+        run_s, on the clock of the trace. `gangline validate` can read this table.
 
     Examples
     --------
-    `gangline.profile.replay` creates it:
+    `gangline.profile.replay` returns objects of this class:
 
     >>> import gangline as gl
     >>> gl.profile.Replay._fields
@@ -347,7 +347,10 @@ def _carry_out(
     device: str,
     timeout_s: float,
 ) -> dict[str, tuple[float, float]]:
-    """Run the jobs; return starts and finishes. Without `needed`, each job gets a new process."""
+    """Run the jobs, and return the start and the finish of each.
+
+    Without `needed`, each job gets a new process.
+    """
     inbox: Inbox = queue.SimpleQueue()
     free: dict[Model, list[Worker]] = {}
     for model, count in (needed or {}).items():

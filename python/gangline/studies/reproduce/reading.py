@@ -46,7 +46,7 @@ class Saving:
 
     @property
     def mean(self) -> float:
-        """The mean over the worlds: 1 minus the geometric mean of hero / contender.
+        """The mean share saved over the worlds: 1 minus the geometric mean of hero / contender.
 
         In the geometric mean, a time that doubles in one world and halves in another cancels out.
         """

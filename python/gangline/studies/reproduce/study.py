@@ -100,7 +100,7 @@ class Factor:
     hero : str
         The contender for which the claim is made.
     against : tuple of str
-        Contenders with which it is compared; the one that the paper names comes first.
+        Contenders with which the hero is compared; the one that the paper names comes first.
     more : bool
         Whether a larger value is better, as it is for utilisation.
     clusters : tuple of str
@@ -278,7 +278,7 @@ class Study:
     home : str
         The paper's network, on which claims are judged.
     networks : tuple of str
-        Networks to choose from.
+        Names of the networks that can be chosen.
     workloads : mapping of str to str
         Addresses of generators, in which `{seed}` stands for the seed.
     cluster : callable

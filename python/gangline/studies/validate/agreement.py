@@ -59,7 +59,7 @@ class Group:
     jobs : int
         Number of jobs in the group.
     observed_s, simulated_s : float
-        Mean JCT.
+        Observed and simulated mean JCT in seconds.
     error : float or None
         Relative error of the mean JCT.
     median_error : float or None

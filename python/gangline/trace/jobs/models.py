@@ -26,7 +26,7 @@ def give_models(table: pa.Table, options: Options, notes: dict[str, int], path: 
     """Draw a model for each job without one, uniformly from the models measured at its gang size.
 
     The work of such a job is then counted in iterations: its duration times the model's rate on the
-    reference type. Its run time on this type stays the same. Jobs whose gang size is not in the
+    reference type. The run time on this type stays the same. Jobs whose gang size is not in the
     table do not change.
 
     Parameters
@@ -35,7 +35,7 @@ def give_models(table: pa.Table, options: Options, notes: dict[str, int], path: 
         The internal table in the order of arrival; the model that is drawn for a job depends on its
         row.
     options : Options
-        `models` (the table's path), `models_seed`, `models_reference`.
+        The options `models` (the path of the table), `models_seed` and `models_reference`.
     notes : dict
         Counters. The function adds `models_given`, and `models_absent` for jobs with a gang size
         that the table lacks.

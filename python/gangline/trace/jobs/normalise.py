@@ -50,8 +50,8 @@ class Raw(msgspec.Struct, kw_only=True):
     cpu_jobs : bool
         Whether the format has jobs without GPUs; in other formats, 0 GPUs are an error.
     drops : list of (str, bool array)
-        Rows that a rule of the format leaves out, keyed by the reason. A row is counted under its
-        first reason.
+        Rows that a rule of the format leaves out, keyed by the reason. A row with several
+        reasons is counted under the first of them.
     names : dict
         Mapping from internal names to the names in the file, for names that differ.
     faults : Faults

@@ -81,8 +81,8 @@ class Gang(msgspec.Struct, kw_only=True):
 def joined(attempts: list[Gang], special: Special, notes: dict[str, int]) -> Gang:
     """Combine the records of one job: attempts after a requeue, and repeated records.
 
-    The combined job starts with its first attempt and finishes with its last one. Its gang size is
-    that of its largest attempt. The other values come from the last attempt.
+    The combined job starts with its first attempt and finishes with its last one. The gang size
+    is that of the largest attempt. The other values come from the last attempt.
     """
     known: dict[float, Gang] = {}
     for one in attempts:

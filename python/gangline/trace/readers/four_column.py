@@ -1,8 +1,8 @@
 """Reads the four-column conversions of the Helios Venus and Alibaba PAI traces.
 
-Both cap run times at two days. Fits must not use the tail of these run times, so the metadata
-contains the limit. The arrivals in the PAI file are the starts of tasks, so queueing is not
-visible.
+Both conversions cap run times at two days. Fits must not use the tail of these run times, so the
+metadata contains the limit. The arrivals in the PAI file are the starts of tasks, so queueing is
+not visible.
 """
 
 from __future__ import annotations

@@ -385,7 +385,7 @@ class _Reader:
             gang.status = "finished" if gang.is_settled else "running"
 
     def _add(self, gang: _Gang, row: int, count: int, spec: _PodSpec, meta: _Meta) -> None:
-        """Add the requests of several equal pods."""
+        """Add the requests of several identical pods to their gang."""
         total: dict[str, float] = {}
         first: dict[str, float] = {}
         for containers, sums in ((spec.containers, total), (spec.init_containers, first)):

@@ -315,7 +315,7 @@ def _to_seconds(raw: Raw, names: tuple[str, ...], clock: pa.DataType, options: O
 
 
 def _first_words(states: Any) -> Any:
-    """Return the first word: `CANCELLED` for `CANCELLED by 75200` and for `CANCELLED+`."""
+    """Return the first word of each state: `CANCELLED` for `CANCELLED by 75200` or `CANCELLED+`."""
     words = pc.replace_substring_regex(states.dictionary, pattern=r"[ +].*$", replacement="")
     return pa.DictionaryArray.from_arrays(states.indices, words)
 

@@ -50,7 +50,7 @@ class Loss(msgspec.Struct, frozen=True):
     column : str
         The name of the column in the internal table.
     reason : str
-        Description of the treatment of the column.
+        Description of what happened to the column.
     """
 
     column: str
@@ -69,7 +69,7 @@ class WriteOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
         For formats with dates: the date and time of an arrival at 0. By default, it comes from the
         trace's metadata, or else is Monday 2024-01-01 00:00:00.
     spelling : "new" or "old"
-        For Batsim: the names of profile types.
+        For Batsim: whether to write the new or the old names of profile types.
     segments : str
         For Philly JSON: the segments table of a run, whose stretches become the attempts.
     nb_res : int

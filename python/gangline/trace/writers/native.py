@@ -32,7 +32,7 @@ def content(trace: Trace, _: WriteOptions) -> bytes:
 
 
 def parquet(trace: Trace) -> bytes:
-    """Return the file as Parquet, with metadata."""
+    """Return the trace as the bytes of a Parquet file with metadata."""
     import pyarrow.parquet as pq
 
     table = trace.table.replace_schema_metadata(metadata(trace))
@@ -43,7 +43,7 @@ def parquet(trace: Trace) -> bytes:
 
 
 def arrow(trace: Trace) -> bytes:
-    """Return the file as Arrow IPC, with metadata."""
+    """Return the trace as the bytes of an Arrow IPC file with metadata."""
     table = trace.table.replace_schema_metadata(metadata(trace))
     sink = pa.BufferOutputStream()
     with pa.ipc.new_file(sink, table.schema) as writer:
