@@ -109,7 +109,7 @@ class Cluster(ClusterKeys, frozen=True, kw_only=True):
         Parameters
         ----------
         path : str or Path
-            The file. Paths in the file are relative to its folder.
+            Path of the file. Paths in the file are relative to the folder that contains the file.
 
         Raises
         ------

@@ -282,7 +282,8 @@ def workplace(folder: Path, target: Path, *, is_folder: bool = False) -> Iterato
 def locked(folder: Path, *, shared: bool = False) -> Iterator[None]:
     """Keep other processes from replacing files in a folder.
 
-    Some network file systems cannot lock files. On these, checksums detect a mixture of files.
+    Some network file systems cannot lock files. On such file systems, checksums detect a mixture
+    of old and new files.
     """
     handle = None
     with contextlib.suppress(OSError, ModuleNotFoundError):

@@ -164,7 +164,7 @@ class TextFile:
         Parameters
         ----------
         wanted : mapping of str to Arrow type
-            Columns by their names in lower case.
+            Type of each column, keyed by the name of the column in lower case.
         words : mapping of str to str, optional
             The expected content of each column, for messages; the default depends on its type.
 

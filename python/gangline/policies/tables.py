@@ -259,7 +259,7 @@ class Jobs(_Table):
     def remaining_s(self) -> _Floats:
         """The remaining run time in seconds alone on the fastest GPU type (float64).
 
-        Only policies with `knowledge = "remaining"` may read it.
+        Only policies with `knowledge = "remaining"` may read this column.
         """
         return self._floats("remaining_s")
 

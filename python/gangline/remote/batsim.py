@@ -78,9 +78,9 @@ def serve_batsim(
 ) -> Result:
     """Let a scheduler written for Batsim make the decisions of a run.
 
-    The scheduler listens on a ZeroMQ reply socket, as for Batsim 3 or 4. It may be started before
-    or after this call. The resources are the GPUs, numbered server by server. This function needs
-    the extra `batsim`.
+    The scheduler listens on a ZeroMQ reply socket, as for Batsim 3 or 4. The scheduler may be
+    started before or after this call. The resources are the GPUs, numbered server by
+    server. This function needs the extra `batsim`.
 
     Parameters
     ----------

@@ -204,8 +204,8 @@ class Result:
     def explain(self, job: str | int, *, progress: bool | Progress = False) -> Explanation:
         """Explain why a job waited, which jobs took its GPUs, and how much time it lost.
 
-        This repeats the run once, with the same result. If it cannot be repeated, the segments
-        still show which GPUs were free, but not the reasons of the policy.
+        The method repeats the run once, with the same result. If the run cannot be repeated, the
+        segments still show which GPUs were free, but not the reasons of the policy.
 
         Parameters
         ----------

@@ -340,7 +340,7 @@ class _Trial:
             raise LawBroken(broken)
 
     def covered(self) -> Coverage:
-        """Return the events in all worlds."""
+        """Return the counts of events in all worlds."""
         tested = [name for world in self.seen for name in world.tested]
         laws = {law.name: tested.count(law.name) for law in self.laws}
         return Coverage(
@@ -407,7 +407,7 @@ class _Seen:
     is_preempted: bool
     is_unfinished: bool
     tested: list[str]
-    """The claimed laws that the world could break."""
+    """The claimed laws that the policy could have broken in this world."""
 
     @classmethod
     def of(cls, result: Result) -> _Seen:

@@ -86,7 +86,7 @@ class _Rows(TableRows):
         return np.asarray(stops == 0)
 
     def number(self, name: str) -> Floats:
-        """Return a column; NaN if it is absent."""
+        """Return a column of the jobs table; all values are NaN if the table lacks the column."""
         if self.table.has(name):
             return self.table[name]
         return np.full(len(self.table), np.nan)

@@ -166,7 +166,7 @@ def _shared(
 
 
 def reasons(means: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Return rows with the keys of `REASONS`."""
+    """Return the rows of `means`, and add the keys of `REASONS` that follow from other keys."""
     rows = []
     for row in means:
         jobs = _known(row, "jobs") - _known(row, "dropped")

@@ -151,7 +151,7 @@ def ranked(
     Parameters
     ----------
     labels, rows : sequences of one length
-        Policies and their values by key.
+        Labels of the policies, and for each policy, the values keyed by metric.
     columns : sequence of Measure
     runs : sequence of dict
         One row per run. With five or more seeds, these rows decide which policies are best.

@@ -34,7 +34,7 @@ class Explanation(Facts):
     runs : list of RunPart
         Intervals with GPUs, in order.
     lost : dict of str to float
-        Values from the job's row in the jobs table. Their keys are overhead_s, comm_s, share_s,
+        Values from the job's row in the jobs table, with the keys overhead_s, comm_s, share_s,
         preemptions and migrations.
     placement : str
         The placement rule; empty if the policy has no such parameter.

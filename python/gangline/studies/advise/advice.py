@@ -30,7 +30,7 @@ _LONGER, _LONGER_S = 0.05, 60.0  # our own choice, as for the waits of users
 class Advice(Facts):
     """The results of `gangline.advise`: a log's jobs under other schedulers and sizes.
 
-    Its attributes are described in `Facts`.
+    The attributes are described in `Facts`.
 
     Examples
     --------

@@ -135,7 +135,7 @@ class Suite(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
         Raises
         ------
         TraceError
-            If the folder contains none of them.
+            If the folder contains none of these traces.
         """
         if not folder.is_dir():
             got = "a file" if folder.exists() else "nothing with this name"

@@ -126,7 +126,7 @@ def value_of(jobs: pa.Table, key: str, window: tuple[float, float] | None = None
 def _key(typed: str) -> str:
     """Return the key that a user means: `p95_wait`, `mean jct` and `wait` are variants of keys.
 
-    A metric without a statistic means its 95th percentile.
+    A metric without a statistic stands for the 95th percentile of the metric.
     """
     words = [_WORDS.get(word, word) for word in re.split(r"[_ .-]+", typed.lower()) if word]
     seconds = words[-1:] == ["s"] and len(words) > 1

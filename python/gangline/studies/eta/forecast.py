@@ -134,7 +134,8 @@ def eta(
     their actual start times, and get GPUs in that order. The waiting jobs arrive at the instant of
     the forecast, in the order in which they were submitted. The GPUs that a running job actually
     holds are ignored. A policy that reads durations sees a job's time limit, or the job's drawn run
-    time if there is no limit. Its parameter `estimate_error` overrides this.
+    time if there is no limit. The parameter `estimate_error` of the policy
+    overrides this.
 
     Examples
     --------

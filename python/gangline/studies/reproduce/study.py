@@ -35,8 +35,9 @@ class Contender:
     params : mapping
         Parameters whose values differ from the policy's defaults.
     only : tuple of str
-        Workloads on which the contender runs; empty = all. It runs on every workload if it is
-        requested by name. This is meant for contenders that take too long on other workloads.
+        Workloads on which the contender runs; empty = all. The limit is meant for contenders
+        that take too long on other workloads. A contender that is requested by name runs on every
+        workload.
     cluster : mapping
         Tables that are added to the cluster of every world for this contender, such as the models
         of elastic jobs.
