@@ -276,7 +276,7 @@ class MergeError(GanglineError, ValueError):
     copy : int, optional
         Number of the copy.
     why : str
-        The mistake.
+        Description of the mistake.
     """
 
     name: str | None = None

@@ -468,7 +468,7 @@ def _special(options: list[str]) -> dict[str, Any]:
 
 
 def seeds(text: str, flag: str = "--seeds") -> list[int]:
-    """Read `1,2,3` and `0..9`."""
+    """Read seeds such as `1,2,3` or `0..9`."""
     from gangline.runs.inputs import SEEDS_MAX
 
     found: list[int] = []

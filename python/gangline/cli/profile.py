@@ -251,7 +251,7 @@ def run(
 
 
 def _numbers(text: str) -> list[int]:
-    """Read `1,2,4`."""
+    """Read whole numbers separated by commas, such as `1,2,4`."""
     from gangline.errors import OptionError
 
     try:

@@ -127,7 +127,7 @@ def _folded(titles: list[str], cells: list[list[Any]]) -> list[tuple[list[str], 
 
 
 def _names(axis: str, text: str) -> list[str]:
-    """Read `a,b`."""
+    """Read names separated by commas, such as `a,b`."""
     from gangline.errors import GanglineError
 
     names = [name.strip() for name in text.split(",") if name.strip()]

@@ -47,7 +47,7 @@ class Allocation:
     iterations : int
         Total number of iterations in all solves.
     wall_s : float
-        Seconds in the solver.
+        Time in seconds that the solver took.
     solves : int
         Number of LPs that were solved.
     levels : float64 array, shape (jobs,), optional

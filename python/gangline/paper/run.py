@@ -83,7 +83,7 @@ class Pair(NamedTuple):
 
     @property
     def interval(self) -> tuple[float, float] | None:
-        """The 95 % interval."""
+        """The 95 % confidence interval of `times`, or None if there is none."""
         return None if self.low is None or self.high is None else (self.low, self.high)
 
 

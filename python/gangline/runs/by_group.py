@@ -42,7 +42,7 @@ class Waited:
     wait_mean_s, wait_p50_s, wait_p99_s : float
         Mean, median and 99th percentile of the waits of these jobs.
     jct_mean_s : float
-        Their mean JCT.
+        Mean JCT of these jobs.
     """
 
     name: str

@@ -43,7 +43,7 @@ class Lack(NamedTuple):
     mechanism: str
     """The mechanism that gains nothing without the fact; empty if the policies cannot run."""
     policies: tuple[str, ...]
-    """Labels."""
+    """The labels of these policies."""
     remedy: str
 
     def sentence(self) -> str:

@@ -52,7 +52,7 @@ class Chart:
     Attributes
     ----------
     key : str
-        Unique on the page.
+        Key of the chart, unique on the page.
     title, about : str
         Heading, and a sentence on how to read the chart.
     x_title, y_title : str

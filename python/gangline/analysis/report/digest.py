@@ -101,7 +101,7 @@ class Loss:
     model : str
         Label of the model.
     gpus_max : int
-        Largest gang.
+        Number of GPUs of the largest gang.
     gpu_h : float
         GPU-hours held.
     lost_gpu_h : (float, float, float)

@@ -73,9 +73,9 @@ class Option:
     policy : str
         Label of the scheduler.
     servers, gpus : int
-        Size of the cluster.
+        Number of servers, and number of GPUs, of the cluster.
     cost_per_month : float or None
-        Cost; None without prices.
+        Cost per month; None without prices.
     load : float or None
         Offered load.
     is_over : bool

@@ -130,13 +130,13 @@ class Arrivals:
     ----------
     trace : Trace
     rows : int64 array
-        Jobs of the trace.
+        The jobs of the log, as rows of the trace.
     run_s : float64 array
         Run times; NaN for a job whose run time is drawn in each run.
     horizon_s : float
         Length of the interval in which jobs arrive, in seconds.
     seed : int
-        Seed of the blocks.
+        Seed with which the blocks are drawn.
     """
 
     def __init__(

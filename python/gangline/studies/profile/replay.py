@@ -42,7 +42,7 @@ _PATIENCE = 20.0  # our own choice: times the predicted run time, then a job has
 
 
 class Start(NamedTuple):
-    """A start in the prediction.
+    """The start of a job in the prediction.
 
     Attributes
     ----------

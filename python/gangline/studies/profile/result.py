@@ -327,9 +327,9 @@ def median_interval(
     Parameters
     ----------
     values : sequence of float
-        Repeats.
+        Results of the repeated measurements.
     below : sequence of float, optional
-        Repeats of the divisor.
+        The same for the divisor of the ratio.
 
     Returns
     -------

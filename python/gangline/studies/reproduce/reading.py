@@ -29,7 +29,7 @@ class Saving:
     Parameters
     ----------
     network, against, measure : str
-        The comparison.
+        The network, the contender and the metric of the comparison.
     shares : tuple of float
         The saved share in each world, 1 - hero / contender; negative if the hero needs more.
     """

@@ -35,7 +35,7 @@ class Contender:
     params : mapping
         Parameters whose values differ from the policy's defaults.
     only : tuple of str
-        Workloads on which the contender runs; empty = all. The limit is meant for contenders
+        Workloads on which the contender runs; empty = all. This key is meant for contenders
         that take too long on other workloads. A contender that is requested by name runs on every
         workload.
     cluster : mapping
@@ -90,7 +90,7 @@ class Factor:
     Parameters
     ----------
     measure : str
-        Key of the rows.
+        Key of the metric in the rows of the results.
     words : str
         Name of the metric, such as "makespan".
     times : float, optional

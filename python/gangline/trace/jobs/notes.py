@@ -78,7 +78,7 @@ COUNTED: Mapping[str, str] = {
     "walltime_shorter": "walltimes a minute or more below end minus start (suspension?)",
     "slo_without_duration": "objectives of jobs without a known run time; no deadline is set",
 }
-"""Other counters."""
+"""Explanations of the other counters."""
 
 
 def explain(name: str, metadata: Mapping[str, str] | None = None) -> str:
