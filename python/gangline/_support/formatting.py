@@ -265,7 +265,7 @@ def form_of(key: str) -> Callable[[float | None], str]:
 
 
 def amount(key: str, value: float) -> str:
-    """Format a value of the summary for people.
+    """Return a value of the summary as users read it.
 
     Examples
     --------

@@ -200,7 +200,7 @@ class _Resolver:
         self.on_type = (mask >> np.arange(len(types), dtype=np.uint64)[:, None]) & np.uint64(1) > 0
 
     def pairs(self) -> Pairs:
-        """Return the table for all GPU types."""
+        """Return the slowdown factors for all GPU types."""
         xi = np.stack([self._on(t) for t in range(len(self.types))])
         absent: list[tuple[str, str]] = []
         if self.sharing.missing == "error":

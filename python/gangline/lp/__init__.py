@@ -1,4 +1,4 @@
-"""Computes allocations by linear programs: `gl.lp.solve` and its result.
+"""Computes allocations by linear programming: `gl.lp.solve` and its result.
 
 Examples
 --------

@@ -364,7 +364,7 @@ def _read(
     failed: dict[str, dict[str, Any]],
     folder: Path,
 ) -> None:
-    """Fill the rows from the results of the runs."""
+    """Fill in the values of the rows from the results of the runs."""
     from gangline.runs.store import Store
 
     store = Store(folder, "summary")

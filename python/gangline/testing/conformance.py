@@ -353,7 +353,7 @@ class _Trial:
         )
 
     def found(self, world: World, error: Exception) -> Counterexample:
-        """Describe a failure for people."""
+        """Return a counterexample that describes the failure of the policy in a world."""
         result = picture.last_run(world, self.policy, error, self.params)
         waiting = list(vars(error).get("job_ids", [])) if hasattr(error, "waiting") else []
         return Counterexample(

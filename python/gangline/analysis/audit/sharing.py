@@ -54,7 +54,7 @@ class CoRunners:
 
     @cached_property
     def met(self) -> _Meetings:
-        """Rows of different jobs that overlap on a GPU."""
+        """The intervals in which rows of different jobs overlap on a GPU."""
         rows = self._rows
         row, gpu = rows.gpu_rows
         order = np.lexsort((rows.start[row], gpu))

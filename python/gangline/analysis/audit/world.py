@@ -281,12 +281,12 @@ class World:
 
     @cached_property
     def status(self) -> Fates | None:
-        """The outcome of each row of the jobs table."""
+        """The meaning of the status in each row of the jobs table."""
         return None if self.listed is None else self.listed.fates("status")
 
     @cached_property
     def end_reason(self) -> Fates | None:
-        """The end reason of each row of the segments."""
+        """The meaning of the end reason in each row of the segments table."""
         return None if self.held is None else self.held.fates("end_reason")
 
     @cached_property

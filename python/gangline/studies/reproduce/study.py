@@ -246,7 +246,7 @@ class Choice:
     quick: bool = False
 
     def settings(self) -> list[Setting]:
-        """Return every world; the workload varies fastest."""
+        """Return every world, with the workload as the innermost loop."""
         return [
             Setting(cluster, network, workload)
             for network in self.networks or ("",)

@@ -18,7 +18,7 @@ __all__ = ["Pair", "error_of", "spearman"]
 
 @dataclass(frozen=True)
 class Pair:
-    """A number in two versions: observed and simulated."""
+    """The observed and the simulated value of one number."""
 
     observed: float
     simulated: float

@@ -1,4 +1,4 @@
-"""Writes the CSV of the Tiresias simulator, in seconds."""
+"""Writes the CSV of the Tiresias simulator, with times in seconds."""
 
 from __future__ import annotations
 
