@@ -191,6 +191,18 @@ def short_names(labels: Iterable[str]) -> dict[str, str]:
     }
 
 
+def label_of(name: str, labels: Sequence[str]) -> str:
+    """Return the label that a name stands for: the only one of this policy, or else the name.
+
+    Examples
+    --------
+    >>> label_of("slurm", ["fifo", "slurm(weight_age=1000)"]), label_of("las", ["fifo"])
+    ('slurm(weight_age=1000)', 'las')
+    """
+    mine = [label for label in labels if label.partition("(")[0] == name]
+    return mine[0] if len(mine) == 1 else name
+
+
 def shortened(text: str, names: Mapping[str, str]) -> str:
     """Replace long labels in a string by short names; see `short_names`."""
     for label, name in names.items():

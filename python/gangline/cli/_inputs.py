@@ -435,7 +435,14 @@ def say_names(trace: Trace, policies: Sequence[PolicyLike]) -> None:
     from gangline.policies.choice import resolve_policy
     from gangline.runs.slurm_names import unused
 
-    said = [line for one in policies for line in unused(resolve_policy(one), trace)]
+    chosen = [resolve_policy(one) for one in policies]
+    said = [line for one in chosen for line in unused(one, trace)]
+    bound = [one.params.get("partition_types") for one in chosen]
+    if any(bound) and not all(bound):
+        said.append(
+            "only slurm ties partitions to GPU types (`partition_types`): the others may use every "
+            "type, so they gain from that too; `--option types=allocated` binds all of them"
+        )
     _console.say(*(f"note: {line}" for line in dict.fromkeys(said)))
 
 

@@ -101,7 +101,7 @@ def compare(
         _page.check(kept.html)
     configs, tables = _inputs.policies(policies, settings)
     told = qualities([text.strip() for text in estimates.split(",")])
-    labels = _labels(configs, told, baseline)
+    labels, baseline = _labels(configs, told, baseline)
     drawn: list[int | None] = [*chosen["trace_seeds"]] or [None]
     names = [run_name(one, seed, t) for t in drawn for one in labels for seed in chosen["seeds"]]
     if out is not None:
@@ -163,17 +163,20 @@ def compare(
     return 0
 
 
-def _labels(policies: Sequence[PolicyLike], told: Sequence[str], baseline: str | None) -> list[str]:
-    """Return the policy names that tables show, once per estimate; reject an unknown baseline."""
+def _labels(
+    policies: Sequence[PolicyLike], told: Sequence[str], baseline: str | None
+) -> tuple[list[str], str | None]:
+    """Return the names that tables show, once per estimate, and that of the baseline."""
     from gangline.policies.choice import resolve_policy
     from gangline.runs.estimates import label, used_by
 
     chosen = [resolve_policy(policy) for policy in policies]
     labels = [label(one, text) for one in chosen for text in used_by(one, told)]
-    if baseline is not None and baseline not in labels:
+    found = None if baseline is None else formatting.label_of(baseline, labels)
+    if found is not None and found not in labels:
         message = f"--baseline: `{baseline}` is not among the policies: {', '.join(labels)}"
         raise PolicyError(message, field="baseline", value=baseline)
-    return labels
+    return labels, found
 
 
 def _show(comparison: Comparison, jobs: str, draws: int, baseline: str | None) -> None:

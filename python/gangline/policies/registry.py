@@ -114,7 +114,8 @@ def parse_setting(text: str) -> tuple[str, Json]:
         parsed: Any = toml.loads(f"value = {value}")["value"]
     except ValueError:
         if value.lstrip().startswith(("[", "{")):
-            how = f"strings need double quotes, and the whole single quotes: '{key}=[\"a\"]'"
+            value = '{high = ["low"]}' if value.lstrip()[0] == "{" else '["a", "b"]'
+            how = f"strings need double quotes, and the whole single quotes: '{key}={value}'"
             raise PolicyError(f"--set {text}: not TOML; {how}", value=text) from None
         parsed = value
     return key.strip(), parsed

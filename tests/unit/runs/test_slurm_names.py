@@ -7,6 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.csv
+import pyarrow.parquet as pq
 import pytest
 
 import gangline as gl
@@ -130,3 +131,21 @@ def test_a_gpu_type_that_the_cluster_lacks_is_refused() -> None:
     assert str(caught.value) == (
         "slurm: partition_types.main = a100: expected GPU types of the cluster: A100"
     )
+
+
+def test_partitions_that_bind_one_policy_only_are_said(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    jobs = {name: JOBS[name] for name in list(JOBS)[:4]} | {"partition": ["a", "a"]}
+    pq.write_table(pa.table(jobs), tmp_path / "jobs.parquet")
+    world = ["--trace", str(tmp_path / "jobs.parquet"), "--cluster", "1x8xA100"]
+    types = ["--set", 'slurm.partition_types={a=["A100"]}']
+    note = "note: only slurm ties partitions to GPU types"
+    # the baseline may be named without its parameters
+    both = ["compare", "--policies", "slurm,fifo", "--baseline", "slurm", *world, *types]
+    assert main(both) == 0
+    assert note in capsys.readouterr().err
+    assert main(["compare", "--policies", "slurm,fifo", *world]) == 0
+    assert note not in capsys.readouterr().err
+    assert main(["run", "--policy", "slurm", *world, *types]) == 0
+    assert note not in capsys.readouterr().err

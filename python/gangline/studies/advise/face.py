@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack, cast
 
+from gangline._support.formatting import label_of
 from gangline.errors import GanglineError, OptionError, PolicyError, TraceError
 
 if TYPE_CHECKING:
@@ -136,6 +137,7 @@ def advise(
     sizes = sizes_of(servers, lab.servers_total, others)
     prices, at_once = prices_of(lab, price), check_workers(workers)
     labels = [one.label for one in chosen]
+    base = None if base is None else label_of(base, labels)
     if base is not None and base not in labels:
         message = f"base: `{base}` is not among the policies: {', '.join(labels)}"
         raise PolicyError(message, field="base", value=base)

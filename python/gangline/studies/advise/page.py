@@ -52,7 +52,7 @@ def write(
     what = f"{plural(len(advice.trace), 'job')} on {advice.cluster.name}"
     return report.write_tables(
         f"Which scheduler, and how many GPUs? {what}",
-        [*said, *notes, *[rule] * bool(rule)],
+        [*said, *notes, *[rule] * bool(rule), advice.marks()],
         tables,
         path,
         command=command,
@@ -82,8 +82,13 @@ def _options(advice: Facts) -> list[list[Cell]]:
                 at = titles.index(title)
                 row[at] = replace(row[at], value=value)
         at = titles.index("mean wait")
-        least = min(o.wait.mean for o in advice.options if o.servers == one.servers)
-        row[at] = replace(row[at], is_best=one.wait.mean <= least)
+        least = min(
+            o.wait.mean
+            for o in advice.options
+            if o.servers == one.servers and not advice.covers_others(o)
+        )
+        is_best = one.wait.mean <= least and not advice.covers_others(one)
+        row[at] = replace(row[at], is_best=is_best)
         rows.append(row)
     return rows
 

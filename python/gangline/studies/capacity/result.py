@@ -463,8 +463,8 @@ class CapacityPlan:
         said += f"changes: {stay}."
         if self.vary == "servers":
             said += (
-                f" More {self.gpu} servers do not help: the rest is due to other GPU types, the "
-                "policy or the run times."
+                f" More {self.gpu} servers do not help: the rest is due to the policy and its "
+                "limits, the run times, or other GPU types."
             )
         return [said]
 
@@ -477,6 +477,8 @@ class CapacityPlan:
         if not any(words in why for words in _OF_THE_SIZE):
             easier = "More servers do" if self.vary == "servers" else "Less load does"
             return [f"At {_sizes(small)}, {why}. {easier} not change this; check the settings."]
+        if "than the cluster has" not in why:  # the policy, a placement rule or a GPU type
+            return [f"At {_sizes(small)}, {why}."]
         hint = "" if self.point is not None else "; --max-gpus leaves out wider jobs"
         return [f"At {_sizes(small)} the cluster is too small: {why}{hint}."]
 

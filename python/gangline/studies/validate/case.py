@@ -128,7 +128,7 @@ class Case:
         notes = list(dict.fromkeys([*outcomes.notes(), *([] if peer is None else peer.notes())]))
         if left := int((known & ~both).sum()):
             notes.append(
-                f"{left:,} jobs with an observed finish did not finish elsewhere; left out"
+                f"{left:,} jobs of the log did not finish in every simulation and are left out"
             )
         if layers.SCHEDULING in found and (unknown := int(np.isnan(run_s).sum())):
             notes.append(
