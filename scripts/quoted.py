@@ -581,7 +581,7 @@ def aims(data: Data) -> str:
         rows.append([
             f"Pollux's public simulator, `{row['policy']}`",
             NOISES[row["noise"]],
-            f"at each load mean JCT {100 * POLLUX_MEAN:.1f} %, ratio to Tiresias {POLLUX_RATIO}",
+            f"at each load: mean JCT {100 * POLLUX_MEAN:.1f} %, ratio to Tiresias {POLLUX_RATIO}",
             f"mean JCT {errors}, ratio {', '.join(f'{gap:+.2f}' for gap in gaps)}",
             "yes" if all(kept) else "in part" if any(kept) else "no",
         ])  # fmt: skip

@@ -126,7 +126,7 @@ def sweep(
         _show(done, summary, with_runs=runs)
         if plan.window is not None:
             ends = arrival_window.said(plan.window)
-            _console.say(f"metrics of jobs cover only jobs that arrive between {ends}")
+            _console.say(f"job metrics cover only jobs that arrive between {ends}")
         _console.say(f"saved in {folder}: table.parquet, table.csv, runs/")
         if html is not None and summary is not None:
             _console.say(f"saved {html}")

@@ -53,7 +53,7 @@ def decode(path: Path, content: bytes, expected: str = "expected JSON") -> dict[
     Parameters
     ----------
     path, content : Path, bytes
-        Name of the file, for messages, and the contents of the file.
+        File name (used in messages) and file contents.
     expected : str
         Description of the expected content, for the error if the content is not JSON.
 

@@ -317,10 +317,11 @@ class SchedulingEnv(gymnasium.Env["Observation", np.int64]):
 
     @property
     def totals(self) -> dict[str, float]:
-        """The sums of the episode so far, each under the name of the reward that subtracts it.
+        """The running totals of the episode, keyed by reward.
 
-        They are the sums of JCTs, of times without GPUs and of slowdowns, the makespan, and the
-        makespan times (1 - GPU utilisation). For unfinished jobs, times up to now are counted.
+        A reward is minus the increase of its total. The totals are the sums of JCTs, of times
+        without GPUs and of slowdowns, the makespan, and the makespan times (1 - GPU utilisation).
+        For unfinished jobs, times up to now are counted.
         """
         sums = (*self._sums[:4], self._sums[4] / self._gpus)
         return {name: value / _NS for name, value in zip(REWARDS, sums, strict=True)}

@@ -45,8 +45,9 @@ def simulate(
     params : mapping, optional
         Parameters of the policy, if it is given by name.
     progress : bool or callable
-        True draws a bar on stderr if stderr is a terminal, and a line below the cell in a notebook.
-        A callable is called with (simulated seconds, jobs done, jobs), at most ten times a second.
+        True shows a progress bar on stderr if stderr is a terminal, and a line of text below the
+        cell in a notebook. A callable is called with (simulated seconds, jobs done, jobs), at most
+        ten times a second.
     **options
         The keys of `gangline.RunOptions`: `seed` (default 0); `restart_s` and `first_start_s`
         (seconds without progress; default 0); `restart_by_model` (mapping from labels to restart

@@ -112,9 +112,10 @@ class RunSpec(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         policy: PolicyReference,
         options: CheckedOptions,
     ) -> RunSpec:
-        """Return the spec for parts that have already been checked, with the current versions.
+        """Return the spec for parts that have already been checked.
 
-        `cluster` is the result of `keys_of`, which specs may share.
+        `cluster` is the result of `keys_of`, which specs may share. The spec records the current
+        versions of gangline and of the libraries on which results depend.
         """
         from gangline import _core
 

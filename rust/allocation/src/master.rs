@@ -8,8 +8,8 @@
 
 /// A reduced cost or a level below this limit counts as noise; all numbers in this program are of the order of 1.
 const NOISE: f64 = 1e-11;
-/// A pivot below this limit counts as noise, because plans that differ by a rounding error would give a nearly singular
-/// basis.
+/// A pivot below this limit is treated as zero; otherwise, two plans that differ only by rounding could both enter the
+/// basis and make it nearly singular.
 const PIVOT: f64 = 1e-9;
 /// Number of pivots that are chosen by the largest gain; after that, Bland's rule prevents cycles.
 const FREE_PIVOTS: usize = 200;

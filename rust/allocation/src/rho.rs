@@ -1,4 +1,4 @@
-//! Solves finish-time fairness with prices: finds the smallest rho at which every job can finish in time.
+//! Solves the finish-time fairness program with prices: finds the smallest rho at which every job can finish in time.
 //!
 //! | symbol | here | meaning |
 //! |---|---|---|

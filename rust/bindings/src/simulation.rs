@@ -181,7 +181,7 @@ impl Simulation {
         let (trail, policy) = with_own_error(&self.raised, made.map_err(refused))?;
         if trail != run.engine.trail() {
             return Err(PyValueError::new_err(
-                "the policy made another decision when the same history was repeated",
+                "the policy decided differently when the same history was replayed",
             ));
         }
         run.policy = policy;

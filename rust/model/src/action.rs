@@ -48,8 +48,8 @@ pub struct Terms {
     pub accum: Option<u32>,
     /// Overhead: time without progress from now on. The default for a start or move is the overhead of the run.
     pub overhead: Option<SimSpan>,
-    /// Number of iterations that the part may do; after them, it keeps its GPUs but makes no progress. Infinity means
-    /// no quota, which is also the default for a start or move.
+    /// Number of iterations that the part may do; once they are done, it keeps its GPUs but makes no progress. Infinity
+    /// means no quota, which is also the default for a start or move.
     pub quota: Option<f64>,
 }
 

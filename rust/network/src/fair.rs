@@ -6,8 +6,8 @@
 //!
 //! Stops have a strict order: by rate; at equal rates, demands come before links; and links are ordered by name.
 //! Regardless of rounding, the next stop of a link comes after the last stop at which a flow took capacity from it.
-//! Therefore, there is only one set of stops that agrees at every link, and it is unique to the last bit. The stops do
-//! not depend on the order or the groups in which they are computed. The model is described in
+//! Therefore, exactly one set of stops is consistent at every link, and its rates are reproducible bit for bit. The
+//! stops do not depend on the order or the groups in which they are computed. The model is described in
 //! `docs/concepts/network.md`.
 //!
 //! | symbol | here | meaning |

@@ -143,8 +143,8 @@ def audit(
         The jobs table that belongs to a segments table. It adds gang sizes and arrivals, and the
         two tables must agree.
     trace : Trace, Arrow table, or str, optional
-        The trace that was simulated. It reveals missing jobs, and wrong gang sizes, arrivals and
-        work.
+        The trace that was simulated. With it, the audit also detects missing jobs and wrong values
+        of gang size, arrival and work.
     columns : mapping, optional
         Mapping from native names to names in the table, for example ``{"finish_s": "end_time"}``. A
         column that is mapped to "" is left out, for example ``{"status": ""}``.

@@ -421,7 +421,7 @@ def _types(drawn: Sequence[Digest]) -> str:
     if len(kinds) == 1 and not kinds[0].get("price_per_hour"):
         return ""
     about = "Share of the GPUs that held a job"
-    about += ", and where the time that jobs held GPUs went." if len(kinds) > 1 else "."
+    about += ", and each type's share of all GPU time held." if len(kinds) > 1 else "."
     use = tables.usage(drawn).html("Use of each GPU type")
     models = _models(drawn) + _shapes(drawn) if len(kinds) > 1 else ""
     return f"<p class=about>{about}</p>{use}{models}"

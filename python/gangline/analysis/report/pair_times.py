@@ -90,7 +90,10 @@ def pair_times(rows: Segments, codes: Ints, names: Sequence[str]) -> list[PairTi
 
 
 def _overlaps(rows: Segments) -> Iterator[tuple[int, int, float]]:
-    """Yield pairs of rows of different jobs on a GPU with their overlap in time, once per GPU."""
+    """For each GPU, yield every pair of rows of different jobs that overlap on it.
+
+    Each item also contains the length of the overlap in seconds.
+    """
     shared = np.flatnonzero(~rows.is_alone)
     start, end, job = rows.start[shared], rows.end[shared], rows.job[shared]
     row, slot = slots_of(rows.mask[shared])

@@ -46,17 +46,18 @@ class Bench:
     rows : list of dict
         One row per policy on the shipped workloads, ordered by class of knowledge and by mean rank.
         The keys are those of `gangline.bench.standings`, and also: `run` (True if the policy was
-        run now, False if the row is published), `runs`, `preemptions_per_job` and `failed`; for
-        policies that were run now, `run_s` (mean wall-clock time of a run in seconds).
+        run in this call, False if the row is published), `runs`, `preemptions_per_job` and
+        `failed`; for policies that were run in this call, `run_s` (mean wall-clock time of a run in
+        seconds).
     real_rows : list of dict
-        The same rows for real traces; these contain only policies that were run now.
+        The same rows for real traces; these contain only policies run in this call.
     failed : list of dict
         Runs that failed, with `error` and `message`; their policies have no rank.
     scores : dict
         For each label, the mean JCT in seconds, keyed by world and seed.
     log_hashes : dict
-        For each label of a policy that was run now, the hash of the events, keyed by world and
-        seed.
+        For the label of each policy that was run in this call, the hash of its events, keyed by
+        world and seed.
     offered_loads : list of dict
         For each workload, cluster and load of the suite: the offered load as defined by
         `gangline.offered_load`, averaged over the seeds.

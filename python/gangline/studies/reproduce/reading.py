@@ -79,7 +79,7 @@ class Saving:
 def savings(study: Study, rows: Sequence[dict[str, Any]]) -> list[Saving]:
     """Return what the hero saves against each contender, by network and metric.
 
-    A world in which the contender's value is 0 has no saved share, and is left out. For example,
+    A world in which the contender's value is 0 has no defined saving and is left out. For example,
     the time lost to communication is 0 on a network without distances.
     """
     found = []

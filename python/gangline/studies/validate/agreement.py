@@ -118,7 +118,8 @@ class Agreement:
     rank_correlation : float or None
         Spearman's rank correlation of the JCTs; None if all JCTs are equal.
     groups : dict of str to list of Group
-        Bias of the groups by `size`, `length` and `model`, as far as these are known.
+        Bias of each group, for the groupings `size`, `length` and `model`, as far as these are
+        known.
     departure : Departure or None
         The first start that differs; None if no start differs by more than the tolerance, or if no
         start was observed.

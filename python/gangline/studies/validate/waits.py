@@ -142,8 +142,8 @@ def passed(arrival_s: Floats, start_s: Floats) -> Ints:
 
     Notes
     -----
-    The computation takes O(n log n): the ranks of the starts are compared bit by bit, for all jobs
-    at once.
+    The computation takes O(n log n) time: the ranks of the starts are compared one bit at a time,
+    for all jobs at once.
 
     Examples
     --------

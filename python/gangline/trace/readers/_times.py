@@ -116,7 +116,7 @@ def to_seconds(
         Start and end, in microseconds, of the interval in which the first column's local times
         occur twice. Without a zone, these times are only counted.
     place : str
-        Suffix of the text that states the epoch, if no zone is given.
+        Suffix appended to the epoch text when no zone is given; otherwise, the suffix is "UTC".
     """
     stamps: dict[str, Any] = {}
     for name in names:

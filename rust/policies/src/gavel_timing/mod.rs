@@ -45,7 +45,7 @@ pub(crate) struct GavelTimingParams {
     pub round_s: f64,
     /// Whether GPU types are shuffled at each choice, as they are for policies that do not use rates.
     pub shuffles: bool,
-    /// Whether jobs without a share are skipped, as they are under first come, first served.
+    /// Whether jobs without a share are skipped, as they are under FIFO.
     pub skips_zero: bool,
     /// Knowledge about jobs that the allocator needs.
     pub knowledge: Knowledge,

@@ -68,7 +68,7 @@ impl Protection {
     /// The policy makes a decision at the end of each protection. Under a placement rule that may refuse a gang, jobs
     /// may run on GPUs that cannot be used by jobs before them in the order. While these jobs are protected, they keep
     /// the earlier jobs from running; afterwards they give way. If they have to give way before their restart overhead
-    /// is over, all of these jobs might take turns for ever without progress. A rule that refuses no gang is safe.
+    /// is over, all of these jobs might take turns for ever without progress. A rule that never refuses a gang is safe.
     /// Under such a rule, the first job in the order keeps its GPUs, because protected jobs either started before it or
     /// fit next to it.
     ///

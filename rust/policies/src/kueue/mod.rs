@@ -45,7 +45,8 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use waiting::{Line, Rank, Refused};
 
-/// The job's queue may not use enough additional GPUs, and the job may not preempt enough other jobs.
+/// The job's queue is not allowed to use enough additional GPUs, and the job is not allowed to preempt enough other
+/// jobs.
 static NO_QUOTA: Reason = Reason::new(
     "no quota",
     "its queue may not use enough additional GPUs, and the job may not preempt enough other jobs",

@@ -46,7 +46,7 @@ pub struct Demand {
     pub max_level: Level,
 }
 
-/// The server's position in the pool, and the number of GPUs to take on it.
+/// The server's position in the pool, and the number of GPUs to take from it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Pick {
     pub(crate) at: usize,

@@ -35,7 +35,7 @@ struct Sight {
 pub(super) struct Profile {
     sights: Vec<Sight>,
     fit: StepFit,
-    /// The gradient noise that was observed last; it is assumed for every batch.
+    /// The most recently observed gradient noise; it is assumed for every batch size.
     noise: NoisePhase,
     /// Cache of the best configuration for each number of GPUs, on one server and on several servers.
     best: Vec<[Cell<Option<Configuration>>; 2]>,

@@ -11,7 +11,7 @@ use std::collections::BinaryHeap;
 const GAIN_MIN: f64 = 1e-9;
 /// Number of jobs that are considered on each side of a move. This is our own choice.
 const MOVE_JOBS: usize = 16;
-/// Numbers of GPUs to try beyond the minimum.
+/// GPU counts to try in addition to the minimum; those that do not exceed it are skipped.
 const COUNTS: [u32; 12] = [1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64];
 
 /// A job that wants GPUs.

@@ -17,7 +17,7 @@ use std::cmp::Reverse;
 use std::mem::take;
 
 impl Pass {
-    /// Performs all four steps for a placement rule that refuses no gang: stops the dropped jobs and starts the
+    /// Performs all four steps for a placement rule that never refuses a gang: stops the dropped jobs and starts the
     /// admitted jobs.
     pub(super) fn incremental(&mut self, view: &ClusterView<'_>, plan: &mut Plan<'_>) {
         // If nothing else has changed, a new job is behind a job of its class that does not fit.

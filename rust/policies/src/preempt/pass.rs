@@ -45,7 +45,7 @@ pub(crate) struct Pass {
     /// First jobs of classes that are still to be tried. The buffer is reused.
     pub(super) heads: BinaryHeap<Reverse<(Rank, usize)>>,
     /// Waiting jobs that the count admits (with their keys and classes), and running jobs that it does not admit. The
-    /// buffer is reused. It is needed only if the placement rule refuses no gang.
+    /// buffer is reused. It is needed only if the placement rule never refuses a gang.
     pub(super) admitted: Vec<(Key, usize)>,
     pub(super) dropped: Vec<Key>,
     /// Jobs that the last plan stopped. They are recorded only if the placement rule may refuse a gang, because under

@@ -1,6 +1,6 @@
-//! The form of the pass that works for every run. It applies the rule to the running jobs and to the first waiting job
-//! of each demand class. If the placement rule refuses no gang and all waiting jobs fit next to the running jobs, the
-//! waiting jobs are started without examining the running jobs.
+//! The general version of the pass, which works for every run. It applies the rule to the running jobs and to the first
+//! waiting job of each demand class. If the placement rule never refuses a gang and all waiting jobs fit next to the
+//! running jobs, the waiting jobs are started without examining the running jobs.
 
 use super::Pass;
 use super::jobs::QueueState;

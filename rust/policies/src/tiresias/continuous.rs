@@ -15,7 +15,7 @@ use std::collections::BTreeSet;
 
 /// Bit that is set in the leading part of a job's key if the job may be preempted, so that protected jobs come first.
 const OPEN: u64 = 1 << 63;
-/// Offset that is added to services so that none is negative; it is larger than every head start.
+/// Offset that is added to each attained service so that none is negative; it is larger than every head start.
 const BIAS: i128 = 1 << 110;
 /// Number of bits that a service takes up in the lower part of a key.
 const LOW: u32 = 62;

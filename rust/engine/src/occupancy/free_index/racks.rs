@@ -365,9 +365,9 @@ fn packed(whole: u32, other: u32) -> u32 {
     whole * 64 + other
 }
 
-/// Racks ordered by (free GPUs, index). Up to [`FEW_RACKS`] racks are not kept in order. More racks are kept in a bit
-/// set if the range of keys is small, and otherwise in a tree. The caller of a query passes the number of free GPUs of
-/// every rack.
+/// Racks ordered by (free GPUs, index). If there are at most [`FEW_RACKS`] racks, they are not kept in order. If there
+/// are more, they are kept in a bit set if the range of keys is small, and otherwise in a tree. The caller of a query
+/// passes the number of free GPUs of every rack.
 #[derive(Clone, Debug)]
 enum FreeOrder {
     /// No structure.
