@@ -221,7 +221,8 @@ def _show_groups(by: str, runs: Sequence[tuple[str, Sequence[Waited]]]) -> None:
         for one in first[:_GROUPS_SHOWN]
     ]
     titles = [by, "jobs", "GPU-hours", *(name for name, _ in runs)]
-    _console.table(titles, cells, title=f"Mean wait by {by}", is_formatted=True)
+    held = f"; GPU-hours under {runs[0][0]}" if len(runs) > 1 else ""
+    _console.table(titles, cells, title=f"Mean wait by {by}{held}", is_formatted=True)
     if len(first) > _GROUPS_SHOWN:
         _console.say(f"the {_GROUPS_SHOWN} with the most GPU time are shown; --json has all")
 

@@ -63,8 +63,10 @@ class Source:
         self._hashing: threading.Thread | None = None
         self._digest = ""
         if "\0" in archive or not self.path.exists():
-            only = "; only a sweep replaces {trace_seed}" if "{trace_seed}" in archive else ""
-            raise FileNotFoundError(2, f"no such file{only}", archive.replace("\0", "\\0"))
+            if "{trace_seed}" in archive:
+                message = f"{archive}: no such file; only a sweep replaces {{trace_seed}}"
+                raise TraceError(message, path=archive)
+            raise FileNotFoundError(2, "no such file", archive.replace("\0", "\\0"))
         self.is_folder = self.path.is_dir()
 
     @cached_property

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
@@ -93,9 +94,8 @@ def _system_option(kind: type[PolicyBase], option: str) -> str:
     from gangline import _core
 
     (entry,) = (entry for entry in _core.registry() if entry["name"] == kind.name)
-    named = [
-        one["name"] for one in entry["parameters"] if f"({option} " in one["doc"].replace(")", " ")
-    ]
+    wanted = re.compile(rf"\(`?{re.escape(option)}[`) ]", re.IGNORECASE)
+    named = [one["name"] for one in entry["parameters"] if wanted.search(one["doc"])]
     return f"; {option} is `{named[0]}` here" if named else ""
 
 

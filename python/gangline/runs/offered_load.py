@@ -368,7 +368,7 @@ def unfinished(trace: Trace) -> str:
 
     from gangline.trace.jobs.notes import UNFINISHED
 
-    counts = {word: trace.notes.get(name, 0) for name, word in UNFINISHED.items()}
+    counts = {word: int(trace.metadata.get(name, 0)) for name, word in UNFINISHED.items()}
     total = sum(counts.values())
     if not total:
         return ""

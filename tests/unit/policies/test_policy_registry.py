@@ -130,7 +130,7 @@ def test_a_list_without_quotes_round_its_strings_is_refused(text: str, snapshot:
         policies.parse_setting(text)
 
 
-@pytest.mark.parametrize("key", ["PriorityWeightAge", "weight_agee"])
+@pytest.mark.parametrize("key", ["PriorityWeightAge", "default_queue_depth", "weight_agee"])
 def test_options_of_slurm_itself_and_near_names_are_suggested(key: str, snapshot: Snapshot) -> None:
     with refused(PolicyError, snapshot, field=key):
         policies.make("slurm", {key: 1000})

@@ -49,6 +49,9 @@ def test_on_the_command_line(tmp_path: Path) -> None:
     assert found["by"]["fifo"][1]["wait_mean_s"] == 35.0
     done = gangline(*world, "--policies", "fifo", "--by", "user")
     assert "Mean wait by user" in done.stdout
+    assert "GPU-hours under" not in done.stdout
+    both = gangline(*world, "--policies", "fifo,sjf", "--by", "user")
+    assert "Mean wait by user; GPU-hours under fifo" in both.stdout
     assert ["ann", "2", "0.04", "35s"] in [line.split() for line in done.stdout.splitlines()]
     done = gangline(*world, "--policies", "fifo", "--by", "all")
     assert ["fifo", "1m10s", "1m", "2m37s", "1m59s"] in [

@@ -299,6 +299,7 @@ def test_a_stopped_job_gets_no_other_gpus_from_the_same_decision() -> None:
     assert spans(said)[0] == (4000.0, 4500.0, "stopped", None)
     assert "tiresias had just stopped it" in str(said)
     assert "accepted none of them" not in str(said)
+    assert "servers that can hold" not in str(said)  # a single GPU is never spread
 
 
 def test_scattered_gpus_are_no_place_under_slurm_if_gangs_must_be_on_one_server() -> None:

@@ -356,6 +356,7 @@ class TestLimits:
         )
         found = gl.advise(ONE, table, chosen, servers=[1, 2], params=params, base=label)
         said = {claim.kind: claim.text for claim in found.claims()}
+        assert "jobs wait as long as with the current 1." in said["larger"]
         assert said["larger"].endswith(quotas)
         assert not any("quotas" in note for note in found.notes())
         assert contender(resolve_policy("kueue")).quota_gpus is None

@@ -143,11 +143,14 @@ def test_the_work_of_jobs_that_did_not_finish(tmp_path: Path) -> None:
     waiting = ran | {"JobID": "2", "State": "PENDING", "Start": "Unknown", "End": "Unknown",
                      "Elapsed": "00:00:00", "AllocTRES": ""}  # fmt: skip
     running = ran | {"JobID": "3", "State": "RUNNING", "End": "Unknown"}
-    assert unfinished(read(tmp_path, text_of(ran, waiting, running))) == (
-        "The log ends with 1 waiting and 1 running jobs: they are left out, so the load and the "
-        "waits are too low. If they use their time limits as the other jobs do (4.2 %), about 67 "
-        "% of the work is missing (8 GPU-hours)."
-    )
+    trace = read(tmp_path, text_of(ran, waiting, running))
+    gl.write_trace(trace, tmp_path / "jobs.parquet")
+    for log in (trace, gl.read_trace(tmp_path / "jobs.parquet")):
+        assert unfinished(log) == (
+            "The log ends with 1 waiting and 1 running jobs: they are left out, so the load and "
+            "the waits are too low. If they use their time limits as the other jobs do (4.2 %), "
+            "about 67 % of the work is missing (8 GPU-hours)."
+        )
 
 
 def test_what_is_missing_without_time_limits_is_unknown(tmp_path: Path) -> None:

@@ -100,6 +100,10 @@ def reasons(said: Facts) -> list[tuple[float, str]]:
 def _groups(rows: Records, reasons: list[Reason]) -> npt.NDArray[np.intp]:
     """Return the index of each stretch's sentence; sentences are numbered as they appear."""
     cause = rows["cause"]
+    # with too few free GPUs, these reasons say only how many were free
+    plain = [one.name for one in reasons if one.otherwise == "{free}"]
+    is_plain = np.isin(cause, plain) & (rows["state"] == _TOO_FEW)
+    cause = np.where(is_plain, plain[:1] or [""], cause)
 
     def told(*places: str) -> npt.NDArray[np.bool_]:
         names = [one.name for one in reasons if all(one.names(place) for place in places)]
@@ -217,6 +221,8 @@ def _free(said: Facts, rows: Records, state: int) -> str:
     if state == _TOO_FEW:
         words = _of_use(rows) + (f"; it needs {said.gpus_min}" if most > 0 else "")
         return f"{words}, and no room to share GPUs with running jobs" if said.is_shared else words
+    if said.gpus_min == 1:  # a single GPU is never spread
+        return free
     where = "on the smallest number of servers that can hold " + plural(said.gpus_min, "GPU")
     if state == _APART:
         return f"{free}, but spread over too many servers: at most {together} of them {where}"

@@ -409,13 +409,17 @@ class Advice(Facts):
         )
         said = []
         for row in [*rows[:1], *rows[1:][-1:]]:
-            text = (
-                f"With {self._size(row)} under `{self.base}`, jobs wait {duration(row.wait.mean)} "
-                f"on average, instead of {duration(self.here.wait.mean)} with the current "
-                f"{self.servers}."
-            )
+            text = f"With {self._size(row)} under `{self.base}`, jobs "
+            if row.wait.mean == self.here.wait.mean:
+                text += f"wait as long as with the current {self.servers}."
+            else:
+                text += (
+                    f"wait {duration(row.wait.mean)} on average, instead of "
+                    f"{duration(self.here.wait.mean)} with the current {self.servers}."
+                )
             text += self._differs(row) + self._saved(row)
-            text = f"{text} {self._quota(self.base, row.gpus)}".rstrip()
+            if row is rows[0]:
+                text = f"{text} {self._quota(self.base, row.gpus)}".rstrip()
             said.append((text, row.servers))
         return said
 

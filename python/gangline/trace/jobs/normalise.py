@@ -244,6 +244,7 @@ def _drop_by_format(raw: Raw, columns: dict[str, Any], keep: _Keep, options: Opt
         out = np.asarray(rows if raw.bad is None else rows & ~raw.bad, dtype=np.bool_)
         if reason in UNFINISHED:
             is_open |= out & keep.rows
+            raw.metadata[reason] = str(int((out & keep.rows).sum()))
         keep.drop(reason, out)
     if is_open.any() and "time_limit_s" in columns:
         asked_gpu_s = numbers(columns["gpus"]) * numbers(columns["time_limit_s"])

@@ -147,6 +147,8 @@ METADATA_KEYS = (
     "clamp_s",
     "ignored_columns",
     "unfinished_gpu_s",
+    "still_waiting",
+    "still_running",
 )
 
 GPUS_MAX = 2**15
