@@ -97,8 +97,8 @@ def pair(
     Source: the two-job theorem of SJF-BSBF (arXiv 2407.13088), derived again and extended to an
     inflation above 1. The rule assumes that both jobs are on the same GPUs and have no other
     co-runner. The decision compares resident_s with threshold x new_s, which is equivalent to t_con
-    < t_seq. If the two sides differ by a relative 1e-12 or less, they count as equal, and the jobs
-    do not share. Cost: O(1).
+    < t_seq. If the two sides differ by at most 1e-12 x (new_s + resident_s), they count as equal,
+    and the jobs do not share. Cost: O(1).
 
     Examples
     --------

@@ -260,7 +260,7 @@ class Result:
         ----------
         folder : path
             The folder. An earlier result in the folder is replaced, together with its report; other
-            files stay. A folder with any other content raises an error.
+            files stay. Any other folder with content raises an error.
         explain : bool
             Whether to write the jobs of the trace as well, so that `explain` can repeat the run
             without the trace.
@@ -268,8 +268,8 @@ class Result:
         Raises
         ------
         FileExistsError
-            If the folder contains anything other than an earlier result, or if a file of the
-            earlier result has changed since it was saved.
+            If the folder has content but no earlier result, or if a file of the earlier result has
+            changed since it was saved.
         OSError
             If something cannot be written.
         """

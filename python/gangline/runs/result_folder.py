@@ -98,7 +98,7 @@ def check(folder: Path) -> None:
     Raises
     ------
     FileExistsError
-        If the folder contains anything other than an earlier result.
+        If the folder has content but no earlier result, or if that result was changed.
     OSError
         If the path is a file, or if nothing can be written there.
     """

@@ -64,9 +64,9 @@ class _Always(TypedDict):
 class RunSummary(_Always, total=False):
     """Averages, percentiles and totals of a run, in seconds unless the key names another unit.
 
-    A mean or percentile is NaN if it covers no values. Some keys exist only in some runs; for
-    example, the cost exists if GPU types have a price. If the key is in a variable, a type checker
-    requires a mapping: `numbers: Mapping[str, Any] = result.summary`.
+    A value is NaN if there is nothing from which to compute it. Some keys exist only in some runs;
+    for example, the cost exists if GPU types have a price. If the key is in a variable, a type
+    checker requires a mapping: `numbers: Mapping[str, Any] = result.summary`.
 
     Examples
     --------

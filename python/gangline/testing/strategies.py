@@ -328,7 +328,7 @@ def run_time_tables(
     """Draw a `[runtime]` table: noise, and start costs for each kind of job.
 
     Without `restarts`, only first starts and checkpoints take time, because a lease, turn or round
-    must not be shorter than a restart.
+    must be longer than a restart.
     """
     noise = st.sampled_from([0.0, 0.0, 0.05, 0.3, 2.0])
     table: dict[str, Any] = {name: draw(noise) for name in draw(st.sets(st.sampled_from(_SIGMAS)))}
@@ -753,14 +753,15 @@ def _elastic_models(draw: st.DrawFn) -> dict[str, Any]:
 
 @st.composite
 def any_worlds(draw: st.DrawFn, *, time_scales: Sequence[float] = TIME_SCALES) -> World:
-    """Draw worlds from all strategies of this module, with jobs of seconds, minutes or hours.
+    """Draw worlds from most strategies of this module, with jobs of seconds, minutes or hours.
 
     Parameters
     ----------
     time_scales : sequence of float
-        Positive factors. One of these factors multiplies all times in a world except the costs of
-        starts and stops. These costs remain in seconds, because leases and rounds must be longer
-        than a restart. Put the simplest factor first. The default is 1, 60 and 3600.
+        Positive factors. One of these factors multiplies the instants of all events in a world and
+        the work of its jobs. The costs of starts and stops remain in seconds, because leases and
+        rounds must be longer than a restart. Put the simplest factor first. The default is 1, 60
+        and 3600.
 
     Returns
     -------

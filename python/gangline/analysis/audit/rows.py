@@ -126,7 +126,7 @@ class TableRows:
 
 
 class Rows(TableRows):
-    """The rows of a segments table; `good` marks those with usable times and a known job."""
+    """The rows of a segments table; `good` marks those with usable times."""
 
     def __init__(self, world: World, table: Columns, findings: Findings) -> None:
         super().__init__(TABLE, world, table, findings)

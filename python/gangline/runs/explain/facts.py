@@ -26,7 +26,7 @@ class Passing(NamedTuple):
         Number of GPUs that the job got.
     outranks : bool
         Whether the number of free GPUs would have sufficed at that instant if no job that arrived
-        later had held any. GPUs that a later job shares with another job do not count as free.
+        later had held any. GPUs that a later job shares with an earlier job do not count as free.
     """
 
     job_id: str

@@ -81,7 +81,7 @@ class Option:
     is_over : bool
         Whether the jobs offer more work than the GPUs can do.
     jobs, cannot_run : int
-        Number of jobs that finished, and number of jobs that are too large for the cluster.
+        Number of jobs that finished, and number of jobs that can never run.
     wait : Estimate
         Mean wait (all time without GPUs), with its confidence interval across the parts of the log.
     wait_p50_s, wait_p99_s, jct_mean_s : float

@@ -37,7 +37,7 @@ class Servers:
         GPU type; optional if the cluster has only one.
     jobs : Trace
         The jobs of the plan. They limit the sizes: by default, the largest size is the one at which
-        every job could have its own servers.
+        every job could have its own servers, or the current size if that is larger.
     most : int, optional
         The largest size to try, used instead of this limit.
     """

@@ -224,7 +224,7 @@ def _chunks(text: str) -> Iterator[dict[str, str]]:
 
 
 def _gpus(part: list[tuple[int, dict[str, str]]]) -> list[float]:
-    """Return the number of GPUs in each chunk that has GPUs."""
+    """Return the total number of GPUs in each request for equal chunks with GPUs."""
     return [
         float(many * _number(key, chunk[key]))
         for many, chunk in part
