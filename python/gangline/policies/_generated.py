@@ -396,8 +396,8 @@ class Las(PolicyConfig):
     limits : tuple of float, positive numbers, strictly increasing
         Attained service at which a job moves to the next queue. In GPU-seconds.
     promote_knob : float, >= 0
-        A waiting job returns to the first queue after this multiple of the time that it has
-        executed since its last promotion; 0 = never.
+        A job returns to the first queue when it has waited for this multiple of the time for which
+        it has run since its last promotion; 0 = never.
     las_time : bool
         Whether attained service counts seconds instead of GPU-seconds.
     running_first : bool
@@ -446,8 +446,8 @@ class Gittins(PolicyConfig):
     limits : tuple of float, positive numbers, strictly increasing
         Attained service at which a job moves to the next queue. In GPU-seconds.
     promote_knob : float, >= 0
-        A waiting job returns to the first queue after this multiple of the time that it has
-        executed since its last promotion; 0 = never.
+        A job returns to the first queue when it has waited for this multiple of the time for which
+        it has run since its last promotion; 0 = never.
     las_time : bool
         Whether attained service counts seconds instead of GPU-seconds.
     delta : float, > 0
@@ -493,8 +493,8 @@ class Tiresias(PolicyConfig):
     limits : tuple of float, positive numbers, strictly increasing
         Attained service at which a job moves to the next queue. In GPU-seconds.
     promote_knob : float, >= 0
-        A waiting job returns to the first queue after this multiple of the time that it has
-        executed since its last promotion; 0 = never.
+        A job returns to the first queue when it has waited for this multiple of the time for which
+        it has run since its last promotion; 0 = never.
     las_time : bool
         Whether attained service counts seconds instead of GPU-seconds.
     running_first : bool
@@ -544,8 +544,8 @@ class TiresiasGittins(PolicyConfig):
     limits : tuple of float, positive numbers, strictly increasing
         Attained service at which a job moves to the next queue. In GPU-seconds.
     promote_knob : float, >= 0
-        A waiting job returns to the first queue after this multiple of the time that it has
-        executed since its last promotion; 0 = never.
+        A job returns to the first queue when it has waited for this multiple of the time for which
+        it has run since its last promotion; 0 = never.
     las_time : bool
         Whether attained service counts seconds instead of GPU-seconds.
     delta : float, > 0
@@ -736,8 +736,8 @@ class Kai(PolicyConfig):
     usage_period_s : float, >= 1
         Time between two samples of usage. In seconds.
     reclaim_resolve : str, one of lca, queue
-        Queue whose reclaim_min_run_s applies: the job's queue (queue), or its ancestor just below
-        the common ancestor with the reclaiming queue (lca).
+        Queue whose reclaim_min_run_s applies: the job's queue (queue), or the one of this queue and
+        its ancestors that is just below the common ancestor with the reclaiming queue (lca).
     cycle_s : float, > 0
         Time from a decision that evicted jobs to the next decision. In seconds.
 
@@ -1931,8 +1931,8 @@ class Pollux(PolicyBase):
         Maximum number of GPUs of an elastic job, relative to the largest number that it has had so
         far.
     ls_moves : float, a whole number >= 1, optional
-        Maximum number of times that a decision moves a rung from one job to another; none = twice
-        the number of jobs.
+        Maximum number of times that a decision moves GPUs from one job to another; none = twice the
+        number of jobs.
     batch : str, one of best, traced
         Batch of an elastic job: best (the largest goodput on its GPUs) or traced (the total batch
         from the trace).
@@ -2007,7 +2007,7 @@ class Optimus(PolicyBase):
         Maximum number of GPUs of an elastic job. In GPUs.
     skip_slower : bool
         Whether to skip GPU counts with which a job would be no faster than with fewer GPUs; if
-        false, a job stops growing at the first such count.
+        false, a job stops growing before the first such count.
     server_choice : str, one of most_free, best_fit
         Servers for a job that gets a new place: most_free (those with the most free GPUs) or
         best_fit (if possible a single server: the one with the fewest free GPUs among those with

@@ -8,7 +8,7 @@ use gangline_engine::Knowledge;
 const PARAMETERS: &[ParamSpec] = &[
     number("period_s", ParamKind::Above(0.0), 600.0).unit("s").doc("time between two decisions").outlasting_restarts(),
     spec("max_gpus_per_job", ParamKind::Whole(1.0), ParamDefault::Int(64)).unit("GPUs").doc("maximum number of GPUs of an elastic job"),
-    flag("skip_slower", false).doc("whether to skip GPU counts with which a job would be no faster than with fewer GPUs; if false, a job stops growing at the first such count"),
+    flag("skip_slower", false).doc("whether to skip GPU counts with which a job would be no faster than with fewer GPUs; if false, a job stops growing before the first such count"),
     choice("server_choice", ServerChoice::NAMES, "most_free").doc("servers for a job that gets a new place: most_free (those with the most free GPUs) or best_fit (if possible a single server: the one with the fewest free GPUs among those with enough)"),
 ];
 

@@ -13,7 +13,7 @@ const PARAMETERS: &[ParamSpec] = &[
     flag("avoid_interference", true).doc("whether a server may hold at most one job that spans several servers"),
     spec("max_gpus_per_job", ParamKind::Whole(1.0), ParamDefault::Int(64)).unit("GPUs").doc("maximum number of GPUs of an elastic job"),
     number("growth", ParamKind::AtLeast(1.0), 2.0).doc("maximum number of GPUs of an elastic job, relative to the largest number that it has had so far"),
-    spec("ls_moves", ParamKind::MaybeWhole(1.0), ParamDefault::None).doc("maximum number of times that a decision moves a rung from one job to another; none = twice the number of jobs"),
+    spec("ls_moves", ParamKind::MaybeWhole(1.0), ParamDefault::None).doc("maximum number of times that a decision moves GPUs from one job to another; none = twice the number of jobs"),
     choice("batch", Batch::NAMES, "best").doc("batch of an elastic job: best (the largest goodput \
          on its GPUs) or traced (the total batch from the trace)"),
     choice("models", Models::NAMES, "known").doc("models of elastic jobs: known (the true ones) or learnt (fitted to the sizes at which a job has run)"),

@@ -18,7 +18,7 @@ const LIMITS: ParamSpec = spec(
 .unit("GPU-s")
 .doc("attained service at which a job moves to the next queue");
 const KNOB: ParamSpec = number("promote_knob", ParamKind::AtLeast(0.0), 0.0).doc(
-    "a waiting job returns to the first queue after this multiple of the time that it has executed since its last promotion; 0 = never",
+    "a job returns to the first queue when it has waited for this multiple of the time for which it has run since its last promotion; 0 = never",
 );
 const LAS_TIME: ParamSpec =
     flag("las_time", false).doc("whether attained service counts seconds instead of GPU-seconds");
