@@ -30,7 +30,7 @@ _WORKLOAD = "gangline"
 _CALL, _ORDER = 0, 1  # tags of timers: requested calls, and orders for a later time
 _IGNORED = {"SET_JOB_METADATA"}  # metadata that Batsim writes to its table of jobs
 _NOTES = {"registration_finished", "continue_registration"}
-_POLL_MS_MAX = 2**31 - 1  # the limit of the C library: 24 days
+_POLL_MS_MAX = 500.0  # Ctrl-C just before a poll takes effect only after it
 
 
 class _Order(msgspec.Struct, frozen=True):
@@ -212,6 +212,8 @@ class _Scheduler:
             ready = dict(poller.poll(math.ceil(min(left_ms, _POLL_MS_MAX))))
             if self._socket in ready:
                 return
+            if self._monitor not in ready and time.monotonic() < until:
+                continue
             if self._monitor not in ready:
                 message = f"{otherwise} within {self._timeout_s:g} s"
                 raise PeerError(message, reason="silent", **facts)
