@@ -172,7 +172,9 @@ def listed(names: Sequence[str]) -> str:
 
 
 def short_names(labels: Iterable[str]) -> dict[str, str]:
-    """Map each long label whose policy has no other label to the policy's name without parameters.
+    """Map each long label to the policy's name without parameters, unless two would be equal.
+
+    The name keeps the estimates, which are not a parameter of the policy.
 
     Examples
     --------
@@ -181,14 +183,22 @@ def short_names(labels: Iterable[str]) -> dict[str, str]:
     {'slurm(weight_age=1000, weight_qos=2000, weight_gpu=200)': 'slurm'}
     >>> short_names(["slurm", long])
     {}
+    >>> list(short_names([long.replace(")", ", estimates=limit)")]).values())
+    ['slurm(estimates=limit)']
     """
-    names = {label: label.partition("(")[0] for label in labels}
+    names = {label: _without_parameters(label) for label in labels}
     each = list(names.values())
     return {
         label: name
         for label, name in names.items()
         if len(label) > _LONG_LABEL and each.count(name) == 1
     }
+
+
+def _without_parameters(label: str) -> str:
+    name, _, rest = label.partition("(")
+    estimates = re.search(r"\bestimates=[^,()]*\)$", rest)
+    return f"{name}({estimates[0]}" if estimates else name
 
 
 def label_of(name: str, labels: Sequence[str]) -> str:

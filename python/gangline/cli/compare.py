@@ -22,7 +22,7 @@ from gangline.cli._inputs import (
 from gangline.errors import PolicyError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from gangline._support.statistics import Spread
     from gangline.analysis.report import Digest
@@ -183,11 +183,14 @@ def _show(comparison: Comparison, jobs: str, draws: int, baseline: str | None) -
     """Print the conclusions of the comparison, then its tables."""
     from gangline.runs.offered_load import shown
 
+    names = formatting.short_names(comparison.labels)
     titles, cells, best = comparison.verdict()
+    cells = [[formatting.shortened(cell, names) for cell in row] for row in cells]
     drawn = f"{draws} draws of " if draws > 1 else ""
     load = f", offered load {shown(comparison.offered_loads)}" if comparison.offered_loads else ""
     title = f"{drawn}{jobs} on {comparison.cluster.name}{load}"
-    _console.paragraphs(*comparison.sentences(baseline=baseline))
+    for sentence in comparison.sentences(baseline=baseline):
+        _console.paragraphs(formatting.shortened(sentence, names))
     _console.write("")
     left_out = _console.table(
         titles, cells, title=title, best=best, is_formatted=True, spare=_SPARE
@@ -196,11 +199,14 @@ def _show(comparison: Comparison, jobs: str, draws: int, baseline: str | None) -
         lacks = formatting.listed(left_out)
         _console.say(f"not shown here: {lacks}; use a wider terminal, a pipe or --json")
     _console.say(*_legend(comparison, is_marked=any(any(row) for row in best)))
-    _show_statistics(comparison, baseline)
+    _console.paragraphs(*formatting.meanings(names))
+    _show_statistics(comparison, baseline, names)
 
 
 def _show_groups(by: str, runs: Sequence[tuple[str, Sequence[Waited]]]) -> None:
     """Show the waits of all jobs in each run, then the waits of each group."""
+    names = formatting.short_names(name for name, _ in runs)
+    runs = [(names.get(name, name), rows) for name, rows in runs]
     titles = ["run", "mean wait", "p50", "p99", "mean JCT"]
     cells = []
     for name, (every, *_) in runs:
@@ -237,7 +243,9 @@ def _legend(comparison: Comparison, *, is_marked: bool) -> list[str]:
     return [*[mark] * is_marked, *"\n".join(told).splitlines()]
 
 
-def _show_statistics(comparison: Comparison, baseline: str | None) -> None:
+def _show_statistics(
+    comparison: Comparison, baseline: str | None, names: Mapping[str, str]
+) -> None:
     """If there are several seeds, show means with intervals, differences and ranks."""
     rows = comparison.statistics(baseline=baseline)
     if not rows or rows[0]["seeds"] < 2 or comparison.seeds_said():
@@ -246,13 +254,14 @@ def _show_statistics(comparison: Comparison, baseline: str | None) -> None:
     for row in rows:
         apart = row.get("difference") if row["policy"] != row.get("baseline") else None
         less = "" if apart is None else f"{apart['less_in']} of {row['seeds']}"
-        cells.append([row["policy"], _between(row), _between(apart), less, f"{row['rank']:.2f}"])
+        name = formatting.shortened(row["policy"], names)
+        cells.append([name, _between(row), _between(apart), less, f"{row['rank']:.2f}"])
     has_ends = rows[0]["low"] is not None
     ends = ", with 95 % intervals" if has_ends else ""
     titles = [
         "policy",
         "mean JCT",
-        f"difference from {rows[0].get('baseline', '')}",
+        f"difference from {formatting.shortened(rows[0].get('baseline', ''), names)}",
         "better in",
         "mean rank",
     ]

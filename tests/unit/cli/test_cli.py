@@ -138,6 +138,20 @@ def test_a_history_without_users_is_noted() -> None:
     )
 
 
+def test_compare_states_long_settings_once(tmp_path: Path) -> None:
+    given = ("weight_age=1000", "weight_job_size=100", "bf_window_s=172800")
+    settings = (part for one in given for part in ("--set", f"slurm.{one}"))
+    done = gangline(
+        "compare", *SMALL, "--policies", "fifo,slurm", *settings, "--by", "all",
+        "--html", "page.html", cwd=tmp_path,
+    )  # fmt: skip
+    label = "slurm(weight_age=1000, weight_job_size=100, bf_window_s=172800.0)"
+    shown = " ".join(done.stdout.split())
+    assert f"`slurm` stands for {label}." in shown
+    assert shown.count(label) == 1
+    assert (tmp_path / "page.html").read_text().count(label) == 1
+
+
 def test_compare_json_has_every_run() -> None:
     data = document("compare", *SMALL, "--policies", "fifo,sjf", "--json")
     assert [row["policy"] for row in data["runs"]] == ["fifo", "sjf"]

@@ -80,7 +80,8 @@ def render(runs: Sequence[Digest], *, command: str = "") -> str:
     >>> page[:15], "srtf" in page
     ('<!doctype html>', True)
     """
-    runs = [dataclasses.replace(run, spec=_shown(run.spec)) for run in runs]
+    names = words.short_names(run.label for run in runs)
+    runs = [dataclasses.replace(run, spec=_shown(run.spec, names)) for run in runs]
     drawn = findings.pooled(runs)
     top = [*_warnings(runs), *answer.on_top(runs)]
     # Seeds that change nothing do not count as separate runs.
@@ -113,10 +114,11 @@ def render(runs: Sequence[Digest], *, command: str = "") -> str:
     links = "".join(f'<a href="#{name}">{short}</a>' for name, short, _, _ in sections)
     parts = [section(name, heading, content) for name, _, heading, content in sections]
     warned = "".join(f'<p class="warn">{line}</p>' for line in top)
+    meant = "".join(f"<p class=soft>{text(line)}</p>" for line in words.meanings(names))
     body = (
         f"<header><h1>{title}</h1>{_lede(runs)}</header><main>{warned}"
         f'<p class="answer">{answer.recommendation(means, rows, runs)}</p>'
-        f"{section('verdict', 'Verdict', _verdict(rows, drawn))}"
+        f"{section('verdict', 'Verdict', _verdict(rows, drawn) + meant)}"
         f'<div class="charts">{blocks.get("jct_s", "")}</div>'
         f'<nav aria-label="On this page">{links}</nav>'
         f"{_key(drawn)}{''.join(parts)}</main>"
@@ -125,10 +127,11 @@ def render(runs: Sequence[Digest], *, command: str = "") -> str:
     return document(title, body)
 
 
-def _shown(spec: SpecDict) -> SpecDict:
+def _shown(spec: SpecDict, names: Mapping[str, str]) -> SpecDict:
     """Return a spec with a readable label and without this machine's paths."""
     shown: SpecDict = without_folders(spec)
-    return {**shown, "policy": {**shown["policy"], "label": _cut(shown["policy"]["label"])}}
+    label = words.shortened(shown["policy"]["label"], names)
+    return {**shown, "policy": {**shown["policy"], "label": _cut(label)}}
 
 
 def footer(version: str) -> str:
