@@ -228,6 +228,12 @@ def test_jobs_of_slurm_wait_for_a_limit_for_their_turn_and_after_a_preemption() 
     stopped = run(urgent, [8, 8, 1], [500.0, 10.0, 1.0], qos=["low", "high", "normal"]).explain(0)
     assert spans(stopped) == [(1.0, 150.0, "requeue delay", None)]
     assert {one.until_s for one in stopped.waits[0].stretches} == {121.0}
+    # job 0 starts again at 150, and job 2 stops it once more at 200
+    jobs = {"arrival_s": [0.0, 1.0, 200.0], "gpus": [8, 8, 8], "duration_s": [500.0, 10.0, 10.0]}
+    twice = gl.simulate(
+        lab, pa.table({**jobs, "qos": ["low", "high", "high"]}), "slurm", params=urgent
+    )
+    assert "does not start it again before +2 min 1 s, then +5 min 20 s" in str(twice.explain(0))
 
 
 @pytest.mark.parametrize(

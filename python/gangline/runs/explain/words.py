@@ -258,10 +258,10 @@ def _until(said: Facts, rows: Records) -> str:
     every = np.unique(rows["until_s"]).tolist()
     if not math.isfinite(every[-1]):
         return "the end of the run"
-    first = [_clock(said, until_s) for until_s in every[:_SHOWN]]
+    first = list(dict.fromkeys(_clock(said, until_s) for until_s in every[:_SHOWN]))
     if len(every) > _SHOWN:
         first.append(f"{len(every) - _SHOWN:,} later times up to {_clock(said, every[-1])}")
-    return listed(first)
+    return ", then ".join(first)
 
 
 def _of_use(rows: Records) -> str:
@@ -298,13 +298,14 @@ def _job(name: str | None, gpus: int) -> str:
 def passing(said: Facts) -> list[str]:
     """Return sentences on the jobs that held GPUs, and on later arrivals that got GPUs first."""
     longest = max(said.waits, key=lambda wait: wait.end_s - wait.start_s)
-    held = f"  {plural(longest.holders, 'job') if longest.holders else 'No job'} held GPUs"
-    if longest.later_holders == longest.holders > 0:
-        held += f", {'which' if longest.holders == 1 else 'all of which'} had arrived later,"
-    elif longest.later_holders:
-        held += f", {longest.later_holders:,} of which had arrived later,"
     when = "its longest wait" if len(said.waits) > 1 else "its wait"
-    lines = [f"{held} when {when} began at {_clock(said, longest.start_s)}."]
+    held = f"  When {when} began at {_clock(said, longest.start_s)}, "
+    held += f"{plural(longest.holders, 'job') if longest.holders else 'no job'} held GPUs"
+    if longest.later_holders == longest.holders > 0:
+        held += f"; {'it' if longest.holders == 1 else 'all of them'} had arrived later"
+    elif longest.later_holders:
+        held += f"; {longest.later_holders:,} of them had arrived later"
+    lines = [f"{held}."]
     every = Rows.join([wait.passed_by for wait in said.waits])
     if not every:
         return [*lines, "  No job that arrived later got GPUs during this time."]
