@@ -2,8 +2,8 @@
 //!
 //! To find the reservation, the policy goes through the running jobs in order of estimated finish and adds up the GPUs
 //! that they will release until there are enough for the head. The search for jobs to backfill goes class by class. The
-//! candidate of a class is its first waiting job that is short enough to end before the reservation. If a gang of the
-//! class fits next to the reserved GPUs, the candidate is simply the first waiting job. A decision costs O((starts +
+//! candidate of a class is its first waiting job that would end before the reserved GPUs are needed. If a gang of the
+//! class needs none of the reserved GPUs, the candidate is simply its first waiting job. A decision costs O((starts +
 //! classes) log n).
 
 use crate::kit::why::NO_PLACE;
@@ -24,21 +24,21 @@ pub(crate) static PROMISED: Reason = Reason::new(
 )
 .otherwise("it was at the head of the queue and did not fit; there would never be enough GPUs for it{meanwhile}");
 
-/// The job would still hold GPUs when they are reserved for another job.
+/// If the job started now, it would not finish before its GPUs are reserved for another job.
 pub(crate) static RESERVED: Reason = Reason::new(
     "reserved",
-    "it would still hold its GPUs when they are reserved for another job",
+    "if it started now, it would not finish before its GPUs are reserved for another job",
     "it would have held GPUs that are reserved for {others} from {until} on{meanwhile}",
 );
 
-/// GPUs of one type that are reserved for the blocked head.
+/// The reservation for the blocked head of the queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Shadow {
     head: JobId,
-    /// The GPU type, and the instant at which enough of its GPUs will be free for the head, regardless of their
-    /// servers; `None` if no type ever has enough.
+    /// The reserved GPU type, and the instant at which enough GPUs of this type will be free for the head, regardless
+    /// of their servers; `None` if no type will ever have enough.
     reserved: Option<(GpuTypeId, SimTime)>,
-    /// Number of surplus GPUs: those of the reserved type that are free at that instant but not needed by the head.
+    /// The number of GPUs of the reserved type that will be free at that instant and that the head does not need.
     extra: u32,
 }
 
@@ -46,13 +46,12 @@ struct Shadow {
 #[derive(Debug)]
 pub(crate) struct Easy {
     seen: Seen,
-    /// Whether each job ends exactly at its estimate, because there is no estimation error and no rate changes by
-    /// itself.
+    /// Whether estimated finish times are exact, because durations are known exactly and no job is elastic.
     is_exact: bool,
     extend: f64,
     places: Places,
     backlog: Backlog,
-    /// For each type, the GPUs that running jobs hold, sorted by estimated finish.
+    /// For each type, the number of GPUs that each running job holds, sorted by estimated finish.
     ends: Vec<BTreeMap<(SimTime, JobId), u32>>,
     end_of: Vec<SimTime>,
     blocked: Option<Shadow>,
@@ -116,7 +115,7 @@ impl Easy {
         Ok(())
     }
 
-    /// Starts a job on the first of its types with room. Returns whether the job has started.
+    /// Starts a job on the first of its types that has room for it. Returns whether the job has started.
     fn start_anywhere(
         &mut self,
         view: &ClusterView<'_>,
@@ -360,7 +359,7 @@ impl Easy {
         Ok(())
     }
 
-    /// Adds an arrived job that did not start at once.
+    /// Adds a new or requeued job to the backlog, unless it has already started.
     fn enqueue(&mut self, view: &ClusterView<'_>, job: JobId) -> Result<(), PolicyError> {
         if self.end_of[job.index()] != SimTime::NEVER {
             return Ok(());
@@ -383,9 +382,10 @@ impl Easy {
     }
 }
 
-/// Largest estimate that is possible. The next value means "none" in the tree of waiting jobs.
+/// The largest possible estimate, in ns. The next larger value is [`MinTree::NONE`].
 const MAX_ESTIMATE: i64 = MinTree::NONE - 1;
-/// Latest estimated finish; later ones are capped at this instant. The next instant marks jobs that are not running.
+/// Estimated finish times are capped at this instant, because the next one, [`SimTime::NEVER`], marks jobs that are not
+/// running.
 const LATEST: SimTime = SimTime(SimTime::NEVER.0 - 1);
 
 impl Policy for Easy {
@@ -477,15 +477,12 @@ impl Policy for Easy {
     }
 }
 
-// The following code stores the waiting jobs of `easy` by class and arrival, and their estimated times in ns on each
-// type of the class.
-
-/// Waiting jobs. The positions in a class are in order of arrival.
+/// The waiting jobs of each class, with their estimated run times in ns on each type of the class.
 #[derive(Debug, Default)]
 pub(super) struct Backlog {
-    /// Jobs of each class, in order of arrival.
+    /// All jobs of each class, waiting or not, in order of arrival.
     members: Vec<Vec<JobId>>,
-    /// For each class and each of its types, the estimates by position.
+    /// For each class and each of its types, the estimates of the waiting jobs, by position in `members`.
     trees: Vec<Vec<MinTree>>,
     position: Vec<u32>,
     waiting: Vec<u32>,
@@ -531,7 +528,7 @@ impl Backlog {
         self.waiting[class] == 0
     }
 
-    /// Records the estimate of a waiting job for the type at position `at` in its class's list.
+    /// Records the estimate of a waiting job for the type at position `at` in the type list of its class.
     pub(super) fn insert(&mut self, job: JobId, class: usize, at: usize, estimate: i64) {
         let position = self.position(job);
         self.trees[class][at].set(position, estimate);
@@ -541,7 +538,6 @@ impl Backlog {
         }
     }
 
-    /// Removes a job.
     pub(super) fn remove(&mut self, job: JobId, places: &Places) {
         let class = places.class_of(job);
         if std::mem::take(&mut self.is_waiting[job.index()]) {
@@ -566,12 +562,10 @@ impl Backlog {
     }
 }
 
-// The following tree stores minima over an array, with sixteen values per node. With it, the leftmost value that is at
-// most a bound is found quickly.
-
 const WIDTH: usize = 16;
 
-/// Value at each position, initially [`MinTree::NONE`].
+/// An array of values, all of which are initially [`MinTree::NONE`], with a tree of minima above it. The tree finds the
+/// leftmost value that is at most a given bound in O(log n); each node covers sixteen entries of the level below.
 #[derive(Clone, Debug)]
 pub(super) struct MinTree {
     /// Level 0 contains the values; each higher level contains the minima of groups of sixteen entries of the level
@@ -597,7 +591,6 @@ impl MinTree {
         }
     }
 
-    /// Sets a value.
     pub(super) fn set(&mut self, at: usize, value: i64) {
         self.levels[0][at] = value;
         let mut at = at;

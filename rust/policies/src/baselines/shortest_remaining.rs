@@ -13,7 +13,8 @@ use gangline_engine::{
 };
 use gangline_model::{JobId, SimSpan, SimTime, Tier, Verb};
 
-/// First part of the sort key of a protected job; all other jobs have the next constant as their first part.
+/// The first part of a sort key. If the policy protects jobs, protected jobs have `PROTECTED` and all others have
+/// `OPEN`; otherwise, every job has `PROTECTED`.
 const PROTECTED: u64 = 0;
 const OPEN: u64 = 1;
 
@@ -27,12 +28,12 @@ pub(crate) struct ShortestRemaining {
     timers: Option<JobTimers>,
     /// Whether the key of every job stays constant while the job runs.
     is_steady: bool,
-    /// Running jobs whose key changes.
+    /// Running jobs whose key changes as time passes.
     drifting: Vec<JobId>,
 }
 
 impl ShortestRemaining {
-    /// Creates `srsf` if `by_service`, otherwise `srtf`.
+    /// Creates `srsf` if `by_service` is true, and `srtf` otherwise.
     pub(crate) fn new(
         by_service: bool,
         placement: PlacementParams,
@@ -84,7 +85,7 @@ impl ShortestRemaining {
             main,
             job: job.0,
         });
-        // Other jobs may at any time slow down a gang that spans several racks, because they share its up-links.
+        // Other jobs can at any time slow down a gang that spans several racks, because they share its up-links.
         let is_exposed = run.only().tier == Tier::Network && view.shares_uplinks();
         // The remaining work of an elastic job is rounded again whenever its noise changes.
         let is_elastic = view.elastic(job).is_some();

@@ -68,7 +68,6 @@ impl Skip {
         }
     }
 
-    /// Returns the queue of a job.
     fn queue_of(&self, job: JobId) -> usize {
         if self.is_strict {
             0
@@ -145,7 +144,7 @@ impl Policy for Skip {
         changes: &Changes,
         plan: &mut Plan<'_>,
     ) -> Result<Next, PolicyError> {
-        // A job that now comes before a blocking head might fit although the head does not.
+        // A new job that comes before the blocking head might fit although the head does not.
         let has_room = self.is_strict || changes.has_room();
         self.is_checked &= !changes.has_servers();
         if !self.is_strict && !std::mem::replace(&mut self.is_checked, true) {

@@ -1,5 +1,4 @@
-//! Lease boundaries. Leases of length L end at start + k L, so only the phase of a lease matters, which is its start
-//! modulo L.
+//! Lease boundaries. A job's leases of length L end at start + k L, so only their phase matters: the start modulo L.
 
 use gangline_model::{JobId, SimTime};
 use std::collections::BTreeSet;
@@ -9,11 +8,11 @@ use std::ops::Bound::{Excluded, Unbounded};
 #[derive(Clone, Debug)]
 pub(super) struct Leases {
     length: i64,
-    /// Lease phase of every job, kept after the job ends.
+    /// The lease phase of every job. It is kept after the job ends.
     phase: Vec<i64>,
-    /// All running jobs.
+    /// All running jobs, as pairs of phase and job index.
     all: BTreeSet<(i64, u32)>,
-    /// Running jobs whose place is wider than necessary.
+    /// The running jobs whose place is wider than necessary, as pairs of phase and job index.
     loose: BTreeSet<(i64, u32)>,
 }
 

@@ -8,8 +8,8 @@
 //! | d | `gpus` | gang size |
 //! | L | `lease` | length of a lease |
 //! | w | now - `since` | waiting time since the job arrived or lost its GPUs |
-//! | `T_r`, `T_n` | [`tuner::Delays`] | waiting times after which a job accepts a rack and the network, respectively |
-//! | Nw | [`queue::Rank::score`] | mean locality so far, in 10^-12 |
+//! | `T_r`, `T_n` | [`tuner::Delays`] | waiting times after which a job accepts several servers in one rack (`T_r`), and several racks (`T_n`) |
+//! | Nw | [`queue::Rank::score`] | mean locality factor so far, in units of 10^-12 |
 //! | G, Gr | [`offer::Extent`] | number of healthy GPUs in the largest server, and in the largest rack |
 //!
 //! The modules are [`offer`] (one decision), [`rooms`] (the search for places, and claims), [`tuner`] (timers),

@@ -12,13 +12,11 @@ use gangline_model::{GpuSet, JobId, SimTime, Tier};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// Number of GPUs in the largest server, and in the largest rack, among those that a class can use now; only servers
-/// that are up count.
+/// The numbers of GPUs in the largest server and in the largest rack that a class can use. Only servers that are up
+/// count.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Extent {
-    /// The largest server.
     pub(super) server: u32,
-    /// The largest rack.
     pub(super) rack: u32,
 }
 
@@ -33,7 +31,7 @@ impl Extent {
         extent
     }
 
-    /// Returns the narrowest tier on which a gang can be placed.
+    /// Returns the narrowest tier at which a gang of this size would fit if all GPUs were free.
     pub(super) fn narrowest(self, gpus: u32) -> Tier {
         if gpus <= self.server {
             Tier::Server
@@ -99,7 +97,7 @@ pub(super) struct Up {
     pub(super) verdict: Verdict,
 }
 
-/// Classes, tuners and the reused buffers of a decision.
+/// The classes and their tuners, and buffers that all decisions reuse.
 #[derive(Debug, Default)]
 pub(super) struct Decision {
     pub(super) classes: Vec<Class>,
@@ -107,7 +105,7 @@ pub(super) struct Decision {
     /// Classes with waiting jobs, ascending.
     pub(super) busy: gangline_engine::BitSet,
     pub(super) placement: PlacementParams,
-    /// Jobs whose lease ends at this decision, in order of the candidates.
+    /// The jobs whose lease ends at this decision, in order of rank.
     pub(super) ups: Vec<Up>,
     pub(super) starts: Vec<Start>,
     claims: Claims,
@@ -116,7 +114,7 @@ pub(super) struct Decision {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Candidate {
-    /// The job of a class that gets the next offer.
+    /// The highest-ranked waiting job of this class that could be placed when the candidate was added.
     Class(usize),
     Up,
 }
@@ -129,7 +127,7 @@ impl Decision {
         }
     }
 
-    /// Records the jobs whose lease ends, which may be given in any order; their GPUs become claims.
+    /// Records the jobs whose lease ends; they may be given in any order. Their GPUs become claims.
     pub(super) fn raise(&mut self, mut ups: Vec<(Rank, Up)>) {
         ups.sort_by_key(|up| up.0);
         let claim = |(rank, up): &(Rank, Up)| Claim {
@@ -145,9 +143,9 @@ impl Decision {
         self.tuners[self.classes[class].tuner].delays(params, now)
     }
 
-    /// Returns the widest level that a job accepts for now, and the delay in ns until it accepts a wider one. Both
-    /// depend on the timers and on the room that the last decision left. The result is `None` if the job already
-    /// accepts any place.
+    /// Returns the widest level that a job accepts for now, and the waiting time in ns after which it accepts a wider
+    /// one. Both depend on the timers and on the room that the last decision left. The result is `None` if the job
+    /// already accepts any place.
     pub(super) fn limit(&self, class: &Class, waited: i64) -> Option<(Tier, i64)> {
         let delays = self.tuners[class.tuner].known();
         if may_use(class, Level::Network, waited, delays) {
@@ -166,7 +164,7 @@ impl Decision {
         rooms::can(free, &mut self.claims, (class.gpus, &class.types), level)
     }
 
-    /// Returns the first job of a class that may be placed at a level with room.
+    /// Returns the highest-ranked waiting job of a class that may be placed at some level that has room.
     fn best(
         &mut self,
         free: &mut FreeIndex,
@@ -195,7 +193,7 @@ impl Decision {
         self.classes[class].waiting.first_since(bound)
     }
 
-    /// Makes offers, in order of rank, to the highest-ranked job of each class and to each job whose lease ends.
+    /// Makes offers, in order of rank, to the waiting jobs that may be placed and to the jobs whose lease ends.
     pub(super) fn walk(&mut self, free: &mut FreeIndex, params: &DallyParams, now: SimTime) {
         self.heap.clear();
         let mut next = self.busy.next_from(0);
@@ -212,7 +210,7 @@ impl Decision {
             match candidate {
                 Candidate::Up => self.ask_up(free, params, now),
                 Candidate::Class(class) => {
-                    // The levels that the job may use might have changed since the job was added.
+                    // The levels that have room might have changed since the job was added to the heap.
                     let best = self.best(free, class, params, now);
                     if best == Some(rank) {
                         self.ask_waiting(free, class, rank, params, now);
@@ -231,7 +229,8 @@ impl Decision {
         self.second_look(free, params, now);
     }
 
-    /// Lets a waiting job take a place at the narrowest level that it may use, or decline the offer.
+    /// Places a waiting job at the narrowest level that it may use and that has room. If there is no such level, the
+    /// job keeps waiting.
     fn ask_waiting(
         &mut self,
         free: &mut FreeIndex,
@@ -271,8 +270,8 @@ impl Decision {
         }
     }
 
-    /// Handles the next job whose lease ends. The job keeps its GPUs or takes a narrower place. If other jobs have
-    /// taken some of its GPUs, it gets an offer as if it were a new job.
+    /// Handles the next job whose lease ends. The job keeps its GPUs or moves to a narrower place. If other jobs have
+    /// taken some of its GPUs, or under [`Renewal::Redecide`], it gets an offer like a new job.
     fn ask_up(&mut self, free: &mut FreeIndex, params: &DallyParams, now: SimTime) {
         let at = self.claims.ask();
         let claim = self.claims.list[at].clone();
@@ -299,8 +298,8 @@ impl Decision {
         }
     }
 
-    /// Returns GPUs for a job whose lease ends, at the first of the given levels with room for the job. The timers of
-    /// the job apply unless the job only moves to a narrower place.
+    /// Returns GPUs for a job whose lease ends, at the first of the given levels that has room. Unless the job only
+    /// moves to a narrower place (`is_upgrade`), a level counts only if a job may use it without having waited.
     #[expect(clippy::too_many_arguments)] // Together, the arguments are the state of one search.
     fn look(
         &mut self,
@@ -337,8 +336,8 @@ impl Decision {
         };
     }
 
-    /// Makes a second offer to a job that has lost all its GPUs, because jobs that received their offers after it may
-    /// have left room.
+    /// Makes a second offer to each job that got no GPUs when its lease ended, because jobs that were handled after it
+    /// may have left room.
     fn second_look(&mut self, free: &mut FreeIndex, params: &DallyParams, now: SimTime) {
         for at in 0..self.ups.len() {
             if self.ups[at].verdict != Verdict::Nothing {
@@ -366,7 +365,8 @@ impl Decision {
         }
     }
 
-    /// Returns the earliest end of those timers that now keep a job of a class from using the available room.
+    /// Returns the earliest instant at which the end of a delay lets a waiting job of a class use room that is
+    /// available now.
     pub(super) fn next_delay(
         &mut self,
         free: &mut FreeIndex,

@@ -91,7 +91,6 @@ impl Default for DallyParams {
 }
 
 impl DallyParams {
-    /// Reads the parameters.
     pub(crate) fn read(params: &ParamReader) -> Result<Self, PolicyError> {
         let mut read = Self {
             lease: params.period("lease_s")?,
@@ -128,8 +127,8 @@ impl DallyParams {
         }
     }
 
-    /// Converts a number of leases to a length in ns, rounded to the nearest integer (halves up). A length beyond the
-    /// range of times counts as infinite.
+    /// Converts a number of leases to a length in ns, rounded to the nearest integer (halves up). A length that does
+    /// not fit becomes `i64::MAX`, which counts as infinite.
     pub(super) fn leases(&self, count: f64) -> i64 {
         (count * self.lease.0 as f64).round() as i64
     }

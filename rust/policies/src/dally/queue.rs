@@ -1,7 +1,7 @@
 //! The waiting jobs of one demand class, ordered both by priority and by age.
 //!
-//! To find the first job that has waited long enough, a query walks over the jobs in order of priority. The walk ends
-//! at once if no job has waited long enough.
+//! To find the first job that has waited long enough, a query walks over the jobs in order of priority. If no job has
+//! waited long enough, the walk is skipped.
 
 use gangline_model::JobId;
 use std::collections::BTreeSet;
@@ -14,7 +14,6 @@ pub(super) struct Rank {
     pub(super) score: u64,
     /// Instant at which the job began to wait, in ns.
     pub(super) since: i64,
-    /// The job.
     pub(super) job: u32,
 }
 
@@ -36,13 +35,11 @@ impl Waiting {
         self.ranks.is_empty()
     }
 
-    /// Adds a job.
     pub(super) fn insert(&mut self, rank: Rank) {
         self.ranks.insert(rank);
         self.ages.insert((rank.since, rank.job));
     }
 
-    /// Removes a job that is in the queue.
     pub(super) fn remove(&mut self, rank: Rank) {
         self.ranks.remove(&rank);
         self.ages.remove(&(rank.since, rank.job));

@@ -20,8 +20,8 @@ pub(super) struct Seeker<'a> {
     pub(super) over: &'a Masks,
 }
 
-/// Returns whether a gang has room at the given level if it may use unclaimed and claimed GPUs. The cost is
-/// O(types x claims).
+/// Returns whether a gang fits at the given level on unclaimed and claimed GPUs together. The cost is O(types x
+/// claims).
 pub(super) fn can(
     free: &mut FreeIndex,
     claims: &mut Claims,
@@ -38,7 +38,7 @@ pub(super) fn can(
         })
 }
 
-/// Returns whether a gang has room at the given level if it may use only unclaimed GPUs. The cost is O(types).
+/// Returns whether a gang fits at the given level on unclaimed GPUs alone. The cost is O(types).
 pub(super) fn can_unclaimed(
     free: &mut FreeIndex,
     (gpus, types): (u32, &TypeList),
@@ -76,7 +76,7 @@ fn can_with(
     }
 }
 
-/// Returns the gang's GPUs at the given level, if it has room there. Restores the draft afterwards.
+/// Finds GPUs for a gang at the given level. The draft of the plan is the same after the call as before it.
 pub(super) fn find(
     params: &PlacementParams,
     free: &mut FreeIndex,
@@ -111,7 +111,7 @@ pub(super) fn find(
     Some(slots(free, claims, seeker, gpu_type, &picks))
 }
 
-/// Searches for a place at one level, among unclaimed and claimed GPUs together; the draft contains both.
+/// Searches for a place at one level among unclaimed and claimed GPUs. The draft must already contain both.
 fn with_claims(
     params: &PlacementParams,
     free: &mut FreeIndex,
@@ -142,8 +142,8 @@ fn with_claims(
     }
 }
 
-/// Returns the server on which the gang needs the fewest claimed GPUs, among the servers with claims and enough room.
-/// Ties are broken by fit.
+/// Among the servers that have claimed GPUs and enough room, returns the one on which the gang needs the fewest claimed
+/// GPUs. Ties are broken by fit.
 fn claimed_server(
     fit: Fit,
     free: &FreeIndex,
@@ -178,8 +178,9 @@ fn claimed_rack(
     roomy.min().map(|(_, _, rack)| rack)
 }
 
-/// Takes complete racks as long as the gang needs all GPUs of a rack. The rest of the gang goes to the rack in which it
-/// needs the fewest claimed GPUs.
+/// Takes all free GPUs of one rack after another, as long as the gang needs all of them. The rest of the gang goes to
+/// one server if possible, and otherwise to one rack; in both cases, to the one on which it needs the fewest claimed
+/// GPUs.
 fn over_racks(
     params: &PlacementParams,
     free: &mut FreeIndex,
@@ -216,8 +217,8 @@ fn over_racks(
     consolidate::fill(params.fit, free.pool_mut(gpu_type), rack, rest, picks);
 }
 
-/// Returns the best-fitting server on which the gang needs no claimed GPUs, or otherwise the server on which it needs
-/// the fewest.
+/// Returns a server for the rest of the gang: the best-fitting server on which it needs no claimed GPUs or, if there is
+/// none, the server on which it needs the fewest.
 fn rest_server(
     fit: Fit,
     free: &mut FreeIndex,
@@ -234,12 +235,12 @@ fn rest_server(
     let unclaimed = consolidate::server(fit, free.pool_mut(gpu_type), rest);
     free.rollback(before);
     unclaimed.or_else(|| {
-        // Servers of completely used racks have no free GPUs left.
+        // This cannot return a server of a rack that was taken above, because no GPUs are free there.
         claimed_server(fit, free, claimed, gpu_type, rest)
     })
 }
 
-/// Returns the rack for the rest of the gang; this is the counterpart of [`rest_server`] for racks.
+/// Returns a rack for the rest of the gang; this is the counterpart of [`rest_server`] for racks.
 fn rest_rack(
     params: &PlacementParams,
     free: &mut FreeIndex,
@@ -262,8 +263,8 @@ fn rest_rack(
     unclaimed.or_else(|| claimed_rack(params.fit, free, claimed, gpu_type, rest))
 }
 
-/// Returns the slots on the picked servers. The job's own slots come first, then unclaimed slots, then the slots of the
-/// claims, from the last claim to the first.
+/// Chooses the slots on the picked servers: the job's own slots first, then unclaimed slots, then claimed slots, from
+/// the last claim to the first.
 fn slots(
     free: &FreeIndex,
     claims: &Claims,
@@ -289,12 +290,12 @@ fn slots(
     set
 }
 
-// A claim consists of the GPUs of a job whose lease has ended and which has not had an offer yet.
+// A claim consists of the GPUs of a job whose lease has ended and that has not had its offer yet.
 //
-// The draft of the plan contains unclaimed GPUs. A search that may displace claims adds them, searches, and removes
-// them again. The cost of a search depends only on these claims.
+// The draft of the plan contains unclaimed GPUs. A search that may displace claims adds the claimed GPUs to the draft,
+// searches, and removes them again. The added cost depends only on the number of these claims.
 
-/// A job whose lease ends.
+/// The claim of a job whose lease ends.
 #[derive(Clone, Debug)]
 pub(super) struct Claim {
     /// Rank of the job among the candidates.
@@ -306,11 +307,11 @@ pub(super) struct Claim {
 /// Claimed slots by server.
 pub(super) type Masks = BTreeMap<ServerId, u64>;
 
-/// All claims of a decision, in the order of the candidates.
+/// All claims of a decision, in order of rank. A claim is open until its job has had its offer.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Claims {
     pub(super) list: Vec<Claim>,
-    /// Number of claims that have been handled.
+    /// The number of closed claims; these are the first entries of `list`.
     pub(super) asked: usize,
     /// Union of the slots of all open claims.
     open: Masks,
@@ -333,7 +334,8 @@ impl Claims {
         }
     }
 
-    /// Returns the claims that a job may displace: those of jobs that get their offer after it.
+    /// Returns the slots of all open claims. The job that gets the next offer may displace them, because they belong to
+    /// jobs that come after it.
     pub(super) fn open(&self) -> &Masks {
         &self.open
     }
@@ -347,7 +349,7 @@ impl Claims {
         self.by_type[gpu_type.index()].get_or_insert_with(|| Claimed::of(open, free, gpu_type))
     }
 
-    /// Returns the open claims of jobs with a strictly higher score.
+    /// Returns the slots of the open claims whose jobs have a strictly higher score.
     pub(super) fn above(&self, score: u64) -> Masks {
         let open = &self.list[self.asked..];
         let first = open.partition_point(|claim| claim.rank.score <= score);
@@ -360,7 +362,7 @@ impl Claims {
         masks
     }
 
-    /// Closes the next claim, because it is now the turn of the job that holds it.
+    /// Closes the next claim because its job now gets its offer. Returns the position of the claim.
     pub(super) fn ask(&mut self) -> usize {
         let at = self.asked;
         self.asked += 1;

@@ -25,7 +25,7 @@ impl Delays {
 /// Completed waiting times in a sliding window, with exact sums.
 #[derive(Clone, Debug, Default)]
 struct History {
-    /// Pairs: the instant at which a place was accepted, and the waiting time in ns.
+    /// For each wait, the instant at which the job accepted a place, and the waiting time in ns.
     entries: VecDeque<(i64, i64)>,
     sum: u128,
     squares: Wide,
@@ -68,7 +68,7 @@ impl History {
     }
 }
 
-/// Timers of one gang size.
+/// The delay timers of one gang size.
 #[derive(Clone, Debug)]
 pub(super) struct Tuner {
     server: History,
@@ -101,12 +101,12 @@ impl Tuner {
         }
     }
 
-    /// Returns the timers that the last query computed.
+    /// Returns the delays that were computed last, without updating them.
     pub(super) fn known(&self) -> Delays {
         self.delays
     }
 
-    /// Returns the timers at an instant.
+    /// Returns the delays at the instant `now`.
     pub(super) fn delays(&mut self, params: &DallyParams, now: SimTime) -> Delays {
         if params.mode != Mode::Auto {
             return self.delays;
@@ -134,7 +134,8 @@ impl Tuner {
         }
     }
 
-    /// Records a waiting time, if it is at least one lease. The wait ended on one server (`on_server`) or in one rack.
+    /// Records a waiting time if it is at least one lease. `on_server` says whether the wait ended with a place on one
+    /// server; otherwise, it ended with a place in one rack.
     pub(super) fn record(&mut self, on_server: bool, now: SimTime, wait: i64, lease_ns: i64) {
         if wait < lease_ns {
             return;
@@ -152,12 +153,11 @@ impl Tuner {
 // The following integers have 256 bits, because sums of squares of waiting times exceed 128 bits if thousands of jobs
 // wait for weeks.
 
-/// A number as 64-bit limbs, lowest first.
+/// A 256-bit integer as 64-bit limbs, lowest first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Wide([u64; 4]);
 
 impl Wide {
-    /// Returns the square of a number.
     pub(super) fn square(value: u128) -> Self {
         let (low, high) = (value as u64, (value >> 64) as u64);
         let wide = |a: u64, b: u64| u128::from(a) * u128::from(b);
@@ -169,7 +169,6 @@ impl Wide {
         sum
     }
 
-    /// Returns the number multiplied by `factor`.
     pub(super) fn times(self, factor: u64) -> Self {
         let mut product = Self::default();
         for (at, &limb) in self.0.iter().enumerate() {

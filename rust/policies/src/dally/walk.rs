@@ -68,7 +68,8 @@ impl Dally {
         self.places.class_of(job)
     }
 
-    /// Returns a job's mean locality factor, in units of 10^-12, over the time for which it has held GPUs so far.
+    /// Returns a job's mean locality factor so far, in units of 10^-12. Time in overhead counts only if
+    /// `counts_overhead` is set.
     fn score_now(&self, view: &ClusterView<'_>, job: JobId) -> u64 {
         let time = if self.params.counts_overhead {
             view.held(job)
@@ -206,7 +207,7 @@ impl Dally {
         self.offer.starts = starts;
     }
 
-    /// Records, for the tuner, the waiting time of a job that took one server or one rack.
+    /// Passes the waiting time of a started job to the tuner, if the job was placed on one server or in one rack.
     fn record(&mut self, start: &Start, now: SimTime) {
         if start.level == Level::Network {
             return;
@@ -309,8 +310,8 @@ impl Policy for Dally {
     }
 }
 
-/// Computes a mean share in units of 10^-12, rounded down, from the sum of the shares over all nanoseconds; 0 before
-/// any progress.
+/// Returns the mean locality factor in units of 10^-12, rounded down; 0 before any progress. `kept_ns` is the sum of
+/// the factor over all nanoseconds of `time`.
 fn mean_share(kept_ns: i128, time: SimSpan) -> u64 {
     if time.0 == 0 {
         return 0;
