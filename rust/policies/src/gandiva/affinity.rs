@@ -11,7 +11,6 @@ use std::collections::BTreeSet;
 /// Servers, sorted by free GPUs, then by position in the pool of their type.
 type ByFree = BTreeSet<(u32, u32)>;
 
-/// State of a server.
 #[derive(Clone, Copy, Debug, Default)]
 struct Host {
     /// Number of groups on the server.
@@ -23,9 +22,9 @@ struct Host {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum At {
-    /// A server of this type that has no group.
+    /// The list of servers of this type that have no group.
     Idle(GpuTypeId),
-    /// A server claimed by a kind.
+    /// The list of servers that this kind has claimed.
     Claimed(usize),
 }
 
@@ -38,7 +37,7 @@ pub(super) struct Affinity {
 }
 
 impl Affinity {
-    /// Creates the initial state, in which no server of the index has a group.
+    /// Creates the initial state, in which no server has a group.
     pub(super) fn new(free: &FreeIndex, count: usize, kinds: usize) -> Self {
         let mut affinity = Self {
             servers: vec![Host::default(); count],
@@ -104,8 +103,8 @@ impl Affinity {
         }
     }
 
-    /// Returns the position of a server for a group of the given kind. Servers that the kind has claimed come
-    /// first, then servers without a group.
+    /// Returns the position in the pool of a server that has room for a group of the given kind. Servers that the kind
+    /// has claimed come first, then servers without a group.
     pub(super) fn find(
         &self,
         fit: Fit,

@@ -13,7 +13,6 @@ const NONE: u32 = u32::MAX;
 /// A list entry: a group's sort key, index and slot.
 type Entry<K> = (K, u64, u32);
 
-/// All groups.
 #[derive(Debug, Default)]
 pub(super) struct Groups {
     slots: Vec<Group>,
@@ -23,8 +22,9 @@ pub(super) struct Groups {
     /// Slot of each job's group.
     of: Vec<u32>,
     max_residents: usize,
-    /// Number of groups created so far; the next field is the number of residents added so far.
+    /// Number of groups created so far.
     made: u64,
+    /// Number of residents added to groups so far.
     joins: u64,
     /// Groups that accept another resident, by kind; groups with the fewest residents come first.
     open: Vec<BTreeSet<Entry<usize>>>,
@@ -74,7 +74,7 @@ impl Groups {
         result
     }
 
-    /// Returns the slots of the changed groups in order of their index, and clears the record.
+    /// Returns the slots of the changed groups that still exist, in order of the group's index, and clears the record.
     pub(super) fn take_changed(&mut self) -> Vec<u32> {
         self.changed.sort_unstable();
         self.changed.dedup();
@@ -88,12 +88,11 @@ impl Groups {
         changed
     }
 
-    /// Clears the record of changed groups.
     pub(super) fn forget_changed(&mut self) {
         self.changed.clear();
     }
 
-    /// Returns the group of a job.
+    /// Returns the slot of a job's group.
     pub(super) fn of(&self, job: JobId) -> Option<u32> {
         let slot = self.of[job.index()];
         (slot != NONE).then_some(slot)
@@ -121,7 +120,6 @@ impl Groups {
         self.join(slot, first);
     }
 
-    /// Adds a resident.
     pub(super) fn join(&mut self, slot: u32, mut resident: Resident) {
         resident.joined = self.joins;
         self.joins += 1;
@@ -214,8 +212,6 @@ impl Groups {
     }
 }
 
-// A group consists of some GPUs and the residents that take turns on them.
-
 /// Span of a group: tier, then number of servers.
 pub(super) type Span = (Level, usize);
 
@@ -257,7 +253,7 @@ pub(super) struct Group {
     pub(super) trial_end: SimTime,
 }
 
-/// What the lists store about a group.
+/// The properties of a group that determine which lists it is in, and its position there.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Listing {
     /// Number of residents; a group without residents is in no list.
@@ -287,7 +283,7 @@ impl Group {
             .filter(move |one| !(is_alone || has_waiting && self.is_running(one.job)))
     }
 
-    /// Returns the entries of the group in the lists of [`super::groups::Groups`].
+    /// Returns the properties that determine which lists the group is in.
     pub(super) fn listing(&self) -> Listing {
         let mut classes: SmallVec<[usize; 4]> = self.movable().map(|one| one.class).collect();
         classes.sort_unstable();

@@ -50,7 +50,7 @@ pub(crate) struct Gandiva {
     heads: BinaryHeap<Reverse<(JobId, usize)>>,
     /// Timers for the ends of turns and trials, keyed by the slot of the group.
     timers: JobTimers,
-    /// Groups whose running residents have left, so that no resident runs until the next turn.
+    /// Groups whose running residents have all finished, so that no resident runs until the next turn begins.
     idle: Vec<u32>,
     /// Whether groups on several servers might now find a narrower place although they found none at the last search.
     pub(super) may_narrow: bool,
@@ -67,7 +67,6 @@ pub(super) struct Counts {
 }
 
 impl Gandiva {
-    /// Creates the policy with these parameters.
     pub(crate) fn new(params: GandivaParams) -> Self {
         Self {
             places: Places::new(params.placement.clone()),
@@ -151,7 +150,7 @@ impl Gandiva {
             let gpus = &groups.get(slot).gpus;
             let is_up = gpus.by_server().iter().all(|part| view.is_up(part.server));
             if is_up {
-                // The engine counts these GPUs as free.
+                // The engine counts these GPUs as free, but they still belong to the group.
                 plan.take(gpus);
             } else {
                 broken.push(slot);
@@ -219,8 +218,8 @@ impl Gandiva {
         due
     }
 
-    /// Finds a place for a new group of a job, type by type. Servers that the job's size class has claimed are tried
-    /// first, then servers without a group, then the places where the placement rule finds room.
+    /// Finds a place for a new group of a job, on the first of its types that has one. On each type, servers that the
+    /// job's size class has claimed are tried first, then servers without a group, and then the placement rule.
     pub(super) fn find_place(
         &mut self,
         view: &ClusterView<'_>,
@@ -274,8 +273,8 @@ impl Gandiva {
         self.may_narrow = true;
     }
 
-    /// Adds a job to the group with the fewest residents among those of its gang size. Returns whether any group had
-    /// room.
+    /// Adds a job to the group with the fewest residents, among the groups that it may join. Returns whether there was
+    /// such a group.
     fn join(&mut self, view: &ClusterView<'_>, class: usize, job: JobId) -> bool {
         let kinds = self.kinds_of[class].iter().enumerate();
         let open = kinds.filter_map(|(order, &kind)| {
@@ -418,7 +417,7 @@ impl Policy for Gandiva {
         self.groups = Groups::new(jobs, classes, kinds, self.params.max_residents);
         self.queue = ByClass::new(classes);
         self.timers = JobTimers::new(view.cluster().gpus_total() as usize);
-        // If no job can join a group, sizes need not be kept together.
+        // If no job can join a group, there is no need to keep groups of the same size class together on servers.
         if self.params.max_residents > 1 && self.places.rule().is_narrow() {
             self.affinity = Affinity::new(plan.free(), view.cluster().servers().len(), kinds);
         }
@@ -473,7 +472,8 @@ impl Policy for Gandiva {
 // Migration moves residents of shared groups to free GPUs, and gangs on many servers to fewer servers.
 
 impl Gandiva {
-    /// Makes up to `moves_per_event` migrations, from shared groups first. Returns whether there was a migration.
+    /// Makes up to `moves_per_event` migrations: first out of shared groups, then to narrower places. Returns whether
+    /// there was a migration.
     pub(super) fn migrate(&mut self, view: &ClusterView<'_>, plan: &mut Plan<'_>) -> bool {
         let most = self.params.moves_per_event;
         let mut moves = 0;
@@ -486,8 +486,8 @@ impl Gandiva {
         moves > 0
     }
 
-    /// Moves a resident of the most shared group to a new group. Among the residents for which a group can be created,
-    /// the one with the least service moves.
+    /// Moves a resident of the most shared group to a new group. Among the residents for which a new group can be
+    /// created, the one with the least run time moves.
     fn spread(&mut self, view: &ClusterView<'_>, plan: &mut Plan<'_>) -> bool {
         let mut placeable: SmallVec<[usize; 8]> = SmallVec::new();
         let mut most = None;

@@ -17,7 +17,7 @@ pub(super) enum Turn {
     Next,
     /// The current turn continues.
     Same,
-    /// The turn starts afresh on other GPUs.
+    /// The group has moved to other GPUs, and its turn starts again there.
     Elsewhere,
 }
 
@@ -159,7 +159,7 @@ impl Turns<'_> {
 // The following code uses trials to find out which models make good co-runners, and stores the results for each pair of
 // models.
 
-/// Two sums of speeds count as equal if they differ by less than this.
+/// The sum of two relative speeds must exceed `pack_gain` by more than this.
 const ROUNDING: f64 = 1e-12; // This is our own choice; it is thousands of times larger than the rounding errors.
 
 /// What is known about a pair of jobs before they run together.
@@ -176,14 +176,16 @@ pub(super) enum Verdict {
 /// GPU type, gang size and the two model labels (the smaller one first); jobs without a label share one label.
 type PairKey = (GpuTypeId, u32, u32, u32);
 
-/// Sum of the relative speeds for each pair of models.
+/// The results of all trials so far.
 #[derive(Debug)]
 pub(super) struct Pairs {
-    /// Sum of the relative speeds of the two jobs; it is 2 if they do not slow each other down.
+    /// For each pair of models, the sum of the relative speeds of two jobs that run together. It is 2 if they do not
+    /// slow each other down.
     sums: FxHashMap<PairKey, f64>,
     gain: f64,
-    /// Number of pairs that gain by sharing; the next field is the number of those that do not.
+    /// Number of trials whose pair gains by sharing.
     pub(super) kept: u64,
+    /// Number of trials whose pair gains nothing.
     pub(super) undone: u64,
 }
 
