@@ -7,21 +7,21 @@
 //! | question | index | used by |
 //! |---|---|---|
 //! | Which waiting job of a class comes first? | [`ByClass`]: a heap per class; only the first job can leave | `fifo-skip`, `sjf`, `sjf-strict`, `ssf`, `gandiva`, `yarn-cs`, rounds, preemption |
-//! | Which gangs are alike, and where is there room for one? | [`Places`]: the demand classes of the trace, and the placement rule | all except `hadar`, `hadare`, `pollux`, `optimus`, sharing |
+//! | Which gangs are interchangeable, and where does one fit? | [`Places`]: the demand classes of the trace, and the placement rule | all except `hadar`, `hadare`, `pollux`, `optimus`, sharing |
 //! | Which servers of a group have this much free capacity? | [`Servers`]: by GPU type, size and free GPUs | `hadar`, `hadare` |
 //! | Which job's timer is due next? | [`JobTimers`]: one per job, through a single timer of the engine ([`Alarm`]) | preemption, `gandiva` |
-//! | Which running job is last in the order, and how many GPUs do the jobs behind a rank hold? | `preempt::incremental` | `srtf`, `srsf`, `las`, `gittins` and those built on them |
+//! | Which running job is last in the order, and how many GPUs do the jobs behind a rank hold? | `preempt::incremental` | `srtf`, `srsf`, `las`, `gittins`, and policies that are built on these |
 //! | How long does a job take, as the policy sees it? | [`Seen`] | policies that know durations |
 //! | Who owns a job? On which GPU type does it run? | [`Owners`], [`GpuPick`] | `yarn-cs`, rounds |
 //! | Is a turn long enough for progress? | [`check_length`], [`Protection`] | policies that stop jobs |
 //! | Why does a job wait? | [`why`]: reasons that several policies use | all |
 //!
-//! Starting a job takes one call: [`Places::start_job`] finds GPUs and starts the job; `plan.start` starts it on the
-//! given GPUs. Both calls take the GPUs for the rest of the decision and count the start.
+//! A job is started with a single call: [`Places::start_job`] finds GPUs and starts the job, and `plan.start` starts it
+//! on given GPUs. Both calls mark the GPUs as taken for the rest of the decision and count the start.
 //!
 //! # Examples
 //! The following code is the complete `sjf` policy. [`ByClass`] returns the first job of each class. If the first job
-//! of a class finds no room, the class is done for this decision, because the number of free GPUs only decreases.
+//! of a class does not fit, the class is done for this decision, because the number of free GPUs only decreases.
 //! ```
 //! use gangline_engine::{Changes, ClusterView, Knowledge, Next, Plan, Policy, PolicyError, PolicyTraits};
 //! use gangline_model::{JobId, SimSpan};

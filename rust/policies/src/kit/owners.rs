@@ -16,20 +16,19 @@ words! {
     }
 }
 
-/// Name of the owner of jobs without a label; it also owns all jobs if there is only one queue.
+/// Name of the owner of all jobs without a label, or of all jobs if there is only one queue.
 const DEFAULT: &str = "default";
 
 /// The owners of a trace, in order of their names.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Owners {
-    /// Names of the owners.
     pub names: Vec<String>,
-    /// Owner of each job.
+    /// For each job, the index of its owner in `names`.
     pub number: Vec<u32>,
 }
 
 impl Owners {
-    /// Determines the owners of the jobs; `None` if the label is required and no job has one.
+    /// Returns the owners of the jobs; `None` if a label defines the owners but no job has one.
     pub(crate) fn of(jobs: &JobFacts, by: QueueBy) -> Option<Self> {
         let labels = &jobs.columns().labels;
         let label = match by {

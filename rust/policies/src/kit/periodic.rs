@@ -1,12 +1,11 @@
-//! A policy that decides only at multiples of a period.
+//! Makes a policy decide only at multiples of a period.
 
 use gangline_engine::{
     Cause, Changes, ClusterView, Next, Plan, Policy, PolicyError, PolicyTraits, Reason, WakeOn,
 };
 use gangline_model::{JobId, SimSpan};
 
-/// A policy that lets an inner policy decide only at multiples of a period, and then passes on to it all changes since
-/// the last decision.
+/// A wrapper that calls its policy only at multiples of a period. Each call gets all changes since the previous one.
 pub(crate) struct Periodic {
     policy: Box<dyn Policy>,
     period: SimSpan,

@@ -19,7 +19,7 @@ pub struct DemandClass {
     pub gpus: u32,
     /// Usable types in descending order of base rate, then by index.
     pub types: TypeList,
-    /// Demand of each job of the class, as the placement rule reads it.
+    /// The demand of each job of the class, in the form that the placement rule reads.
     pub demand: Demand,
 }
 
@@ -114,7 +114,7 @@ pub struct Places {
 }
 
 impl Places {
-    /// Creates the places for a placement rule; [`Self::start`] completes them.
+    /// Stores the placement rule; [`Self::start`] determines the classes.
     pub fn new(params: PlacementParams) -> Self {
         Self {
             params,
@@ -159,7 +159,7 @@ impl Places {
         self.homes[self.classes.of(job)] >> gpu_type.index() & 1 == 1
     }
 
-    /// Returns the rate of a gang on a type; 0 if the gang can have no place there.
+    /// Returns the rate of a gang on a type; 0 if the gang would have no place there even on the empty cluster.
     #[inline]
     pub(crate) fn rate(&self, view: &ClusterView<'_>, job: JobId, gpu_type: GpuTypeId) -> f64 {
         if self.has_home(job, gpu_type) {
@@ -203,7 +203,7 @@ impl Places {
             .is_non_monotone(free, gpu_type, &self.classes.list[class].demand)
     }
 
-    /// Returns whether any class might find no place with more free GPUs, but find one with fewer; see
+    /// Returns whether some class might find a place when few GPUs are free, but none when more are free; see
     /// [`Placer::is_non_monotone`].
     pub fn has_non_monotone(&self, free: &FreeIndex) -> bool {
         self.rule().may_refuse()
@@ -310,7 +310,7 @@ impl Places {
         placer.place(free, gpu_type, &demand)
     }
 
-    /// Returns the GPUs for a job of the class on the first of its types with room.
+    /// Returns the GPUs for a job of the class, on the first of its types that has room.
     #[inline]
     pub fn place(&mut self, plan: &mut Plan<'_>, class: usize, job: JobId) -> Option<GpuSet> {
         let types = self.classes.list[class].types.len();

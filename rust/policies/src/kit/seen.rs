@@ -4,8 +4,8 @@
 use gangline_engine::{ClusterView, Estimate, PolicyError, noise};
 use gangline_model::{JobId, SimSpan};
 
-/// Durations as a policy sees them: either with an error that the policy draws (parameter `estimate_error`), or the
-/// run's estimates.
+/// Durations as a policy sees them. If the parameter `estimate_error` is above 0, the policy draws an error for each
+/// job; otherwise, it uses the run's estimates.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Seen {
     sigma: f64,
@@ -15,12 +15,12 @@ impl Seen {
     /// The run's estimates, unchanged.
     pub const AS_TOLD: Self = Self { sigma: 0.0 };
 
-    /// Exact durations are multiplied by exp(N(0, sigma)). If sigma is 0, the run's estimates are used.
+    /// Multiplies exact durations by exp(N(0, sigma)) for each job. If sigma is 0, the run's estimates are used.
     pub fn new(sigma: f64) -> Self {
         Self { sigma }
     }
 
-    /// Returns whether the policy sees true times.
+    /// Returns whether the policy sees true durations.
     #[inline]
     pub fn is_exact(self, view: &ClusterView<'_>) -> bool {
         self.sigma <= 0.0 && view.tells_exactly()

@@ -1,5 +1,5 @@
-//! An index of servers by group (the same GPU type and size) and by free capacity. This inventory serves policies that
-//! compute a complete allocation at a round boundary and look at groups of servers rather than at single servers.
+//! An index of servers by group (the same GPU type and size) and by free capacity. It is meant for policies that
+//! compute a complete allocation at a round boundary and consider groups of servers rather than single servers.
 //!
 //! Between decisions, every server that is up counts as completely free, because at a boundary every job can be
 //! preempted. A decision takes and returns capacity and restores this state at the end, so nothing is rebuilt. Taking
@@ -16,21 +16,21 @@ pub(crate) type Counts = SmallVec<[(u32, u32); 4]>;
 #[derive(Clone, Debug)]
 pub(crate) struct Group {
     pub(crate) gpu_type: GpuTypeId,
-    /// GPUs of a server.
+    /// Number of GPUs in each server.
     pub(crate) size: u32,
     /// Capacity of one server: its number of GPUs, or 1 if capacity counts copies of jobs.
     pub(crate) capacity: u32,
-    /// The first server of the group in the cluster description, up or down, which represents the group.
+    /// The first server of the group in the cluster description, whether it is up or down. It represents the group.
     pub(crate) first: ServerId,
     /// Number of servers of the group in the cluster description.
     pub(crate) servers: u32,
     /// Number of servers that are up.
     pub(crate) up: u32,
-    /// Servers that are up, sorted by free capacity.
+    /// For each amount of free capacity, the servers that are up and have exactly this much.
     pub(crate) by_free: Vec<BitSet>,
 }
 
-/// Working state of a decision.
+/// The free capacity of all usable servers, by group, GPU type and rack.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Servers {
     pub(crate) groups: Vec<Group>,
@@ -124,31 +124,27 @@ impl Servers {
         }
     }
 
-    /// Takes capacity from a server.
     pub(crate) fn take(&mut self, server: u32, gpus: u32) {
         self.set_free(server, self.free[server as usize] - gpus);
     }
 
-    /// Gives capacity back to a server.
     pub(crate) fn give(&mut self, server: u32, gpus: u32) {
         self.set_free(server, self.free[server as usize] + gpus);
     }
 
-    /// Takes the GPUs of a gang.
     pub(crate) fn take_all(&mut self, places: &Counts) {
         for &(server, gpus) in places {
             self.take(server, gpus);
         }
     }
 
-    /// Gives back the GPUs of a gang.
     pub(crate) fn give_all(&mut self, places: &Counts) {
         for &(server, gpus) in places {
             self.give(server, gpus);
         }
     }
 
-    /// Replaces one set of taken GPUs by another; both must be sorted by server.
+    /// Gives back the GPUs in `from` and takes those in `to`. Both lists must be sorted by server.
     pub(crate) fn shift(&mut self, from: &[(u32, u32)], to: &[(u32, u32)]) {
         let (mut from, mut to) = (from.iter().peekable(), to.iter().peekable());
         loop {
@@ -179,7 +175,6 @@ impl Servers {
         }
     }
 
-    /// Returns the free capacity of a server.
     #[inline]
     pub(crate) fn free(&self, server: u32) -> u32 {
         self.free[server as usize]
@@ -200,19 +195,16 @@ impl Servers {
         }
     }
 
-    /// Returns the free capacity of a type.
     #[inline]
     pub(crate) fn free_of_type(&self, gpu_type: GpuTypeId) -> u32 {
         self.free_of_type[gpu_type.index()]
     }
 
-    /// Returns the free capacity of each type.
     #[inline]
     pub(crate) fn free_by_type(&self) -> &[u32] {
         &self.free_of_type
     }
 
-    /// Returns the total free capacity.
     #[inline]
     pub(crate) fn free_total(&self) -> u32 {
         self.free_total
@@ -232,13 +224,12 @@ impl Servers {
         self.groups.iter().map(|one| one.up * one.capacity).sum()
     }
 
-    /// Returns the type of a server.
     #[inline]
     pub(crate) fn type_of(&self, server: u32) -> GpuTypeId {
         self.groups[self.group(server)].gpu_type
     }
 
-    /// Returns the group of a server.
+    /// Returns the group of a server that is usable.
     #[inline]
     pub(crate) fn group(&self, server: u32) -> usize {
         self.group_of[server as usize] as usize

@@ -35,8 +35,8 @@ impl Alarm {
 }
 
 /// Timers of jobs, at most one for each job. With most queue policies, timers are usually cancelled before they are
-/// due. Cancelling a timer needs no search, because its entry simply becomes stale. Only the earliest timer is set in
-/// the engine.
+/// due. Cancelling a timer needs no search, because its entry simply stays in the heap and becomes stale. Only the
+/// earliest timer is set in the engine.
 #[derive(Debug)]
 pub struct JobTimers {
     /// Pairs (time, job), some of which are stale.
@@ -58,7 +58,7 @@ impl JobTimers {
         }
     }
 
-    /// Sets the timer of a job; `SimTime::NEVER` means that the job gets no timer.
+    /// Sets the timer of a job; `SimTime::NEVER` cancels it.
     #[inline]
     pub fn set(&mut self, job: JobId, time: SimTime) {
         let at = &mut self.at[job.index()];

@@ -6,8 +6,7 @@ use gangline_engine::{ClusterView, PolicyError};
 use gangline_model::{JobId, SimSpan};
 
 /// Refuses a turn length with which a restarted job would make no lasting progress, because then two jobs could take
-/// turns for ever. `field` is the parameter that sets the length. Jobs that can have no place under the policy do not
-/// count.
+/// turns for ever. `field` is the parameter that sets the length. Jobs that the policy can never place are ignored.
 pub(crate) fn check_length(
     view: &ClusterView<'_>,
     policy: &str,
@@ -24,8 +23,8 @@ pub(crate) fn check_length(
     let seconds = restart.seconds();
     let expected = match view.checkpoint_interval() {
         Some(interval) if restart.0.saturating_add(interval.0) > length.0 => format!(
-            "at least the longest restart overhead, {seconds} s, and checkpoint_interval_s = {} \
-             together; otherwise a turn would save no progress",
+            "at least the longest restart overhead, {seconds} s, plus checkpoint_interval_s = {}; \
+             otherwise a turn would save no progress",
             interval.seconds()
         ),
         None if restart >= length => format!("more than the longest restart overhead, {seconds} s"),
@@ -39,7 +38,7 @@ pub(crate) fn check_length(
     })
 }
 
-/// Name of the parameter.
+/// The parameter that sets the protection time.
 const PROTECTION: &str = "preempt_min_run_s";
 
 /// Time after a start or move during which a job may not be preempted.
@@ -65,12 +64,11 @@ impl Protection {
     /// Refuses a protection time that might keep a run from ever ending. The policy must call this method at the start
     /// of a run.
     ///
-    /// The policy makes a decision at the end of each protection. Under a placement rule that may refuse a gang, jobs
-    /// may run on GPUs that cannot be used by jobs before them in the order. While these jobs are protected, they keep
-    /// the earlier jobs from running; afterwards they give way. If they have to give way before their restart overhead
-    /// is over, all of these jobs might take turns for ever without progress. A rule that never refuses a gang is safe.
-    /// Under such a rule, the first job in the order keeps its GPUs, because protected jobs either started before it or
-    /// fit next to it.
+    /// The policy makes a decision at the end of each protection. Under a placement rule that may refuse a gang, a job
+    /// can start on GPUs that jobs before it in the order cannot use. While the job is protected, it keeps the earlier
+    /// jobs from running; afterwards, it gives way. If it has to give way before its restart overhead is over, these
+    /// jobs might take turns for ever without progress. A rule that never refuses a gang is safe. Under such a rule,
+    /// the first job in the order keeps its GPUs, because protected jobs either started before it or fit next to it.
     ///
     /// # Errors
     /// Returns [`PolicyError::Parameter`], which states the longest restart overhead.
@@ -89,7 +87,7 @@ impl Protection {
             value: self.span.seconds().to_string(),
             expected: format!(
                 "0, or more than the longest restart overhead, {} s, under a placement rule that may \
-                 refuse a gang: else jobs could take turns for ever without progress",
+                 refuse a gang; otherwise jobs could take turns for ever without progress",
                 longest.seconds()
             ),
         })

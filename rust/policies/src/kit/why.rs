@@ -38,7 +38,7 @@ pub(crate) static OUTRANKED: Reason = Reason::new(
 )
 .ends_when_free();
 
-/// The policy starts jobs only at certain instants, and the next of them is at this time or later.
+/// The policy starts jobs only at certain instants, and the next one is not before the stated time.
 pub(crate) static NEXT_DECISION: Reason = Reason::new(
     "next decision",
     "the policy starts jobs only when it makes a new allocation",
@@ -82,8 +82,7 @@ pub(crate) fn at_head(head: JobId, job: JobId) -> Cause {
     }
 }
 
-/// Returns the number of GPUs that all parts of a job hold if another job can use the type of some of them; otherwise
-/// 0.
+/// Returns the number of GPUs that all parts of a running job hold, or 0 if `job` can use none of their types.
 fn gpus_for(view: &ClusterView<'_>, run: &Run, job: JobId) -> u32 {
     let usable = view.usable_types(job);
     let servers = run.parts().iter().flat_map(|part| part.gpus.by_server());
@@ -97,8 +96,8 @@ fn gpus_for(view: &ClusterView<'_>, run: &Run, job: JobId) -> u32 {
     if any { gpus } else { 0 }
 }
 
-/// Returns the running job with the most GPUs among those that hold a GPU of a type that a waiting job can use; ties go
-/// to the oldest.
+/// Among the running jobs that satisfy `is_meant` and hold a GPU of a type that `job` can use, returns the one with the
+/// most GPUs. Ties go to the job that arrived first.
 pub(crate) fn largest(
     view: &ClusterView<'_>,
     job: JobId,
@@ -113,7 +112,8 @@ pub(crate) fn largest(
         .map(|(_, Reverse(other))| other)
 }
 
-/// Returns whether enough GPUs for a gang are free on one of its usable types, or on all of them together.
+/// Returns whether enough GPUs for a gang are free on one of its usable types or, if `mixes_types`, on all of them
+/// together.
 pub(crate) fn has_enough(view: &ClusterView<'_>, job: JobId, gpus: u32, mixes_types: bool) -> bool {
     let mut free = view.types_of(job).map(|id| view.gpus_free(id));
     if mixes_types {
