@@ -3,15 +3,15 @@
 //!
 //! In a round, each chosen job gets a micro-task, which is a whole number of steps. The round ends when the last of
 //! these tasks ends, and the next round starts at that instant. The simulator's quirks are preserved on purpose. Shares
-//! are recomputed at most once every 1,920 s, plus once more after a reset at instant 0. A period without work counts
-//! as part of the next round's run time. A job that arrived after shares were last recomputed may occupy GPUs without
+//! are recomputed at most once every 1,920 s, but a computation at instant 0 does not count. Idle time before a round
+//! counts as run time of that round. A job that arrived after shares were last recomputed may occupy GPUs without
 //! running. All of this comes from the public code.
 //!
 //! | symbol | here | meaning |
 //! |---|---|---|
-//! | t | `Accounts::held_ns` | time that a job has spent on a type since the last reset, starting at half a round |
-//! | S | `booked_ns` | sum of t over all jobs for one type; at the reset, finished jobs are removed and new jobs added |
-//! | `last_reset` | `last_reset` | time at which shares were last recomputed; 0 allows another computation |
+//! | t | `Accounts::held_ns` | time that a job has spent on a type since the last reset, plus half a round |
+//! | S | `booked_ns` | for each type, the sum of t over all jobs; finished jobs leave the sum, and new jobs join it, only at a reset |
+//! | `last_reset` | `last_reset` | time at which shares were last recomputed; if it is 0, they may be recomputed at any time |
 
 mod type_order;
 
@@ -31,7 +31,7 @@ use type_order::TypeOrder;
 
 /// Minimum time between two allocations, regardless of rounds. The value comes from the public code.
 const SOLVE_INTERVAL_S: f64 = 1920.0;
-/// Priority per unit of share on a type for which no time has been counted for the job yet. The value comes from the
+/// Priority per unit of share on a type on which no time has been counted for the job yet. The value comes from the
 /// public code.
 const UNTOUCHED: f64 = 1e9;
 const END_OF_ROUND: TimerTag = TimerTag { kind: 0, id: 0 };
@@ -43,9 +43,9 @@ pub(crate) struct GavelTimingParams {
     pub policy: String,
     /// Maximum length of a micro-task, in seconds.
     pub round_s: f64,
-    /// Whether GPU types are shuffled at each choice, as they are for policies that do not use rates.
+    /// Whether GPU types are shuffled at each choice. This is the case for policies that do not use rates.
     pub shuffles: bool,
-    /// Whether jobs without a share are skipped, as they are under FIFO.
+    /// Whether jobs without a share are skipped. This is the case for FIFO.
     pub skips_zero: bool,
     /// Knowledge about jobs that the allocator needs.
     pub knowledge: Knowledge,
@@ -167,7 +167,8 @@ impl GavelTiming {
         Ok(())
     }
 
-    /// Counts the finished micro-tasks. The time of each task is counted from the end of the previous round.
+    /// Counts the steps and the time of the finished micro-tasks. The time of a task is counted from the end of the
+    /// previous round.
     fn land(&mut self, view: &ClusterView<'_>) {
         let tasks = std::mem::take(&mut self.tasks);
         for task in &tasks {
@@ -250,8 +251,8 @@ impl GavelTiming {
         Claim { priority, ..claim }
     }
 
-    /// Returns the jobs and their types for the next round, and whether each of these jobs runs. A job without shares
-    /// occupies GPUs but does not run.
+    /// Returns the jobs that run in the next round, with their types. A job that has no shares yet may occupy GPUs, but
+    /// does not run.
     fn choose(&mut self, view: &ClusterView<'_>) -> Vec<(JobId, GpuTypeId)> {
         let mut taken: BTreeSet<JobId> = BTreeSet::new();
         let mut chosen = Vec::new();
@@ -281,7 +282,8 @@ impl GavelTiming {
         chosen
     }
 
-    /// Returns the GPUs of all chosen jobs. Jobs that keep their GPUs come first, then the largest gangs.
+    /// Returns the GPUs of all chosen jobs. Jobs that stay on their type keep their GPUs; then the other jobs are
+    /// placed, largest gangs first.
     fn place(
         &mut self,
         view: &ClusterView<'_>,

@@ -1,10 +1,10 @@
-//! The order in which the public simulator serves GPU types: by name, or shuffled at each choice by `CPython`'s random
-//! generator.
+//! The order in which the public simulator goes through the GPU types: by name, or shuffled at each choice by
+//! `CPython`'s random generator.
 
 use gangline_model::{GpuType, GpuTypeId};
 use rand_mt::Mt;
 
-/// Type names in the order of the public simulator's code; other types follow by index.
+/// The type names that the public simulator knows, in its order. Other types follow by index.
 const KNOWN: [&str; 3] = ["v100", "p100", "k80"];
 /// Number that is added to the run's seed for the shuffle. The value comes from the public code.
 const SEED_OF_SHUFFLE: u64 = 5;

@@ -9,7 +9,7 @@ use smallvec::SmallVec;
 /// Gang rates by GPU type.
 pub(crate) type Rates = SmallVec<[(GpuTypeId, f64); 4]>;
 
-/// What is known about a GPU type that a job can use.
+/// A GPU type that a job can use, with the job's rate and run time on it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct TypeFacts {
     pub(crate) id: GpuTypeId,
@@ -118,7 +118,7 @@ impl Line {
     }
 }
 
-/// Returns the gang's rates on the allowed types with enough memory, no matter how many GPUs of each type exist.
+/// Returns the gang's rates on the allowed types with enough memory, regardless of how many GPUs of each type exist.
 pub(super) fn gang_rates(view: &ClusterView<'_>, job: JobId) -> Rates {
     let jobs = view.jobs();
     let (allowed, memory) = (jobs.allowed_types(job), jobs.memory_bytes(job));

@@ -13,8 +13,8 @@ use gangline_model::{GpuSet, GpuTypeId, JobId, ServerId, gpus_in, mask_of_lowest
 use smallvec::SmallVec;
 use std::collections::BTreeMap;
 
-/// Two values count as equal if their relative difference is below this, which allows for floating-point noise. The
-/// number is our own choice.
+/// Two values count as equal if their relative difference is at most this, which allows for rounding errors. The value
+/// is our own choice.
 const TOLERANCE: f64 = 1e-12;
 
 #[inline]
@@ -161,7 +161,7 @@ impl Finder<'_> {
         })
     }
 
-    /// Returns candidate 0, which is the set of GPUs that the job holds.
+    /// Returns candidate 0, the GPUs that the job holds, if this decision has not given them out.
     fn stay(&self, servers: &Servers, facts: &Facts, live: &Live) -> Option<Quote> {
         let held = live.held.as_ref()?;
         let is_free = held
@@ -170,7 +170,7 @@ impl Finder<'_> {
         is_free.then(|| self.offer(servers, facts, live, held.clone(), live.left_s))
     }
 
-    /// Returns the remaining candidates in scan order.
+    /// Returns the other candidates, in the order in which they are compared.
     fn others(&self, servers: &Servers, facts: &Facts) -> SmallVec<[Counts; 8]> {
         let mut found = SmallVec::new();
         let types: SmallVec<[GpuTypeId; 4]> = facts.types.iter().map(|one| one.id).collect();
@@ -195,7 +195,7 @@ impl Finder<'_> {
         found
     }
 
-    /// Returns a server of the given GPU type with room for the gang.
+    /// Returns the best server of the given GPU type that has room for the whole gang.
     fn consolidated(&self, servers: &Servers, id: GpuTypeId, gpus: u32) -> Option<Counts> {
         let mut best: Option<(f64, u32, u32)> = None;
         for (at, group) in servers.groups.iter().enumerate() {
@@ -221,7 +221,7 @@ impl Finder<'_> {
     }
 
     /// Returns GPUs on the servers of the given types, cheapest servers first. The gang takes all free GPUs of each
-    /// server until it is complete. The result is `None` if one server is enough.
+    /// server until it is complete. The result is `None` if one server is enough, or if too few GPUs are free.
     fn spread(&self, servers: &Servers, types: &[GpuTypeId], gpus: u32) -> Option<Counts> {
         let free: u32 = types.iter().map(|&id| servers.free_of_type(id)).sum();
         if free < gpus {

@@ -54,7 +54,8 @@ impl Market {
 
     /// Sets the servers to those of a cluster, all of which are up.
     pub(super) fn open(&mut self, cluster: &ClusterSpec) {
-        // A gang has a place if its usable types have enough GPUs; the engine knows whether it may use several types.
+        // Every server is usable. A gang has a place if its usable types have enough GPUs; the engine checks this,
+        // because it knows whether a gang may use several types.
         let all = |server: &Server| Some(server.gpus);
         self.servers = Servers::new(cluster, self.params.rack_aware, all);
         self.pricing = Pricing::new(cluster.gpu_types().len());
@@ -229,12 +230,12 @@ impl Allocation {
         self.servers.taken(server.0)
     }
 
-    /// Takes GPUs on a server, at most as many as are free.
+    /// Takes GPUs on a server; `gpus` must not exceed the number of free GPUs.
     pub fn take(&mut self, server: ServerId, gpus: u32) {
         self.servers.take(server.0, gpus);
     }
 
-    /// Gives back GPUs on a server, at most as many as are taken.
+    /// Gives back GPUs on a server; `gpus` must not exceed the number of taken GPUs.
     pub fn give(&mut self, server: ServerId, gpus: u32) {
         self.servers.give(server.0, gpus);
     }

@@ -11,12 +11,12 @@
 //! | `E_j N_j` | `Seen::work` | total work of the job, in iterations |
 //! | `x_j W_j` | `Quote::rate` | rate that the engine gives the job if it runs alone on exactly these GPUs |
 //! | `U_j(d) = A_j / d` | `Facts::numerator` / completion time | utility |
-//! | `t_j^min,r`, `t_j^max` | `TypeFacts::time_s`, `Facts::slots_max` | shortest time on each type; maximum number of slots |
+//! | `t_j^min,r`, `t_j^max` | `TypeFacts::time_s`, `Facts::slots_max` | run time of all the work on each type; number of slots that the work takes on the slowest type |
 //! | `k_h` | `Prices::of` | price of a GPU |
 //! | `mu_j` | `Quote::payoff` | utility minus cost |
 //! | `U_min`, `U_max^r` | `Prices::{floor, ceiling}` | bounds of the prices |
 //!
-//! The policy decides at round boundaries. A decision costs O(jobs examined x (types x groups of servers + gang)),
+//! The policy decides at round boundaries. A decision costs O(jobs examined x (types x groups of servers + gang size)),
 //! independent of the number of servers.
 
 pub(crate) mod facts;
@@ -63,7 +63,7 @@ pub(crate) static NOT_LOOKED_AT: Reason = Reason::new(
     "{policy} did not examine it: it reached `scan_limit` jobs with a utility below the price of their GPUs",
 );
 
-/// The policy.
+/// The policy `hadar`.
 #[derive(Debug)]
 pub(crate) struct Hadar {
     market: Market,
@@ -73,15 +73,15 @@ pub(crate) struct Hadar {
     keeps_waiting: bool,
     /// Whether the plan stays valid until the next event.
     is_held: bool,
-    /// Time of the last decision. The next fields contain the jobs that this decision chose and the jobs whose GPUs
-    /// were too expensive.
+    /// Time of the last decision.
     decided_at: SimTime,
+    /// The jobs that this decision chose.
     chosen: Vec<Rank>,
+    /// The jobs that this decision rejected because their GPUs were too expensive.
     rejected: Rejected,
 }
 
 impl Hadar {
-    /// Creates the policy with its settings.
     pub(crate) fn new(params: HadarParams) -> Self {
         Self {
             waiting: Waiting::new(params.sorting()),
@@ -115,7 +115,8 @@ impl Hadar {
         Ok(!changes.order.is_empty())
     }
 
-    /// Returns the ranks of the jobs that are not in the index of waiting jobs: the running jobs, or all jobs.
+    /// Returns the ranks of the jobs that are not in the index of waiting jobs: the running jobs or, if there is no
+    /// index, all jobs.
     fn ranked(&self, view: &ClusterView<'_>) -> Result<Vec<Rank>, PolicyError> {
         let rank = |facts: &Facts| {
             let remaining = Seen::AS_TOLD.work_left(view, facts.job)?;

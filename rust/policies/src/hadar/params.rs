@@ -34,7 +34,7 @@ words! {
 }
 
 words! {
-    /// Method with which the dual subroutine chooses the jobs that get GPUs.
+    /// Method by which the dual subroutine chooses the jobs that get GPUs.
     pub(crate) enum Tier {
         /// The search compares every choice of jobs.
         Exact = "exact",
@@ -46,7 +46,7 @@ words! {
 }
 
 words! {
-    /// For how many rounds a job pays the price of its GPUs.
+    /// The number of rounds for which a job pays the price of its GPUs.
     pub(crate) enum CostHorizon {
         /// One round.
         Round = "round",
@@ -76,7 +76,7 @@ words! {
 }
 
 words! {
-    /// In which rounds the policy decides.
+    /// The rounds in which the policy decides.
     pub(crate) enum Replan {
         /// Every round in which the plan might change.
         Round = "round",
@@ -119,7 +119,7 @@ pub struct HadarParams {
     pub(crate) beam_width: usize,
     /// Whether jobs without a payoff may use GPUs that would stay idle.
     pub(crate) backfill: bool,
-    /// For how many rounds a job pays the price of its GPUs.
+    /// The number of rounds for which a job pays the price of its GPUs.
     pub(crate) cost_horizon: CostHorizon,
     /// Factor by which the lowest price is multiplied.
     pub(crate) umin_factor: f64,
@@ -133,7 +133,7 @@ pub struct HadarParams {
     pub(crate) pick: Pick,
     /// Criterion by which the best place of a job is chosen.
     pub(crate) objective: Objective,
-    /// In which rounds the policy decides.
+    /// The rounds in which the policy decides.
     pub(crate) replan: Replan,
     /// Whether a place within a single rack is considered as a further candidate.
     pub(crate) rack_aware: bool,
@@ -155,7 +155,6 @@ pub(crate) struct Terms<'a> {
 }
 
 impl HadarParams {
-    /// Reads the settings.
     pub(crate) fn read(params: &ParamReader) -> Result<Self, PolicyError> {
         let limit = params.number("scan_limit");
         Ok(Self {
@@ -190,7 +189,6 @@ impl HadarParams {
         }
     }
 
-    /// Returns the sort key of the queue.
     pub(super) fn sorting(&self) -> Sorting {
         match (self.utility, self.order) {
             (Utility::Makespan, _) => Sorting::LongestRemaining,

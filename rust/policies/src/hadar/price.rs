@@ -61,9 +61,9 @@ pub(crate) struct Pricing {
     slots: u128,
     /// Maximum of `U(t_min) / W` for each type.
     highest: Vec<Largest>,
-    /// `t_max x W`, smallest first.
+    /// Minimum of `t_max x W`.
     longest: Largest,
-    /// `U(T_end - a) / (t_max x W)` in the current epoch, smallest first.
+    /// Minimum of `U(T_end - a) / (t_max x W)` in the current epoch.
     lowest: Largest,
 }
 
@@ -119,7 +119,8 @@ impl Pricing {
         }
     }
 
-    // Positive floats have the same order as their bits.
+    // The heaps contain the bits of positive floats, which have the same order as the floats. To find a minimum, the
+    // bits are inverted.
 
     fn low_of(epoch: &Epoch, facts: &Facts) -> u64 {
         let seconds = (epoch.end_ns - i128::from(facts.arrival.0)) as f64 / NANOS_PER_SECOND;
@@ -153,7 +154,8 @@ impl Pricing {
         self.slots = self.slots.saturating_sub(facts.slots_max);
     }
 
-    /// Computes `U_min`, and `U_max` for each type, with a given number of GPUs. At least one job must be active.
+    /// Computes `U_min`, and `U_max` for each type, for a cluster in which `gpus` GPUs are up. At least one job must be
+    /// active.
     pub(crate) fn bounds(
         &mut self,
         terms: &Terms<'_>,

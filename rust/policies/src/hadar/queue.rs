@@ -1,8 +1,8 @@
 //! The order in which a decision examines jobs, and an index of the waiting jobs, so that a decision need not examine
 //! all of them.
 //!
-//! Waiting jobs with the same usable types and gang size form a class. If one job of a class finds no room, no job of
-//! the class has room until GPUs become free. Running jobs, at most one per GPU, are ranked again in each decision. A
+//! Waiting jobs with the same usable types and gang size form a class. If one job of a class does not fit, no job of
+//! the class fits until GPUs become free. Running jobs, at most one per GPU, are ranked again in each decision. A
 //! decision costs O(running jobs + classes + (jobs examined + swaps in the order) x log jobs).
 
 use super::facts::{Facts, Line};
@@ -105,7 +105,6 @@ impl Class {
         }
     }
 
-    /// Returns the next job.
     fn next(&mut self, now: SimTime) -> Option<Rank> {
         match self {
             Self::Fixed { ranks, last } => {
@@ -167,7 +166,7 @@ impl Merge<'_> {
 pub(super) struct Rank {
     main: Total,
     narrow: u32,
-    /// The job. Jobs are numbered by arrival.
+    /// Jobs are numbered in order of arrival.
     pub(super) job: JobId,
 }
 
@@ -217,7 +216,7 @@ const UNKNOWN: SimTime = SimTime(i64::MIN);
 
 #[derive(Clone, Copy, Debug)]
 struct Node {
-    /// Leaf of the first job of the subtree in queue order.
+    /// Leaf of the job that comes first in the queue, among the jobs of the subtree.
     best: u32,
     /// Instant until which that job certainly comes first.
     until: SimTime,
@@ -228,7 +227,7 @@ const EMPTY: Node = Node {
     until: SimTime::NEVER,
 };
 
-/// Waiting jobs of one class.
+/// Waiting jobs of one class, ordered by utility per GPU.
 #[derive(Debug, Default)]
 pub(super) struct Lines {
     /// Job in each leaf; a job stays in its leaf.
@@ -247,7 +246,6 @@ impl Lines {
         self.nodes.len() / 2
     }
 
-    /// Adds a job.
     pub(super) fn insert(&mut self, line: Line) {
         let leaf = self.unused.pop().unwrap_or_else(|| {
             self.jobs.push(None);
@@ -324,7 +322,8 @@ impl Lines {
         }
     }
 
-    /// Recomputes a node and the nodes below it where their values are no longer certain.
+    /// Recomputes a node if its value is no longer certain. Before that, the nodes below it are treated in the same
+    /// way.
     fn refresh(&mut self, at: usize, now: SimTime) {
         if self.nodes[at].until >= now {
             return;

@@ -136,7 +136,7 @@ impl<'a> Search<'a> {
     }
 
     /// Returns the best value that the jobs from position `at` to the end of the queue can reach. Records in `known`
-    /// whether the job at `at` is taken.
+    /// whether the job at `at` is taken to reach this value.
     fn value(
         &self,
         servers: &mut Servers,
@@ -168,15 +168,15 @@ impl<'a> Search<'a> {
     }
 }
 
-/// Returns the offer for a job that has room, if its payoff is above 0.
+/// Returns the best offer for a job that has room, if the payoff of this offer is above 0.
 fn paying(finder: &Finder<'_>, servers: &Servers, facts: &Facts, live: &Live) -> Option<Quote> {
     let offer = finder.find(servers, facts, live, Goal::Objective);
     offer.filter(|offer| offer.payoff > 0.0)
 }
 
-/// Runs the beam search, which keeps at most the best `width` states after each job. Takes the chosen GPUs from the
-/// servers, as the other tiers do. The walk ends when no state has free GPUs. Classes of jobs for which no state has
-/// room are skipped, because the number of free GPUs in a state only decreases.
+/// Runs the beam search, which keeps at most the best `width` states after each job. Like the other tiers, it takes the
+/// chosen GPUs from the servers. The walk ends when no state has free GPUs. Classes of jobs for which no state has room
+/// are skipped, because the number of free GPUs in a state only decreases.
 pub(super) fn beam(
     finder: &Finder<'_>,
     servers: &mut Servers,
@@ -258,8 +258,7 @@ impl State {
     }
 }
 
-/// Returns the GPUs that are given to jobs, including those of a further job with the given places. Both lists are
-/// sorted by server.
+/// Returns the sum of the two lists, both of which must be sorted by server.
 fn with(used: &Used, places: &Counts) -> Used {
     let mut sum = Used::with_capacity(used.len() + places.len());
     let mut rest = &used[..];
@@ -318,7 +317,7 @@ fn best_of(mut states: Vec<State>, width: usize) -> Vec<State> {
     states
 }
 
-// The following code makes one pass over the queue. Every job that passes the gate takes its best place at once.
+// The following code makes one pass over the queue. Every job that the pass accepts takes its best place at once.
 
 /// Jobs that a pass examined and rejected because the GPUs cost at least as much as the job's utility.
 #[derive(Debug, Default)]

@@ -78,7 +78,7 @@ fn golden_world() -> World {
 /// Returns the policy after its first decision, and the jobs that it chooses in this decision.
 fn first_decision(world: &World, params: HadarParams) -> (Hadar, Vec<Chosen>) {
     let mut policy = Hadar::new(params);
-    // The example keeps a gang in the queue which a run without mixed types would refuse.
+    // The example contains a gang that a run without mixed types would refuse.
     let traits = PolicyTraits {
         mixes_types: true,
         ..policy.traits()
@@ -360,7 +360,8 @@ fn on_an_empty_cluster_every_job_is_worth_its_price() {
     assert!(seen > 10_000, "{seen}");
 }
 
-/// Returns the payoff of each job if it is alone on the empty cluster but pays the prices with all jobs active.
+/// Returns the payoff of each job if it has the empty cluster to itself, at the prices that apply when all jobs are
+/// active.
 fn lone_payoffs(world: &World, params: HadarParams) -> (Hadar, Vec<f64>) {
     let mut policy = Hadar::new(params);
     let config = RunConfig {
