@@ -163,8 +163,8 @@ pub struct ParamSpec {
     pub unit: &'static str,
     /// One-line description for the documentation.
     pub doc: &'static str,
-    /// Whether a positive value must exceed every restart overhead so that jobs make progress; tests with random values
-    /// read this.
+    /// Whether a positive value must exceed every restart overhead so that jobs make progress; tests that draw random
+    /// values read this.
     pub outlasts_restarts: bool,
 }
 
@@ -304,7 +304,7 @@ impl ParamReader {
         }
     }
 
-    /// Returns a reader for the contents of this value, which starts without values.
+    /// Returns a reader without values, for the contents of the value `name`.
     fn inside(&self, name: &str) -> Self {
         Self {
             policy: self.policy.clone(),
@@ -474,7 +474,10 @@ impl ParamReader {
         let mut seen = BTreeMap::new();
         for (at, row) in rows.iter().enumerate() {
             if let Some(first) = seen.insert(row.word(key), at) {
-                let expected = format!("another {key}: {}{name}[{first}] has this one", self.path);
+                let expected = format!(
+                    "a different {key}: {}{name}[{first}] already has this one",
+                    self.path
+                );
                 return Err(row.refuse(key, &expected));
             }
         }
@@ -575,8 +578,8 @@ fn are_distinct(values: &[ParamValue]) -> bool {
 }
 
 impl ParamKind {
-    /// Returns whether a value is of this kind. Whole numbers in the value must already be floats. For tables, every
-    /// key is checked.
+    /// Returns whether a value is of this kind. Whole numbers in the value must already be floats. In a table, the
+    /// values of all keys are checked.
     fn takes(self, value: &ParamValue) -> bool {
         match (self, value) {
             (Self::Bool, ParamValue::Bool(_))
@@ -647,7 +650,7 @@ impl ParamKind {
             ParamKind::Names => "a list of names without duplicates".to_owned(),
             ParamKind::Words(words) => {
                 format!(
-                    "a list of {}, or some of them in this order",
+                    "a list of one or more of {}, in this order",
                     words.join(", ")
                 )
             }
@@ -682,7 +685,7 @@ impl std::fmt::Display for ParamValue {
     }
 }
 
-/// If a node is above itself, returns a description of the parents that would be valid.
+/// If a node is its own ancestor, returns a description of the parents that would be valid.
 pub(crate) fn circle(
     node: usize,
     parents: &[Option<usize>],

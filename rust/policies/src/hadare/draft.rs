@@ -9,21 +9,22 @@ use gangline_model::{JobId, SimSpan};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 
-/// An unfinished job.
+/// The data about an unfinished job that are used for planning.
 #[derive(Clone, Debug)]
 pub(super) struct Parent {
-    /// Planning rate of a copy for each column of `Nodes`; 0 means that the job cannot run there.
+    /// For each column of [`Nodes`], the rate that is used for planning a copy; 0 means that the job cannot run there.
     pub(super) rates: Vec<f64>,
     pub(super) best_rate: f64,
     /// Size of the job's parameters in bytes.
     pub(super) bytes: f64,
 }
 
-/// Sort key of jobs that compete for a node: normalised rate (largest first, as the bits of a number >= 0), number of
-/// copies so far, then job.
+/// Sort key of jobs that compete for a node: the inverted bits of the normalised rate (so that the largest rate comes
+/// first), the number of copies so far, and the job.
 type Want = (u64, u32, JobId);
 
-/// For each column, all unfinished jobs, sorted as if they had no copies. The sets are kept between decisions.
+/// For each column, the unfinished jobs that can run there, sorted as if they had no copies. The sets are kept between
+/// decisions.
 #[derive(Debug, Default)]
 pub(super) struct Standing {
     columns: Vec<BTreeSet<Want>>,
@@ -49,7 +50,7 @@ impl Standing {
         self.change(job, parent, Some(0), None);
     }
 
-    /// Updates a job after its number of copies has changed; `None` means that it gets no more copies.
+    /// Changes the number of copies of a job from `from` to `to`. `None` means that the job is not in the sets.
     fn change(&mut self, job: JobId, parent: &Parent, from: Option<u32>, to: Option<u32>) {
         for (at, column) in self.columns.iter_mut().enumerate() {
             if parent.rates[at] <= 0.0 {
@@ -84,7 +85,7 @@ struct Bid {
     worth: Total,
     /// Normalised rate of the copy.
     share: Total,
-    /// Number of copies that the job had at the time of the bid; if this number changes, the bid is void.
+    /// Number of copies that the job had at the time of the bid. If this number has changed, the bid is void.
     copies: Reverse<u32>,
     job: Reverse<JobId>,
     node: Reverse<u32>,
@@ -96,7 +97,7 @@ struct Bid {
 struct Market<'a> {
     jobs: Vec<(&'a Facts, f64)>,
     floor: f64,
-    /// Upper bound by group.
+    /// For each group, the upper bound of the price.
     ceiling: &'a [f64],
 }
 
@@ -107,7 +108,7 @@ pub(super) struct Draft<'a> {
     params: &'a HadarEParams,
     nodes: &'a mut Nodes,
     parents: &'a BTreeMap<JobId, Parent>,
-    /// Nodes that have a copy.
+    /// Nodes to which this decision has assigned a copy.
     given: Vec<u32>,
     claims: BTreeMap<JobId, Grant>,
     /// Nodes that each job holds, by group.
@@ -144,7 +145,8 @@ impl<'a> Draft<'a> {
         self.claims.get(&job).map_or(0, |claim| claim.copies)
     }
 
-    /// Returns the overhead of each copy of a job for the copies assigned so far, optionally with one more in a group.
+    /// Returns the overhead of each copy of a job, given the copies assigned so far and, if `more` is set, one more in
+    /// this group.
     fn overhead(&self, job: JobId, more: Option<usize>) -> SimSpan {
         let claim = self.claims.get(&job);
         let held = self.held.get(&job);
@@ -168,7 +170,7 @@ impl<'a> Draft<'a> {
         }
     }
 
-    /// Returns whether a job that has this many copies can get no further copies on any node.
+    /// Returns whether a job with this many copies may get no more.
     fn is_full(&self, copies: u32) -> bool {
         let most = self.params.max_copies;
         most.is_some_and(|most| copies as usize >= most)
@@ -279,8 +281,8 @@ impl<'a> Draft<'a> {
         })
     }
 
-    /// Returns the bid with the largest payoff in a group. The field `worth` of this bid contains the payoff. Several
-    /// different gains may round to the same payoff.
+    /// Returns the bid with the largest payoff in a group. The field `worth` of this bid contains the payoff. All bids
+    /// with the largest payoff are compared, because different gains may round to the same payoff.
     fn best(&self, bids: &mut BinaryHeap<Bid>, group: usize, price: f64) -> Option<Bid> {
         let node = self.nodes.first_idle(group)?;
         let (mut best, mut looked_at): (Option<Bid>, _) = (None, Vec::new());
@@ -303,7 +305,7 @@ impl<'a> Draft<'a> {
         best
     }
 
-    /// Returns the increase in utility that a further copy brings.
+    /// Returns the increase in utility that a further copy on a node brings.
     fn gain(&self, facts: &Facts, left: f64, node: u32) -> f64 {
         let job = facts.job;
         let waited_s = (self.view.now() - facts.arrival).seconds();
@@ -323,7 +325,7 @@ impl<'a> Draft<'a> {
         with - without
     }
 
-    /// Assigns every idle node, in index order, to the job that is fastest on it relative to its best rate.
+    /// Assigns every idle node, in index order, to the job whose rate on it is highest relative to the job's best rate.
     pub(super) fn fill_pass(&mut self, standing: &mut Standing) {
         let wants = |draft: &Self, copies| (!draft.is_full(copies)).then_some(copies);
         for (&job, claim) in &self.claims {
@@ -438,7 +440,6 @@ impl Nodes {
         self.unlike.max(self.servers.groups.len())
     }
 
-    /// Returns the column of a node.
     pub(super) fn column(&self, node: u32) -> usize {
         if self.are_unlike() {
             node as usize
@@ -463,7 +464,6 @@ impl Nodes {
         &self.servers.groups[group].by_free[1]
     }
 
-    /// Returns the first idle node of a group.
     pub(super) fn first_idle(&self, group: usize) -> Option<u32> {
         self.idle(group).first().map(|node| node as u32)
     }

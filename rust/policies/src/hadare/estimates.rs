@@ -28,7 +28,7 @@ pub(super) trait Estimator: Debug + Send {
         false
     }
 
-    /// Records that a copy is placed, and the estimate of its rate.
+    /// Records that a copy has been placed, and the estimate of its rate.
     fn place(&mut self, _job: JobId, _node: u32, _estimate: f64) {}
 
     /// Records the observed rate of a copy after a round.
@@ -138,7 +138,8 @@ impl Ewma {
         }
     }
 
-    /// Returns the speed of a node for its jobs, relative to the other nodes on which they ran.
+    /// Returns the speed of a node relative to the other nodes on which its jobs ran, averaged over these jobs; 1 if no
+    /// job has run on it.
     fn speed(&self, node: u32) -> f64 {
         self.nodes[node as usize].speeds.mean().unwrap_or(1.0)
     }

@@ -55,10 +55,10 @@ pub(crate) static COPIES: Reason = Reason::new(
 .counts(Counted::Copies)
 .ends_when_free();
 
-/// Factor applied to the quotas of a job's last round, so that rounding leaves no work for another round.
+/// Factor applied to the quotas of a job's last round, so that rounding leaves no work for a further round.
 const NO_CRUMB: f64 = 1.0 + 1e-9;
 
-/// The policy.
+/// The policy `hadare`.
 #[derive(Debug)]
 pub(crate) struct HadarE {
     params: HadarEParams,
@@ -74,7 +74,6 @@ pub(crate) struct HadarE {
 }
 
 impl HadarE {
-    /// Creates the policy with its settings.
     pub(crate) fn new(params: HadarEParams) -> Self {
         Self {
             params,
@@ -89,7 +88,7 @@ impl HadarE {
         }
     }
 
-    /// Returns the true rate of a job's copy that runs alone on a server of a group; 0 means that the job cannot run
+    /// Returns the true rate of a copy of a job that runs alone on a server of a group; 0 means that the job cannot run
     /// there.
     fn true_rate(&self, view: &ClusterView<'_>, job: JobId, group: usize) -> f64 {
         let of = &self.nodes.servers.groups[group];
@@ -105,7 +104,7 @@ impl HadarE {
         GpuSet::single(server, u64::MAX >> (64 - gpus))
     }
 
-    /// Returns the rate used for planning in each column.
+    /// For each column, returns the rate that is used for planning.
     fn rates_of(&self, view: &ClusterView<'_>, job: JobId) -> Result<Vec<f64>, PolicyError> {
         let groups = 0..self.nodes.servers.groups.len();
         let exact: Vec<f64> = groups.map(|at| self.true_rate(view, job, at)).collect();
@@ -304,8 +303,8 @@ impl HadarE {
         }
     }
 
-    /// Returns the iterations of each copy of a job in the round, according to the estimated rates; `None` means no
-    /// limit.
+    /// Returns the maximum number of iterations that each copy of a job may do in the round, based on the estimated
+    /// rates; `None` means no limit.
     fn quotas(
         &self,
         view: &ClusterView<'_>,
@@ -336,7 +335,7 @@ impl HadarE {
         Ok(rates().map(|rate| Some(quota(rate))).collect())
     }
 
-    /// Writes the actions for a job. Returns whether the job keeps running alone on one node.
+    /// Writes the actions for a job. Returns whether the job ran as a single copy and stays on the same node.
     fn emit(
         &self,
         view: &ClusterView<'_>,

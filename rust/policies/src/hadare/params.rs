@@ -7,7 +7,7 @@ use gangline_model::SimSpan;
 use gangline_model::words;
 
 words! {
-    /// Way in which the parameters of copies are combined.
+    /// Way in which the model parameters of a job's copies are combined.
     pub(crate) enum FanIn {
         /// All copies are combined at once.
         Parallel = "parallel",
@@ -28,7 +28,7 @@ words! {
     }
 }
 
-/// Source of the rates with which copies are planned.
+/// Source of the rates that are used for planning.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Estimator {
     /// The true rates.
@@ -79,7 +79,7 @@ pub(crate) struct HadarEParams {
     pub policy: String,
     /// Maximum number of copies of a job; `None` means one copy per server.
     pub max_copies: Option<usize>,
-    /// GPUs of a copy.
+    /// Number of GPUs of a copy.
     pub copy_gpus: CopyGpus,
     /// Length of a round.
     pub round: SimSpan,
@@ -87,7 +87,7 @@ pub(crate) struct HadarEParams {
     pub c0_s: f64,
     /// Bandwidth for transferring parameters, in bytes/s.
     pub bandwidth: f64,
-    /// Way in which the parameters of copies are combined.
+    /// Way in which the model parameters of a job's copies are combined.
     pub fan_in: FanIn,
     /// Utility of a completion time.
     pub utility: Utility,
@@ -101,7 +101,7 @@ pub(crate) struct HadarEParams {
     pub min_share: f64,
     /// Minimum number of iterations that a further copy must do in a round.
     pub min_steps: f64,
-    /// Source of the rates with which copies are planned.
+    /// Source of the rates that are used for planning.
     pub estimator: Estimator,
 }
 
@@ -110,7 +110,6 @@ impl HadarEParams {
     pub(crate) const UTILITIES: &'static [&'static str] =
         &["effective_throughput", "normalised", "inverse_jct"];
 
-    /// Reads the settings.
     pub(crate) fn read(params: &ParamReader) -> Result<Self, PolicyError> {
         let (copies, gpus) = (params.number("max_copies"), params.number("gpus_per_copy"));
         let read = Self {
@@ -145,7 +144,7 @@ impl HadarEParams {
             return refuse("estimator_alpha", "0", "a number above 0, up to 1");
         }
         if !read.fill && !read.price_pass {
-            let expected = "true, or price_pass = true: some pass must give out copies";
+            let expected = "true, or price_pass = true: at least one pass must assign copies";
             return refuse("fill", "false", expected);
         }
         Ok(read)

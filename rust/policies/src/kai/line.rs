@@ -1,7 +1,7 @@
 //! The waiting jobs and the running jobs of one queue.
 //!
-//! Jobs with equal requests form a *group*. If one job of a group cannot start, trying the others would fail too, for
-//! the rest of the action. In actions where priorities count, this holds only for jobs of equal priority.
+//! Jobs with equal requests form a *group*. If one job of a group cannot start, the others cannot start in the same
+//! action either. In an action where priorities count, this holds only for jobs of equal priority.
 
 use gangline_engine::BitSet;
 use gangline_model::{JobId, SimSpan, SimTime};
@@ -90,7 +90,7 @@ impl Line {
         self.is_known = false;
     }
 
-    /// Records that something has changed since the last attempts.
+    /// Records that something has changed, so that earlier failures no longer count.
     pub(super) fn retry(&mut self) {
         for group in &mut self.groups {
             group.is_vain = false;
@@ -104,13 +104,12 @@ impl Line {
         self.is_known = false;
     }
 
-    /// Returns whether the last attempt to start a job of the group failed and nothing has changed since.
     pub(super) fn is_vain(&self, group: usize) -> bool {
         self.groups[group].is_vain
     }
 
-    /// Returns whether any job is left to try, that is, whether a group still has a job that is not marked as tried
-    /// without success.
+    /// Returns whether any job is worth trying, that is, whether a group that has not failed since the last change has
+    /// a job left to try.
     pub(super) fn has_hope(&self) -> bool {
         let mut groups = self.busy.iter().map(|group| &self.groups[group]);
         groups.any(|group| !group.is_vain && group.next().is_some())

@@ -68,29 +68,27 @@ struct Victim {
     gpus: i64,
 }
 
-/// Queues with quotas and fair shares.
+/// The policy `kai`: queues with quotas and fair shares.
 #[derive(Debug)]
 pub(crate) struct Kai {
     params: KaiParams,
     tree: Tree,
     places: Places,
-    /// Line of each node; queues with children have empty lines.
+    /// For each node of the tree, its line of jobs. The lines of queues with children are empty.
     lines: Vec<Line>,
     members: Vec<Member>,
     /// Number of waiting jobs, including jobs that were evicted in this cycle.
     waiting: usize,
-    /// Instant of the cycle after the last cycle with evictions.
+    /// Instant of the cycle that follows the last eviction; `NEVER` if no such cycle is due.
     next_cycle: SimTime,
     alarm: Alarm,
 }
 
-/// Returns the priority of a job as a whole number.
 fn priority(jobs: &JobFacts, job: JobId) -> i64 {
     jobs.priority(job) as i64
 }
 
 impl Kai {
-    /// Creates the policy with these parameters.
     pub(crate) fn new(params: KaiParams) -> Result<Self, PolicyError> {
         Ok(Self {
             tree: Tree::new(&params, &[])?,
@@ -290,7 +288,7 @@ impl Kai {
         self.lines[ask.leaf].pass(group, below);
     }
 
-    /// Returns GPUs for a job, if the job's queue may hold them.
+    /// Returns GPUs for a job, if limits and quotas allow the job's queue to hold them.
     fn place(&mut self, plan: &mut Plan<'_>, ask: Ask) -> Option<GpuSet> {
         if !self.tree.may_hold(ask.leaf, ask.gpus, ask.is_fixed) {
             return None;
@@ -368,8 +366,8 @@ impl Kai {
         self.start_job(view, plan, ask, gpus);
     }
 
-    /// Returns the jobs to evict, from other queues or from the job's own queue, so that a job can start. The search
-    /// leaves the state unchanged.
+    /// Returns the jobs to evict so that a job can start. With `is_reclaim`, they come from other queues; otherwise,
+    /// they come from the job's own queue. The search leaves the state unchanged.
     fn search(
         &mut self,
         view: &ClusterView<'_>,
@@ -404,7 +402,8 @@ impl Kai {
         is_found.then_some(taken)
     }
 
-    /// Removes from the victims, from the last to the first, those that need not be evicted for the job to start.
+    /// Goes through the victims from the last to the first, and spares those that need not be evicted for the job to
+    /// start.
     fn fewer(
         &mut self,
         view: &ClusterView<'_>,
@@ -426,8 +425,9 @@ impl Kai {
         taken
     }
 
-    /// Returns true if the job has a place once these victims are gone, and if evicting them is fair. It is fair if the
-    /// job's queues are not more saturated than those of the victims.
+    /// Returns whether the job has a place once these victims are gone, and whether it is fair to evict them. It is
+    /// fair if the queues of the job stay within their fair shares, or stay less saturated than the queues of the
+    /// victims.
     fn is_solution(&mut self, plan: &mut Plan<'_>, ask: Ask, taken: &[Victim]) -> bool {
         let is_fair = taken.iter().all(|victim| {
             if victim.leaf == ask.leaf {
@@ -445,7 +445,8 @@ impl Kai {
 
     // These methods list the jobs that can be evicted.
 
-    /// Returns the jobs in the asking job's queue that have a lower priority, in the order of eviction.
+    /// Returns the jobs in the asking job's queue that have a lower priority and can be evicted, in the order of
+    /// eviction.
     fn own(&self, view: &ClusterView<'_>, ask: Ask) -> Vec<Victim> {
         let mine = priority(view.jobs(), ask.job);
         let since = self.tree.node(ask.leaf).preempt_min_run;
@@ -541,7 +542,7 @@ struct Others {
     of: Vec<Vec<Victim>>,
     /// For each leaf, the two queues just below the lowest common ancestor of this leaf and the job's leaf.
     sides: Vec<(usize, usize)>,
-    /// Number of leaves with candidates below each node.
+    /// For each node, the number of leaves with candidates at or below it.
     below: Vec<u32>,
     /// For the job's queue and each queue above it, whether the job fits within the quota.
     has_quota: Vec<(usize, bool)>,

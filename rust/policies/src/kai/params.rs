@@ -7,7 +7,7 @@ use gangline_engine::PolicyError;
 use gangline_model::{SimSpan, words};
 
 words! {
-    /// Which queue determines how long a job is protected from reclaim.
+    /// The queue that determines how long a job is protected from reclaim.
     pub enum Resolve {
         /// Among the queues above the job, the one just below the lowest common ancestor with the reclaiming queue.
         Lca = "lca",
@@ -106,7 +106,6 @@ pub(crate) struct KaiParams {
 }
 
 impl KaiParams {
-    /// Reads the parameters.
     pub(crate) fn read(params: &ParamReader) -> Result<Self, PolicyError> {
         let rows = params.distinct_tables("queues", "name")?.into_iter();
         let queues = rows.map(Row::read).collect::<Result<_, _>>()?;

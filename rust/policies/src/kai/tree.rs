@@ -1,4 +1,4 @@
-//! The tree of queues; for each queue, its limit, the GPUs that it holds, and its fair share.
+//! The tree of queues. Each queue has a limit, the GPUs that it holds, and a fair share.
 //!
 //! | symbol | here | meaning |
 //! |---|---|---|
@@ -123,7 +123,10 @@ impl Tree {
         for (node, row) in (1..).zip(rows) {
             let depth = std::iter::successors(parents[node], |&at| parents[at]).count();
             if depth > MOST_LEVELS {
-                let expected = format!("a queue that puts this one on level {MOST_LEVELS} at most");
+                let expected = format!(
+                    "a parent on level {} at most: the tree may have {MOST_LEVELS} levels",
+                    MOST_LEVELS - 1
+                );
                 return Err(refuse(row, &expected));
             }
             nodes[node].depth = depth;
@@ -147,7 +150,6 @@ impl Tree {
         })
     }
 
-    /// Returns a node.
     pub(super) fn node(&self, node: usize) -> &Node {
         &self.nodes[node]
     }
@@ -163,7 +165,7 @@ impl Tree {
         std::iter::successors(Some(leaf), up).filter(|&node| node != ROOT)
     }
 
-    /// Returns the protection periods that may follow the start of a leaf's jobs.
+    /// Returns the lengths of the protection periods that may apply after a job of the leaf has started.
     pub(super) fn protections(&self, leaf: usize) -> Vec<SimSpan> {
         let reclaim = self.path(leaf).map(|node| self.nodes[node].reclaim_min_run);
         let mut spans: Vec<SimSpan> = reclaim.chain([self.nodes[leaf].preempt_min_run]).collect();
