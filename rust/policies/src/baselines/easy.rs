@@ -1,10 +1,10 @@
 //! `easy`: FIFO that reserves GPUs for the blocked head of the queue and backfills other jobs.
 //!
 //! To find the reservation, the policy goes through the running jobs in order of estimated finish and adds up the GPUs
-//! that they will release until there are enough for the head. The search for jobs to backfill goes class by class. The
-//! candidate of a class is its first waiting job that would end before the reserved GPUs are needed. If a gang of the
-//! class needs none of the reserved GPUs, the candidate is simply its first waiting job. A decision costs O((starts +
-//! classes) log n).
+//! that they will release, until there are enough for the head. The search for jobs to backfill goes class by class.
+//! The candidate of a class is its first waiting job that would end before the reserved GPUs are needed. If a gang of
+//! the class needs none of the reserved GPUs, the candidate is simply its first waiting job. A decision costs O((starts
+//! + classes) log n).
 
 use crate::kit::why::NO_PLACE;
 use crate::kit::{Classes, Places, Seen};
@@ -16,10 +16,10 @@ use gangline_model::{GpuSet, GpuTypeId, JobId, SimSpan, SimTime};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 
-/// The job has no place yet, so GPUs are reserved for it from a given instant on.
+/// The job is at the head of the queue but does not fit yet, so GPUs are reserved for it from a later instant on.
 pub(crate) static PROMISED: Reason = Reason::new(
     "promised",
-    "it comes first, and GPUs are reserved for it from an instant on",
+    "it comes first but does not fit, so GPUs are reserved for it from a later time on",
     "it was at the head of the queue and did not fit; GPUs were reserved for it from {until} on{meanwhile}",
 )
 .otherwise("it was at the head of the queue and did not fit; there would never be enough GPUs for it{meanwhile}");
@@ -56,7 +56,7 @@ pub(crate) struct Easy {
     end_of: Vec<SimTime>,
     blocked: Option<Shadow>,
     heads: BinaryHeap<Reverse<(JobId, usize)>>,
-    /// For each class, a mask of the types on which the placement rule has found no place in this pass.
+    /// For each class, a bit mask of the GPU types on which the placement rule has already found no place in this pass.
     dead: Vec<u64>,
 }
 
@@ -307,7 +307,7 @@ impl Easy {
         Ok(())
     }
 
-    /// Records the jobs that have left, and those whose estimated finish has changed.
+    /// Removes the jobs that have left, and updates the estimated finish times that have changed.
     fn update(&mut self, view: &ClusterView<'_>, changes: &Changes) -> Result<(), PolicyError> {
         for &job in &changes.finished {
             let end = self.end_of[job.index()];

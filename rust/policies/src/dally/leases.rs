@@ -1,4 +1,5 @@
-//! Lease boundaries. A job's leases of length L end at start + k L, so only their phase matters: the start modulo L.
+//! Lease boundaries. The leases of a job end at start + k L, where L is the length of a lease. It is therefore enough
+//! to store their phase, which is the start modulo L.
 
 use gangline_model::{JobId, SimTime};
 use std::collections::BTreeSet;

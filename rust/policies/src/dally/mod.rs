@@ -1,7 +1,7 @@
-//! `dally`: delay scheduling by topology level, with priority for the jobs that the network slows most.
+//! `dally`: delay scheduling by topology level, with priority for the jobs that the network slows down most.
 //!
-//! A job waits for a narrow place for a tuned time before it accepts a wider place. Jobs hold their GPUs for the length
-//! of a lease. When a lease ends, the jobs that have lost the most speed to distance have priority.
+//! A job first waits for a narrow place. It accepts a wider one only after a delay, which is tuned. Jobs hold their
+//! GPUs for the length of a lease. When a lease ends, the jobs that have lost the most speed to distance have priority.
 //!
 //! | symbol | here | meaning |
 //! |---|---|---|

@@ -102,7 +102,7 @@ pub(super) struct Up {
 pub(super) struct Decision {
     pub(super) classes: Vec<Class>,
     pub(super) tuners: Vec<Tuner>,
-    /// Classes with waiting jobs, ascending.
+    /// The classes that have waiting jobs.
     pub(super) busy: gangline_engine::BitSet,
     pub(super) placement: PlacementParams,
     /// The jobs whose lease ends at this decision, in order of rank.
@@ -299,7 +299,7 @@ impl Decision {
     }
 
     /// Returns GPUs for a job whose lease ends, at the first of the given levels that has room. Unless the job only
-    /// moves to a narrower place (`is_upgrade`), a level counts only if a job may use it without having waited.
+    /// moves to a narrower place (`is_upgrade`), a level is tried only if a job that has not waited may use it.
     #[expect(clippy::too_many_arguments)] // Together, the arguments are the state of one search.
     fn look(
         &mut self,

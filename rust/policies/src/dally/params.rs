@@ -60,7 +60,7 @@ pub(crate) struct DallyParams {
     pub upgrades: bool,
     /// Whether all leases end at multiples of their length.
     pub is_aligned: bool,
-    /// Overhead that each GPU of a gang adds to a restart.
+    /// Restart overhead for each GPU of a gang.
     pub overhead_per_gpu: SimSpan,
     /// Whether overhead counts as time without progress in the score.
     pub counts_overhead: bool,

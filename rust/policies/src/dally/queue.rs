@@ -10,7 +10,7 @@ use std::ops::Bound::{Excluded, Unbounded};
 /// Rank of a job among the candidates of a decision; the lowest comes first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Rank {
-    /// Mean locality factor so far, in 10^-12; 0 before the first run.
+    /// Mean locality factor so far, in units of 10^-12; 0 before the first run.
     pub(super) score: u64,
     /// Instant at which the job began to wait, in ns.
     pub(super) since: i64,

@@ -15,7 +15,7 @@ use gangline_engine::{
 };
 use gangline_model::{GpuTypeId, JobId, SimSpan, SimTime, Tier};
 
-/// Enough GPUs are free, but for now the job waits for a placement no wider than a certain tier.
+/// Enough GPUs are free, but the job still waits for a placement that is no wider than a certain tier.
 pub(crate) static DELAYED: Reason = Reason::new(
     "delayed",
     "enough GPUs are free, but not close enough together; until its delay ends, it waits for free GPUs on one server or in one rack",

@@ -1,7 +1,7 @@
 //! Affinity: the servers that each size class has claimed.
 //!
-//! The first group on a server claims it for the group's kind, until no group is left on the server. Each query costs
-//! O(log servers).
+//! The first group on a server claims it for the group's size class (`kind`), until no group is left on the server.
+//! Each query costs O(log servers).
 
 use crate::place::Fit;
 use gangline_engine::FreeIndex;
@@ -103,8 +103,8 @@ impl Affinity {
         }
     }
 
-    /// Returns the position in the pool of a server that has room for a group of the given kind. Servers that the kind
-    /// has claimed come first, then servers without a group.
+    /// Finds a server that has room for a group of the given kind, and returns its position in the pool of the GPU
+    /// type. Servers that the kind has claimed come first, then servers without a group.
     pub(super) fn find(
         &self,
         fit: Fit,

@@ -130,7 +130,7 @@ impl Gandiva {
         Ok(())
     }
 
-    /// Records which jobs have left, and which servers have failed or were repaired. Returns whether GPUs or turns have
+    /// Records which jobs have left, and which servers have failed or been repaired. Returns whether GPUs or turns have
     /// become free.
     fn update(&mut self, view: &ClusterView<'_>, changes: &Changes, plan: &mut Plan<'_>) -> bool {
         let mut emptied: SmallVec<[u32; 8]> = SmallVec::new();
@@ -305,7 +305,8 @@ impl Gandiva {
     }
 
     /// Finds groups for jobs in order of arrival; jobs that find no group are skipped. If the first job of a class
-    /// finds no group, the rest of the class is skipped, because groups created for other classes do not help it.
+    /// finds no group, the rest of the class is skipped, because groups that are created for other classes do not help
+    /// this class.
     fn serve(&mut self, view: &ClusterView<'_>, plan: &mut Plan<'_>, arrived: Option<&[JobId]>) {
         let mut classes: SmallVec<[usize; 16]> = SmallVec::new();
         if let Some(arrived) = arrived {

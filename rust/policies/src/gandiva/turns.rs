@@ -162,7 +162,7 @@ impl Turns<'_> {
 /// The sum of two relative speeds must exceed `pack_gain` by more than this.
 const ROUNDING: f64 = 1e-12; // This is our own choice; it is thousands of times larger than the rounding errors.
 
-/// What is known about a pair of jobs before they run together.
+/// Whether two jobs should run together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
     /// The pair may not share a GPU, or gains nothing by sharing.

@@ -237,8 +237,8 @@ impl GavelTiming {
         Ok(())
     }
 
-    /// Returns the claim of a job to GPUs of a type. The claim's priority is the job's share divided by its fraction of
-    /// the time counted on that type.
+    /// Returns the claim of a job to GPUs of a type. The priority of the claim is the job's share, divided by the job's
+    /// fraction of all the time that is counted on the type.
     fn claim(&self, job: JobId, gpu_type: GpuTypeId) -> Claim {
         let gpu_type = gpu_type.index();
         let claim = self.accounts.claim(job, gpu_type);

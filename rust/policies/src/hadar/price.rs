@@ -74,7 +74,7 @@ pub(super) struct Prices {
     pub(super) floor: f64,
     /// `U_max` by type.
     pub(super) ceiling: Vec<f64>,
-    /// Price of a GPU for each group and each number of free GPUs on the server.
+    /// For each group and each number of free GPUs on a server, the price of a GPU.
     table: Vec<Vec<f64>>,
 }
 

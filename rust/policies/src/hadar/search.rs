@@ -17,7 +17,7 @@ use smallvec::SmallVec;
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
-/// Pairs (server, number of its GPUs that are already given to jobs), sorted by server.
+/// Pairs of a server and the number of its GPUs that are already given out, sorted by server.
 type Used = Vec<(u32, u32)>;
 
 /// The value of a choice of jobs, by which choices are compared.

@@ -9,7 +9,7 @@ use gangline_model::{JobId, SimSpan};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 
-/// The data about an unfinished job that are used for planning.
+/// The planning data of an unfinished job.
 #[derive(Clone, Debug)]
 pub(super) struct Parent {
     /// For each column of [`Nodes`], the rate that is used for planning a copy; 0 means that the job cannot run there.
@@ -407,7 +407,7 @@ impl<'a> Draft<'a> {
 #[derive(Debug, Default)]
 pub(super) struct Nodes {
     pub(super) servers: Servers,
-    /// Number of GPUs that a copy has in each group.
+    /// For each group, the number of GPUs of a copy.
     pub(super) copy_gpus: Vec<u32>,
     /// Number of servers if every node has its own column, otherwise 0.
     unlike: usize,
@@ -435,7 +435,8 @@ impl Nodes {
         self.unlike > 0
     }
 
-    /// Returns the number of columns of the planning rate table: one per group, or one per node if rates are estimated.
+    /// Returns the number of columns in the table of planning rates: one per group, or one per node if rates are
+    /// estimated.
     pub(super) fn columns(&self) -> usize {
         self.unlike.max(self.servers.groups.len())
     }

@@ -73,7 +73,8 @@ impl Estimator for Noisy {
 /// One number for each job, and running sums in job order.
 #[derive(Clone, Debug, Default)]
 struct Means {
-    /// Rows (job, the job's number, running sum up to this row). New rows usually belong to jobs near the end.
+    /// Rows (job, the job's number, running sum up to this row). A new row usually goes near the end, so few sums
+    /// change.
     rows: Vec<(JobId, f64, f64)>,
 }
 

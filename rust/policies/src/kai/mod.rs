@@ -138,7 +138,7 @@ impl Kai {
         Ok((rows, of))
     }
 
-    /// Gives each job its position in its queue.
+    /// Sorts the jobs of each queue, and assigns each job to a group.
     fn line_up(&mut self, view: &ClusterView<'_>, of: &[usize]) {
         let jobs = view.jobs();
         let mut members: Vec<Vec<JobId>> = vec![Vec::new(); self.tree.len()];
@@ -331,7 +331,7 @@ impl Kai {
     fn preempt(&mut self, view: &ClusterView<'_>, plan: &mut Plan<'_>) -> bool {
         self.restart();
         let mut has_evicted = false;
-        // A job finds no victims if a job of higher priority in its group found none, because the latter may evict more
+        // If a job finds no victims, a job of lower priority in its group finds none either, because it may evict fewer
         // jobs.
         while self.lines.iter().any(Line::has_hope)
             && let Some(ask) = self.next(view.jobs())

@@ -18,7 +18,7 @@ words! {
 
 /// A number of GPUs that is larger than any cluster.
 pub(super) const NO_LIMIT: i64 = i64::MAX / 4;
-/// Maximum number of GPUs, weight and `k_value`; the product of two of these numbers fits into 64 bits.
+/// Upper bound of GPU counts, weights and `k_value`. The product of two such numbers fits into 64 bits.
 const MOST: f64 = 16_777_216.0;
 
 /// A row of the parameter `queues`.

@@ -34,9 +34,9 @@ pub(super) struct Node {
     pub limit: i64,
     weight: f64,
     priority: i64,
-    /// Time for which jobs of the queue are protected from preemption; if not set, the value of the queue above.
+    /// Time for which jobs of the queue are protected from preemption; inherited from the queue above if it is not set.
     pub preempt_min_run: SimSpan,
-    /// Time for which jobs of the queue are protected from reclaim; if not set, the value of the queue above.
+    /// Time for which jobs of the queue are protected from reclaim; inherited from the queue above if it is not set.
     pub reclaim_min_run: SimSpan,
     pub held: i64,
     pub fixed: i64,
@@ -84,7 +84,7 @@ fn ratio(over: i64, under: i64, other_over: i64, other_under: i64) -> Ordering {
 }
 
 impl Tree {
-    /// Creates the tree from the rows of the parameters.
+    /// Creates the tree from the rows of the parameter `queues`.
     ///
     /// # Errors
     /// Returns [`PolicyError::Parameter`] for a parent that no row names, for a cycle, and for a queue on too deep a
@@ -191,7 +191,7 @@ impl Tree {
         (x, z)
     }
 
-    /// Adds to the number of GPUs that a leaf and all nodes above it hold; a negative number subtracts.
+    /// Adds `gpus`, which may be negative, to the number of GPUs that a leaf and all nodes above it hold.
     pub(super) fn hold(&mut self, leaf: usize, gpus: i64, is_fixed: bool) {
         let mut at = Some(leaf);
         while let Some(node) = at {
@@ -203,7 +203,7 @@ impl Tree {
         }
     }
 
-    /// Adds to the number of GPUs that the jobs of a leaf ask for; a negative number subtracts.
+    /// Adds `gpus`, which may be negative, to the number of GPUs that the jobs of a leaf ask for.
     pub(super) fn ask(&mut self, leaf: usize, gpus: i64) {
         self.nodes[leaf].asked += gpus;
     }
@@ -398,7 +398,7 @@ impl Tree {
 
     /// Divides the remaining GPUs among a group of children by weight and past usage. The shares are whole GPUs, and no
     /// child gets more than it wants. Returns the children that lost a fraction by rounding, each with its fraction,
-    /// the largest first.
+    /// largest fractions first.
     fn share_surplus(&mut self, group: &[usize], left: &mut i64) -> Vec<(usize, f64)> {
         let mut rests = vec![None; group.len()];
         let mut goes_on = true;

@@ -16,7 +16,7 @@ words! {
     }
 }
 
-/// Name of the owner of all jobs without a label, or of all jobs if there is only one queue.
+/// Name of the owner of jobs without a label, and of all jobs if there is only one queue.
 const DEFAULT: &str = "default";
 
 /// The owners of a trace, in order of their names.

@@ -7,7 +7,7 @@ use std::cmp::Reverse;
 /// Another waiting job comes first and has no place, and no job behind it may start.
 pub(crate) static BEHIND: Reason = Reason::new(
     "behind",
-    "another waiting job comes first and has no place; none behind it starts",
+    "another waiting job comes first and has no place, so no job behind it starts",
     "{others} {were} at the head of its queue{in_turn} and did not fit{at_round}; {policy} does not skip the head of a \
      queue{meanwhile}",
 );
