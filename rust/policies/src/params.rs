@@ -415,12 +415,12 @@ impl ParamReader {
         named(self.word(name)).expect("the reader has checked the word")
     }
 
-    /// Returns a number, if given.
+    /// Returns a number; `None` if there is no value.
     pub fn maybe_number(&self, name: &str) -> Option<f64> {
         self.get(name).and_then(ParamValue::number)
     }
 
-    /// Returns the numbers, if any are given.
+    /// Returns a list of numbers; `None` if there is no value.
     pub fn list(&self, name: &str) -> Option<Vec<f64>> {
         match self.get(name) {
             Some(ParamValue::List(values)) => values.iter().map(ParamValue::number).collect(),
@@ -428,13 +428,14 @@ impl ParamReader {
         }
     }
 
-    /// Returns the strings in order; the list is empty if the policy has no such parameter.
+    /// Returns a list of strings; it is empty if the policy has no such parameter.
     pub fn texts(&self, name: &str) -> Vec<&str> {
         let texts = self.get(name).and_then(ParamValue::texts);
         texts.unwrap_or_default()
     }
 
-    /// Returns the values keyed by name, if given; an empty [`ParamKind::Named`] counts as given.
+    /// Returns the values, keyed by name; `None` if there is no value. A [`ParamKind::Named`] without a value is an
+    /// empty table instead.
     pub fn table(&self, name: &str) -> Option<&Params> {
         match self.get(name) {
             Some(ParamValue::Table(values)) => Some(values),
@@ -442,7 +443,7 @@ impl ParamReader {
         }
     }
 
-    /// Returns the numbers keyed by name, if given.
+    /// Returns the numbers, keyed by name; `None` if there is no value.
     pub fn named_numbers(&self, name: &str) -> Option<BTreeMap<String, f64>> {
         let pairs = self.table(name)?.iter();
         pairs
@@ -484,7 +485,7 @@ impl ParamReader {
         Ok(rows)
     }
 
-    /// Returns the seconds as nanoseconds.
+    /// Returns a time that is given in seconds, rounded to nanoseconds.
     ///
     /// # Errors
     /// Returns [`PolicyError::Parameter`] for a time beyond the range of simulated time.
@@ -494,7 +495,7 @@ impl ParamReader {
             .map_err(|_| self.bad(name, &ParamValue::Float(seconds), "at most 4e9 seconds"))
     }
 
-    /// Returns the seconds as nanoseconds for the period of a repeated event; the period must be at least 1 ns.
+    /// Returns the period of a repeated event, which is given in seconds and must be at least 1 ns.
     ///
     /// # Errors
     /// Returns [`PolicyError::Parameter`] for a time beyond the range of simulated time, or below its resolution.
@@ -507,7 +508,7 @@ impl ParamReader {
         Err(self.bad(name, &given, "at least 1e-9 seconds, a step of the clock"))
     }
 
-    /// Returns the seconds as nanoseconds, if given.
+    /// Returns a time that is given in seconds, rounded to nanoseconds; `None` if there is no value.
     ///
     /// # Errors
     /// Returns the errors of [`Self::span`].
@@ -518,7 +519,7 @@ impl ParamReader {
         }
     }
 
-    /// Returns the GPU-seconds as GPU-nanoseconds.
+    /// Converts GPU-seconds to GPU-nanoseconds.
     ///
     /// # Errors
     /// Returns [`PolicyError::Parameter`] for a number above 1e20; the error names the parameter.

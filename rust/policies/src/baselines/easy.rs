@@ -1,6 +1,6 @@
 //! `easy`: FIFO that reserves GPUs for the blocked head of the queue and backfills other jobs.
 //!
-//! To find the reservation, the policy goes through the running jobs in order of estimated finish and adds up the GPUs
+//! To find the reservation, the policy goes through the running jobs in order of estimated finish. It adds up the GPUs
 //! that they will release, until there are enough for the head. The search for jobs to backfill goes class by class.
 //! The candidate of a class is its first waiting job that would end before the reserved GPUs are needed. If a gang of
 //! the class needs none of the reserved GPUs, the candidate is simply its first waiting job. A decision costs O((starts
@@ -35,8 +35,8 @@ pub(crate) static RESERVED: Reason = Reason::new(
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Shadow {
     head: JobId,
-    /// The reserved GPU type, and the instant at which enough GPUs of this type will be free for the head, regardless
-    /// of their servers; `None` if no type will ever have enough.
+    /// The reserved GPU type, and the instant at which enough GPUs of this type will be free for the head, on any
+    /// servers. The value is `None` if no type will ever have enough.
     reserved: Option<(GpuTypeId, SimTime)>,
     /// The number of GPUs of the reserved type that will be free at that instant and that the head does not need.
     extra: u32,

@@ -4,7 +4,7 @@
 //! |---|---|---|
 //! | d | `gpus` | gang size |
 //! | R | remaining span | time in nanoseconds that the remaining work takes at the best isolated rate |
-//! | s, extra | `Shadow` | earliest instant at which enough GPUs are free for the blocked head, and the number of GPUs that are left over at that instant |
+//! | s, extra | `Shadow` | earliest instant at which enough GPUs are free for the blocked head; number of GPUs that are left over then |
 
 mod easy;
 mod fifo;

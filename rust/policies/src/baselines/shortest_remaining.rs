@@ -1,7 +1,8 @@
 //! `srtf` and `srsf`: shortest remaining time or service first, with preemption.
 //!
 //! While a job runs at its best rate, its key is its finish time, which does not change. Only a few jobs get a new key
-//! at each decision: jobs in overhead, jobs slowed by their place or by a co-runner, and jobs with an inexact estimate.
+//! at each decision: jobs in overhead, jobs that are slowed down by their place or a co-runner, and jobs with an
+//! inexact estimate.
 
 use crate::kit::JobTimers;
 use crate::kit::Seen;

@@ -336,8 +336,8 @@ impl Decision {
         };
     }
 
-    /// Makes a second offer to each job that got no GPUs when its lease ended, because jobs that were handled after it
-    /// may have left room.
+    /// Makes a second offer to each job that got no GPUs when its lease ended. Jobs that were handled after it may have
+    /// left room.
     fn second_look(&mut self, free: &mut FreeIndex, params: &DallyParams, now: SimTime) {
         for at in 0..self.ups.len() {
             if self.ups[at].verdict != Verdict::Nothing {

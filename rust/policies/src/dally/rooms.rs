@@ -179,8 +179,8 @@ fn claimed_rack(
 }
 
 /// Takes all free GPUs of one rack after another, as long as the gang needs all of them. The rest of the gang goes to
-/// one server if possible, and otherwise to one rack; in both cases, to the one on which it needs the fewest claimed
-/// GPUs.
+/// one server if possible, and otherwise to one rack. In both cases, the place is chosen on which the gang needs the
+/// fewest claimed GPUs.
 fn over_racks(
     params: &PlacementParams,
     free: &mut FreeIndex,
@@ -217,8 +217,8 @@ fn over_racks(
     consolidate::fill(params.fit, free.pool_mut(gpu_type), rack, rest, picks);
 }
 
-/// Returns a server for the rest of the gang: the best-fitting server on which it needs no claimed GPUs or, if there is
-/// none, the server on which it needs the fewest.
+/// Returns a server for the rest of the gang: the best-fitting server on which it needs no claimed GPUs. If there is
+/// none, returns the server on which it needs the fewest.
 fn rest_server(
     fit: Fit,
     free: &mut FreeIndex,

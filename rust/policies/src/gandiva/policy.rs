@@ -305,8 +305,8 @@ impl Gandiva {
     }
 
     /// Finds groups for jobs in order of arrival; jobs that find no group are skipped. If the first job of a class
-    /// finds no group, the rest of the class is skipped, because groups that are created for other classes do not help
-    /// this class.
+    /// finds no group, the rest of the class is skipped. Groups that are created for other classes do not help this
+    /// class.
     fn serve(&mut self, view: &ClusterView<'_>, plan: &mut Plan<'_>, arrived: Option<&[JobId]>) {
         let mut classes: SmallVec<[usize; 16]> = SmallVec::new();
         if let Some(arrived) = arrived {
@@ -363,7 +363,7 @@ impl Gandiva {
             self.timers.set(JobId(slot), self.groups.get(slot).due());
             self.write(view, plan, slot);
         }
-        // Changes made here need no further decision.
+        // `set_turn` has marked these groups as changed again, but they need no further decision.
         self.groups.forget_changed();
     }
 

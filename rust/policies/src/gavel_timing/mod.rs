@@ -10,7 +10,7 @@
 //! | symbol | here | meaning |
 //! |---|---|---|
 //! | t | `Accounts::held_ns` | time that a job has spent on a type since the last reset, plus half a round |
-//! | S | `booked_ns` | for each type, the sum of t over all jobs; finished jobs leave the sum, and new jobs join it, only at a reset |
+//! | S | `booked_ns` | for each type, the sum of t over all jobs; jobs join and leave this sum only at a reset |
 //! | `last_reset` | `last_reset` | time at which shares were last recomputed; if it is 0, they may be recomputed at any time |
 
 mod type_order;
@@ -43,7 +43,7 @@ pub(crate) struct GavelTimingParams {
     pub policy: String,
     /// Maximum length of a micro-task, in seconds.
     pub round_s: f64,
-    /// Whether GPU types are shuffled at each choice. This is the case for policies that do not use rates.
+    /// Whether GPU types are shuffled each time jobs are chosen. This is the case for policies that do not use rates.
     pub shuffles: bool,
     /// Whether jobs without a share are skipped. This is the case for FIFO.
     pub skips_zero: bool,
@@ -237,8 +237,8 @@ impl GavelTiming {
         Ok(())
     }
 
-    /// Returns the claim of a job to GPUs of a type. The priority of the claim is the job's share, divided by the job's
-    /// fraction of all the time that is counted on the type.
+    /// Returns the claim of a job on the GPUs of a type. The priority of the claim is the job's share, divided by the
+    /// job's fraction of all the time that is counted on the type.
     fn claim(&self, job: JobId, gpu_type: GpuTypeId) -> Claim {
         let gpu_type = gpu_type.index();
         let claim = self.accounts.claim(job, gpu_type);

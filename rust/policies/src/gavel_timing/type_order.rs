@@ -1,5 +1,5 @@
-//! The order in which the public simulator goes through the GPU types: by name, or shuffled at each choice by
-//! `CPython`'s random generator.
+//! The order in which the public simulator goes through the GPU types: by name, or shuffled by `CPython`'s random
+//! generator each time jobs are chosen.
 
 use gangline_model::{GpuType, GpuTypeId};
 use rand_mt::Mt;
@@ -17,7 +17,7 @@ pub(super) struct TypeOrder {
 }
 
 impl TypeOrder {
-    /// Creates the order of a cluster's GPU types. With a seed, the order is shuffled at each choice.
+    /// Creates the order of a cluster's GPU types. With a seed, the order is shuffled each time jobs are chosen.
     pub(super) fn new(gpu_types: &[GpuType], seed: Option<u64>) -> Self {
         let rank = |name: &str| {
             let known = KNOWN.iter().position(|k| k.eq_ignore_ascii_case(name));

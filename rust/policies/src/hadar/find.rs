@@ -89,7 +89,7 @@ impl Quote {
     }
 }
 
-/// The criterion for the best candidate.
+/// The criterion by which the best candidate is chosen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Goal {
     /// The largest payoff or the lowest cost, depending on the objective.

@@ -54,7 +54,7 @@ impl Market {
 
     /// Sets the servers to those of a cluster, all of which are up.
     pub(super) fn open(&mut self, cluster: &ClusterSpec) {
-        // Every server is usable. A gang has a place if its usable types have enough GPUs; the engine checks this,
+        // Every server is usable. A gang has a place if its usable types have enough GPUs. The engine checks this,
         // because it knows whether a gang may use several types.
         let all = |server: &Server| Some(server.gpus);
         self.servers = Servers::new(cluster, self.params.rack_aware, all);
@@ -83,8 +83,8 @@ impl Market {
         }
     }
 
-    /// Returns the time that all the work of a job takes on a fair share of the cluster, given the state of the cluster
-    /// when the job arrived.
+    /// Returns the time that all the work of a job takes on a fair share of the cluster. It must be called when the job
+    /// arrives.
     fn isolated_s(&self, view: &ClusterView<'_>, job: JobId) -> Result<f64, PolicyError> {
         let rates = facts::gang_rates(view, job);
         let jobs = (self.active.len() + 1) as f64;

@@ -61,7 +61,7 @@ pub(crate) struct Pricing {
     slots: u128,
     /// Maximum of `U(t_min) / W` for each type.
     highest: Vec<Largest>,
-    /// Minimum of `t_max x W`.
+    /// Minimum of `t_max x W` over the active jobs.
     longest: Largest,
     /// Minimum of `U(T_end - a) / (t_max x W)` in the current epoch.
     lowest: Largest,

@@ -66,7 +66,7 @@ impl Waiting {
         }
     }
 
-    /// Removes a job that no longer waits; the caller passes the work that the job had left when it was added.
+    /// Removes a job that no longer waits; `remaining` must be the work that the job had left when it was added.
     pub(super) fn remove(&mut self, now: SimTime, facts: &Facts, remaining: f64) {
         let sorting = self.sorting;
         let Some(class) = self.classes.get_mut(&kind_of(facts)) else {
@@ -173,7 +173,7 @@ pub(super) struct Rank {
 impl Rank {
     /// Computes the rank of a job from its remaining work.
     pub(super) fn new(sorting: Sorting, now: SimTime, facts: &Facts, remaining: f64) -> Self {
-        // Times are whole nanoseconds, so that equal decimal times tie.
+        // Times are rounded to whole nanoseconds, so that times that are equal as decimals tie.
         let left_ns = || (remaining / facts.best_rate * NANOS_PER_SECOND).round();
         let main = match sorting {
             Sorting::Density => return Self::dense(&facts.line(remaining), now),
@@ -198,8 +198,8 @@ impl Rank {
     }
 }
 
-// The following code is a kinetic tournament: of many jobs whose utilities per GPU fall at different speeds, it finds
-// the one with the highest utility per GPU.
+// The following code is a kinetic tournament. The utilities per GPU of the jobs fall at different speeds, and the
+// tournament finds the job with the highest one.
 //
 // Each node of the tournament stores the instant until which its outcome is certain. The inverse of the utility per GPU
 // is linear in time, so two jobs change places at most once. The outcomes are the same as those of the exact ranks.
@@ -234,7 +234,7 @@ pub(super) struct Lines {
     jobs: Vec<Option<Line>>,
     leaf_of: FxHashMap<JobId, u32>,
     unused: Vec<u32>,
-    /// A binary tree in an array: node 1 is the root, the children of n are 2 n and 2 n + 1, and the second half of the
+    /// A binary tree in an array. Node 1 is the root, and the children of n are 2 n and 2 n + 1. The second half of the
     /// array contains the leaves.
     nodes: Vec<Node>,
     /// Leaves that this walk has already returned.

@@ -60,7 +60,7 @@ pub(super) struct Search<'a> {
     entries: Vec<Queued<'a>>,
 }
 
-/// List of the jobs that a search state has chosen, from the latest to the first.
+/// Linked list of the jobs that a search state has chosen, from the last to the first.
 #[derive(Debug)]
 struct Taken {
     rank: Rank,

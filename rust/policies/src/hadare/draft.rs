@@ -19,8 +19,8 @@ pub(super) struct Parent {
     pub(super) bytes: f64,
 }
 
-/// Sort key of jobs that compete for a node: the inverted bits of the normalised rate (so that the largest rate comes
-/// first), the number of copies so far, and the job.
+/// Sort key of jobs that compete for a node: the inverted bits of the normalised rate, the number of copies so far, and
+/// the job. Because the bits are inverted, the largest rate comes first.
 type Want = (u64, u32, JobId);
 
 /// For each column, the unfinished jobs that can run there, sorted as if they had no copies. The sets are kept between
@@ -170,7 +170,7 @@ impl<'a> Draft<'a> {
         }
     }
 
-    /// Returns whether a job with this many copies may get no more.
+    /// Returns whether a job with this many copies has reached the maximum number of copies.
     fn is_full(&self, copies: u32) -> bool {
         let most = self.params.max_copies;
         most.is_some_and(|most| copies as usize >= most)

@@ -70,7 +70,7 @@ impl Estimator for Noisy {
     }
 }
 
-/// One number for each job, and running sums in job order.
+/// A number for each job, with running sums over the jobs in order of their index.
 #[derive(Clone, Debug, Default)]
 struct Means {
     /// Rows (job, the job's number, running sum up to this row). A new row usually goes near the end, so few sums
@@ -139,8 +139,8 @@ impl Ewma {
         }
     }
 
-    /// Returns the speed of a node relative to the other nodes on which its jobs ran, averaged over these jobs; 1 if no
-    /// job has run on it.
+    /// Returns the mean speed of a node for its jobs, relative to all nodes on which each job ran; 1 if no job has run
+    /// on it.
     fn speed(&self, node: u32) -> f64 {
         self.nodes[node as usize].speeds.mean().unwrap_or(1.0)
     }

@@ -1,7 +1,7 @@
 //! The waiting jobs and the running jobs of one queue.
 //!
 //! Jobs with equal requests form a *group*. If one job of a group cannot start, the others cannot start in the same
-//! action either. In an action where priorities count, this holds only for jobs of equal priority.
+//! action either. In the action *preempt*, where priorities count, this holds only for jobs of equal priority.
 
 use gangline_engine::BitSet;
 use gangline_model::{JobId, SimSpan, SimTime};

@@ -1,5 +1,5 @@
-//! Durations as a policy sees them: either the run's estimates, or the true durations times a random factor that the
-//! policy draws once for each job.
+//! Durations as a policy sees them. They are either the run's estimates, or the true durations times a random factor
+//! that the policy draws once for each job.
 
 use gangline_engine::{ClusterView, Estimate, PolicyError, noise};
 use gangline_model::{JobId, SimSpan};
