@@ -33,8 +33,8 @@ impl HadarParams {
     pub fn of_market(reader: &ParamReader) -> Result<Self, PolicyError> {
         let params = Self::read(reader)?;
         if params.utility == Utility::FinishTimeFairness {
-            let expected = "another utility: ftf fixes the A of a job at its arrival, which may be \
-                            before prices are first requested";
+            let expected = "a different utility: with ftf, the A of a job is fixed when the job \
+                            arrives, which may be before prices are first requested";
             return Err(reader.refuse("utility", expected));
         }
         Ok(params)

@@ -212,7 +212,9 @@ impl Hadar {
             policy: self.market.params.policy.clone(),
             field: "exact_max_jobs".to_owned(),
             value: most.to_string(),
-            expected: format!("at least {jobs}, the active jobs, or a tier other than exact"),
+            expected: format!(
+                "at least {jobs}, the number of active jobs, or a tier other than exact"
+            ),
         })
     }
 }
