@@ -202,7 +202,7 @@ impl Rank {
 // tournament finds the job with the highest one.
 //
 // Each node of the tournament stores the instant until which its outcome is certain. The inverse of the utility per GPU
-// is linear in time, so two jobs change places at most once. The outcomes are the same as those of the exact ranks.
+// is linear in time, so two jobs change places at most once. The outcomes are the same as if exact ranks were compared.
 // Near a crossing, where rounding might decide, a node is recomputed each time. Nodes are computed lazily, so n jobs
 // that arrive together cost O(n). The cost is O(log jobs) for each job that is added, removed or examined, and for each
 // outcome that expires.

@@ -190,7 +190,7 @@ pub(super) fn beam(
         free: servers.free_by_type().into(),
         taken: None,
     }];
-    // The GPUs that `servers` has given out for the state that is being examined.
+    // The GPUs that are taken from `servers` at present: those of the state that was examined last.
     let mut present: Rc<Used> = Rc::default();
     loop {
         let has_room = |types, gpus| {
