@@ -3,8 +3,8 @@
 //! To find the reservation, the policy goes through the running jobs in order of estimated finish. It adds up the GPUs
 //! that they will release, until there are enough for the head. The search for jobs to backfill goes class by class.
 //! The candidate of a class is its first waiting job that would end before the reserved GPUs are needed. If a gang of
-//! the class needs none of the reserved GPUs, the candidate is simply its first waiting job. A decision costs O((starts
-//! + classes) log n).
+//! the class needs none of the reserved GPUs, the candidate is simply the first waiting job of the class. A decision
+//! costs O((starts + classes) log n).
 
 use crate::kit::why::NO_PLACE;
 use crate::kit::{Classes, Places, Seen};

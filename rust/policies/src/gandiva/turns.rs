@@ -159,7 +159,7 @@ impl Turns<'_> {
 // The following code uses trials to find out which models make good co-runners, and stores the results for each pair of
 // models.
 
-/// The sum of two relative speeds must exceed `pack_gain` by more than this.
+/// A pair gains by sharing only if the sum of its relative speeds exceeds `pack_gain` by more than this.
 const ROUNDING: f64 = 1e-12; // This is our own choice; it is thousands of times larger than the rounding errors.
 
 /// Whether two jobs should run together.

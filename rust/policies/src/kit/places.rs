@@ -109,7 +109,7 @@ pub struct Places {
     params: PlacementParams,
     classes: Classes,
     placer: Option<Placer>,
-    /// For each class, a mask of the types on which it would have a place on the empty cluster.
+    /// For each class, a bit mask of the types on which a gang of the class would have a place on the empty cluster.
     homes: Vec<u64>,
 }
 
