@@ -3,9 +3,10 @@
 //!
 //! In a round, each chosen job gets a micro-task, which is a whole number of steps. The round ends when the last of
 //! these tasks ends, and the next round starts at that instant. The simulator's quirks are preserved on purpose. Shares
-//! are recomputed at most once every 1,920 s, but a computation at instant 0 does not count. Idle time before a round
-//! counts as run time of that round. A job that arrived after shares were last recomputed may occupy GPUs without
-//! running. All of this comes from the public code.
+//! are recomputed at most once every 1,920 s, but a computation at instant 0 does not count. This limit is lifted if no
+//! job can be chosen and no job will arrive any more. Idle time before a round counts as run time of that round. A job
+//! that arrived after shares were last recomputed may occupy GPUs without running. All of this comes from the public
+//! code.
 //!
 //! | symbol | here | meaning |
 //! |---|---|---|

@@ -83,8 +83,8 @@ impl Market {
         }
     }
 
-    /// Returns the time that all the work of a job takes on a fair share of the cluster. It must be called when the job
-    /// arrives.
+    /// Returns the time that all the work of a job takes on a fair share of the cluster. Call this method when the job
+    /// arrives, because the share depends on the current state of the cluster.
     fn isolated_s(&self, view: &ClusterView<'_>, job: JobId) -> Result<f64, PolicyError> {
         let rates = facts::gang_rates(view, job);
         let jobs = (self.active.len() + 1) as f64;

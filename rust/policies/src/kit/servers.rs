@@ -2,8 +2,8 @@
 //! compute a complete allocation at a round boundary and consider groups of servers rather than single servers.
 //!
 //! Between decisions, every server that is up counts as completely free, because at a boundary every job can be
-//! preempted. A decision takes and returns capacity and restores this state at the end, so nothing is rebuilt. To take
-//! or return capacity costs O(log64 servers).
+//! preempted. A decision takes and returns capacity and restores this state at the end, so nothing is rebuilt. Taking
+//! or returning capacity costs O(log64 servers).
 
 use gangline_engine::BitSet;
 use gangline_model::{ClusterSpec, GpuTypeId, Server, ServerId};
