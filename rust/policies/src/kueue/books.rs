@@ -7,10 +7,10 @@ use gangline_model::{GpuTypeId, JobFacts, JobId, SimTime};
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
 
-/// Position of a running job in the order of preemption: by priority, then by admission (latest first), then by index.
+/// Position of a running job in the order of preemption: by priority (lowest first), then by admission (latest first),
+/// then by index.
 pub(super) type Place = (i64, Reverse<SimTime>, u32);
 
-/// A queue.
 #[derive(Debug)]
 pub(super) struct Queue {
     pub rules: Rules,
@@ -28,11 +28,11 @@ pub(super) struct Books {
     pub places: Places,
     /// Queue of each job.
     pub of: Vec<u32>,
-    /// GPU type and start of each running job.
+    /// GPU type and start of each job; the start is `NEVER` if the job does not run.
     held: Vec<(GpuTypeId, SimTime)>,
 }
 
-/// A running job that may be preempted. Candidates from other queues come first.
+/// A running job that may be preempted. In the order of preemption, candidates from other queues come first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Candidate {
     pub is_own: bool,
@@ -41,12 +41,10 @@ pub(super) struct Candidate {
 }
 
 impl Candidate {
-    /// Returns the job.
     pub(super) fn job(&self) -> JobId {
         JobId(self.place.2)
     }
 
-    /// Returns the priority of the job.
     pub(super) fn priority(&self) -> i64 {
         self.place.0
     }
@@ -69,12 +67,10 @@ impl Books {
         }
     }
 
-    /// Returns the queue of a job.
     pub(super) fn queue(&self, job: JobId) -> usize {
         self.of[job.index()] as usize
     }
 
-    /// Returns whether a job runs.
     pub(super) fn runs(&self, job: JobId) -> bool {
         self.held[job.index()].1 != SimTime::NEVER
     }

@@ -11,8 +11,9 @@
 //!
 //! A decision consists of cycles. In each cycle, every queue nominates its first job that has not been tried yet. For
 //! each nominated job, the policy makes a choice based on the state at the beginning of the cycle. It then admits the
-//! jobs for which it made a choice, in order, unless an earlier job has taken their place. The decision ends when no
-//! job can be admitted. A job that preempts others starts at the same instant.
+//! jobs for which it made a choice, one by one. A job is passed over if an earlier one has used its quota or GPUs, or
+//! has preempted a job that it would preempt. The decision ends when no job can be admitted. A job that preempts others
+//! starts at the same instant.
 //!
 //! A cycle costs O(queues + kinds of waiting jobs). Each job that is tried adds O(running jobs that it may preempt);
 //! there are none if its queue never preempts. A cycle does not walk over the waiting jobs.
@@ -78,7 +79,7 @@ struct State {
     room: u64,
 }
 
-/// A nominated job with a choice.
+/// A nominated job, and how it would be admitted.
 #[derive(Debug)]
 struct Head {
     queue: usize,
@@ -86,7 +87,7 @@ struct Head {
     choice: Choice,
 }
 
-/// Queues with quotas.
+/// The policy `kueue`.
 #[derive(Debug)]
 pub(crate) struct Kueue {
     params: KueueParams,
@@ -222,8 +223,8 @@ impl Kueue {
         }
     }
 
-    /// For the next cycle that tries a job, returns the nominated jobs with a choice, at most one per queue. The result
-    /// is `None` if there is no such cycle.
+    /// Skips the cycles in which no job is worth trying. For the next cycle, returns the nominated jobs that can be
+    /// admitted, at most one for each queue; returns `None` if there is no such cycle.
     fn nominate(&mut self, view: &ClusterView<'_>, plan: &mut Plan<'_>) -> Option<Vec<Head>> {
         let busy = self.busy.iter();
         let nexts: Vec<(usize, Option<(u32, Rank)>)> = busy
@@ -262,9 +263,9 @@ impl Kueue {
         }
     }
 
-    /// Records that the policy currently finds no choice for a job of this kind. If later jobs of equal priority may be
-    /// preempted, a refusal depends on how many of them run. The refusal then applies only to jobs between the previous
-    /// and the next running job of this priority.
+    /// Records that this job cannot be admitted at present, and neither can the other jobs of its kind. If a job may
+    /// preempt later jobs of equal priority, the refusal depends on how many of these run. It then applies only to the
+    /// ranks between the previous and the next running job of this priority.
     fn refuse(&mut self, jobs: &JobFacts, job: JobId) {
         let (queue, position) = (self.books.queue(job), self.positions[job.index()]);
         let mut known = Refused {
@@ -285,7 +286,7 @@ impl Kueue {
         self.lines[queue].refuse(position.rank, position.kind as usize, known);
     }
 
-    /// Admits the nominated jobs in order, unless an earlier job has taken their place.
+    /// Tries to admit the nominated jobs one by one.
     fn admit_all(&mut self, view: &ClusterView<'_>, plan: &mut Plan<'_>, mut heads: Vec<Head>) {
         let key = |head: &Head| (Reverse(priority(view.jobs(), head.job)), head.job);
         if self.params.fairness.is_none() {
@@ -303,8 +304,8 @@ impl Kueue {
     }
 
     /// Chooses the next nominated job under fair sharing. In the tree of the first queue, each node compares the jobs
-    /// that its children pass up. It passes up the job whose child would have the smallest share. Ties are broken by
-    /// priority, then by age.
+    /// that its children pass up. It passes up the job from the child that would have the smallest share. Ties are
+    /// broken by priority, then by age.
     fn tournament(&mut self, jobs: &JobFacts, heads: &[Head]) -> usize {
         let root = self.books.tree.root(heads[0].queue);
         let all = (0..heads.len()).filter(|&at| self.books.tree.holds(root, heads[at].queue));
@@ -352,7 +353,7 @@ impl Kueue {
         (share, Reverse(priority(jobs, head.job)), head.job)
     }
 
-    /// Admits a job, unless an earlier admission has taken its place.
+    /// Admits a job, unless an earlier one has used its quota or GPUs, or has preempted one of its victims.
     fn admit(&mut self, view: &ClusterView<'_>, plan: &mut Plan<'_>, head: &Head) {
         let Head { queue, job, choice } = head;
         let (job, t, jobs) = (*job, choice.gpu_type, view.jobs());
@@ -418,7 +419,7 @@ impl Kueue {
     }
 }
 
-/// Sort key of admission; the smallest comes first.
+/// Sort key of jobs under fair sharing; the job with the smallest key is admitted first.
 type Claim = (Share, Reverse<i64>, JobId);
 
 /// Returns a single queue for all jobs, with all GPUs of the cluster.

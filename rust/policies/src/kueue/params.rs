@@ -25,9 +25,9 @@ words! {
 }
 
 words! {
-    /// How a job without a place affects the jobs behind it.
+    /// How a job that cannot be admitted affects the jobs behind it.
     pub enum Strategy {
-        /// Later jobs may pass.
+        /// Later jobs may pass it.
         BestEffortFifo = "BestEffortFIFO",
         /// Later jobs wait as well.
         StrictFifo = "StrictFIFO",
@@ -111,7 +111,7 @@ impl QueueLabel {
         }
     }
 
-    /// Returns the error for a job whose queue is not among the known ones.
+    /// Returns the error for a job whose queue is not defined.
     pub(crate) fn missing<'a>(
         self,
         reader: &ParamReader,
@@ -145,7 +145,6 @@ pub(crate) struct Rules {
 }
 
 impl Rules {
-    /// The default rules of a queue.
     pub(super) const DEFAULT: Self = Self {
         strategy: Strategy::BestEffortFifo,
         within: Within::Never,
@@ -174,31 +173,30 @@ impl Rules {
         Ok(rules)
     }
 
-    /// Returns whether the queue allows any preemption.
+    /// Returns whether jobs of the queue may preempt other jobs.
     pub(super) fn may_preempt(&self) -> bool {
         self.within != Within::Never || self.reclaim != Reclaim::Never
     }
 }
 
-/// A number of at least 0, stored as a fraction of two whole numbers.
+/// A number of at least 0, stored as the fraction `over / under`.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Weight {
     pub over: i128,
     pub under: i128,
 }
 
-/// Maximum value of the numerator and of the denominator of a weight. With [`GPUS_MAX`], products of shares stay within
-/// 128 bits.
+/// Maximum value of the numerator and of the denominator of a weight. Together with [`GPUS_MAX`], it keeps products of
+/// shares within 128 bits.
 const WEIGHT_MAX: i128 = 1_000_000;
 /// Maximum number of GPUs in a quota.
 const GPUS_MAX: f64 = 16_777_216.0;
 
 impl Weight {
-    /// The default weight.
     pub(super) const ONE: Self = Self { over: 1, under: 1 };
 
     fn read(row: &ParamReader) -> Result<Self, PolicyError> {
-        // The string is the shortest decimal that is read as this number.
+        // `to_string` returns the shortest decimal that is parsed as this number.
         let text = row.number("weight").to_string();
         let (whole, decimals) = text.split_once('.').unwrap_or((&text, ""));
         let digits = format!("{whole}{decimals}");
@@ -269,7 +267,7 @@ impl Group {
 #[derive(Clone, Debug)]
 pub(crate) struct KueueParams {
     pub queue_by: QueueLabel,
-    /// Queues; `None` means one queue with all jobs and all GPUs.
+    /// Queues. If the list is empty, there is one queue with all jobs and all GPUs.
     pub queues: Vec<Group>,
     pub cohorts: Vec<Group>,
     /// Rules of fair sharing; `None` if it is off.

@@ -13,12 +13,12 @@ use std::collections::BTreeMap;
 #[derive(Clone, Debug)]
 pub(super) struct Choice {
     pub gpu_type: GpuTypeId,
-    /// Whether the queue of the job borrows GPUs for the job.
+    /// Whether the job's queue has to borrow GPUs for it.
     pub borrows: bool,
     pub victims: Vec<JobId>,
 }
 
-/// The search for a way to admit a job, which leaves the state unchanged.
+/// Searches for a way to admit a job, and leaves the quotas and the plan unchanged.
 pub(super) struct Search<'a, 'v, 'p> {
     pub books: &'a mut Books,
     pub view: &'a ClusterView<'v>,
@@ -37,12 +37,11 @@ struct Ask {
     t: GpuTypeId,
 }
 
-/// Limits that apply to a job.
 #[derive(Clone, Copy, Debug)]
 struct Limits {
     /// Number of GPUs that the job adds to the usage of its queue: the gang size, or 0 if the gang is already counted.
     more: i64,
-    /// Node that may not borrow for the job, if any.
+    /// The node that is not allowed to borrow for the job, if there is one: the queue itself or a cohort above it.
     inside: Option<usize>,
 }
 
@@ -187,8 +186,8 @@ impl Search<'_, '_, '_> {
         self.plan.take(&run.only().gpus);
     }
 
-    /// Restores the jobs that need not be preempted, from the last to the first. Returns the jobs that do need to be
-    /// preempted, in order.
+    /// Gives the GPUs back to the chosen jobs that need not be preempted, trying the last one first. Returns the other
+    /// jobs in the order in which they were chosen.
     fn fewer(&mut self, ask: Ask, limits: Limits, chosen: Vec<Candidate>) -> Vec<Candidate> {
         let mut needed = Vec::new();
         for one in chosen.into_iter().rev() {
@@ -252,7 +251,8 @@ impl Search<'_, '_, '_> {
         self.greedy(ask, &keep(&|_| false), anywhere)
     }
 
-    /// Preempts candidates in order until the job fits, then restores as many of them as possible.
+    /// Returns the jobs to preempt: candidates are added in order until the job fits, and then those that are not
+    /// needed are removed again. The list is empty if the job does not fit even without all candidates.
     fn greedy(&mut self, ask: Ask, found: &[Candidate], limits: Limits) -> Vec<Candidate> {
         let mark = self.plan.mark();
         let mut chosen = Vec::new();
@@ -302,8 +302,7 @@ impl Search<'_, '_, '_> {
         if fits { chosen } else { Vec::new() }
     }
 
-    /// Preempts jobs, trying one rule after another, until the job fits. Returns whether the job fits after these
-    /// preemptions.
+    /// Applies the rules in turn and preempts the jobs that they allow, until the job fits. Returns whether it fits.
     fn take_fairly(
         &mut self,
         ask: Ask,
@@ -389,10 +388,10 @@ impl Search<'_, '_, '_> {
     }
 }
 
-/// Candidates by queue.
+/// The candidates of each queue.
 struct Pools {
     of: BTreeMap<usize, Vec<Candidate>>,
-    /// Number of queues with candidates below each node.
+    /// For each node, the number of queues at or below it that have candidates.
     below: Vec<u32>,
 }
 

@@ -1,15 +1,14 @@
-//! A tree of queues and cohorts with quotas. For each node, the tree can tell how many GPUs remain, how many the node
-//! lends, and how many it borrows.
+//! A tree of queues and cohorts with quotas. The tree computes how many GPUs each node has left, lends and borrows.
 //!
 //! | symbol | here | meaning |
 //! |---|---|---|
 //! | left | `Tree::left` | for a queue: nominal quota minus usage; for a cohort: its own nominal quota plus what its children lend, each at most its lending limit |
-//! | lendable | `Node::lendable` | `left` if no job runs |
+//! | lendable | `Node::lendable` | value of `left` while no job runs |
 //! | reach | `Node::reach` | maximum usage of a node, including everything that it may borrow |
 //! | share | `Tree::share` | number of GPUs that a node borrows, divided by the reach of its parent and by its own weight |
 //!
 //! A node borrows if `left` is negative. A quota is a number of GPUs of one type, whereas a share covers all types. A
-//! change of usage propagates from the queue towards the root until it has no effect: O(depth).
+//! change of usage propagates from the queue towards the root until it changes nothing more, which costs O(depth).
 
 use super::params::{Flavor, Group, KueueParams, Weight};
 use crate::params::circle;
@@ -42,9 +41,9 @@ impl Quota {
 struct Node {
     parent: Option<usize>,
     children: Vec<usize>,
-    /// Position of the node in the order of names; on a tie, cohorts come first.
+    /// Rank of the node by name; a cohort comes before a queue of the same name.
     name_rank: usize,
-    /// Two preorder numbers of the node; the numbers of all nodes below it lie between them.
+    /// The preorder numbers of the node and of all nodes below it, as a half-open range.
     span: (usize, usize),
     weight: Weight,
     /// Quota of each GPU type.
@@ -96,7 +95,7 @@ pub(super) struct Tree {
 }
 
 impl Tree {
-    /// Creates, for a cluster, the trees that the parameters describe.
+    /// Creates the trees that the parameters describe.
     pub(super) fn new(params: &KueueParams, cluster: &ClusterSpec) -> Result<Self, PolicyError> {
         let mut all: Vec<Group> = params.queues.clone();
         let queues = all.len();
@@ -196,27 +195,22 @@ impl Tree {
         (0..self.nodes.len()).filter(|&at| self.nodes[at].parent.is_none())
     }
 
-    /// Returns the number of nodes.
     pub(super) fn len(&self) -> usize {
         self.nodes.len()
     }
 
-    /// Returns whether a node is a queue.
     pub(super) fn is_queue(&self, node: usize) -> bool {
         node < self.queues
     }
 
-    /// Returns the cohort above a node, if there is one.
     pub(super) fn parent(&self, node: usize) -> Option<usize> {
         self.nodes[node].parent
     }
 
-    /// Returns the direct children of a cohort.
     pub(super) fn children(&self, node: usize) -> &[usize] {
         &self.nodes[node].children
     }
 
-    /// Returns the position of a node in the order of names.
     pub(super) fn name_rank(&self, node: usize) -> usize {
         self.nodes[node].name_rank
     }
@@ -226,12 +220,11 @@ impl Tree {
         std::iter::successors(Some(node), |&at| self.nodes[at].parent)
     }
 
-    /// Returns the root of the tree of a node.
     pub(super) fn root(&self, node: usize) -> usize {
         self.path(node).last().expect("a path contains its start")
     }
 
-    /// Returns whether a node is the same as another node or lies above it.
+    /// Returns whether `other` is the node itself or lies below it.
     pub(super) fn holds(&self, node: usize, other: usize) -> bool {
         let (first, last) = self.nodes[node].span;
         (first..last).contains(&self.nodes[other].span.0)
@@ -258,7 +251,7 @@ impl Tree {
         self.left(queue, t) < gpus
     }
 
-    /// Changes the usage of a queue by this many GPUs.
+    /// Adds this number of GPUs, which may be negative, to the usage of a queue.
     pub(super) fn take(&mut self, queue: usize, t: GpuTypeId, gpus: i64) {
         let (mut next, mut by) = (Some(queue), gpus);
         while let Some(at) = next.filter(|_| by != 0) {
@@ -270,8 +263,8 @@ impl Tree {
         }
     }
 
-    /// For each node from a queue to its root, returns the quota that would remain in a given state of the tree if the
-    /// queue used this many more GPUs.
+    /// For each node from a queue up to its root, returns the quota that would remain if the queue used this many more
+    /// GPUs. `state` selects the quotas to start from.
     fn climb<'a>(
         &'a self,
         queue: usize,
@@ -341,15 +334,14 @@ impl Tree {
         }
     }
 
-    /// Returns whether another queue is borrowing, and so is every cohort between it and its lowest common cohort with
+    /// Returns whether `other` is borrowing, together with every cohort between it and its lowest common cohort with
     /// `queue`.
     pub(super) fn lends(&self, queue: usize, other: usize, t: GpuTypeId) -> bool {
         let mut apart = self.path(other).take_while(|&at| !self.holds(at, queue));
         apart.all(|at| self.left(at, t) < 0)
     }
 
-    /// Returns the queues from which a queue may reclaim GPUs; they are in the same tree. These are the queues for
-    /// which `lends` is true.
+    /// Returns the queues from which a queue may reclaim GPUs: the other queues of its tree for which `lends` is true.
     pub(super) fn borrowers(&self, queue: usize, t: GpuTypeId) -> Vec<usize> {
         let (mut found, mut stack) = (Vec::new(), Vec::new());
         for above in self.path(queue).skip(1) {
@@ -382,7 +374,6 @@ fn quotas(group: Option<&Group>, cluster: &ClusterSpec) -> Result<Vec<Quota>, Po
     Ok(quotas)
 }
 
-/// Returns the GPU type of a flavor.
 pub(super) fn type_of(flavor: &Flavor, cluster: &ClusterSpec) -> Result<GpuTypeId, PolicyError> {
     let types = cluster.gpu_types();
     let found = types.iter().position(|kind| kind.name == flavor.gpu);

@@ -2,10 +2,10 @@
 //!
 //! In each cycle, a queue nominates its first job that has not been tried yet in this decision. Most attempts would
 //! fail: once a job of a *kind* (queue, gang, priority) is refused, all jobs of its kind are refused until the
-//! assignment of GPUs changes. For each kind, a line therefore stores the state of the assignment in which the kind was
-//! refused. The line can also compute how many jobs come before the next job that is worth trying. Cycles in which no
-//! queue has a job worth trying are skipped at once. A decision costs O(kinds log n), regardless of the number of
-//! waiting jobs.
+//! assignment of GPUs changes. For each kind, a [`Line`] therefore stores the state of the assignment in which the kind
+//! was refused. The line can also compute how many jobs come before the next job that is worth trying. Cycles in which
+//! no queue has a job worth trying are skipped at once. For a queue of n jobs, a cycle costs O(kinds log n), however
+//! many of them are waiting.
 
 use gangline_engine::{BitSet, Fenwick};
 use gangline_model::JobId;
@@ -14,10 +14,10 @@ use std::collections::BTreeSet;
 /// The position of a job in its queue, in order of priority, then arrival, then index.
 pub(super) type Rank = u32;
 
-/// A range of ranks in which jobs of the same kind are known to be refused.
+/// A range of ranks; all jobs of one kind in this range are known to be refused.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Refused {
-    /// State of the assignment of GPUs in which the jobs in the range are refused.
+    /// The jobs are refused while the assignment of GPUs is in this state.
     pub state: u64,
     /// First rank in the range.
     pub from: Rank,
@@ -49,7 +49,7 @@ impl Kind {
 #[derive(Debug)]
 pub(super) struct Line {
     is_strict: bool,
-    /// All jobs of the queue in the trace, sorted by rank.
+    /// All jobs of the queue in order of rank, including those that have not arrived yet.
     jobs: Vec<JobId>,
     kinds: Vec<Kind>,
     /// Kinds that have waiting jobs.
@@ -75,7 +75,6 @@ impl Line {
         }
     }
 
-    /// Returns the job with the given rank.
     pub(super) fn job(&self, rank: Rank) -> JobId {
         self.jobs[rank as usize]
     }
@@ -90,7 +89,6 @@ impl Line {
         (self.count > 0).then(|| self.there.find(0).0 as Rank)
     }
 
-    /// Adds a waiting job of the given kind.
     pub(super) fn join(&mut self, rank: Rank, kind: usize) {
         self.kinds[kind].waiting.insert(rank);
         self.busy.insert(kind);
@@ -98,7 +96,6 @@ impl Line {
         self.count += 1;
     }
 
-    /// Removes a job of the given kind.
     pub(super) fn leave(&mut self, rank: Rank, kind: usize) {
         let waiting = &mut self.kinds[kind].waiting;
         waiting.remove(&rank);
@@ -114,7 +111,8 @@ impl Line {
         self.first = 0;
     }
 
-    /// Returns the next job that is worth trying, and the number of jobs before it.
+    /// Returns the rank of the next job that is worth trying, preceded by the number of untried jobs that wait before
+    /// it.
     pub(super) fn next(&self, state: u64) -> Option<(u32, Rank)> {
         if self.is_strict {
             let head = self.head().filter(|&head| head >= self.first)?;

@@ -23,7 +23,7 @@ use gangline_model::{
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, BinaryHeap};
 
-/// Fewer GPUs are free than the minimum number on which the job can run.
+/// The number of free GPUs is below the minimum with which the job can run.
 static TOO_SMALL: Reason = Reason::new(
     NO_PLACE.name,
     NO_PLACE.meaning,
@@ -49,7 +49,7 @@ pub(crate) struct OptimusParams {
     period: SimSpan,
     /// Maximum number of GPUs of an elastic job.
     max_gpus_per_job: u32,
-    /// Whether to skip GPU counts with which a job would be no faster than with fewer GPUs.
+    /// Whether to skip GPU counts at which a job would be no faster than at a smaller count.
     skip_slower: bool,
     server_choice: ServerChoice,
 }
@@ -66,12 +66,12 @@ impl OptimusParams {
     }
 }
 
-/// The numbers of GPUs that a job can have on a type.
+/// The GPU counts with which a job can run on one GPU type.
 #[derive(Clone, Debug)]
 struct Ladder {
     gpu_type: GpuTypeId,
-    /// Numbers of GPUs in ascending order, each with the job's rate on that many GPUs. The rate is 0 for a job that is
-    /// not elastic.
+    /// GPU counts in ascending order, each with the job's rate at this count. The rate is 0 for a job that is not
+    /// elastic.
     rungs: Vec<(u32, f64)>,
 }
 
@@ -80,7 +80,7 @@ struct Ladder {
 struct Claim<'a> {
     view: ClusterView<'a>,
     job: JobId,
-    /// GPU types of the job, fastest first; empty for a job that keeps its GPUs in any case.
+    /// One ladder for each GPU type of the job, fastest type first; empty if the job must keep its GPUs.
     ladders: Vec<Ladder>,
     /// GPU type that the job gets.
     gpu_type: GpuTypeId,
@@ -108,8 +108,7 @@ impl Claim<'_> {
     }
 
     /// Returns the steps that shorten the remaining time, at most one for each type. On its current type, the job steps
-    /// to the next rung. On another type, it steps to the lowest rung that has more GPUs and on which the job is faster
-    /// than now.
+    /// to the next rung. On a different type, it steps to the lowest rung that has more GPUs and makes the job faster.
     fn steps(&self, at: usize) -> Result<Vec<Step>, PolicyError> {
         let mut found = Vec::new();
         let is_own = |ladder: &&Ladder| ladder.gpu_type == self.gpu_type;
@@ -149,8 +148,8 @@ impl Claim<'_> {
         })
     }
 
-    /// Returns the terms for the batch from the trace, divided into passes. The terms are empty if the model does not
-    /// allow this batch.
+    /// Returns terms that divide the batch from the trace into passes. The terms are empty if the model does not allow
+    /// this batch.
     fn terms(&self) -> Terms {
         let phase = self.view.noise_phase(self.job);
         let passes = |model: &ElasticModel| {
@@ -182,7 +181,7 @@ struct Room {
 }
 
 impl Room {
-    /// Creates the room for a decision: all healthy GPUs except those that jobs keep.
+    /// Starts from all healthy GPUs except those that jobs keep.
     fn new(view: &ClusterView<'_>, claims: &[Claim<'_>]) -> Self {
         let servers = view.cluster().servers();
         let is_up = |at: usize| view.is_up(ServerId::new(at));
@@ -202,7 +201,7 @@ impl Room {
         Self { free, by_type }
     }
 
-    /// Takes GPUs of a type that has enough free GPUs.
+    /// Takes GPUs of a type, which must have enough free ones.
     fn take(&mut self, gpu_type: GpuTypeId, gpus: u32, choice: ServerChoice) -> GpuSet {
         let servers = &mut self.by_type[gpu_type.index()];
         let fitting = servers.range((gpus, 0)..).next();
@@ -235,7 +234,7 @@ impl Room {
 #[derive(Debug)]
 pub(crate) struct Optimus {
     params: OptimusParams,
-    /// The jobs of the last decision, in order, each with its first rung.
+    /// The jobs of the last decision, in order, each with its smallest GPU count on its fastest type.
     ranked: Vec<(JobId, u32)>,
 }
 
@@ -248,8 +247,7 @@ impl Optimus {
         }
     }
 
-    /// Returns the numbers of GPUs that a job can have on a type. `server` is the number of GPUs of the largest server
-    /// that is up.
+    /// Returns the ladder of a job on a type. `server` is the size of the largest server of this type that is up.
     fn ladder(
         &self,
         view: &ClusterView<'_>,
@@ -284,8 +282,8 @@ impl Optimus {
         Ladder { gpu_type, rungs }
     }
 
-    /// Returns the active jobs in order, each with its first rung. Jobs that keep their GPUs come first, and the other
-    /// jobs follow in order of arrival.
+    /// Returns the active jobs in order, each with the smallest GPU count with which it can run, if that many GPUs are
+    /// left. Jobs that must keep their GPUs come first, and the other jobs follow in order of arrival.
     fn claims<'a>(&mut self, view: &ClusterView<'a>, left: &mut [u32]) -> Vec<Claim<'a>> {
         let mut servers = vec![0; left.len()];
         for (at, one) in view.cluster().servers().iter().enumerate() {

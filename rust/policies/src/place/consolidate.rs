@@ -18,7 +18,7 @@ pub(super) fn place(
         return true;
     }
     if level == Level::Network && free.pool(gpu_type).free_total() == gpus {
-        // Exactly these GPUs are free, so there is no choice.
+        // The gang needs all free GPUs, so there is no choice.
         picks.extend(all_free(free.pool(gpu_type)));
         return true;
     }
@@ -70,7 +70,7 @@ pub(crate) fn server(fit: Fit, pool: &mut TypePool, gpus: u32) -> Option<usize> 
     }
 }
 
-/// Returns the rack that the parameters prefer among the racks with room that are not taken.
+/// Returns the rack that the parameters prefer, among those that have room and are not in `taken`.
 pub(crate) fn rack(
     params: &PlacementParams,
     pool: &mut TypePool,
@@ -127,7 +127,7 @@ fn rack_of_fewest_servers(pool: &mut TypePool, gpus: u32, taken: &[usize]) -> Op
     best.map(|(_, rack)| rack)
 }
 
-/// Returns how many servers the gang takes if it fills the rack by best fit, but at most `limit`.
+/// Returns the number of servers that the gang would use if it filled the rack by best fit, capped at `limit`.
 pub(super) fn servers_of_fill(pool: &mut TypePool, rack: usize, gpus: u32, limit: usize) -> usize {
     let mut rest = gpus;
     let mut servers = 0;
@@ -167,8 +167,8 @@ pub(crate) fn fill(fit: Fit, pool: &mut TypePool, rack: usize, gpus: u32, picks:
             picks.push(Pick { at, gpus: free });
             rest -= free;
         } else {
-            // A smaller server with enough GPUs cannot have been taken yet. Among equal servers, the first one is
-            // found.
+            // Servers are taken in descending order of free GPUs, so those with fewer than `free` are all available.
+            // Among equal servers, the first one is chosen.
             let best = servers
                 .best_fit(rest)
                 .filter(|&(_, smaller)| smaller < free);
@@ -224,8 +224,8 @@ fn network(params: &PlacementParams, pool: &mut TypePool, gpus: u32, picks: &mut
     }
 }
 
-/// Picks all free GPUs of the given racks; the list of racks is sorted. The picks may be in any order, because they are
-/// sorted later.
+/// Picks all free GPUs of the given racks, which must be sorted. The picks may be in any order, because they are sorted
+/// later.
 fn pick_racks(pool: &mut TypePool, gpus: u32, racks: &[usize], picks: &mut Vec<Pick>) {
     if pool.free_total() <= 2 * gpus {
         // Few servers have free GPUs, so scanning all of them costs less than one query per rack.
@@ -240,8 +240,8 @@ fn pick_racks(pool: &mut TypePool, gpus: u32, racks: &[usize], picks: &mut Vec<P
     }
 }
 
-/// Like [`server`], returns the server that the fit rule prefers among those with room, but outside the given racks.
-/// The list of racks is sorted. The search skips at most the servers that the gang uses in these racks.
+/// Works like [`server`], but ignores the servers in the given racks, which must be sorted. The search only has to skip
+/// servers that the gang already uses.
 fn server_outside(fit: Fit, pool: &TypePool, gpus: u32, taken: &[usize]) -> Option<usize> {
     let servers = pool.all_servers();
     let is_outside = |at: &usize| taken.binary_search(&pool.rack_of(*at)).is_err();
@@ -253,7 +253,7 @@ fn server_outside(fit: Fit, pool: &TypePool, gpus: u32, taken: &[usize]) -> Opti
     }
 }
 
-/// Picks all free GPUs of a rack and removes them from the draft.
+/// Picks all free GPUs of a rack and removes them from the free index.
 pub(crate) fn take_rack(
     free: &mut FreeIndex,
     gpu_type: GpuTypeId,

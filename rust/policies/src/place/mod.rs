@@ -46,7 +46,7 @@ pub struct Demand {
     pub max_level: Level,
 }
 
-/// The server's position in the pool, and the number of GPUs to take from it.
+/// A number of GPUs to use on one server; `at` is the server's position in the pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Pick {
     pub(crate) at: usize,
@@ -67,9 +67,9 @@ pub struct Placer {
     picks: Vec<Pick>,
 }
 
-/// For a gang that must use the fewest servers of the largest size, returns whether enough servers, in any racks, have
-/// enough free GPUs. The condition is necessary for a place, but not sufficient. The cost is O(1). `gpus` must be
-/// larger than one server.
+/// Returns whether the free GPUs might suffice for a gang that must run on the fewest servers possible. The check costs
+/// O(1) and ignores racks, so a positive result does not guarantee a place. `gpus` must exceed the size of the largest
+/// server.
 fn has_fewest_servers(pool: &TypePool, gpus: u32) -> bool {
     let (servers, least) = fewest_servers(gpus, pool.server_gpus_max());
     // Each server that is not completely free uses at least one of the spare GPUs.
@@ -77,8 +77,9 @@ fn has_fewest_servers(pool: &TypePool, gpus: u32) -> bool {
     pool.whole_total() + spare >= servers && pool.count_at_least(least) >= servers
 }
 
-/// Checks the condition of `has_fewest_servers` within one rack. The result is always `true` if the pool does not list
-/// its servers rack by rack. In the worst case, the cost is O(servers with enough free GPUs).
+/// Returns whether a single rack has as many servers with enough free GPUs as `has_fewest_servers` asks for. The result
+/// is `true` if the pool does not list its servers rack by rack. In the worst case, the cost is O(servers with enough
+/// free GPUs).
 fn has_fewest_servers_in_a_rack(pool: &TypePool, gpus: u32) -> bool {
     let (servers, least) = fewest_servers(gpus, pool.server_gpus_max());
     let (mut rack, mut found) = (0, 0);
@@ -167,8 +168,8 @@ impl Placer {
         }
     }
 
-    /// Returns whether the job's model counts as highly skewed, judging by its name. A job without a model name counts
-    /// as highly skewed.
+    /// Returns whether the job's model counts as highly skewed, by its name or, with `skew = "sizes"`, by the size of
+    /// its largest tensor. A job without a model name counts as highly skewed.
     #[inline]
     pub fn high_skew(&self, jobs: &JobFacts, job: JobId) -> bool {
         let label = jobs
@@ -253,16 +254,16 @@ impl Placer {
         GpuSet::single(pool.server(at), self.slots(pool, at, gpus))
     }
 
-    /// Returns whether the gang might find no place with more free GPUs, but find one with fewer. Under `skew`, a gang
-    /// wider than every rack first takes completely free racks, the largest ones first, and may then find no place for
-    /// its remaining GPUs.
+    /// Returns whether the gang might find no place although it would find one if fewer GPUs were free. Under `skew`, a
+    /// gang wider than every rack first takes completely free racks, the largest ones first, and may then find no place
+    /// for its remaining GPUs.
     pub fn is_non_monotone(&self, free: &FreeIndex, gpu_type: GpuTypeId, demand: &Demand) -> bool {
         self.params.rule == Rule::Skew
             && demand.skew.on(gpu_type) != Waits::Nowhere
             && demand.gpus > free.pool(gpu_type).rack_up_max()
     }
 
-    /// Makes a quick check: If the result is `false`, [`Self::place`] would find nothing. The cost is usually O(1). It
+    /// Makes a quick check: if the result is `false`, [`Self::place`] would find nothing. The cost is usually O(1). It
     /// is O(log racks) if the widest tier is a rack, and O(servers with enough free GPUs) if the gang must use the
     /// fewest servers in one rack.
     #[inline]
@@ -325,7 +326,8 @@ impl Placer {
         self.place_by_rule(free, gpu_type, demand)
     }
 
-    /// Performs the first check of [`Self::place`], in O(1). Returns `None` if this check cannot decide the result.
+    /// Performs the first step of [`Self::place`] in O(1): `consolidate` with best fit tries a single server. `None`
+    /// means that this step finds nothing or does not apply.
     #[inline]
     pub fn place_in_bucket(&self, pool: &TypePool, gpus: u32) -> Option<GpuSet> {
         if !self.is_bucket_first {

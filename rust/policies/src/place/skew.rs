@@ -1,4 +1,4 @@
-//! `skew`: the fewest possible servers for models with one dominating tensor.
+//! `skew`: the fewest possible servers for models with one dominant tensor.
 
 use super::consolidate::{fill, server, servers_of_fill, take_rack};
 use super::{Fit, Pick};
@@ -6,7 +6,7 @@ use gangline_engine::{FreeIndex, TypePool};
 use gangline_model::GpuTypeId;
 use std::cmp::Reverse;
 
-/// Model families that have no dominating tensor according to the public simulator; all other models count as highly
+/// Model families that, according to the public simulator, have no dominant tensor; all other models count as highly
 /// skewed.
 const LOW: [&str; 2] = ["resnet", "bert"];
 

@@ -1,5 +1,5 @@
-//! The network model for the placement rules that use it, and the places that a gang waits for because distance would
-//! slow it.
+//! The network model for the placement rules that use it. The model determines how distance slows a gang down, and
+//! therefore which places the gang waits for.
 
 use gangline_engine::{ClusterView, SharedFacts};
 use gangline_model::{ClusterSpec, GpuSet, GpuTypeId, JobId, LocalityModel, Shape, Tier};
@@ -24,7 +24,7 @@ impl Skew {
     };
 
     /// Returns a number that identifies the place that the gang waits for on a type. Gangs with equal numbers wait for
-    /// the same place.
+    /// the same kind of place.
     pub fn kind_on(self, gpu_type: GpuTypeId) -> u8 {
         self.on(gpu_type) as u8
     }
@@ -74,8 +74,9 @@ impl Speeds {
         self.network.locality(&gang, Shape::of(&self.cluster, gpus))
     }
 
-    /// Returns the kind of place that a gang waits for if it accepts only locality factors of at least `accepts`. The
-    /// narrowest level that the gang does not accept determines the result.
+    /// For each type, returns the place that a gang waits for if it accepts only locality factors of at least
+    /// `accepts`. If even a single rack is too slow, the gang waits for the fewest servers. If only several racks are
+    /// too slow, it waits for one rack.
     pub(super) fn skew(&self, job: JobId, accepts: f64) -> Skew {
         let mut skew = Skew::LOW;
         for index in 0..self.cluster.gpu_types().len() {

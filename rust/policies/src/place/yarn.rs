@@ -85,8 +85,8 @@ fn take(
     let next_idle = idle.next();
     let found = match fit {
         Fit::Best => servers.best_fit(cut.rest).filter(|&(_, free)| free < size),
-        // Servers with `size` free GPUs at the front are already taken. Skipping these servers costs no more than
-        // taking them.
+        // The first servers with `size` free GPUs are already taken. Skipping these servers costs no more than taking
+        // them.
         Fit::First => servers
             .at_least(cut.rest)
             .find(|&(at, free)| free < size || next_idle.is_some_and(|idle| at >= idle)),

@@ -18,17 +18,17 @@ const DROP: f64 = 0.1;
 /// Probability that a job gets a different number of GPUs on a given server. This is our own choice.
 const CHANGE: f64 = 0.5;
 
-/// The number of GPUs that each job has on each server, job by job.
+/// One row for each job, one after the other; a row contains the job's number of GPUs on each server.
 type Rows = Vec<u32>;
 
-/// A candidate, and its value of the objective.
+/// A candidate allocation, and the value of the objective for it.
 #[derive(Clone, Debug, PartialEq)]
 struct Member {
     value: f64,
     rows: Rows,
 }
 
-/// The data of one decision.
+/// The genetic search of one decision.
 #[derive(Debug)]
 pub(super) struct Genetic<'a> {
     view: ClusterView<'a>,
@@ -276,14 +276,14 @@ impl<'a> Genetic<'a> {
         }
     }
 
-    /// Returns the better of two random candidates; `candidates` must be sorted, best first.
+    /// Draws two of the candidates, which are sorted from best to worst, and returns the better one.
     fn parent(&mut self, members: usize) -> usize {
         let one = self.below(members);
         one.min(self.below(members))
     }
 
-    /// Returns a child that takes the rows of the jobs before a random point from one parent and the other rows from
-    /// another parent.
+    /// Returns a child that takes the rows of the jobs before a random point from one parent and the other rows from a
+    /// second parent.
     fn child(&mut self, members: &[Member]) -> Member {
         let (one, two) = (self.parent(members.len()), self.parent(members.len()));
         let point = self.below(self.racers.len()) * self.sizes.len();

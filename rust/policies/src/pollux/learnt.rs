@@ -1,7 +1,7 @@
-//! Models that are learnt as jobs run (`models = learnt`): for each job, a profile, step times that are fitted to the
-//! profile, and the gradient noise observed so far. Profiles and tie-breaking follow the public code of Pollux. The fit
-//! uses closed-form expressions and a single search over the overlap, because a general optimiser might not give
-//! bit-identical results on all platforms.
+//! Models that are learnt while jobs run (`models = learnt`): for each job, a profile, step times fitted to the
+//! profile, and the most recently observed gradient noise. Profiles and tie-breaking follow the public code of Pollux.
+//! The fit uses closed-form expressions and a single search over the overlap, because a general optimiser might not
+//! give bit-identical results on all platforms.
 
 use gangline_engine::ClusterView;
 use gangline_model::{
@@ -30,7 +30,7 @@ struct Sight {
     step_s: f64,
 }
 
-/// What has been observed of a job that has run, and the models fitted to these observations.
+/// The observations of a job that has run, and the models fitted to them.
 #[derive(Clone, Debug)]
 pub(super) struct Profile {
     sights: Vec<Sight>,
@@ -51,7 +51,7 @@ impl Profile {
     fn best(&self, class: &ElasticClass, (gpus, spans): (u32, bool)) -> Configuration {
         let find = || class.best_by(&self.fit, &self.noise, (gpus, spans));
         let Some(known) = self.best.get(gpus as usize) else {
-            return find(); // The job may not have this many GPUs.
+            return find(); // The cache ends at the job's maximum number of GPUs.
         };
         let cell = &known[usize::from(spans)];
         let found = cell.get().unwrap_or_else(find);
@@ -138,7 +138,8 @@ impl Learnt {
         profile.map_or(Belief::Nothing, Belief::Learnt)
     }
 
-    /// Adds observations to the profiles, from running jobs that have made progress since their last start.
+    /// Updates the profiles of the running jobs that have made progress since their last start. The profiles of jobs
+    /// that are no longer active are dropped.
     pub(super) fn look(&mut self, view: &ClusterView<'_>, active: &[JobId]) {
         let active: BTreeSet<JobId> = active.iter().copied().collect();
         self.profiles.retain(|job, _| active.contains(job));
@@ -154,8 +155,9 @@ impl Learnt {
         }
     }
 
-    /// Adds a configuration to the profile of a job, unless the profile already contains it. `named` contains the
-    /// passes that a plan has set; if there are none, the job has the batch from the trace.
+    /// Adds a configuration to the profile of a job, unless the profile already contains it. `named` contains the pass
+    /// batch and the number of accumulated passes that a plan has set; if it is `None`, the job runs with the batch
+    /// from the trace.
     fn see(
         &mut self,
         job: JobId,
@@ -243,9 +245,10 @@ fn fit_pass(sights: &[Sight]) -> [f64; 2] {
     }))
 }
 
-/// Fits the times of the exchange on one server or on several servers, given the times of a pass and the overlap.
+/// Fits the time of the gradient exchange, on one server or on several servers, given the fitted pass time and the
+/// overlap.
 fn fit_exchange(sights: &[Sight], spans: bool, pass_s: [f64; 2], gamma: f64) -> [f64; 2] {
-    // Each row contains the number of GPUs above two, the inverse of the step time, and the time of the exchange.
+    // Each row contains the number of GPUs beyond two, the inverse of the step time, and the time of the exchange.
     let row = |sight: &Sight| {
         let (pass_s, step_s) = (pass_of(pass_s, sight), sight.step_s);
         let rest = if pass_s < step_s {
@@ -294,7 +297,7 @@ fn with_overlap(sights: &[Sight], pass_s: [f64; 2], gamma: f64) -> StepFit {
     }
 }
 
-/// Returns the error of the step times, plus the penalties of the public code.
+/// Returns the error of the fitted step times, plus the penalties of the public code.
 fn loss(sights: &[Sight], pass_s: [f64; 2], gamma: f64) -> f64 {
     let fit = with_overlap(sights, pass_s, gamma);
     let mut sum = 0.0;

@@ -1,4 +1,4 @@
-//! `pollux`: elastic gangs. `pollux`: in every round, chooses GPUs and batches that maximise the jobs' mean speed-up,
+//! `pollux`: elastic gangs. In every round, the policy chooses GPUs and batches that maximise the jobs' mean speed-up,
 //! measured in goodput. The objective and the model come from the public code of Pollux (OSDI 2021); the search is our
 //! own (`docs/policies/pollux.md`).
 //!
@@ -8,7 +8,7 @@
 //! | `goodput(k, N)` | `Racer::goodput` | goodput of a job at its best batch |
 //! | `k_f` | `Fair::gpus` | GPUs of an equal share |
 //! | `speedup_j` | `Bidder::ladder` | goodput divided by the goodput on an equal share |
-//! | `phi_j` | `objective::discount` | discount for a change |
+//! | `phi_j` | `discount` | discount for a change |
 //! | `p` | `PolluxParams::fairness_p` | exponent of the mean |
 
 mod genetic;
@@ -43,7 +43,7 @@ pub(crate) static NO_SERVERS: Reason = Reason::new(
 .otherwise("{free}")
 .ends_when_free();
 
-/// Too few GPUs were left when numbers of GPUs were assigned job by job.
+/// Too few GPUs were left for the job when the policy assigned GPUs job by job.
 pub(crate) static COUNTED_OUT: Reason = Reason::new(
     "counted out",
     "the policy sets the number of GPUs job by job, and the jobs before it left too few; other jobs hold these GPUs, or could not place all GPUs that were assigned to them",
@@ -70,12 +70,11 @@ struct Past {
 pub(crate) struct Pollux {
     params: PolluxParams,
     objective: Objective,
-    /// The history of each job.
     past: Vec<Past>,
     /// Observations of the active jobs; `None` if the policy knows their models.
     learnt: Option<Learnt>,
-    /// The jobs of the last decision, in order. For each job: whether the search assigned GPUs to it, even if no place
-    /// was found for them. The list is empty after a genetic search.
+    /// The jobs of the last decision, in order. Each entry also says whether the search assigned GPUs to the job, even
+    /// if no place was found for them. The list is empty after a genetic search.
     ranked: Vec<(JobId, bool)>,
 }
 
@@ -173,8 +172,8 @@ impl Pollux {
         search.settle();
         search.improve(self.params.ls_moves.unwrap_or(2 * racers.len()));
         let is_free = racers.iter().all(|racer| !racer.is_bound);
-        // Without a discount, the choice among equally good plans depends on the order of service, which changes while
-        // jobs run.
+        // Without a discount, the choice among equally good plans depends on attained service, which changes while jobs
+        // run.
         let is_kept = self.params.phi_delay > SimSpan::ZERO;
         let is_steady = is_kept && is_whole && is_wanted && is_free && search.is_at_rest();
         let pairs = racers.iter().zip(search.bidders.iter());
@@ -212,7 +211,7 @@ impl Pollux {
                 self.act(view, &racers[at], gpus, plan);
             }
         }
-        // If a plan is not optimal, a discount or the order of service may change it later.
+        // A plan that is not optimal may change later, as discounts and attained service change.
         Ok(if is_steady && plan.is_empty() {
             Next::Steady
         } else {
@@ -249,8 +248,8 @@ impl Pollux {
     }
 }
 
-/// Returns the sort key of a job: jobs that keep their GPUs in any case come first, then jobs with less service, then
-/// earlier arrivals.
+/// Returns the sort key of a job: jobs that keep their GPUs in any case come first, then jobs with less attained
+/// service, then earlier arrivals.
 fn rank(view: &ClusterView<'_>, job: JobId) -> (bool, i128, SimTime, JobId) {
     let service = view.attained_gpu_ns(job);
     (!is_bound(view, job), service, view.jobs().arrival(job), job)

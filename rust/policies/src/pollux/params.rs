@@ -18,7 +18,7 @@ words! {
 words! {
     /// Search method.
     pub(crate) enum SearchKind {
-        /// Numbers of GPUs are assigned by gain per GPU, then moved from job to job.
+        /// GPUs are assigned by gain per GPU, then moved from job to job.
         Greedy = "greedy",
         /// A genetic search over all placements.
         Ga = "ga",
@@ -30,7 +30,7 @@ words! {
     pub(crate) enum Models {
         /// The true models of the jobs.
         Known = "known",
-        /// Models that are fitted to the sizes at which the jobs have run.
+        /// Models that are fitted to the configurations with which the jobs have run.
         Learnt = "learnt",
     }
 }

@@ -1,6 +1,6 @@
 //! Places jobs once their numbers of GPUs are fixed: each job on one server if possible, otherwise on whole idle
-//! servers plus one more server. If there is no place for a number of GPUs, the number is corrected afterwards. The
-//! cost is O(servers) per job.
+//! servers plus one more server. If a job's GPUs cannot be placed, its number of GPUs is corrected afterwards. The cost
+//! is O(servers) per job.
 
 use super::racer::Objective;
 use super::racer::Racer;
@@ -12,7 +12,7 @@ use std::cmp::Reverse;
 /// Minimum increase of the objective that counts as a gain.
 const GAIN_MIN: f64 = 1e-9;
 
-/// The room that another job makes if it gives up a rung on its server.
+/// A trade on one server: the giver moves to a lower rung, so that a job that lacks room can move to a higher one.
 #[derive(Clone, Copy)]
 struct Room {
     gain: f64,
@@ -22,7 +22,7 @@ struct Room {
     up: u32,
 }
 
-/// Returns the lowest free GPUs of the given servers, taken in the given order of servers.
+/// Returns free GPUs of the given servers, which are used in the given order, starting with the lowest GPUs of each.
 fn first_of(servers: &[usize], free: impl Fn(usize) -> u64, gpus: u32) -> GpuSet {
     let mut rest = gpus;
     let part = |&server: &usize| {
@@ -143,7 +143,7 @@ impl<'a> Layout<'a> {
         self.free[server].count_ones()
     }
 
-    /// Returns the server of a job that uses only one server.
+    /// Returns the server of a job if the job uses exactly one.
     fn server_of(&self, at: usize) -> Option<usize> {
         match self.held[at].as_ref()?.by_server() {
             [one] => Some(one.server.index()),
@@ -162,20 +162,19 @@ impl<'a> Layout<'a> {
         self.view.cluster().servers()[server].gpu_type
     }
 
-    /// Returns the servers of a type.
     fn of_type(&self, id: GpuTypeId) -> impl Iterator<Item = usize> + Clone {
         let is_right = move |at: &usize| self.gpu_type(*at) == id;
         (0..self.free.len()).filter(is_right)
     }
 
-    /// Returns whether a job that spans several servers may use a server, given the jobs of this kind that already use
-    /// it.
+    /// Returns whether a job that spans several servers may use this server. If interference is avoided, only one such
+    /// job may use it.
     fn admits(&self, server: usize) -> bool {
         !self.avoids || self.spanning[server] == 0
     }
 
-    /// Places a job with its assigned number of GPUs, or otherwise with the highest lower rung for which there is a
-    /// place.
+    /// Places a job with its assigned number of GPUs. If there is no place, the highest lower rung that has a place is
+    /// used.
     fn put_one(&mut self, at: usize, bidder: &mut Bidder) {
         let lower = bidder.ladder.iter().rev().map(|rung| rung.0);
         let lower = lower.filter(|&rung| rung < bidder.count);
@@ -266,7 +265,7 @@ impl<'a> Layout<'a> {
         }
     }
 
-    /// Returns the other job that can best give up a rung on its server, if there is one.
+    /// Returns the best trade in which a different job gives up a rung on its server, if any trade brings a gain.
     fn find_room(&self, at: usize, wanted: u32, bidders: &[Bidder]) -> Option<Room> {
         let usable = self.view.usable_types(self.racers[at].job);
         let own = &bidders[at];
@@ -360,7 +359,7 @@ impl<'a> Layout<'a> {
         best.map(|(_, at, up)| (at, up))
     }
 
-    /// Gives more GPUs to a job that runs on one server: the lowest free GPUs of this server.
+    /// Extends a job that runs on one server to `up` GPUs, using the lowest free GPUs of this server.
     fn grow(&mut self, at: usize, up: u32) {
         let Some(server) = self.server_of(at) else {
             return;

@@ -101,7 +101,7 @@ impl<'a> Racer<'a> {
         }
     }
 
-    /// Returns the goodput on this number of GPUs. For a job that is not elastic, it is proportional to the number.
+    /// Returns the goodput on this number of GPUs. For a job that is not elastic, the result is the number of GPUs.
     pub(super) fn goodput(&self, gpus: u32, spans: bool) -> f64 {
         let found = self.configuration(gpus, spans);
         found.map_or(f64::from(gpus), |found| found.rate)
@@ -130,7 +130,7 @@ pub(crate) fn is_bound(view: &ClusterView<'_>, job: JobId) -> bool {
 
 // The following code defines the objective of the policy: the power mean over jobs of (speed-up x discount + floor).
 
-/// The mean over jobs: its exponent, and the number that is added to every speed-up.
+/// The power mean over jobs: its exponent, and the number that is added to every speed-up.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Objective {
     p: f64,
@@ -163,7 +163,7 @@ impl Objective {
 }
 
 /// Returns the discount for a job whose GPUs change. The discount is (age - cost of earlier changes) / (age + cost of
-/// this change), where "age" is the age of the job. Each change costs `delay_s` seconds.
+/// this change). The age is the time since the job's arrival, and each change costs `delay_s` seconds.
 pub(super) fn discount(age_s: f64, restarts: u32, delay_s: f64) -> f64 {
     let lived = (age_s - delay_s * f64::from(restarts)).max(0.0);
     if age_s + delay_s > 0.0 {

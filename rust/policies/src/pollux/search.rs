@@ -33,8 +33,8 @@ pub(super) struct Bidder {
 }
 
 impl Bidder {
-    /// Returns the possible numbers of GPUs of a job: the minimum, then the listed numbers up to a limit. The list
-    /// leaves out rungs on which the job cannot run, and rungs that are no faster than the rung below them.
+    /// Returns the possible numbers of GPUs of a job: the minimum, then the larger ones of [`COUNTS`] up to `most`.
+    /// Rungs on which the job cannot run are left out, and so are rungs that are no faster than a lower one.
     pub(super) fn ladder(least: u32, most: u32, speedup: impl Fn(u32) -> f64) -> Vec<(u32, f64)> {
         let above = COUNTS
             .into_iter()
@@ -150,7 +150,7 @@ impl Search<'_> {
         })
     }
 
-    /// Assigns spare GPUs to some bidders by gain per GPU.
+    /// Assigns spare GPUs by gain per GPU to the bidders for which `is_open` is true.
     fn climb(&mut self, is_open: impl Fn(&Bidder) -> bool) {
         let open = (0..self.bidders.len()).filter(|&at| is_open(&self.bidders[at]));
         let mut heap: BinaryHeap<Climb> = open.filter_map(|at| self.next_of(at)).collect();
@@ -273,7 +273,8 @@ impl Search<'_> {
     }
 }
 
-/// What a job contributes to the objective, with its current number of GPUs and with others.
+/// A job's contribution to the objective with its current number of GPUs, with the next lower rung, and with each of
+/// [`Bidder::ups`].
 #[derive(Clone, Copy, Debug)]
 struct Value {
     here: f64,
@@ -303,7 +304,7 @@ struct Move {
     up: u32,
 }
 
-/// Keeps only the first few entries, sorted in the given order.
+/// Sorts the entries in the given order and keeps only the first [`MOVE_JOBS`].
 fn keep_first<T>(all: &mut Vec<T>, order: impl Fn(&T, &T) -> Ordering) {
     if all.len() > MOVE_JOBS {
         all.select_nth_unstable_by(MOVE_JOBS - 1, &order);
