@@ -1,4 +1,4 @@
-//! The incremental form of the pass, for clusters with one GPU type. The pass starts from the running jobs that the
+//! The incremental version of the pass, for clusters with one GPU type. The pass starts from the running jobs that the
 //! last count admitted, and makes only the necessary changes.
 //!
 //! A waiting job fits if enough GPUs are free or held by admitted jobs behind it in the order. The first waiting job
@@ -20,7 +20,7 @@ impl Pass {
     /// Performs all four steps for a placement rule that never refuses a gang: stops the dropped jobs and starts the
     /// admitted jobs.
     pub(super) fn incremental(&mut self, view: &ClusterView<'_>, plan: &mut Plan<'_>) {
-        // If nothing else has changed, a new job is behind a job of its class that does not fit.
+        // If there is no room and no class was woken, every new job is behind a job of its class that does not fit.
         if self.queues.is_empty() || !self.has_room && self.woken.is_empty() {
             return;
         }
@@ -73,7 +73,7 @@ impl Pass {
         }
     }
 
-    /// Refills `heads` after a job was dropped, because jobs behind it may use its GPUs; `rest` GPUs are left.
+    /// Refills `heads` after a job was dropped, because jobs behind it may use the `rest` GPUs that it leaves unused.
     fn list_behind(&mut self, rank: &Rank, rest: u64, count: &Count) {
         for class in 0..self.places.classes().len() {
             if u64::from(self.gpus(class)) <= rest {
@@ -194,7 +194,7 @@ impl Pass {
         }
     }
 
-    /// Performs step 4: repeatedly takes the first waiting job that might have a place.
+    /// Performs step 4: repeatedly tries to place the first waiting job that might have a place.
     fn place_waiting(&mut self, plan: &mut Plan<'_>, stopped: &mut Vec<Key>) {
         while let Some((key, class)) = self.next_waiting() {
             let Some(gpus) = self.backfilling.place(&mut self.places, class, key) else {

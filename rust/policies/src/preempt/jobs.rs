@@ -19,7 +19,6 @@ pub(super) enum QueueState {
     Backfilled,
 }
 
-/// Key and state of a job.
 #[derive(Clone, Copy, Debug, Default)]
 struct Kept {
     lead: u64,
@@ -36,7 +35,6 @@ pub(super) struct Jobs {
 }
 
 impl Jobs {
-    /// Creates the empty queues.
     pub(super) fn new(classes: usize, jobs: usize) -> Self {
         Self {
             queues: ByClass::new(classes),
@@ -57,7 +55,6 @@ impl Jobs {
         self.kept[job.index()].state
     }
 
-    /// Returns whether a job waits in its queue.
     #[inline]
     pub(super) fn is_waiting(&self, job: JobId) -> bool {
         self.state(job) == QueueState::Waiting
@@ -72,7 +69,6 @@ impl Jobs {
         )
     }
 
-    /// Returns the current key of a job.
     #[inline]
     pub(super) fn key(&self, job: JobId) -> Key {
         let kept = self.kept[job.index()];
@@ -145,7 +141,7 @@ impl Jobs {
 // The following keys define the order of jobs. The job index stands for the arrival as well, because jobs are numbered
 // by arrival.
 
-/// Sort key of a job in one ordered structure. Smaller keys come first.
+/// Sort key of a job; smaller keys come first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub(crate) struct Key {
     /// The part that is compared first: protection, queue, or rank of an index.
@@ -200,7 +196,6 @@ impl Key {
         u128::from(self.lead) << 64 | u128::from(self.main as u64 ^ 1 << 63)
     }
 
-    /// Returns the job.
     #[inline]
     pub(crate) fn job(self) -> JobId {
         JobId(self.job)

@@ -25,7 +25,7 @@
 //! |---|---|---|
 //! | `walk`: applies the rule to the running jobs and the first job of each demand class | all other runs | O(running log running + classes log classes); O(free GPUs) if the placement rule never refuses a gang and all waiting jobs fit next to the running ones |
 //! | `incremental`: updates the set of jobs that the last decision admitted | one GPU type, a placement rule that never refuses a gang, an order in which running jobs of the same gang size never overtake each other | O((changes + classes) log n) |
-//! | `backfilling`: the incremental count, then steps 3 and 4 with a profile of the free capacity at each point of the order | one GPU type, a placement rule that may refuse a gang, an order that time alone never changes ([`Measure::is_fixed`]) | O((changes x classes) log n); O(backfilled) for a gang on several servers |
+//! | `backfilling`: the incremental count, then steps 3 and 4 with a profile of the free capacity at each point of the order | one GPU type, a placement rule that may refuse a gang, an order that does not change merely because time passes ([`Measure::is_fixed`]) | O((changes x classes) log n); O(backfilled) for a gang on several servers |
 //!
 //! It is enough to check one job per class, because free capacity only decreases along the order. If the first waiting
 //! job of a demand class does not fit, no other job of its class fits. The exceptions are the non-monotone classes:

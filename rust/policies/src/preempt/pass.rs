@@ -1,5 +1,4 @@
-//! The pass with preemption, in the form in which a policy uses it. The policy reports changes to its jobs and requests
-//! a plan.
+//! The interface of preemption: a policy reports changes to its jobs, and then requests a plan.
 
 use super::backfilling::Backfilling;
 use super::jobs::{Jobs, Key, Measure, QueueState, Rank};
@@ -21,7 +20,7 @@ enum Algorithm {
     Walk,
 }
 
-/// Waiting and running jobs, and the pass over both of them.
+/// The waiting and running jobs of a policy, and the algorithm that decides which of them run.
 #[derive(Debug)]
 pub(crate) struct Pass {
     pub(super) measure: Measure,
@@ -34,7 +33,7 @@ pub(crate) struct Pass {
     /// [`Places::is_non_monotone`].
     pub(super) non_monotone: Vec<bool>,
     is_rule_known: bool,
-    /// The admitted jobs; the walks do not maintain this set.
+    /// The admitted jobs; [`Algorithm::Walk`] does not maintain this set.
     pub(super) running: RunningSet,
     pub(super) backfilling: Backfilling,
     /// Whether there might be enough GPUs for the first job of any class. If this is false, there might be enough GPUs
@@ -42,11 +41,12 @@ pub(crate) struct Pass {
     pub(super) has_room: bool,
     /// Classes whose first job might have changed since the last pass.
     pub(super) woken: Vec<usize>,
-    /// First jobs of classes that are still to be tried. The buffer is reused.
+    /// The first job of each class that is still to be tried. The buffer is reused.
     pub(super) heads: BinaryHeap<Reverse<(Rank, usize)>>,
-    /// Waiting jobs that the count admits (with their keys and classes), and running jobs that it does not admit. The
-    /// buffer is reused. It is needed only if the placement rule never refuses a gang.
+    /// Waiting jobs that the count admits, each with its class. This buffer and `dropped` are reused; they are needed
+    /// only if the placement rule never refuses a gang.
     pub(super) admitted: Vec<(Key, usize)>,
+    /// Running jobs that the count no longer admits.
     pub(super) dropped: Vec<Key>,
     /// Jobs that the last plan stopped. They are recorded only if the placement rule may refuse a gang, because under
     /// any other rule, a job is stopped only if too few GPUs are left for it.
@@ -114,9 +114,9 @@ impl Pass {
         self.queues.is_running(job)
     }
 
-    /// Returns why a job still waits after a plan: the running jobs that rank before it leave too few GPUs, the plan
-    /// stopped it, or the placement rule found no GPUs for it. The reason names the largest of these running
-    /// jobs. The cost is O(running jobs).
+    /// Returns why a job still waits after a plan. There are three reasons: running jobs that rank before it leave too
+    /// few GPUs (the reason names the largest of these jobs), the plan stopped it, or the placement rule found no GPUs
+    /// for it. The cost is O(running jobs).
     pub(crate) fn why(&self, view: &ClusterView<'_>, job: JobId) -> Cause {
         let (now, jobs) = (view.now().0, view.jobs());
         let key = self.queues.key(job);

@@ -2,8 +2,8 @@
 //!
 //! At a key in the order, a GPU is free if neither an admitted job nor an earlier backfilled job holds it. Along the
 //! order, the number of free GPUs of a server only decreases. For each n, a server therefore has at least n free GPUs
-//! up to a certain position in the order and fewer behind it. One ordered set per n shows which servers have n free
-//! GPUs at a key.
+//! up to a certain position in the order and fewer behind it. One ordered set for each n shows which servers have at
+//! least n free GPUs at a key.
 
 use super::jobs::Key;
 use gangline_engine::{ClusterView, FreeIndex, Plan};

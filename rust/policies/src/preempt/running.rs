@@ -17,7 +17,7 @@ pub(super) type Admitted = (Rank, Key, u32);
 #[derive(Debug)]
 pub(super) struct RunningSet {
     measure: Measure,
-    /// Gang sizes by key.
+    /// In each set, the gang size of every job, by key.
     sets: Vec<BTreeMap<Key, u32>>,
     /// Gang size for each set, if there are several sets.
     sizes: Vec<u32>,

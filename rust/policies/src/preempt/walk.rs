@@ -9,7 +9,7 @@ use gangline_engine::{ClusterView, Plan};
 use gangline_model::{GpuTypeId, JobId};
 use std::cmp::Reverse;
 
-/// A running job or a waiting job that the count admitted, at its place in the order.
+/// An entry of the order: a running job, or a waiting job that the count admitted.
 #[derive(Clone, Copy, Debug)]
 struct Ranked {
     rank: Rank,
@@ -51,8 +51,9 @@ impl Pass {
         }
     }
 
-    /// Tries to fit all waiting jobs next to the running jobs, each on the first of its types; the placement rule must
-    /// refuse no gang. If all of them fit, all jobs are admitted, regardless of their order. The cost is O(free GPUs).
+    /// Returns whether all waiting jobs fit next to the running jobs, each on the first of its types, under a placement
+    /// rule that never refuses a gang. If they do, all jobs are admitted, regardless of their order. The cost is O(free
+    /// GPUs).
     fn all_fit(&self, view: &ClusterView<'_>, plan: &mut Plan<'_>) -> bool {
         if self.queues.is_empty() {
             return true;
@@ -143,8 +144,8 @@ impl Pass {
             .running(self.queues.key(job), gpus, view.now().0)
     }
 
-    /// Returns the type on which a gang is admitted because enough GPUs are left; the type on which it runs is tried
-    /// first. The gang's GPUs are deducted from the GPUs that are left.
+    /// Returns the type on which a gang is admitted, if enough GPUs of one of its types are left, and deducts its GPUs
+    /// from `left`. The type on which the gang already runs is tried first.
     fn admit_on(
         &self,
         class: usize,

@@ -7,7 +7,7 @@
 //! | `t[m,k]` | `held` | time for which the job has held GPUs since the reset, including overhead; it starts at R/2 |
 //! | `deficit[m,k]` | `deficit_s` | time promised minus time received, over all resets |
 //!
-//! Times are kept as integers until they are divided, so skipping rounds changes nothing.
+//! Times are kept as integers until they are divided, so skipping rounds does not change the results.
 
 use crate::kit::Total;
 use gangline_model::JobId;

@@ -37,7 +37,6 @@ impl<'a> Planned<'a> {
         phase.map_or(base, |phase| base * (phase.factor / phase.step_size))
     }
 
-    /// Converts an amount of work into steps.
     fn steps(self, job: JobId, work: f64) -> f64 {
         let phase = self.phase(job);
         phase.map_or(work, |phase| work / phase.step_size)

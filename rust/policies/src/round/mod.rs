@@ -5,7 +5,7 @@
 //! round. Jobs without a share are served last. A job keeps its GPUs if possible. When the set of jobs or the capacity
 //! has changed, a new allocation is requested. This module does not depend on how the allocation is computed.
 //!
-//! A round costs O((running + skipped) log n), because claims stay sorted between rounds, unless jobs share GPUs.
+//! Unless jobs share GPUs, claims stay sorted between rounds, so a round costs O((running + skipped) log n).
 
 mod accounts;
 mod ask;
@@ -70,9 +70,9 @@ pub(crate) struct RoundParams {
     pub zero_pass: Option<ZeroPass>,
     /// Whether GPUs that become free during a round are assigned at once.
     pub backfills: bool,
-    /// Names of the types in the order in which they are served; if absent, the order depends on speed.
+    /// Names of the types in the order in which they are served; if `None`, the order depends on speed.
     pub type_order: Option<String>,
-    /// Rule that chooses the type if jobs keep their GPUs to the end; the allocator is then not used.
+    /// Rule that chooses a job's type if jobs keep their GPUs until they end. If it is set, the allocator is not used.
     pub keeps: Option<GpuPick>,
     /// Maximum gang size that is served.
     pub gang_max: Option<u32>,
@@ -86,8 +86,8 @@ pub(crate) struct RoundParams {
     pub packs: Option<Partners>,
 }
 
-/// Maximum number of rounds that a policy without allocations may wait; the engine treats a longer wait as a stall. The
-/// number is our own choice.
+/// Maximum of `min_solve_interval`, in rounds, if jobs keep their GPUs until they end. The engine treats a longer wait
+/// as a stall. The number is our own choice.
 const WAITS_MAX: i64 = 900;
 
 /// A job with GPUs, and the instant up to which its time has been counted.
@@ -121,7 +121,7 @@ pub(crate) struct Rounds {
     /// The phases of these jobs at the last allocation, if plans depend on phases.
     solved_phases: Vec<usize>,
     type_order: Vec<GpuTypeId>,
-    /// Whether the order of types is up to date with the jobs and GPUs of the last allocation.
+    /// Whether `type_order` was computed for the jobs and GPUs of the last allocation.
     is_order_solved: bool,
     solves: u64,
     /// Whether each job is chosen in the current round; used only by policies that keep queues.
@@ -365,7 +365,7 @@ impl Rounds {
             }
             self.is_order_solved = !self.is_stale(view);
         }
-        // All GPUs are given back, so that no GPU stays with a job of another pair.
+        // All GPUs are given back first, so that no GPU stays with a job of a former pair.
         for run in view.running().filter_map(|job| view.run(job)) {
             plan.give_back(run.gpus());
         }
@@ -542,7 +542,8 @@ impl Policy for Rounds {
         if has_enough(view, job, view.jobs().gpus(job), false) {
             return Some(Cause::new(&NO_PLACE));
         }
-        // For two jobs that share GPUs, both claims count, and all taken GPUs belong to jobs before this one.
+        // If jobs share GPUs, their order depends on two claims. All GPUs in use then belong to jobs that were chosen
+        // before this one.
         let is_before = |run: &Run| {
             let gpu_type = run.gpu_type();
             self.pairs.is_some() || claim(run.job, gpu_type) > own(gpu_type)

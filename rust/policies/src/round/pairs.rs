@@ -21,7 +21,7 @@ use gangline_model::{GpuTypeId, JobId, SimSpan};
 use rustc_hash::FxHashMap;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The partners with which a job may spend a share of its time on the same GPUs.
+/// The jobs with which a job may spend its share of a pair's time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Partners {
     /// Any job of a kind. Jobs of the same kind are equivalent, so it does not matter which of them is the partner.
@@ -96,7 +96,8 @@ impl Pairs {
         }
     }
 
-    /// Adds the kinds and their rates to an allocator's request. Returns the group of each kind in the request.
+    /// Adds the kinds and their rates to an allocator's request. Returns the group of each kind in the request or, if
+    /// the policy pairs single jobs, the group of each job.
     pub(super) fn tell(&self, view: &ClusterView<'_>, places: &Places, ask: &mut Ask) -> Vec<u32> {
         let kinds: BTreeSet<u32> = ask.jobs.iter().map(|&job| self.kind(job)).collect();
         let kinds: Vec<u32> = kinds.into_iter().collect();
@@ -157,7 +158,8 @@ impl Pairs {
         books.filter(|book| book.share > 0.0).count()
     }
 
-    /// Returns, in order, all pairs of groups in which each group has candidates for the other on a type.
+    /// Returns a line for every two groups whose candidates may share GPUs with each other on a type, in order of the
+    /// groups.
     pub(super) fn lines(
         &self,
         candidates: impl Iterator<Item = JobId>,
@@ -212,7 +214,8 @@ pub(super) struct Line {
 }
 
 impl Line {
-    /// Returns, for each side, the greatest claim whose job is not yet taken; the smaller of the two comes first.
+    /// Finds, for each side, the greatest claim of a job that is not yet taken. Returns the smaller of these two
+    /// claims, and the job of the larger one.
     pub(super) fn head(&mut self, taken: &BTreeSet<JobId>) -> Option<(Claim, JobId)> {
         drop_taken(&mut self.side, taken, 0);
         let first = *self.side.last()?;
@@ -232,7 +235,7 @@ impl Line {
     }
 }
 
-/// Drops taken jobs from the end of a list, except for the last `kept` claims.
+/// Removes the claims of taken jobs from the end of a list, but keeps its last `kept` claims.
 fn drop_taken(side: &mut Vec<Claim>, taken: &BTreeSet<JobId>, kept: usize) {
     while side.len() > kept && taken.contains(&side[side.len() - 1 - kept].job) {
         side.remove(side.len() - 1 - kept);

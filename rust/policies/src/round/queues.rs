@@ -86,10 +86,10 @@ impl Queues {
         self.lines = lines;
     }
 
-    /// Offers, in order, the claims on a type whose gangs fit. `take` returns whether a claim is taken, and `is_old`
-    /// returns whether it is outdated. An offered claim stays out of the queues until [`Self::put_back`]. If a walk is
-    /// repeated with the free GPUs that were left at some claim, it therefore continues after this claim. `take`
-    /// receives the position of the claim among those that are out of the queues.
+    /// Offers, in order, the claims on a type whose gangs fit. `is_old` returns whether a claim is outdated. `take`
+    /// gets a job and the position of its claim among those that are out of the queues; it returns whether the claim is
+    /// taken. An offered claim stays out of the queues until [`Self::put_back`]. If a walk is repeated with the GPUs
+    /// that were free at some claim, it therefore continues after this claim.
     pub(super) fn walk(
         &mut self,
         gpu_type: usize,
@@ -127,7 +127,7 @@ impl Queues {
         }
     }
 
-    /// Puts back all offered claims except the first `first`.
+    /// Puts the offered claims back into the queues, except the first `first` of them.
     pub(super) fn put_back(&mut self, first: usize) {
         for (claim, line) in self.out.drain(first..) {
             self.lines.push(line, Reverse(claim));

@@ -19,7 +19,7 @@ pub(super) struct Walk {
     left: Vec<u32>,
     /// Choices in the order of the walk.
     steps: Vec<Step>,
-    /// Index of the pass and the type that come next. A pass covers all types.
+    /// Index of the next combination of pass and type; each pass goes through all types.
     stage: usize,
     /// Choices that have no place, in sorted order.
     refused: Vec<Choice>,
@@ -51,8 +51,8 @@ impl Walk {
 }
 
 impl Rounds {
-    /// Chooses jobs for the remaining GPUs, first by priority and then among the jobs without a share. Choices that
-    /// were refused are left out.
+    /// Chooses jobs for the remaining GPUs: in each of the [`passes`] and on each type, jobs are chosen by priority.
+    /// Choices that were refused are left out.
     pub(super) fn choose(&mut self, view: &ClusterView<'_>, walk: &mut Walk) -> Vec<Choice> {
         if let Some(pairs) = &self.pairs {
             return self.choose_packed(view, pairs, walk.which, walk.left.clone(), |choice| {
@@ -109,7 +109,7 @@ impl Rounds {
         }
     }
 
-    /// Ends the walk and keeps its choices. The queues get back the claims that they offered.
+    /// Ends the walk: the queues get back the claims that they offered, and no job counts as chosen any longer.
     pub(super) fn end_walk(&mut self, mut walk: Walk) {
         self.queues.put_back(0);
         self.give_up(&mut walk, 0);
@@ -186,7 +186,7 @@ impl Proposal {
 }
 
 impl Rounds {
-    /// Does the same as `choose`, but the choices may include pairs.
+    /// Works like `choose`, but may also choose pairs.
     pub(super) fn choose_packed(
         &self,
         view: &ClusterView<'_>,
