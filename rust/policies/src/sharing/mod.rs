@@ -49,7 +49,7 @@ pub struct Sharing {
     params: SharingParams,
     queue: Queue,
     residents: Residents,
-    /// Number of jobs that have had to wait on arrival although other jobs had room on their GPUs.
+    /// Number of jobs that had to wait on arrival although other jobs had room on their GPUs.
     refused: u64,
 }
 
@@ -64,8 +64,8 @@ impl Sharing {
         }
     }
 
-    /// Updates the records of the residents: counts their progress up to now, and removes the jobs that have left.
-    /// Returns the jobs that lost a co-runner; a job may be listed more than once.
+    /// Updates the records of the residents that have started or whose rates have changed, and removes the jobs that
+    /// have left. Returns the jobs that lost a co-runner; a job may be listed more than once.
     fn follow(
         &mut self,
         view: &ClusterView<'_>,
@@ -197,7 +197,7 @@ impl Sharing {
         }
     }
 
-    /// Starts a job. Until the next decision, the records treat the job and its co-runners as if they ran alone.
+    /// Starts a job. Until the next decision, the records ignore that the job and its co-runners slow each other down.
     fn start_on(
         &mut self,
         view: &ClusterView<'_>,
@@ -223,7 +223,8 @@ impl Sharing {
         Ok(())
     }
 
-    /// Tries every class of waiting jobs, the shortest job first. Returns the job that ended the decision.
+    /// Tries every class of waiting jobs, the shortest job first. Returns the job that could not start and therefore
+    /// ended the decision, if there is one.
     fn try_all(
         &mut self,
         view: &ClusterView<'_>,

@@ -12,8 +12,8 @@ use gangline_model::{GpuTypeId, JobId, NANOS_PER_SECOND, SimSpan, SimTime};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// The threshold is exact only up to rounding. Residents that are below it by less than this are therefore tested with
-/// the rule itself.
+/// The threshold is exact only up to rounding. Residents that are below it by less than this fraction are therefore
+/// tested with the rule itself.
 const NEAR: f64 = 1e-12; // This is our own choice; it is far larger than rounding errors.
 
 /// A new job that looks for a partner, with the sub-batch that is being tried.
@@ -26,7 +26,7 @@ pub(super) struct Asking<'a> {
     pub(super) new_s: f64,
     /// Iteration time with the sub-batch divided by the iteration time with the full batch.
     pub(super) inflation: f64,
-    /// Maximum memory that a resident may hold if enough is to be left for the new job.
+    /// Maximum memory that a resident may hold so that enough is left for the new job.
     pub(super) room: u64,
     pub(super) seen: Seen,
     pub(super) partner_time: PartnerTime,
@@ -55,15 +55,15 @@ struct Tail<'a> {
     members: &'a Members,
     /// Pair of the new job with a resident of the kind.
     beside: Beside,
-    /// The latest finish for which all residents with this finish are in the heap.
+    /// The latest finish from which a resident was put into the heap. Residents with the same finish follow one by one.
     opened: SimTime,
 }
 
-/// A pair of the new job and a resident whose end is not yet given.
+/// A pair of the new job and a resident whose remaining time is not set yet.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Beside {
     pair: Pair,
-    /// Number by which the time until the resident's end is divided.
+    /// Divisor that turns the time until the resident's end into the remaining time that the pair rule uses.
     pace: f64,
 }
 
@@ -136,8 +136,8 @@ impl<'a> Partners<'a> {
         found
     }
 
-    /// Adds all residents of a kind; used if the policy sees their times with individual errors. Such residents are not
-    /// in the order of the times that the policy sees, so each of them is examined.
+    /// Adds all residents of a kind with which sharing pays off. This method is used if the policy sees remaining times
+    /// with individual errors. The residents are then not in the order of these times, so each of them is examined.
     fn add_each(&mut self, asking: &Asking<'_>, tail: &Tail<'_>) {
         for &(finish, job) in tail.members {
             let pair = asking.as_seen(job, tail.beside.until(finish, self.now));
@@ -251,8 +251,9 @@ pub struct Pair {
 impl Pair {
     /// Returns the mean completion time of the two jobs, counted from now, if the new job starts at once.
     ///
-    /// There are two cases, each with its own formula. Outside its own case, neither formula gives the smaller value,
-    /// so the minimum of the two is correct. The minimum is monotone in the times, down to the last bit.
+    /// Either job may end first, and there is a formula for each of these two cases. Outside its own case, a formula
+    /// never gives the smaller value, so the minimum of the two is correct. The minimum is monotone in the times, down
+    /// to the last bit.
     pub fn t_con(&self) -> f64 {
         let (a, b, g) = (self.new_s, self.resident_s, self.inflation);
         let (xi_a, xi_b) = (self.xi_new, self.xi_resident);

@@ -60,7 +60,6 @@ impl Kind {
 /// Residents of a kind that are alone on a GPU, sorted by finish, then by job.
 pub(super) type Members = BTreeSet<(SimTime, JobId)>;
 
-/// A server.
 #[derive(Clone, Copy, Debug)]
 struct Spot {
     /// Slots with exactly one resident.
@@ -92,13 +91,12 @@ pub(super) struct Residents {
     running: Vec<Option<Box<Resident>>>,
     kinds: BTreeMap<Kind, Members>,
     open: Vec<Open>,
-    /// Servers of each type, sorted by the number of different jobs on them. These numbers are recorded only if a rule
-    /// needs them.
+    /// Servers of each type, sorted by the number of different jobs on them. It is `None` if no rule needs this order.
     by_jobs: Option<Vec<BTreeSet<(u32, ServerId)>>>,
 }
 
 impl Residents {
-    /// Creates an empty cluster.
+    /// Creates the records for a cluster without running jobs.
     pub(super) fn new(view: &ClusterView<'_>, by_slowdown: bool, orders_servers: bool) -> Self {
         let cluster = view.cluster();
         let mut gpu_base = 0;

@@ -39,7 +39,7 @@ pub(super) enum Reach {
     OneServer,
 }
 
-/// Chosen GPUs, and the mean completion time averaged over the shared GPUs.
+/// The chosen GPUs, and their score: the mean completion time, averaged over the shared GPUs.
 struct Choice {
     gpus: GpuSet,
     score: f64,
@@ -71,8 +71,8 @@ impl Newcomer<'_> {
         self.free.pool(self.gpu_type).free_total()
     }
 
-    /// Returns the maximum memory that a resident may hold if enough is to be left for a sub-batch; `None` if even an
-    /// empty GPU has too little memory.
+    /// Returns the maximum memory that a resident may hold so that enough is left for the new job with a sub-batch;
+    /// `None` if even an empty GPU has too little memory.
     fn room(&self, sub_batch: u32) -> Option<u64> {
         let capacity = self.view.cluster().gpu_types()[self.gpu_type.index()].memory_bytes;
         capacity.checked_sub(self.view.memory_bytes(self.job, sub_batch))
@@ -85,7 +85,7 @@ impl Newcomer<'_> {
         self.free_total() + shared >= self.need()
     }
 
-    /// Returns the free GPUs, if there are enough.
+    /// Returns free GPUs for the whole gang, if there are enough.
     pub(super) fn exclusive(&self, pick: FreePick) -> Option<GpuSet> {
         let need = self.need();
         let pool = self.free.pool(self.gpu_type);
@@ -127,7 +127,8 @@ impl Newcomer<'_> {
         gang
     }
 
-    /// Returns all free GPUs, followed by the first GPUs with one resident.
+    /// Fills the gang with the free GPUs, and then with the first GPUs that have one resident. With
+    /// [`Gather::ServerFirst`], a single server that has enough GPUs is preferred.
     pub(super) fn first_fit(&self) -> Option<Found> {
         if !self.has_room(0) {
             return None;
@@ -240,8 +241,8 @@ impl Newcomer<'_> {
         Ok(best.map(|(_, found)| found))
     }
 
-    /// Returns the new job's time on the given GPUs plus the delay of its partners there, averaged over the shared
-    /// GPUs.
+    /// Returns the time that the new job adds on the given GPUs: its own time plus the delay of its partners, averaged
+    /// over the shared GPUs.
     pub(super) fn added_s(&self, rule: &BenefitParams, found: &Found) -> Result<f64, PolicyError> {
         let view = self.view;
         let rate = view.rate_alone(self.job, &found.gpus);
@@ -274,7 +275,8 @@ impl Newcomer<'_> {
             .t_con();
             ranked.push((rank, partner, 2.0 * pair.t_con() - pair.resident_s, gpus));
         }
-        // The times are summed in the original order, because sums of floats depend on the order.
+        // The times are summed in the order in which the search takes the partners, because sums of floats depend on
+        // the order.
         ranked.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
         let mut counted = Counted::default();
         for (_, _, added_s, gpus) in ranked {

@@ -18,14 +18,14 @@ pub(super) struct Waiter {
     pub(super) class: u32,
 }
 
-/// The properties that affect places, except for the length, as numbers.
+/// The properties of a job, other than its length, that affect where it fits; they are encoded as numbers.
 type ClassKey = SmallVec<[u64; 10]>;
 
 /// The queue of waiting jobs.
 #[derive(Debug, Default)]
 pub(super) struct Queue {
     numbers: BTreeMap<ClassKey, u32>,
-    /// Classes with waiting jobs.
+    /// The waiting jobs of each class; classes without waiting jobs are left out.
     classes: BTreeMap<u32, BTreeSet<(i128, JobId)>>,
 }
 
@@ -77,9 +77,9 @@ impl Queue {
     }
 }
 
-/// Returns the common properties of a class. A job that has already done work is alone in its class, because it has
-/// less work left than its position in the queue suggests. A job whose rate changes with its progress is also alone in
-/// its class.
+/// Returns the properties that define the class of a job. A job that has already done work is alone in its class,
+/// because it has less work left than its position in the queue suggests. A job whose rate changes with its progress is
+/// also alone in its class.
 fn class_key(view: &ClusterView<'_>, job: JobId) -> Result<ClassKey, PolicyError> {
     let jobs = view.jobs();
     let left = view.remaining_work(job)?;

@@ -53,12 +53,12 @@ pub(super) struct FairShare {
     root: usize,
     /// Account and user of each association, ascending.
     names: Vec<(String, String)>,
-    /// Nodes of the associations.
+    /// The node of each association.
     users: Vec<usize>,
     /// Meters, ordered by association, then by name of the QOS.
     meters: Vec<Meter>,
     factors: Arc<[f64]>,
-    /// Periods that have ended.
+    /// Number of periods that have ended.
     ticks: i64,
     /// Whether no job has started yet.
     is_untouched: bool,
@@ -128,8 +128,8 @@ impl FairShare {
             .expect("the association is in the tree")
     }
 
-    /// Adds a meter for each association and QOS (with its usage factor) in order, and returns the indexes of the
-    /// meters.
+    /// Creates, in order, a meter for each combination of association and QOS; `wanted` contains the usage factor of
+    /// the QOS.
     pub(super) fn add_meters(&mut self, wanted: &BTreeMap<(usize, &str), f64>) {
         self.meters = wanted
             .iter()
@@ -207,7 +207,7 @@ impl FairShare {
             .fold(0.0, |sum, &node| sum + value(&self.nodes[node]))
     }
 
-    /// Adds up the usage of accounts.
+    /// Computes the usage of every account at or below a node as the sum over its children.
     fn add_up(&mut self, node: usize) {
         if self.nodes[node].is_user {
             return;

@@ -16,7 +16,7 @@ pub(super) const UNLIMITED: SimSpan = SimSpan(i64::MAX);
 /// GPU types in the order in which the policy tries them.
 pub(super) type Types = SmallVec<[GpuTypeId; 4]>;
 
-/// Kind: jobs of one demand class and partition. Either all of them fit, or none does.
+/// A kind: the jobs of one demand class and one partition. Either all of them fit, or none does.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Kind {
     pub(super) class: usize,
@@ -93,7 +93,7 @@ impl<'a> Names<'a> {
     }
 }
 
-/// The names of a job; Slurm's default name replaces a missing name.
+/// The user, account, partition and QOS of a job; a missing name is replaced by Slurm's default.
 #[derive(Clone, Copy, Debug)]
 struct Whose<'a> {
     user: &'a str,
@@ -295,7 +295,7 @@ impl<'a> Terms<'a> {
         }
     }
 
-    /// Returns whether a partition has a GPU type.
+    /// Returns whether a partition contains a GPU type.
     fn is_of(&self, partition: &str, gpu_type: GpuTypeId) -> bool {
         let names = self.params.partition_types.get(partition);
         let name = self.types[gpu_type.index()];

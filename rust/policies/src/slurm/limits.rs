@@ -52,7 +52,7 @@ pub(super) type Counts = SmallVec<[Count; 4]>;
 struct Counter {
     most: f64,
     now: u32,
-    /// Reason of waiting for a job that the counter limits.
+    /// The reason that is reported for a job that waits because of this counter.
     reason: &'static Reason,
 }
 
@@ -103,7 +103,7 @@ impl Limits {
     }
 }
 
-/// What a counter counts.
+/// Identifies a counter by its owner and by the quantity that it counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Of<'a> {
     Qos(&'a str),
@@ -112,7 +112,7 @@ enum Of<'a> {
     Account(&'a str),
 }
 
-/// Builder of the counters that the jobs of a trace need.
+/// Builds the counters that the jobs of a trace need.
 #[derive(Debug)]
 pub(super) struct LimitsMaker<'a> {
     params: &'a SlurmParams,
@@ -129,7 +129,7 @@ impl<'a> LimitsMaker<'a> {
         }
     }
 
-    /// Returns the amounts that a job with this number of GPUs adds, for its account, user and QOS.
+    /// Returns the amounts that a job with this number of GPUs adds to the counters of its account, user and QOS.
     pub(super) fn counts(
         &mut self,
         (account, user, qos): (&'a str, &'a str, &'a str),

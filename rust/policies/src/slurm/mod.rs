@@ -127,7 +127,7 @@ struct Homes {
 struct Quiet {
     /// Instant before which a pass would do nothing if nothing changes.
     until: SimTime,
-    /// Number of usage calculations when a pass last found nothing to do.
+    /// Number of usage calculations up to the last pass that found nothing to do.
     ticks: i64,
 }
 
@@ -220,7 +220,7 @@ impl Hope {
     }
 }
 
-/// The priority of jobs at an instant.
+/// Computes the priority of jobs at one instant.
 #[derive(Clone, Debug)]
 struct Priority<'a> {
     now: SimTime,
@@ -384,7 +384,8 @@ impl Slurm {
         Ok(end)
     }
 
-    /// Returns the jobs to preempt for a job, chosen from the jobs on servers without bookings.
+    /// Returns the jobs to preempt for a job, chosen from the jobs on servers without bookings, and the GPUs that the
+    /// job then gets.
     fn way(
         &mut self,
         (view, plan): (&ClusterView<'_>, &mut Plan<'_>),
@@ -479,7 +480,7 @@ impl Slurm {
         Ok(())
     }
 
-    /// Records that a pass would do nothing before an instant if nothing changes.
+    /// Returns a record that a pass would do nothing before the given instant if nothing changes.
     fn quiet(&self, until: SimTime) -> Quiet {
         let ticks = self.fair.as_ref().map_or(0, FairShare::ticks);
         Quiet { until, ticks }

@@ -4,9 +4,9 @@
 //! To find the start of a job, a search sweeps over the ends of running jobs and of bookings. During the sweep, the
 //! draft contains the GPUs that would be free: the GPUs of jobs that have ended by then are given back, and booked
 //! servers have no free GPUs. At the end of a search, the draft is rolled back only to the instant at which the search
-//! began, not to the current instant. If the next job cannot start sooner, the next search can begin near this instant.
-//! It then adjusts only the GPUs of jobs that end between the two instants. A search costs O(ends between the two
-//! instants + ends that the sweep passes + bookings).
+//! began, not to the current instant. The next job often cannot start earlier either. Its search then begins at or near
+//! that instant, and adjusts only the GPUs of jobs that end between the two instants. A search costs O(ends between the
+//! two instants + ends that the sweep passes + bookings).
 
 use gangline_engine::{FreeIndex, Mark};
 use gangline_model::{GpuSet, GpuTypeId, JobId, ServerId, SimSpan, SimTime};
@@ -77,8 +77,8 @@ pub(super) struct Planner {
     shut: Vec<Shut>,
     /// For each GPU type, the servers with GPUs that are free now, each with its number of free GPUs.
     open: Vec<Vec<(ServerId, u32)>>,
-    /// Marks in the draft: one for each of the first ends, up to the last end whose GPUs were given back. Each mark
-    /// stands for the state before that end.
+    /// One mark in the draft for each end whose GPUs have been given back, in order. Each mark records the state just
+    /// before its end.
     given: Vec<Mark>,
     // The following fields are the state of the current search.
     begun: Option<Mark>,
@@ -132,7 +132,7 @@ impl Planner {
         self.ends.retain(|&(_, other)| other != job);
     }
 
-    /// Books servers.
+    /// Books servers from `begin` to `end`.
     pub(super) fn book(
         &mut self,
         servers: impl IntoIterator<Item = ServerId>,
@@ -186,7 +186,6 @@ impl Planner {
         self.earliest.clear();
     }
 
-    /// Returns the number of bookings.
     pub(super) fn bookings(&self) -> usize {
         self.bookings.len()
     }
@@ -233,7 +232,7 @@ impl Planner {
             .min(booked.unwrap_or(SimTime::NEVER))
     }
 
-    /// Returns the first end that comes after an instant.
+    /// Returns the first end of a job or a booking after an instant.
     pub(super) fn first_end_after(&self, at: SimTime) -> SimTime {
         let gone = self.ends.iter().map(|end| end.0);
         let all = gone.chain(self.bookings.iter().map(|booking| booking.end));
@@ -265,8 +264,8 @@ impl Planner {
         }
     }
 
-    /// Moves the draft on to the interval from an instant to the end of a job that would start at this instant. The
-    /// instant must not be earlier than in the last call.
+    /// Advances the draft to the interval in which a job would run if it started at `begin`. The instant must not be
+    /// earlier than in the last call.
     pub(super) fn look_at<'g>(
         &mut self,
         free: &mut FreeIndex,
@@ -322,7 +321,7 @@ impl Planner {
         }
     }
 
-    /// Ends the search.
+    /// Ends the search, and rolls the draft back to the instant at which the search began.
     pub(super) fn end_search(&mut self, free: &mut FreeIndex) {
         let begun = self.begun.take();
         free.rollback(begun.expect("a search has begun"));

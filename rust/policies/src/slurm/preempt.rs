@@ -12,7 +12,7 @@ use std::collections::BTreeSet;
 /// Properties of each QOS, by index, and the rules for choosing victims.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Preemption {
-    /// For each QOS, the QOS whose jobs its jobs may preempt.
+    /// For each QOS, the list of QOS whose jobs it may preempt.
     lower: Vec<Vec<u32>>,
     /// For each QOS, the time after their start during which its jobs are not preempted.
     exempt: Vec<SimSpan>,
@@ -42,7 +42,7 @@ pub(super) struct Seeker<'a> {
 }
 
 impl Seeker<'_> {
-    /// Returns the first place for the job in the draft.
+    /// Returns a place for the job in the draft, on the first of its types that has one.
     pub(super) fn place(&self, places: &mut Places, plan: &mut Plan<'_>) -> Option<GpuSet> {
         let types = self.kind.types.iter();
         let mut found = types.map(|&id| places.place_on(plan, self.kind.class, self.job, id));
@@ -143,7 +143,8 @@ impl Preemption {
     }
 }
 
-/// Returns how many of the jobs, taken in order, must be preempted to give a job a place, and returns that place.
+/// Gives back the GPUs of the victims in order until the job has a place, and then rolls the draft back. Returns the
+/// number of these victims, and the place.
 fn take(
     places: &mut Places,
     plan: &mut Plan<'_>,

@@ -27,7 +27,7 @@ type Rank = (bool, Reverse<i64>, Reverse<i64>, JobId);
 pub(super) struct Queue {
     lines: Vec<Line>,
     by_key: FxHashMap<LineKey, usize>,
-    /// Lines with jobs.
+    /// Lines that contain jobs.
     busy: Vec<usize>,
     /// Lines that can be reused.
     unused: Vec<usize>,
@@ -36,9 +36,9 @@ pub(super) struct Queue {
     /// For each preempted job, the end of its last requeue delay.
     since: FxHashMap<JobId, SimTime>,
     has_ages: bool,
-    /// Eligible jobs by kind.
+    /// For each kind, the number of eligible jobs.
     pub(super) of_kind: Vec<u32>,
-    /// Eligible jobs that can preempt others.
+    /// Number of eligible jobs that can preempt others.
     pub(super) preemptors: u32,
     len: usize,
 }
@@ -70,7 +70,7 @@ impl Queue {
             .map_or(SimTime::NEVER, |Reverse(next)| next.0)
     }
 
-    /// Returns the instant from which on a preempted job counts as waiting.
+    /// Returns the instant from which a preempted job counts as waiting again.
     pub(super) fn since(&self, job: JobId) -> Option<SimTime> {
         self.since.get(&job).copied()
     }
