@@ -39,7 +39,7 @@ pub(crate) struct FairParams {
     pub(super) dampening: f64,
     pub(super) account_parents: BTreeMap<String, String>,
     pub(super) account_shares: Numbers,
-    /// Shares by `account/user`.
+    /// Shares of users, keyed by `account/user`.
     user_shares: Numbers,
 }
 
@@ -63,7 +63,7 @@ impl FairParams {
 
     /// Returns the first account that is its own ancestor.
     fn circle(&self) -> Option<&str> {
-        let most = self.account_parents.len() + 2; // at most all keys, a parent that is no key, and the root
+        let most = self.account_parents.len() + 2; // at most all keys, a parent that is not a key, and the root
         let accounts = self.account_parents.keys();
         let mut circles = accounts.filter(|name| self.ancestry(name).nth(most).is_some());
         circles.next().map(String::as_str)
@@ -246,7 +246,7 @@ impl SlurmParams {
         Ok(())
     }
 
-    /// Returns the QOS whose jobs the jobs of a QOS may preempt.
+    /// Returns the list of QOS whose jobs a QOS may preempt.
     pub(super) fn preempts(&self, qos: &str) -> &[String] {
         self.qos_preempt.get(qos).map_or(&[], Vec::as_slice)
     }

@@ -1,4 +1,4 @@
-//! Holds the auctions. The greedy auction repeatedly gives the job with the largest gain per GPU its place, and then
+//! Holds the auctions. The greedy auction repeatedly gives a place to the job with the largest gain per GPU, and then
 //! assigns the remaining GPUs.
 
 use super::exact::Exact;
@@ -31,7 +31,7 @@ words! {
     }
 }
 
-/// The job's bid for the best available place: ln(v) / d.
+/// A job's bid for the best available place: ln(v) / d.
 #[derive(Clone, Copy, Debug)]
 struct Bid {
     value: f64,
@@ -251,8 +251,8 @@ fn rooms(plan: &mut Plan<'_>, places: &Places) -> Vec<bool> {
         .collect()
 }
 
-/// Returns the best place that a job can have now, and ln(v) / d for this place. If all GPUs that the job held are
-/// free, the job prefers them to an equally good place. Otherwise, types are tried in the job's order.
+/// Returns the best place that a job can have now, and ln(v) / d for this place. Among equally good places, the GPUs
+/// that the job held come first, if all of them are free; then the types decide, in the job's order.
 fn bid(
     view: &ClusterView<'_>,
     plan: &mut Plan<'_>,

@@ -2,7 +2,7 @@
 
 use gangline_model::{GpuTypeId, ServerId, SimTime, Tier};
 
-/// What a bid is for.
+/// The GPUs for which a bid is made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Offer {
     /// GPUs of a type for a gang, anywhere within a tier.
@@ -35,27 +35,29 @@ pub struct Room {
     pub free: u32,
 }
 
-/// The description of an auction: its bids and its rooms.
+/// The description of an auction: its bids, and the servers with free GPUs.
 #[derive(Clone, Debug, Default)]
 pub struct AuctionAsk {
     /// Instant of the auction.
     pub now: SimTime,
-    /// Gang of each bidder.
+    /// Gang size of each bidder.
     pub gangs: Vec<u32>,
     /// Bids; those of one bidder are adjacent.
     pub bids: Vec<Bid>,
     /// Servers with free GPUs, ascending.
     pub rooms: Vec<Room>,
-    /// GPUs that bidders hold: tuples (position of the bid for these GPUs, position of the room, number of GPUs).
+    /// GPUs that bidders hold: tuples (position of the bid for these GPUs, position of the server in `rooms`, number of
+    /// GPUs).
     pub own: Vec<(usize, usize, u32)>,
 }
 
-/// A bidder's winning bid and a room: the server that holds the whole gang (tier `server`) or a server in its rack
-/// (tier `rack`).
+/// A winning bid, and the place of its gang: the server that holds the whole gang (tier `server`), or a server in its
+/// rack (tier `rack`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Award {
     /// Position of the bid.
     pub bid: usize,
-    /// Index of a room. This field is meaningful only for `Anywhere` on a server or in a rack.
+    /// Position of this server in [`AuctionAsk::rooms`]. The field is meaningful only for `Anywhere` on a server or in
+    /// a rack.
     pub room: usize,
 }

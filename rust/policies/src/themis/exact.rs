@@ -15,14 +15,14 @@ use gangline_model::{GpuSet, GpuTypeId, JobId, ServerId, SimSpan, Tier};
 /// Maximum number of bidders.
 const BIDDERS_MAX: usize = 64;
 
-/// Maximum number of choices that a single program ranks. This limit keeps the worths of the choices within a solver's
-/// tolerances.
+/// Maximum number of choices that a single program ranks. Up to this limit, a solver's tolerances can tell the weights
+/// of the choices apart.
 const CHOICES_MAX: u64 = 1 << 24;
 
 /// Finds the bids with the largest product of values that can be served together. Ties go to the choice in which the
 /// most bidders keep the GPUs that they hold. Further ties go to the choice that gives the first bidder the earliest of
 /// its bids, then the second bidder, and so on. Returns at most one award for each bidder, in order of the bids, and
-/// the cost of solving the programs.
+/// the numbers of programs and solver iterations.
 ///
 /// # Errors
 /// Returns [`SolverError`] if there is no proven answer.
@@ -123,7 +123,7 @@ impl Exact {
     }
 }
 
-/// Creates the description of an auction among these jobs. Returns the jobs that make bids, in order.
+/// Returns the description of an auction among these jobs, and the jobs that make bids, in order.
 fn ask(
     view: &ClusterView<'_>,
     plan: &mut Plan<'_>,
@@ -221,7 +221,7 @@ fn add_bids(
     }
 }
 
-/// Returns the tiers in which a gang would have room if there were no other bids.
+/// Returns the tiers in which enough GPUs for a gang are free, ignoring all other bids.
 fn tiers(
     plan: &mut Plan<'_>,
     placement: &PlacementParams,
@@ -246,10 +246,10 @@ fn tiers(
     tiers
 }
 
-/// Returns the places of the awards, and removes them from the draft. Awards of GPUs that a job holds come first, then
-/// narrow tiers before wide tiers, and within a tier, large gangs before small gangs. The placement rule places each
-/// gang. If a winner cannot be placed in this way, all winners are placed again, and each gang whose award is for one
-/// server or one rack then gets GPUs on the server or in the rack that its award names.
+/// Returns the places of the awards, and removes them from the draft. Awards of GPUs that a job already holds come
+/// first, then narrow tiers before wide tiers, and within a tier, large gangs before small gangs. The placement rule
+/// places each gang. If a winner cannot be placed in this way, all winners are placed again, and each gang whose award
+/// is for one server or one rack then gets GPUs on the server or in the rack that its award names.
 fn place(
     plan: &mut Plan<'_>,
     places: &Places,

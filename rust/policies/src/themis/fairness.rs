@@ -1,4 +1,5 @@
-//! Finish-time fairness: rho is compared as an exact fraction, so that ties are real and are broken by job index.
+//! Finish-time fairness: rho is compared as an exact fraction, so that rounding neither creates nor hides ties. Ties
+//! are broken by job index.
 
 use gangline_engine::{Changes, ClusterView};
 use gangline_model::{JobId, SimSpan, SimTime};

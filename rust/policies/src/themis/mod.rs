@@ -44,7 +44,7 @@ pub(crate) static LEASED: Reason = Reason::new(
     "the GPUs were leased to other jobs until {until}",
 );
 
-/// The spans of a job that has not been considered in any auction since it began to wait.
+/// Entry in `spans` of a job that has not been considered in any auction since it began to wait.
 const UNKNOWN: (SimSpan, SimSpan) = (SimSpan::ZERO, SimSpan::ZERO);
 const BOUNDARY: TimerTag = TimerTag { kind: 0, id: 0 };
 
@@ -56,7 +56,7 @@ pub struct Themis {
     places: Places,
     fairness: Fairness,
     auction: Auction,
-    /// Waiting jobs by class. One check per class is enough to find out whether its jobs fit.
+    /// Number of waiting jobs of each class. One check per class shows whether any of its jobs might fit.
     waiting_by_class: Vec<u32>,
     /// Remaining time and isolated duration of each waiting job; both stay constant until the job starts.
     spans: Vec<(SimSpan, SimSpan)>,

@@ -3,7 +3,7 @@
 //! For a server, gangs of the same size are equivalent, so the programs count gangs by size instead of listing each
 //! gang. For each size, there are two kinds of counts: gangs that a single server holds, and gangs that a rack holds,
 //! possibly on several of its servers. Only the winning bids are decided gang by gang. The variables are, in this
-//! order: the bids, the counts of gangs in a room, and the counts of gangs in a rack.
+//! order: the bids, the counts of gangs on a server, and the counts of gangs in a rack.
 
 use super::bids::{AuctionAsk, Bid, Offer};
 use gangline_allocation::{How, Model, Rows, Solver, SolverError};
@@ -76,7 +76,7 @@ impl Program<'_> {
         Ok(wins)
     }
 
-    /// Finds the bids with the largest total worth.
+    /// Finds the bids with the largest total weight that can be served together.
     fn serve(&mut self, worth: &[f64]) -> Result<Vec<f64>, SolverError> {
         self.model.cost.fill(0.0);
         self.model.cost[..worth.len()].copy_from_slice(worth);
@@ -91,7 +91,7 @@ impl Program<'_> {
         Ok(bids.map(|own| own.round_ties_even()).collect())
     }
 
-    /// Restricts the choices to those that are worth at least as much as the given choice.
+    /// Restricts the choices to those whose total weight is at least that of the given choice, up to rounding.
     fn keep(&mut self, worth: &[f64], wins: &[f64]) {
         let least: f64 = worth
             .iter()
@@ -113,8 +113,9 @@ fn is_own(bid: &Bid) -> f64 {
     f64::from(u8::from(matches!(bid.offer, Offer::Own(..))))
 }
 
-/// Returns, for each group of successive bidders, worths for their bids such that the bidders choose in turn. The worth
-/// of a bidder's bid outweighs the worths of the bids of all bidders that follow.
+/// Divides the bidders into groups, in order, and returns weights of the bids for each group. With these weights, the
+/// bidders of a group choose in turn: a bid outweighs the later bids of the same bidder, and any bids of the bidders
+/// that follow, taken together.
 fn turns(ask: &AuctionAsk, choices_max: u64) -> Vec<Vec<f64>> {
     let mut turns = Vec::new();
     let mut some: Vec<&[Bid]> = Vec::new();
@@ -134,7 +135,7 @@ fn turns(ask: &AuctionAsk, choices_max: u64) -> Vec<Vec<f64>> {
     turns
 }
 
-/// Returns the worths of the bids of successive bidders; `first` is the index of their first bid.
+/// Returns the weights of the bids of successive bidders; `first` is the index of their first bid.
 fn in_turn(some: &[&[Bid]], first: usize, bids: usize) -> Vec<f64> {
     let mut worth = vec![0.0; bids];
     let (mut end, mut unit) = (first + some.iter().map(|own| own.len()).sum::<usize>(), 1.0);
@@ -165,7 +166,7 @@ impl<K: Ord + Copy, V: Default> InOrder<K, V> {
     }
 }
 
-/// The variable that counts gangs of one size in a place: in a room, or in the rack of which `room` is the first room.
+/// A variable that counts the gangs of one size on a server, or in the rack whose first server is `room`.
 struct Column {
     room: usize,
     gang: u32,
@@ -228,8 +229,8 @@ fn model(ask: &AuctionAsk) -> Model {
     }
 }
 
-/// Returns the count variables for all pairs of a place and a gang size that fits there. A place is given by a room and
-/// its free GPUs.
+/// Returns a variable for each place and each gang size that fits there. `places` contains the server (or the first
+/// server of the rack) and the number of free GPUs of each place.
 fn columns(
     ask: &AuctionAsk,
     kinds: &[(Kind, Vec<usize>)],
@@ -246,8 +247,8 @@ fn columns(
         .collect()
 }
 
-/// Adds constraints: for each size and tier, the number of winning gangs equals the number of gangs in the tier's
-/// places. `on_room` and `in_rack` each contain variables and the index of the first of them.
+/// Adds constraints: for each type, tier and size, the number of winning bids equals the number of gangs that the
+/// variables count. `on_room` and `in_rack` each contain variables and the index of the first of them.
 fn as_many_as_win(
     ask: &AuctionAsk,
     kinds: &[(Kind, Vec<usize>)],
@@ -316,8 +317,8 @@ fn fits(
     }
 }
 
-/// Adds a constraint. The coefficients of a repeated variable are added up, because a gang may hold GPUs in several
-/// rooms of a rack.
+/// Adds a constraint. The coefficients of a repeated variable are added up, because a gang may hold GPUs on several
+/// servers of a rack.
 fn add(rows: &mut Rows, terms: Terms, lower: f64, upper: f64) {
     let mut summed = InOrder::<usize, f64>::default();
     for (column, factor) in terms {

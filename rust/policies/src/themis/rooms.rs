@@ -1,15 +1,15 @@
-//! Assigns rooms to the winners of an exact auction.
+//! Assigns servers and racks to the winners of an exact auction.
 
 use super::bids::{AuctionAsk, Award, Offer};
 use gangline_model::Tier;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Returns a room for each of the winning bids, in order; `None` if they do not fit together.
+/// Returns the place of each winning bid, in order; `None` if the gangs do not fit together.
 ///
 /// Gangs choose in turn: gangs for one server before gangs for one rack, then large gangs before small gangs, then in
-/// the order of the bids. Each gang gets the first room that leaves room for all other gangs. For a gang in a rack,
-/// this is the first room of the rack.
+/// the order of the bids. Each gang gets the first server or rack that leaves enough GPUs for all other gangs. A rack
+/// is represented by the first of its servers with free GPUs.
 pub(super) fn deal(ask: &AuctionAsk, winners: &[usize]) -> Option<Vec<Award>> {
     let mut left: Vec<u32> = ask.rooms.iter().map(|room| room.free).collect();
     for &(bid, room, gpus) in &ask.own {
@@ -53,7 +53,7 @@ struct Turns<'a> {
     ask: &'a AuctionAsk,
     racks: &'a [Vec<usize>],
     order: &'a [usize],
-    /// Number of free GPUs in each room.
+    /// Number of free GPUs on each server.
     left: Vec<u32>,
     /// States from which there is no solution.
     dead: BTreeSet<(usize, Vec<Vec<u32>>)>,
@@ -61,7 +61,7 @@ struct Turns<'a> {
 }
 
 impl Turns<'_> {
-    /// Returns whether the given gang and all gangs after it find room.
+    /// Places the gang at position `at` of the order and all gangs after it. Returns whether this is possible.
     fn place(&mut self, at: usize) -> bool {
         let Some(&bid) = self.order.get(at) else {
             return true;

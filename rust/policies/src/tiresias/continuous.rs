@@ -15,9 +15,9 @@ use std::collections::BTreeSet;
 
 /// Bit that is set in the leading part of a job's key if the job may be preempted, so that protected jobs come first.
 const OPEN: u64 = 1 << 63;
-/// Offset that is added to each attained service so that none is negative; it is larger than every head start.
+/// Offset that is added to the value of each key so that no value is negative; it is larger than every head start.
 const BIAS: i128 = 1 << 110;
-/// Number of bits that a service takes up in the lower part of a key.
+/// Number of low bits of the value that are stored in the `main` part of a key; the `lead` part contains the others.
 const LOW: u32 = 62;
 
 /// Continuous least attained service.
@@ -29,7 +29,7 @@ pub(crate) struct ContinuousLas {
     protection: Protection,
     pass: Pass,
     timers: Option<JobTimers>,
-    /// Attained services of all waiting jobs.
+    /// All waiting jobs, ordered by attained service.
     waiting: BTreeSet<(i128, JobId)>,
     running: Vec<JobId>,
 }
@@ -107,8 +107,8 @@ impl ContinuousLas {
         self.running = running;
     }
 
-    /// Sets the timer of a running job. The timer is due when the job's protection ends, or when its key overtakes the
-    /// next waiting job, which is the job with the smallest service that is not below the current key.
+    /// Sets the timer of a running job. The timer is due when the job's protection ends, or when its key exceeds that
+    /// of the next waiting job. This is the job with the smallest attained service that is at least the current key.
     fn arm(&mut self, job: JobId, value: i128, scale: i128, since: SimTime, open_at: SimTime) {
         let next = self.waiting.range((value, JobId(0))..).next();
         let mut at = next.map_or(SimTime::NEVER, |&(service, _)| {

@@ -1,4 +1,4 @@
-//! The Gittins index over a distribution of total services S, for attained service `a` and quantum D.
+//! The Gittins index over a distribution of the total service S of jobs, for attained service `a` and quantum D.
 //!
 //! The index is `index(a) = P(S - a <= D | S > a) / E[min(S - a, D) | S > a]`, computed exactly as a fraction of
 //! integers. `a` is rounded down to a multiple of D, so there are only a few different indexes. The indexes are ranked
@@ -23,15 +23,15 @@ pub(crate) struct GittinsIndex {
 /// A Gittins index as a fraction, in 1 / GPU-ns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Fraction {
-    /// Number of services, among those longer than a, that end within D.
+    /// Of the services that are longer than a, the number of those that end within D.
     numerator: i128,
     /// Sum of min(S - a, D) over the services that are longer than a.
     denominator: i128,
 }
 
 impl GittinsIndex {
-    /// Computes the ranks for sorted services and a quantum, both in GPU-ns; `None` if the grid would have more than
-    /// 2^24 points.
+    /// Computes the ranks for sorted services and a quantum, both in GPU-ns; `None` if the longest service is at least
+    /// 2^24 times the quantum.
     pub(crate) fn new(services: &[i128], delta: i128) -> Option<Self> {
         debug_assert!(services.is_sorted(), "services are sorted");
         let longest = services.last().copied().unwrap_or(0);

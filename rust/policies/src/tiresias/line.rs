@@ -57,7 +57,8 @@ impl Line {
         changed
     }
 
-    /// Puts jobs that have started behind all running jobs and before all other jobs. These jobs keep their order.
+    /// Puts the given jobs, which have started, behind all running jobs and ahead of all other jobs. They keep their
+    /// order.
     pub(super) fn run(&mut self, mut jobs: Vec<JobId>) {
         jobs.retain(|&job| self.is_behind(job));
         jobs.sort_unstable_by_key(|&job| self.position(job));
@@ -67,7 +68,7 @@ impl Line {
         }
     }
 
-    /// Puts jobs that have stopped running before all other jobs that do not run. These jobs keep their order.
+    /// Puts the given jobs, which have stopped, ahead of all other jobs that do not run. They keep their order.
     pub(super) fn stop(&mut self, mut jobs: Vec<JobId>) {
         jobs.retain(|&job| !self.is_behind(job));
         jobs.sort_unstable_by_key(|&job| std::cmp::Reverse(self.position(job)));

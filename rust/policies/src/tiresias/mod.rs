@@ -4,8 +4,7 @@
 //! |---|---|---|---|
 //! | A | attained | GPU time held since the last promotion, without overhead, in GPU-ns | paper |
 //! | limits | `limits` | attained service at which a job moves to the next queue | public simulator |
-//! | k | `promote_knob` | a job that has waited for k times its run time (without overhead) returns to the first queue |
-//! paper |
+//! | k | `promote_knob` | a job that has waited for k times its run time (without overhead) returns to the first queue | paper |
 //! | D | `delta` | service quantum of the Gittins index | public simulator |
 
 mod continuous;

@@ -21,7 +21,7 @@ const OPEN: u64 = 1 << 63;
 /// Value that stands for the first start of a job that has not started yet.
 const NEVER_STARTED: i64 = i64::MAX;
 
-/// Parameters of [`QueuedService`]. Services are in GPU-ns, or in ns if `is_time`.
+/// Parameters of [`QueuedService`]. Attained service is in GPU-ns, or in ns if `is_time` is set.
 #[derive(Clone, Debug)]
 pub(crate) struct QueuedParams {
     /// Name of the policy, for messages.
@@ -39,7 +39,7 @@ pub(crate) struct QueuedParams {
     pub running_first: bool,
     /// Quantum of the Gittins index; `None` means that there is no index (LAS).
     pub delta: Option<i128>,
-    /// Total services from which the index is computed; `None` means the services of the trace.
+    /// Total service of each job, from which the index is computed; `None` means that the jobs of the trace are used.
     pub distribution: Option<Vec<i128>>,
 }
 
@@ -75,7 +75,7 @@ impl QueuedParams {
     }
 }
 
-/// Queues by attained service.
+/// The policies `las` (with queues) and `gittins`.
 #[derive(Debug)]
 pub(crate) struct QueuedService {
     params: QueuedParams,
@@ -159,7 +159,7 @@ impl QueuedService {
         view.first_start(job).map_or(NEVER_STARTED, |time| time.0)
     }
 
-    /// Moves a job to lower queues as long as its service exceeds the limit of its queue.
+    /// Moves a job to lower queues as long as its attained service has reached the limit of its queue.
     fn demote(&mut self, job: JobId, attained: i128) {
         let queue = &mut self.queue[job.index()];
         let before = *queue;

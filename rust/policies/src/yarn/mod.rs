@@ -69,8 +69,8 @@ impl Yarn {
             self.queues.join(job);
         }
         let has_room = changes.has_room();
-        // Some rules might place a gang with fewer free GPUs although they refused it with more. A rule of this kind is
-        // tried at every decision.
+        // Some rules may refuse a gang now and place it when fewer GPUs are free. Under such a rule, the head is tried
+        // at every decision.
         let places = &self.places;
         let free = plan.free();
         self.queues.retry(|head| {

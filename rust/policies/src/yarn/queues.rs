@@ -142,7 +142,7 @@ impl Queues {
         self.change(queue, |all| all.list[queue as usize].used -= gpus);
     }
 
-    /// Unblocks the queues whose heads may have a place now; `may` decides this.
+    /// Unblocks the queues for whose heads `may` returns true; these heads might have a place now.
     pub(super) fn retry(&mut self, mut may: impl FnMut(JobId) -> bool) {
         let heads: Vec<(u32, JobId)> = self
             .blocked
