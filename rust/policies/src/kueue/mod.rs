@@ -73,7 +73,7 @@ struct Position {
 /// Counters of changes to the assignment of GPUs.
 #[derive(Clone, Copy, Debug, Default)]
 struct State {
-    /// Number of all changes: job starts, jobs becoming preemptible, and the changes counted in `room`.
+    /// Number of changes of any kind: jobs that start or become preemptible, and the changes counted in `room`.
     any: u64,
     /// Number of changes that may make room without preemption: jobs that stop, and servers that fail or are repaired.
     room: u64,
@@ -148,7 +148,7 @@ impl Kueue {
         self.busy = BitSet::new(self.lines.len().max(1));
     }
 
-    /// Returns the jobs that fit on none of their queue's types, even alone on the empty cluster.
+    /// Returns the jobs that cannot run on any type of their queue, even alone on the empty cluster.
     fn unplaceable(&self, jobs: &JobFacts) -> Vec<JobId> {
         let books = &self.books;
         let fits = |job: JobId| {

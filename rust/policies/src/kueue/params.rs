@@ -35,7 +35,7 @@ words! {
 }
 
 words! {
-    /// Which jobs in its own queue a job may preempt.
+    /// The jobs of its own queue that a job may preempt.
     pub enum Within {
         /// No jobs.
         Never = "Never",
@@ -47,7 +47,7 @@ words! {
 }
 
 words! {
-    /// Which jobs of borrowing queues a job may preempt.
+    /// The jobs of borrowing queues that a job may preempt.
     pub enum Reclaim {
         /// No jobs.
         Never = "Never",
@@ -59,7 +59,7 @@ words! {
 }
 
 words! {
-    /// Which jobs of borrowing queues a borrowing job may preempt.
+    /// The jobs of borrowing queues that a borrowing job may preempt.
     pub enum Borrow {
         /// No jobs.
         Never = "Never",
@@ -71,7 +71,7 @@ words! {
 words! {
     /// What the search does if a job fits on a GPU type only by borrowing.
     pub enum WhenCanBorrow {
-        /// The search takes this type.
+        /// The search chooses this type.
         Borrow = "Borrow",
         /// The search tries the next type first.
         TryNextFlavor = "TryNextFlavor",
@@ -83,7 +83,7 @@ words! {
     pub enum WhenCanPreempt {
         /// The search tries the next type first.
         TryNextFlavor = "TryNextFlavor",
-        /// The search takes this type.
+        /// The search chooses this type.
         Preempt = "Preempt",
     }
 }

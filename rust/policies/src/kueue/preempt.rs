@@ -120,7 +120,7 @@ impl Search<'_, '_, '_> {
         places.place_on(self.plan, class, ask.job, ask.t).is_some()
     }
 
-    /// Returns the running jobs on the type that the job may preempt, in the order of preemption.
+    /// Returns the running jobs that the job may preempt on the type, in the order of preemption.
     fn candidates(&self, ask: Ask) -> Vec<Candidate> {
         let (books, now) = (&*self.books, self.view.now());
         let rules = books.queues[ask.queue].rules;
@@ -252,7 +252,7 @@ impl Search<'_, '_, '_> {
     }
 
     /// Returns the jobs to preempt: candidates are added in order until the job fits, and then those that are not
-    /// needed are removed again. The list is empty if the job does not fit even without all candidates.
+    /// needed are removed again. The list is empty if the job would not fit even if all candidates were preempted.
     fn greedy(&mut self, ask: Ask, found: &[Candidate], limits: Limits) -> Vec<Candidate> {
         let mark = self.plan.mark();
         let mut chosen = Vec::new();
@@ -335,7 +335,8 @@ impl Search<'_, '_, '_> {
         false
     }
 
-    /// Returns a queue with candidates. The search descends from the root, always to the child with the largest share.
+    /// Returns the queue whose candidates are considered next. The search descends from the root, always to the child
+    /// with the largest share.
     fn target(&self, ask: Ask, pools: &mut Pools) -> Option<usize> {
         let tree = &self.books.tree;
         let root = tree.root(ask.queue);

@@ -106,7 +106,7 @@ impl Tree {
             .collect();
         let mut parents = Vec::new();
         for group in &all {
-            // A cohort that is only referenced has no nominal quota.
+            // A cohort without a row of its own has no nominal quota.
             let next = queues + numbers.len();
             let above = group.above.as_ref();
             let number = above.map(|name| *numbers.entry(name.clone()).or_insert(next));
@@ -334,8 +334,8 @@ impl Tree {
         }
     }
 
-    /// Returns whether `other` is borrowing, together with every cohort between it and its lowest common cohort with
-    /// `queue`.
+    /// Returns whether `other` is borrowing, and so is every cohort between `other` and the lowest common cohort of the
+    /// two queues.
     pub(super) fn lends(&self, queue: usize, other: usize, t: GpuTypeId) -> bool {
         let mut apart = self.path(other).take_while(|&at| !self.holds(at, queue));
         apart.all(|at| self.left(at, t) < 0)

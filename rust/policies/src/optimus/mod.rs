@@ -140,7 +140,7 @@ impl Claim<'_> {
         Ok(found)
     }
 
-    /// Returns whether the job already runs on the type and with the number of GPUs that it gets.
+    /// Returns whether the job already has the GPU type and the number of GPUs that it gets.
     fn stays(&self) -> bool {
         let held = self.view.run(self.job).map(Run::gpus);
         held.is_some_and(|held| {
@@ -428,7 +428,7 @@ impl Policy for Optimus {
     }
 
     /// A job waits if, at its turn, every type that it can use has too few GPUs left. GPUs may still be free: earlier
-    /// jobs may have stepped to another type, or the job's batch may need more GPUs than are free.
+    /// jobs may have stepped to a different type, or the job's batch may need more GPUs than are free.
     fn why(&self, view: &ClusterView<'_>, job: JobId) -> Option<Cause> {
         let at = self.ranked.iter().position(|one| one.0 == job);
         let Some((at, first)) = at.map(|at| (at, self.ranked[at].1)) else {

@@ -90,8 +90,8 @@ pub(crate) fn rack(
     }
 }
 
-/// Returns the next rack with room after a given rack, in order of free GPUs, then index. If no rack is given, returns
-/// the first rack with room.
+/// Returns the first rack after `previous` that has room and is not in `taken`, in order of free GPUs, then index. If
+/// `previous` is `None`, the search starts with the first rack.
 fn fuller_rack(
     pool: &mut TypePool,
     gpus: u32,

@@ -16,11 +16,11 @@ words! {
         WholeServers = "whole_servers",
         /// One GPU from each server in turn, starting with the most free GPUs, until there are enough.
         Spread = "spread",
-        /// Random free GPUs, uniformly.
+        /// Free GPUs that are drawn uniformly at random.
         Random = "random",
         /// A server drawn uniformly from those with room; if there is none, random free GPUs.
         RandomServer = "random_server",
-        /// The lowest free GPUs, regardless of their place.
+        /// The lowest free GPUs, regardless of servers and racks.
         Count = "count",
         /// The fewest possible servers for models with skewed tensors; `consolidate` for other models.
         Skew = "skew",

@@ -7,11 +7,11 @@ use gangline_engine::TypePool;
 /// How a gang larger than a server is divided among servers.
 #[derive(Clone, Copy)]
 struct Cut {
-    /// Idle servers of the largest size.
+    /// Number of idle servers of the largest size.
     whole: u32,
-    /// GPUs on one additional server.
+    /// Number of GPUs on one additional server.
     rest: u32,
-    /// GPUs that are left unused on the last idle server.
+    /// Number of GPUs that are left unused on the last of the idle servers.
     unused: u32,
 }
 

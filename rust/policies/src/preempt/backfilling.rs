@@ -38,7 +38,7 @@ pub(super) struct LeftOut {
     /// Whether an unplaced job was refused, and no GPUs have become free for unplaced jobs since then.
     pub(super) is_unplaced_refused: bool,
     /// Key at which a waiting job was refused, provided that no GPUs have become free before this key since then. Gangs
-    /// on one server do not use this field; the profile is enough for them.
+    /// on one server do not use this field, because a query of the profile is enough for them.
     refused_from: Option<Key>,
 }
 

@@ -134,7 +134,8 @@ impl Pass {
         }
     }
 
-    /// Handles a running job that is no longer admitted.
+    /// Handles a job that is no longer admitted. With backfilling, a running job becomes backfilled, and an unplaced
+    /// job goes back to its queue; otherwise, the job is stopped.
     fn drop_job(&mut self, view: &ClusterView<'_>, key: Key) {
         if !self.backfilling.is_used() {
             self.dropped.push(key);

@@ -144,7 +144,8 @@ impl Jobs {
 /// Sort key of a job; smaller keys come first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub(crate) struct Key {
-    /// The part that is compared first: protection, queue, or rank of an index.
+    /// The part that is compared first. Depending on the policy, it contains the protection of the job, its queue, or
+    /// the rank of its index.
     pub lead: u64,
     /// Value by which the policy orders jobs: an instant or a span, in ns.
     pub main: i64,
@@ -205,7 +206,8 @@ impl Key {
 /// Rank of a job among all waiting and running jobs at one instant. Decisions compare ranks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rank {
-    /// The part that is compared first: protection, queue, or rank of an index.
+    /// The part that is compared first. Depending on the policy, it contains the protection of the job, its queue, or
+    /// the rank of its index.
     pub lead: u64,
     /// Current value of the measure in ns, or in GPU-ns if the measure is a span times a gang size.
     pub value: i128,

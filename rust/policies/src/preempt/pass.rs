@@ -150,7 +150,7 @@ impl Pass {
         }
     }
 
-    /// Returns the reasons of [`Self::why`].
+    /// Returns the reasons that [`Self::why`] can give.
     pub(crate) fn reasons() -> Vec<&'static Reason> {
         vec![&NO_PLACE, &OUTRANKED, &STOPPED]
     }
@@ -217,7 +217,7 @@ impl Pass {
         self.queues.push(class, key);
     }
 
-    /// Changes the key of a running job. If the job moves forward in the order, nothing changes for other jobs.
+    /// Changes the key of a running job. If the job moves forward in the order, no other job gains GPUs.
     pub(crate) fn rekey(&mut self, key: Key) {
         let job = key.job();
         let old = self.queues.key(job);

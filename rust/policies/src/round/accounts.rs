@@ -84,7 +84,7 @@ impl Accounts {
         job.index() * self.types + gpu_type
     }
 
-    /// Adds to the time for which a job has held GPUs of a type.
+    /// Adds `span_ns` to the time for which a job has held GPUs of a type.
     pub(crate) fn credit(&mut self, job: JobId, gpu_type: usize, span_ns: i64) {
         let at = self.at(job, gpu_type);
         self.held_ns[at] += span_ns;

@@ -55,7 +55,7 @@ fn passes(zero_pass: Option<ZeroPass>) -> &'static [Filter] {
     }
 }
 
-/// Parameters of the mechanism.
+/// Parameters of a round-based policy.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct RoundParams {
     /// Name of the policy, for messages.
@@ -350,7 +350,7 @@ impl Rounds {
         if self.is_due(view) {
             self.solve(view, plan)?;
         } else if self.solved_at.is_some() && (self.is_stale(view) || !self.is_order_solved) {
-            // The set of active jobs now differs from the set at the last allocation, or equals it again.
+            // The set of active jobs now differs from the set at the last allocation, or has become equal to it again.
             let capacity: Vec<f64> = types(view).map(|t| f64::from(view.gpus_up(t))).collect();
             let (places, planned) = (&self.places, self.planned(view));
             if self.params.type_order.is_none() {

@@ -21,7 +21,7 @@ use gangline_model::{GpuTypeId, JobId, SimSpan};
 use rustc_hash::FxHashMap;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The jobs with which a job may spend its share of a pair's time.
+/// The co-runners with which a job may use its share of shared time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Partners {
     /// Any job of a kind. Jobs of the same kind are equivalent, so it does not matter which of them is the partner.
@@ -38,7 +38,7 @@ struct Book {
     deficit_s: f64,
 }
 
-/// Kinds of the trace, and the accounts of each job for each group of partners and each type.
+/// The kinds of jobs in the trace, and for each job, an account for each group of partners and each type.
 #[derive(Debug, Default)]
 pub(super) struct Pairs {
     half_round_ns: i64,
@@ -146,7 +146,7 @@ impl Pairs {
         }
     }
 
-    /// Adds to the time for which a job has held GPUs with a co-runner of a group.
+    /// Adds `span_ns` to the time for which a job has held GPUs with a co-runner of a group.
     pub(super) fn credit(&mut self, job: JobId, group: u32, gpu_type: GpuTypeId, span_ns: i64) {
         let books = &mut self.books[job.index()];
         books.entry((group, gpu_type)).or_default().held_ns += span_ns;
@@ -235,7 +235,7 @@ impl Line {
     }
 }
 
-/// Removes the claims of taken jobs from the end of a list, but keeps its last `kept` claims.
+/// Removes claims from the end of a list as long as their jobs are taken; the last `kept` claims are left alone.
 fn drop_taken(side: &mut Vec<Claim>, taken: &BTreeSet<JobId>, kept: usize) {
     while side.len() > kept && taken.contains(&side[side.len() - 1 - kept].job) {
         side.remove(side.len() - 1 - kept);

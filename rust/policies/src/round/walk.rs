@@ -99,7 +99,7 @@ impl Rounds {
     pub(super) fn refuse(&mut self, walk: &mut Walk, choice: Choice) {
         let place = walk.refused.partition_point(|other| *other < choice);
         walk.refused.insert(place, choice);
-        // Pairs are not among the steps, because they are chosen anew.
+        // Pairs are not among the steps, because they are chosen anew each time.
         let at = walk.steps.iter().position(|step| step.choice == choice);
         if let Some(at) = at {
             let step = &walk.steps[at];

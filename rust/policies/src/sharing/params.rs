@@ -42,7 +42,7 @@ words! {
     pub enum Retest {
         /// At decisions at which a job ends or the capacity changes.
         OnRelease = "on_release",
-        /// Every decision.
+        /// At every decision.
         Always = "always",
     }
 }
@@ -80,7 +80,8 @@ pub struct BenefitParams {
     pub restore_sub_batch: bool,
     /// Maximum number of residents that are examined in the search for a single server for the gang.
     pub max_probe: usize,
-    /// Whether a job takes the type on which it adds the least time, instead of the fastest type with a place.
+    /// Whether a job gets the type on which it adds the least time for itself and its partners, instead of the fastest
+    /// type that has a place.
     pub compare_types: bool,
     /// Whether a job may share GPUs on one server instead of taking free GPUs on several, if that adds less time.
     pub compare_spread: bool,

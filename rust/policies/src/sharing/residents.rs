@@ -24,14 +24,14 @@ pub(super) struct Stay {
 struct Resident {
     gpus: GpuSet,
     gpu_type: GpuTypeId,
-    /// Sharing class.
+    /// Sharing class; see [`ClusterView::pair_class`].
     class: u32,
     stay: Stay,
     /// Number of GPUs on which the job is alone.
     alone: u32,
 }
 
-/// A kind of residents, all with the same slowdown, memory and progress.
+/// A kind of residents, which have the same GPU type, sharing class, memory and slowdown factor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Kind {
     gpu_type: GpuTypeId,
@@ -57,7 +57,7 @@ impl Kind {
     }
 }
 
-/// Residents of a kind that are alone on a GPU, sorted by finish, then by job.
+/// Residents of a kind that are alone on at least one GPU, sorted by finish, then by job.
 pub(super) type Members = BTreeSet<(SimTime, JobId)>;
 
 #[derive(Clone, Copy, Debug)]
@@ -87,11 +87,12 @@ pub(super) struct Residents {
     spots: Vec<Spot>,
     /// The resident of each GPU that has exactly one resident.
     sole: Vec<JobId>,
-    /// Residents by job. The entries are boxed, because only a few jobs run at a time.
+    /// The record of each running job. The entries are boxed, because only a few of all jobs run at a time.
     running: Vec<Option<Box<Resident>>>,
     kinds: BTreeMap<Kind, Members>,
     open: Vec<Open>,
-    /// Servers of each type, sorted by the number of different jobs on them. It is `None` if no rule needs this order.
+    /// Servers of each type, sorted by the number of different jobs on them. The lists are `None` if no rule needs this
+    /// order.
     by_jobs: Option<Vec<BTreeSet<(u32, ServerId)>>>,
 }
 
@@ -199,7 +200,8 @@ impl Residents {
         self.change_alone(job, alone);
     }
 
-    /// Changes the number of GPUs on which a job is alone. The job stays in its kind as long as this number is above 0.
+    /// Adds `change` to the number of GPUs on which a job is alone. The job stays in its kind as long as this number is
+    /// above 0.
     fn change_alone(&mut self, job: JobId, change: i32) {
         let resident = self.running[job.index()].as_mut();
         let Some(resident) = resident.filter(|_| change != 0) else {
@@ -255,7 +257,7 @@ impl Residents {
         self.running[job.index()].as_deref()
     }
 
-    /// Returns the finish and memory of a running job.
+    /// Returns the finish, slowdown factor and memory of a running job.
     pub(super) fn stay(&self, job: JobId) -> Option<Stay> {
         self.resident(job).map(|resident| resident.stay)
     }
@@ -266,7 +268,7 @@ impl Residents {
         resident.is_some_and(|one| one.alone == one.gpus.gpus())
     }
 
-    /// Returns the residents of a GPU type that are alone on a GPU, grouped by kind.
+    /// Returns the residents of a GPU type that are alone on at least one GPU, grouped by kind.
     pub(super) fn kinds(&self, gpu_type: GpuTypeId) -> impl Iterator<Item = (&Kind, &Members)> {
         let from = self.kinds.range(Kind::first_of(gpu_type)..);
         from.take_while(move |(kind, _)| kind.gpu_type == gpu_type)

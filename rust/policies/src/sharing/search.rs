@@ -30,7 +30,7 @@ pub(super) struct Found {
     pub(super) sub_batch: u32,
 }
 
-/// Which servers are searched for shared GPUs.
+/// The servers that are searched for shared GPUs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Reach {
     /// All servers.
@@ -202,7 +202,8 @@ impl Newcomer<'_> {
         })
     }
 
-    /// Returns the sub-batch and the GPUs with the lowest mean completion time.
+    /// Returns the GPUs and the sub-batch that the rule prefers: those with the lowest mean completion time, or those
+    /// with the largest sub-batch with which sharing pays off.
     pub(super) fn best_benefit(
         &self,
         rule: &BenefitParams,
@@ -319,7 +320,7 @@ impl Newcomer<'_> {
         None
     }
 
-    /// Adds partners to `ranked` one by one until some server has enough GPUs, and returns this server.
+    /// Adds partners to `ranked` one by one until some server has enough GPUs, and returns GPUs on this server.
     fn on_one_server(
         &self,
         partners: impl Iterator<Item = Partner>,

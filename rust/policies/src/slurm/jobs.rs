@@ -143,7 +143,8 @@ fn key(jobs: &JobFacts, places: &Places, job: JobId, limit: SimSpan) -> Key {
 }
 
 impl JobKinds {
-    /// Returns the profiles of a trace. `limit` is called only if the size factor of a job depends on its time limit.
+    /// Returns the profiles of a trace, and the other facts that are known before the run. `limit` is called only if
+    /// the size factor of a job depends on its time limit.
     #[expect(
         clippy::too_many_lines,
         reason = "one walk over the columns of the trace"

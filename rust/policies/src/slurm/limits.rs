@@ -21,7 +21,7 @@ pub(super) static OF_USER: Reason = Reason::new(
 )
 .counts(Counted::Gpus);
 
-/// The user already runs the maximum number of jobs that it may run in the QOS.
+/// The job's user already runs as many jobs as the QOS allows.
 pub(super) static OF_USER_JOBS: Reason = Reason::new(
     "job limit",
     "its user runs as many jobs as it may in its QOS (`qos_user_jobs`)",

@@ -80,7 +80,7 @@ pub(crate) struct Slurm {
 /// The state of the running jobs.
 #[derive(Clone, Debug, Default)]
 struct Running {
-    /// Expected ends of the jobs with a time limit, rounded to the time grid.
+    /// Expected ends of the jobs with a time limit, rounded up to the time grid.
     ends: BTreeSet<(SimTime, JobId)>,
     end_of: FxHashMap<JobId, SimTime>,
     /// Jobs that this plan starts.
@@ -173,7 +173,7 @@ impl Chances {
     }
 }
 
-/// The jobs that could start and that the pass has not reached yet, counted by kind.
+/// Counts, by kind, the jobs that a pass has not reached yet and that could start.
 #[derive(Clone, Debug)]
 struct Hope {
     left: Vec<u32>,

@@ -20,7 +20,7 @@ struct Booking {
     servers: SmallVec<[ServerId; 4]>,
     begin: SimTime,
     end: SimTime,
-    /// Whether the booking closes its servers to the job that is currently planned.
+    /// Whether the booking closes its servers to the job that is currently being planned.
     is_shut: bool,
 }
 
@@ -181,7 +181,7 @@ impl Planner {
         known[..before].last().map(|one| one.1)
     }
 
-    /// Discards the instants recorded by [`Self::note_earliest`], because GPUs have become free unexpectedly.
+    /// Discards the instants recorded by [`Self::note_earliest`], because a preemption has freed GPUs.
     pub(super) fn forget_earliest(&mut self) {
         self.earliest.clear();
     }

@@ -14,7 +14,7 @@ pub enum Offer {
 /// A bid with a positive value.
 #[derive(Clone, Copy, Debug)]
 pub struct Bid {
-    /// Position of the bidder.
+    /// Position of the bidder in [`AuctionAsk::gangs`].
     pub bidder: usize,
     /// The offer for which the bid is made.
     pub offer: Offer,

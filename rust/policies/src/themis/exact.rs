@@ -15,8 +15,8 @@ use gangline_model::{GpuSet, GpuTypeId, JobId, ServerId, SimSpan, Tier};
 /// Maximum number of bidders.
 const BIDDERS_MAX: usize = 64;
 
-/// Maximum number of choices that a single program ranks. Up to this limit, a solver's tolerances can tell the weights
-/// of the choices apart.
+/// Maximum number of choices that a single program ranks. Up to this limit, a solver with the usual tolerances can tell
+/// the weights of the choices apart.
 const CHOICES_MAX: u64 = 1 << 24;
 
 /// Finds the bids with the largest product of values that can be served together. Ties go to the choice in which the

@@ -20,7 +20,7 @@ const BIAS: i128 = 1 << 110;
 /// Number of low bits of the value that are stored in the `main` part of a key; the `lead` part contains the others.
 const LOW: u32 = 62;
 
-/// Continuous least attained service.
+/// The policy `las` without queues.
 #[derive(Debug)]
 pub(crate) struct ContinuousLas {
     /// Head start of a running job, in GPU-ns for each GPU of its gang.

@@ -2,8 +2,7 @@
 //!
 //! The index is `index(a) = P(S - a <= D | S > a) / E[min(S - a, D) | S > a]`, computed exactly as a fraction of
 //! integers. `a` is rounded down to a multiple of D, so there are only a few different indexes. The indexes are ranked
-//! once, and policies then compare ranks. The cost is that of sorting the services, plus that of sorting the multiples
-//! of D.
+//! once, and policies then compare ranks. The cost is that of sorting the services and the multiples of D.
 
 use std::cmp::Ordering;
 

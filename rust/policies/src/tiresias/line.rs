@@ -2,8 +2,7 @@
 
 use gangline_model::JobId;
 
-/// The position that separates running jobs from the jobs that do not run. The latter have stopped, or have not run
-/// since they joined their queue.
+/// The position that separates running jobs from the jobs that do not run.
 const BEHIND: i64 = i64::MIN / 2;
 
 /// Positions of jobs; only positions within the same queue are compared. Running jobs come first, then jobs that have
