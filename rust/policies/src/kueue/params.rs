@@ -25,7 +25,7 @@ words! {
 }
 
 words! {
-    /// How a job that cannot be admitted affects the jobs behind it.
+    /// Effect of a job that cannot be admitted on the jobs behind it.
     pub enum Strategy {
         /// Later jobs may pass it.
         BestEffortFifo = "BestEffortFIFO",
@@ -69,7 +69,7 @@ words! {
 }
 
 words! {
-    /// What the search does if a job fits on a GPU type only by borrowing.
+    /// Rule for a GPU type on which a job fits only by borrowing.
     pub enum WhenCanBorrow {
         /// The search chooses this type.
         Borrow = "Borrow",
@@ -79,7 +79,7 @@ words! {
 }
 
 words! {
-    /// What the search does if a job fits on a GPU type only by preemption.
+    /// Rule for a GPU type on which a job fits only by preemption.
     pub enum WhenCanPreempt {
         /// The search tries the next type first.
         TryNextFlavor = "TryNextFlavor",

@@ -1,4 +1,5 @@
-//! A tree of queues and cohorts with quotas. The tree computes how many GPUs each node has left, lends and borrows.
+//! A tree of queues and cohorts with quotas. For each node, the tree computes the number of GPUs that are left, lent
+//! and borrowed.
 //!
 //! | symbol | here | meaning |
 //! |---|---|---|
@@ -334,8 +335,8 @@ impl Tree {
         }
     }
 
-    /// Returns whether `other` is borrowing, and so is every cohort between `other` and the lowest common cohort of the
-    /// two queues.
+    /// Returns whether all nodes on the path from `other` to its lowest common cohort with `queue` are borrowing. The
+    /// path includes `other`, but not the common cohort.
     pub(super) fn lends(&self, queue: usize, other: usize, t: GpuTypeId) -> bool {
         let mut apart = self.path(other).take_while(|&at| !self.holds(at, queue));
         apart.all(|at| self.left(at, t) < 0)

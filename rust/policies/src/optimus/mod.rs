@@ -88,8 +88,8 @@ struct Claim<'a> {
     count: u32,
 }
 
-/// A step that gives a job more GPUs, possibly of another type. Steps are ordered by gain per GPU (largest first), then
-/// by job, then by the order of the job's types.
+/// A step that gives a job more GPUs, possibly of a different type. Steps are ordered by gain per GPU (largest first),
+/// then by job, then by the order of the job's types.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Step {
     gain: Total,

@@ -84,7 +84,7 @@ pub struct PlacementParams {
     pub slots: Slots,
     /// Rule by which `consolidate` chooses a rack; `skew` uses it too, for models with low skew.
     pub rack_choice: RackChoice,
-    /// How `skew` classifies models.
+    /// Method by which `skew` classifies models.
     pub skew: SkewSource,
     /// With `skew = "sizes"`, the minimum skew at which a model counts as highly skewed.
     pub skew_threshold: f64,

@@ -4,7 +4,7 @@
 use super::{Fit, Pick, PlacementParams, Rule, consolidate};
 use gangline_engine::TypePool;
 
-/// How a gang larger than a server is divided among servers.
+/// The way in which a gang that is larger than a server is divided.
 #[derive(Clone, Copy)]
 struct Cut {
     /// Number of idle servers of the largest size.

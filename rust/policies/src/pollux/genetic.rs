@@ -282,8 +282,8 @@ impl<'a> Genetic<'a> {
         one.min(self.below(members))
     }
 
-    /// Returns a child that takes the rows of the jobs before a random point from one parent and the other rows from a
-    /// second parent.
+    /// Returns a child of two parents: the rows of the jobs before a random point come from one parent, and the other
+    /// rows come from the second.
     fn child(&mut self, members: &[Member]) -> Member {
         let (one, two) = (self.parent(members.len()), self.parent(members.len()));
         let point = self.below(self.racers.len()) * self.sizes.len();

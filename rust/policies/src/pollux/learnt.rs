@@ -60,7 +60,7 @@ impl Profile {
     }
 }
 
-/// What the policy assumes about an elastic job.
+/// The policy's assumption about an elastic job.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Belief<'a> {
     /// The true model.

@@ -56,7 +56,7 @@ pub(crate) static COUNTED_OUT: Reason = Reason::new(
 )
 .ends_when_free();
 
-/// What the policy remembers about a job.
+/// The history of a job.
 #[derive(Clone, Copy, Debug, Default)]
 struct Past {
     /// Largest number of GPUs that the job has had so far.

@@ -26,7 +26,7 @@ words! {
 }
 
 words! {
-    /// Where the policy's models of elastic jobs come from.
+    /// Source of the policy's models of elastic jobs.
     pub(crate) enum Models {
         /// The true models of the jobs.
         Known = "known",
@@ -75,7 +75,7 @@ pub(crate) struct PolluxParams {
     pub ls_moves: Option<usize>,
     /// Rule that chooses a job's batch.
     pub batch: Batch,
-    /// Where the policy's models of elastic jobs come from.
+    /// Source of the policy's models of elastic jobs.
     pub models: Models,
     /// Limit on an equal share.
     pub share: Share,

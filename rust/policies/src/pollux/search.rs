@@ -24,7 +24,7 @@ pub(super) struct Bidder {
     pub(super) now: u32,
     /// Current speed-up of the job.
     pub(super) speedup_now: f64,
-    /// Discount that applies if the job's number of GPUs changes.
+    /// Discount that applies if the job's GPUs change.
     pub(super) phi: f64,
     /// Maximum number of GPUs that the job may currently have.
     pub(super) most: u32,

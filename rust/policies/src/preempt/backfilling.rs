@@ -5,7 +5,7 @@
 //! According to the rule, all backfilled jobs give up their GPUs at each decision. Unplaced jobs are tried first, then
 //! backfilled and waiting jobs in order. A backfilled job keeps its GPUs if they are still free. A waiting job may
 //! therefore take any GPUs that are held neither by admitted jobs nor by earlier backfilled jobs; see [`FreeProfile`].
-//! A new placement stops exactly the backfilled jobs on the GPUs that it takes.
+//! A new placement stops the backfilled jobs on its GPUs, and no other jobs.
 
 use super::jobs::Key;
 use super::profile::{FreeProfile, Hold};
@@ -175,7 +175,7 @@ impl Backfilling {
         self.classes[class].unplaced.insert(key);
     }
 
-    /// Removes an unplaced job because it starts, gets another key, or is no longer admitted.
+    /// Removes an unplaced job because it starts, gets a new key, or is no longer admitted.
     pub(super) fn remove_unplaced(&mut self, class: usize, key: Key) {
         self.classes[class].unplaced.remove(&key);
     }

@@ -73,7 +73,8 @@ impl Pass {
         }
     }
 
-    /// Refills `heads` after a job was dropped, because jobs behind it may use the `rest` GPUs that it leaves unused.
+    /// Refills `heads` after a job was dropped, because waiting jobs behind it may now fit. `rest` is the number of
+    /// GPUs that are left for them.
     fn list_behind(&mut self, rank: &Rank, rest: u64, count: &Count) {
         for class in 0..self.places.classes().len() {
             if u64::from(self.gpus(class)) <= rest {

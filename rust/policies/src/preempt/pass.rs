@@ -114,8 +114,8 @@ impl Pass {
         self.queues.is_running(job)
     }
 
-    /// Returns why a job still waits after a plan. There are three reasons: running jobs that rank before it leave too
-    /// few GPUs (the reason names the largest of these jobs), the plan stopped it, or the placement rule found no GPUs
+    /// Returns why a job still waits after a plan. Running jobs that rank before it may leave too few GPUs; the reason
+    /// then names the largest of these jobs. Otherwise, the plan stopped the job, or the placement rule found no GPUs
     /// for it. The cost is O(running jobs).
     pub(crate) fn why(&self, view: &ClusterView<'_>, job: JobId) -> Cause {
         let (now, jobs) = (view.now().0, view.jobs());

@@ -19,7 +19,7 @@ const END: Key = Key {
     job: u32::MAX,
 };
 
-/// How a job holds its GPUs.
+/// The way in which a job holds its GPUs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Hold {
     None,
@@ -86,7 +86,7 @@ impl FreeProfile {
         self.held.len()
     }
 
-    /// Records that a job takes GPUs.
+    /// Records that a job gets GPUs.
     pub(super) fn take(&mut self, job: JobId, gpus: GpuSet, hold: Hold) {
         self.change_gpus(&gpus, Hold::None, hold);
         self.held.insert(job, gpus);

@@ -36,7 +36,7 @@ use queues::{Filter, Queues};
 use std::collections::BTreeSet;
 
 words! {
-    /// When jobs without a share are served.
+    /// The order in which jobs without a share are served.
     pub(crate) enum ZeroPass {
         /// After all jobs with a share, on all types.
         After = "after",
@@ -66,7 +66,7 @@ pub(crate) struct RoundParams {
     pub min_solve_interval: SimSpan,
     /// Whether plans use the current phase's rate for jobs whose rate changes.
     pub follows_phases: bool,
-    /// When jobs without a share may use the remaining GPUs.
+    /// The order in which jobs without a share are served; `None` if they are never served.
     pub zero_pass: Option<ZeroPass>,
     /// Whether GPUs that become free during a round are assigned at once.
     pub backfills: bool,

@@ -21,7 +21,7 @@ use gangline_model::{GpuTypeId, JobId, SimSpan};
 use rustc_hash::FxHashMap;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The co-runners with which a job may use its share of shared time.
+/// The co-runners to which a job's pair share applies.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Partners {
     /// Any job of a kind. Jobs of the same kind are equivalent, so it does not matter which of them is the partner.

@@ -5,7 +5,7 @@ use crate::params::ParamReader;
 use gangline_model::words;
 
 words! {
-    /// Where the shared GPUs of a gang come from.
+    /// Source of the shared GPUs of a gang.
     pub enum Gather {
         /// From any servers, partner by partner.
         Cluster = "cluster",
@@ -38,11 +38,11 @@ words! {
 }
 
 words! {
-    /// When waiting jobs are tried again.
+    /// The decisions at which waiting jobs are tried again.
     pub enum Retest {
-        /// At decisions at which a job ends or the capacity changes.
+        /// Decisions at which a job ends or the capacity changes.
         OnRelease = "on_release",
-        /// At every decision.
+        /// All decisions.
         Always = "always",
     }
 }
@@ -90,7 +90,7 @@ pub struct BenefitParams {
 /// Parameters of [`super::Sharing`].
 #[derive(Clone, Copy, Debug)]
 pub struct SharingParams {
-    /// Where shared GPUs come from.
+    /// Source of the shared GPUs of a gang.
     pub gather: Gather,
     /// Rule that chooses the free GPUs of a gang.
     pub free_pick: FreePick,

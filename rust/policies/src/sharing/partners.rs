@@ -26,7 +26,7 @@ pub(super) struct Asking<'a> {
     pub(super) new_s: f64,
     /// Iteration time with the sub-batch divided by the iteration time with the full batch.
     pub(super) inflation: f64,
-    /// Maximum memory that a resident may hold so that enough is left for the new job.
+    /// Maximum memory that a resident may hold and still leave enough for the new job.
     pub(super) room: u64,
     pub(super) seen: Seen,
     pub(super) partner_time: PartnerTime,

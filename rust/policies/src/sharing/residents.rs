@@ -8,7 +8,7 @@ use gangline_engine::ClusterView;
 use gangline_model::{GpuSet, GpuTypeId, JobId, ServerGpus, ServerId, SimTime, gpus_in};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What is known about a resident: its memory, and its finish at the current rate.
+/// The facts about a resident that may change: its memory, and its finish at the current rate.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Stay {
     /// Instant at which the job will finish at its current rate.

@@ -71,7 +71,7 @@ impl Newcomer<'_> {
         self.free.pool(self.gpu_type).free_total()
     }
 
-    /// Returns the maximum memory that a resident may hold so that enough is left for the new job with a sub-batch;
+    /// Returns the maximum memory that a resident may hold and still leave enough for the new job with a sub-batch;
     /// `None` if even an empty GPU has too little memory.
     fn room(&self, sub_batch: u32) -> Option<u64> {
         let capacity = self.view.cluster().gpu_types()[self.gpu_type.index()].memory_bytes;
@@ -203,7 +203,7 @@ impl Newcomer<'_> {
     }
 
     /// Returns the GPUs and the sub-batch that the rule prefers: those with the lowest mean completion time, or those
-    /// with the largest sub-batch with which sharing pays off.
+    /// with the largest sub-batch at which sharing pays off.
     pub(super) fn best_benefit(
         &self,
         rule: &BenefitParams,

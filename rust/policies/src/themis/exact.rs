@@ -248,8 +248,8 @@ fn tiers(
 
 /// Returns the places of the awards, and removes them from the draft. Awards of GPUs that a job already holds come
 /// first, then narrow tiers before wide tiers, and within a tier, large gangs before small gangs. The placement rule
-/// places each gang. If a winner cannot be placed in this way, all winners are placed again, and each gang whose award
-/// is for one server or one rack then gets GPUs on the server or in the rack that its award names.
+/// places each gang. If a winner cannot be placed in this way, all winners are placed again. If a gang's award is for
+/// one server or one rack, the gang then gets GPUs on the server or in the rack that the award names.
 fn place(
     plan: &mut Plan<'_>,
     places: &Places,

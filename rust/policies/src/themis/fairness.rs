@@ -33,8 +33,8 @@ impl Standing {
     }
 }
 
-/// If two floats differ by more than this fraction, they have the same order as the exact fractions, because each float
-/// is within 1e-14 of its fraction.
+/// If the relative difference of two floats exceeds this value, they have the same order as the exact fractions,
+/// because each float is within 1e-14 of its fraction.
 const CLEAR: f64 = 1e-12;
 
 /// Compares two values of rho as floats; `None` if they are too close.

@@ -114,8 +114,8 @@ fn is_own(bid: &Bid) -> f64 {
 }
 
 /// Divides the bidders into groups, in order, and returns weights of the bids for each group. With these weights, the
-/// bidders of a group choose in turn: a bid outweighs the later bids of the same bidder, and any bids of the bidders
-/// that follow, taken together.
+/// bidders of a group choose in turn. A bid outweighs each later bid of the same bidder, and also any combination of
+/// bids of the bidders that follow.
 fn turns(ask: &AuctionAsk, choices_max: u64) -> Vec<Vec<f64>> {
     let mut turns = Vec::new();
     let mut some: Vec<&[Bid]> = Vec::new();

@@ -2,7 +2,7 @@
 //!
 //! The index is `index(a) = P(S - a <= D | S > a) / E[min(S - a, D) | S > a]`, computed exactly as a fraction of
 //! integers. `a` is rounded down to a multiple of D, so there are only a few different indexes. The indexes are ranked
-//! once, and policies then compare ranks. The cost is that of sorting the services and the multiples of D.
+//! once, and policies then compare ranks. The cost is that of sorting the values of S and the multiples of D.
 
 use std::cmp::Ordering;
 
@@ -15,22 +15,22 @@ pub(crate) struct GittinsIndex {
     delta: i128,
     /// Rank of the index at `a = m x D`; smaller ranks come first.
     ranks: Vec<u32>,
-    /// Rank of index 0, which applies to every `a` beyond the longest service.
+    /// Rank of index 0, which applies to every `a` beyond the largest S.
     last: u32,
 }
 
 /// A Gittins index as a fraction, in 1 / GPU-ns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Fraction {
-    /// Of the services that are longer than a, the number of those that end within D.
+    /// Of the jobs with S > a, the number of those with S - a <= D.
     numerator: i128,
-    /// Sum of min(S - a, D) over the services that are longer than a.
+    /// Sum of min(S - a, D) over the jobs with S > a.
     denominator: i128,
 }
 
 impl GittinsIndex {
-    /// Computes the ranks for sorted services and a quantum, both in GPU-ns; `None` if the longest service is at least
-    /// 2^24 times the quantum.
+    /// Computes the ranks. `services` contains the total service of each job in ascending order; it and the quantum are
+    /// in GPU-ns. The result is `None` if the largest service is at least 2^24 times the quantum.
     pub(crate) fn new(services: &[i128], delta: i128) -> Option<Self> {
         debug_assert!(services.is_sorted(), "services are sorted");
         let longest = services.last().copied().unwrap_or(0);
@@ -109,7 +109,8 @@ fn index_at(services: &[i128], sums: &[i128], a: i128, delta: i128) -> Fraction 
 
 impl Fraction {
     /// Compares two fractions exactly. Numerators are job counts (below 2^32), and denominators are sums of at most
-    /// that many services. If the cross products do not fit into the integer type, the inverses are compared instead.
+    /// that many values of S. If the cross products do not fit into the integer type, the inverses are compared
+    /// instead.
     fn compare(self, other: Self) -> Ordering {
         let left = self.numerator.checked_mul(other.denominator);
         let right = other.numerator.checked_mul(self.denominator);

@@ -159,7 +159,7 @@ impl QueuedService {
         view.first_start(job).map_or(NEVER_STARTED, |time| time.0)
     }
 
-    /// Moves a job to lower queues as long as its attained service has reached the limit of its queue.
+    /// Moves a job down, queue by queue, until its attained service is below the limit of its queue.
     fn demote(&mut self, job: JobId, attained: i128) {
         let queue = &mut self.queue[job.index()];
         let before = *queue;
