@@ -105,7 +105,6 @@ pub(crate) struct Kueue {
 }
 
 impl Kueue {
-    /// Creates the policy with these parameters.
     pub(crate) fn new(params: KueueParams) -> Self {
         let places = Places::new(params.placement.clone());
         Self {
@@ -303,9 +302,9 @@ impl Kueue {
         }
     }
 
-    /// Chooses the next nominated job under fair sharing. In the tree of the first queue, each node compares the jobs
-    /// that its children pass up. It passes up the job from the child that would have the smallest share. Ties are
-    /// broken by priority, then by age.
+    /// Chooses the next nominated job under fair sharing. In the tree that contains the queue of the first nominated
+    /// job, each node compares the jobs that its children pass up. It passes up the job from the child that would have
+    /// the smallest share. Ties are broken by priority, then by age.
     fn tournament(&mut self, jobs: &JobFacts, heads: &[Head]) -> usize {
         let root = self.books.tree.root(heads[0].queue);
         let all = (0..heads.len()).filter(|&at| self.books.tree.holds(root, heads[at].queue));

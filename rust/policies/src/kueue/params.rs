@@ -279,7 +279,6 @@ pub(crate) struct KueueParams {
 }
 
 impl KueueParams {
-    /// Reads the parameters.
     pub(crate) fn read(params: &ParamReader) -> Result<Self, PolicyError> {
         let queues = groups(params, "queues", |row| {
             Group::read(row, "cohort", Rules::read(row)?)

@@ -55,7 +55,6 @@ pub(crate) struct OptimusParams {
 }
 
 impl OptimusParams {
-    /// Reads the settings.
     pub(crate) fn read(params: &ParamReader) -> Result<Self, PolicyError> {
         Ok(Self {
             period: params.period("period_s")?,
@@ -239,7 +238,6 @@ pub(crate) struct Optimus {
 }
 
 impl Optimus {
-    /// Creates the policy with these parameters.
     pub(crate) fn new(params: OptimusParams) -> Self {
         Self {
             params,

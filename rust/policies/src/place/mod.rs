@@ -2,7 +2,7 @@
 //!
 //! A rule receives the free GPUs of one type and returns a set of them, or nothing. A rule never reads a clock. It
 //! leaves the state unchanged, because it undoes its trial changes to the index. Random numbers come only from a stream
-//! keyed by (seed, job, starts), so results do not depend on earlier queries. A placement costs O(servers taken x log
+//! keyed by (seed, job, starts), so results do not depend on earlier queries. A placement costs O(servers used x log
 //! n), unless it visits racks.
 //!
 //! | symbol | here | meaning |

@@ -79,7 +79,6 @@ pub(crate) struct Pollux {
 }
 
 impl Pollux {
-    /// Creates the policy with these parameters.
     pub(crate) fn new(params: PolluxParams) -> Self {
         Self {
             objective: Objective::new(params.fairness_p, params.floor),

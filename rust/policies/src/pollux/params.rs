@@ -48,7 +48,7 @@ words! {
 /// Size limits of the genetic search.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct GeneticParams {
-    /// Maximum product of the numbers of jobs and servers.
+    /// Maximum of the number of jobs times the number of servers.
     pub cells_max: usize,
     /// Number of candidates that survive each generation.
     pub population: usize,
@@ -91,7 +91,6 @@ pub(crate) struct PolluxParams {
 }
 
 impl PolluxParams {
-    /// Reads the settings.
     pub(crate) fn read(params: &ParamReader) -> Result<Self, PolicyError> {
         let moves = params.number("ls_moves");
         Ok(Self {

@@ -33,7 +33,7 @@ fn first_of(servers: &[usize], free: impl Fn(usize) -> u64, gpus: u32) -> GpuSet
     servers.iter().map_while(part).collect()
 }
 
-/// The GPUs that each job has after the decision, as far as they have been decided.
+/// The GPUs that each job gets in this decision; the layout is filled job by job.
 #[derive(Debug)]
 pub(super) struct Layout<'a> {
     view: ClusterView<'a>,

@@ -86,7 +86,6 @@ impl Jobs {
         self.queues.push(class, key);
     }
 
-    /// Returns the first waiting job of a class.
     #[inline]
     pub(super) fn head(&mut self, class: usize) -> Option<Key> {
         let all = &self.kept;

@@ -81,7 +81,6 @@ impl FreeProfile {
         self.held.insert(job, gpus);
     }
 
-    /// Returns the number of running jobs.
     pub(super) fn jobs(&self) -> usize {
         self.held.len()
     }

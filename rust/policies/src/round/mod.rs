@@ -64,7 +64,7 @@ pub(crate) struct RoundParams {
     pub round: SimSpan,
     /// Minimum time between two allocations.
     pub min_solve_interval: SimSpan,
-    /// Whether plans use the current phase's rate for jobs whose rate changes.
+    /// Whether plans use the rate of the current phase for jobs whose rate changes with their progress.
     pub follows_phases: bool,
     /// The order in which jobs without a share are served; `None` if they are never served.
     pub zero_pass: Option<ZeroPass>,

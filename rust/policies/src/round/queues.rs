@@ -127,9 +127,9 @@ impl Queues {
         }
     }
 
-    /// Puts the offered claims back into the queues, except the first `first` of them.
-    pub(super) fn put_back(&mut self, first: usize) {
-        for (claim, line) in self.out.drain(first..) {
+    /// Puts all but the first `kept` offered claims back into the queues.
+    pub(super) fn put_back(&mut self, kept: usize) {
+        for (claim, line) in self.out.drain(kept..) {
             self.lines.push(line, Reverse(claim));
         }
     }

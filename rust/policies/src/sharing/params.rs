@@ -31,8 +31,8 @@ words! {
         Exclusive = "exclusive",
         /// The time that the resident needs at its current rate.
         Current = "current",
-        /// The time that the resident needs at its current rate. With a new job, this time grows only by the ratio of
-        /// the resident's new slowdown factor to its current one.
+        /// The time that the resident needs at its current rate. If a new job joins, this time grows only by the ratio
+        /// of the resident's new slowdown factor to its current one.
         Shared = "shared",
     }
 }

@@ -19,7 +19,6 @@ pub(super) struct Stay {
     pub(super) bytes: u64,
 }
 
-/// A running job.
 #[derive(Clone, Debug)]
 struct Resident {
     gpus: GpuSet,
@@ -262,7 +261,6 @@ impl Residents {
         self.resident(job).map(|resident| resident.stay)
     }
 
-    /// Returns whether a running job is alone on all its GPUs.
     pub(super) fn is_alone(&self, job: JobId) -> bool {
         let resident = self.resident(job);
         resident.is_some_and(|one| one.alone == one.gpus.gpus())

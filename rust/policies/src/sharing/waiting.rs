@@ -63,7 +63,6 @@ impl Queue {
         members.is_some_and(|members| members.contains(&(waiter.length, waiter.job)))
     }
 
-    /// Returns the first job of a class.
     pub(super) fn first(&self, class: u32) -> Option<Waiter> {
         let &(length, job) = self.classes.get(&class)?.first()?;
         Some(Waiter { length, job, class })

@@ -248,7 +248,6 @@ impl JobKinds {
         }
     }
 
-    /// Returns the profile of a job.
     #[inline]
     pub(super) fn of(&self, job: JobId) -> &Profile {
         &self.profiles[self.of[job.index()] as usize]
@@ -260,7 +259,6 @@ struct Terms<'a> {
     params: &'a SlurmParams,
     /// Number of GPUs of each type, whether up or down.
     gpus: Vec<u32>,
-    /// Names of the types.
     types: Vec<&'a str>,
     factor_max: f64,
     priority_max: f64,

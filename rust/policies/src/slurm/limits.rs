@@ -88,14 +88,12 @@ impl Limits {
         limits.any(|count| f64::from(count.amount) > self.counters[count.counter].most)
     }
 
-    /// Records that a job starts.
     pub(super) fn start(&mut self, counts: &Counts) {
         for count in counts {
             self.counters[count.counter].now += count.amount;
         }
     }
 
-    /// Records that a job stops.
     pub(super) fn stop(&mut self, counts: &Counts) {
         for count in counts {
             self.counters[count.counter].now -= count.amount;

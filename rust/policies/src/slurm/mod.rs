@@ -58,7 +58,6 @@ pub(crate) static ORDER: Reason = Reason::new(
 /// The largest priority that Slurm can store.
 const PRIORITY_MAX: f64 = 4_294_967_295.0;
 
-/// The policy.
 #[derive(Debug)]
 pub(crate) struct Slurm {
     params: SlurmParams,
@@ -83,9 +82,9 @@ struct Running {
     /// Expected ends of the jobs with a time limit, rounded up to the time grid.
     ends: BTreeSet<(SimTime, JobId)>,
     end_of: FxHashMap<JobId, SimTime>,
-    /// Jobs that this plan starts.
+    /// Jobs that the current plan starts, with their GPUs.
     started: FxHashMap<JobId, GpuSet>,
-    /// Jobs that this plan stops.
+    /// Jobs that the current plan stops.
     stopped: Vec<JobId>,
 }
 

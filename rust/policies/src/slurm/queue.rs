@@ -75,7 +75,6 @@ impl Queue {
         self.since.get(&job).copied()
     }
 
-    /// Adds a waiting job.
     pub(super) fn join(&mut self, jobs: &JobKinds, job: JobId) {
         self.len += 1;
         self.enter(jobs, job);
@@ -188,13 +187,12 @@ impl<P: Fn(&LineKey, JobId) -> i64> Walk<P> {
         }
     }
 
-    /// Returns the next job.
     pub(super) fn next(&mut self) -> Option<(JobId, usize)> {
         let Reverse((rank, line)) = self.heads.pop()?;
         Some((rank.3, line))
     }
 
-    /// Continues with the next job in the line of a job that was returned.
+    /// Moves on to the next job in the line of the given job, which the walk has returned.
     pub(super) fn go_on(&mut self, queue: &Queue, (job, line): (JobId, usize)) {
         let from = JobId(job.0 + 1);
         let next = queue.lines[line].jobs.range(from..).next();

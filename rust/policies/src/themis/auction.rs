@@ -26,7 +26,7 @@ words! {
     pub enum Leftover {
         /// The job that is worst off.
         Rho = "rho",
-        /// A random job, drawn with the instant and the job as the key.
+        /// A random job; the draws are keyed by the instant and the job.
         Random = "random",
     }
 }
@@ -237,7 +237,6 @@ impl Auction {
     }
 }
 
-/// Returns whether any GPUs are left.
 fn has_any(plan: &mut Plan<'_>) -> bool {
     let free = plan.free();
     (0..free.types()).any(|at| free.pool(GpuTypeId::new(at)).free_total() > 0)

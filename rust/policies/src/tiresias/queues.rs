@@ -44,7 +44,6 @@ pub(crate) struct QueuedParams {
 }
 
 impl QueuedParams {
-    /// Reads the parameters of `las` or `gittins`.
     pub(crate) fn read(params: &ParamReader, has_index: bool) -> Result<Self, PolicyError> {
         let services = |name: &str| -> Result<Option<Vec<i128>>, PolicyError> {
             let Some(list) = params.list(name) else {

@@ -119,7 +119,6 @@ impl Queues {
         }
     }
 
-    /// Returns whether there is more than one queue.
     pub(super) fn are_several(&self) -> bool {
         self.list.len() > 1
     }
@@ -130,7 +129,6 @@ impl Queues {
         Some((self.head(queue)?, self.list[queue as usize].used))
     }
 
-    /// Adds a waiting job.
     pub(super) fn join(&mut self, job: JobId) {
         let queue = self.of[job.index()];
         self.change(queue, |all| all.waiting.push(queue as usize, job));
