@@ -786,8 +786,8 @@ class Kueue(PolicyConfig):
     fair_sharing : bool
         Whether borrowed shares, instead of priorities, decide admission and preemption between
         queues.
-    strategies : tuple of str, a list of LessThanOrEqualToFinalShare, LessThanInitialShare, or some
-        of them in this order
+    strategies : tuple of str, a list of one or more of LessThanOrEqualToFinalShare,
+        LessThanInitialShare, in this order
         With fair sharing: conditions under which a job of another queue may be preempted, tried in
         this order.
     requeue_s : float, >= 0
