@@ -2,8 +2,8 @@
 //! changes a job. Other modules notify it when segments are completed, when jobs start or stop, and when co-runners
 //! come or go.
 //!
-//! A column has one value per job. A run has only the columns that it needs. When a policy asks about a running job,
-//! the job's open segment is added to the recorded value.
+//! A column has one value per job; it is empty if the run does not need it. When a policy asks about a running job, the
+//! job's open segment is added to the recorded value.
 
 use crate::config::RunConfig;
 use crate::features::Features;
@@ -14,8 +14,7 @@ use crate::structures::bits::slots;
 use crate::traits::PolicyTraits;
 use gangline_model::{GpuSet, JobId, ServerGpus, ServerId, SimSpan, SimTime};
 
-/// A completed segment of a part: the part's GPUs, rate and terms were constant from the start to the end of the
-/// segment.
+/// A completed segment of a part. The GPUs, rate and terms of the part were constant from `start` to `end`.
 #[derive(Clone, Copy)]
 pub(crate) struct Segment<'a> {
     pub(crate) job: JobId,
@@ -24,7 +23,6 @@ pub(crate) struct Segment<'a> {
     pub(crate) end: SimTime,
 }
 
-/// The accounts of a run. A column is empty if the run does not need it.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Accounts {
     jobs: usize,
@@ -37,44 +35,44 @@ pub(crate) struct Accounts {
     pub(crate) share_ns: Vec<i64>,
     /// Time with progress, in seconds, that was lost to co-runners and sub-batches.
     pub(crate) share_lost_s: Vec<f64>,
-    /// For each job, the share of its base rate that it kept, in units of 10^-12. The share is summed over the job's
-    /// nanoseconds with progress in completed segments.
+    /// For each job, its locality factor, integrated over the time with progress in its completed segments. The unit is
+    /// 10^-12 ns.
     kept_ns: Vec<i128>,
     /// Time during which the parts of a job held GPUs, summed over the parts; recorded only for policies that fork
     /// jobs.
     parts_ns: Vec<i64>,
-    /// GPU time that the parts of a job held, summed over the parts; also recorded where gangs may change their size.
+    /// GPU time that the parts of a job held, summed over the parts; recorded for policies that fork jobs, and in runs
+    /// in which gangs may change their size.
     pub(crate) gpu_ns: Vec<i128>,
-    /// The portion of `gpu_ns` during which the parts made progress; recorded only where gangs may change their size.
+    /// The portion of `gpu_ns` during which the parts made progress; recorded only in runs in which gangs may change
+    /// their size.
     attained_ns: Vec<i128>,
     pub(crate) migrations: Vec<i32>,
     /// Number of preemptions of all jobs.
     pub(crate) preemptions: u64,
     /// GPU time that parts held while they were paused at their quotas.
     pub(crate) paused_gpu_ns: i128,
-    /// GPU-seconds lost, summed part by part; needed where the parts of a job may have different numbers of GPUs.
+    /// GPU-seconds that jobs lost, summed part by part because the parts of a job may have different numbers of GPUs.
     pub(crate) lost_by_parts: LostGpuSeconds,
     pub(crate) sharing: SharingTotals,
-    /// Useful time of GPUs, where GPUs may be shared.
+    /// Useful GPU time; present only in runs in which GPUs may be shared.
     pub(crate) useful: Option<Box<Useful>>,
     /// Totals of lost work and checkpoints; only in runs with a `[runtime]` table.
     pub(crate) run_time: Option<Box<RunTimeTotals>>,
 }
 
-/// Totals of lost work and checkpoints.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct RunTimeTotals {
     /// Time that each job spent on work that was later lost.
     pub(crate) lost_ns: Vec<i64>,
     /// GPU time that all jobs spent on work that was later lost.
     pub(crate) lost_gpu_ns: i128,
-    /// Time with progress, in seconds, that checkpoints took from each job.
+    /// Run time in seconds that each job spent on checkpoints.
     pub(crate) checkpoint_s: Vec<f64>,
-    /// GPU time that checkpoints took from all jobs.
+    /// GPU-seconds that all jobs spent on checkpoints.
     pub(crate) checkpoint_gpu_s: f64,
 }
 
-/// Number of GPU-seconds that parts lost.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct LostGpuSeconds {
     pub(crate) overhead: f64,
@@ -87,7 +85,7 @@ pub(crate) struct LostGpuSeconds {
 pub(crate) struct SharingTotals {
     /// Time during which parts had a co-runner.
     pub(crate) part_ns: i128,
-    /// Time in seconds during which parts had a co-runner, multiplied by their slowdown factors.
+    /// Time in seconds during which parts had a co-runner, weighted by the slowdown factors of the parts.
     pub(crate) xi_s: f64,
     /// GPU-seconds that the completed work would have needed on the same GPUs at full batch size without co-runners.
     pub(crate) alone_gpu_s: f64,
@@ -102,7 +100,6 @@ fn column<T: Clone + Default>(is_needed: bool, jobs: usize) -> Vec<T> {
 }
 
 impl Accounts {
-    /// Creates the empty accounts for this many jobs and GPUs.
     pub(crate) fn new(
         config: &RunConfig,
         traits: &PolicyTraits,
@@ -149,13 +146,12 @@ impl Accounts {
         }
     }
 
-    /// Returns whether the run must record a segment of a part.
+    /// Returns whether the run must record the segment of a part that began at `start`.
     #[inline]
     pub(crate) fn keeps(&self, part: &Part, start: SimTime) -> bool {
         self.keeps_segments || part.rate <= 0.0 || part.progress_start > start
     }
 
-    /// Records a segment.
     pub(crate) fn add(&mut self, segment: Segment<'_>) {
         let Segment {
             job,
@@ -205,8 +201,8 @@ impl Accounts {
         }
     }
 
-    /// Adds the GPU time that a part held and lost. This is needed where the parts of a job may have different numbers
-    /// of GPUs.
+    /// Adds the GPU time that a part held and lost during a segment. This is needed only if the parts of a job may have
+    /// different numbers of GPUs.
     #[cold]
     fn add_part(&mut self, segment: Segment<'_>, progress: SimSpan) {
         let (row, part) = (segment.job.index(), segment.part);
@@ -250,8 +246,8 @@ impl Accounts {
         }
     }
 
-    /// Counts a part that started at this instant: whether it has co-runners, and whether its sub-batch is smaller than
-    /// its batch.
+    /// Counts the start or move of a part if the part has co-runners, and also if its sub-batch is smaller than the
+    /// job's batch.
     pub(crate) fn count_start(&mut self, part: &mut Part, is_shared: bool, batch: u32) {
         let Some(details) = part.details.as_mut().filter(|details| details.is_new) else {
             return;
@@ -270,7 +266,6 @@ impl Accounts {
         }
     }
 
-    /// Counts a migration.
     pub(crate) fn count_migration(&mut self, job: JobId) {
         if self.migrations.is_empty() {
             self.migrations.resize(self.jobs, 0);
@@ -307,7 +302,7 @@ impl Accounts {
         SimSpan(closed + open)
     }
 
-    /// Returns the GPU time, in GPU-nanoseconds, that a job has held so far, without overhead.
+    /// Returns the GPU time of a job so far, without overhead, in GPU-nanoseconds.
     #[inline]
     pub(crate) fn attained_gpu_ns(&self, state: &State, job: JobId) -> i128 {
         if state.features().resizes {
@@ -326,8 +321,8 @@ impl Accounts {
         self.attained_ns[job.index()] + open
     }
 
-    /// Returns the share of its base rate that a job has kept, in units of 10^-12 and summed over its nanoseconds with
-    /// progress so far.
+    /// Returns the locality factor of a job, integrated over the job's time with progress so far. The unit is 10^-12
+    /// ns.
     pub(crate) fn kept_ns(&self, state: &State, job: JobId) -> i128 {
         let closed = self.kept_ns.get(job.index()).copied().unwrap_or(0);
         let parts = state.run(job).map_or(&[][..], |run| run.parts());
@@ -338,8 +333,8 @@ impl Accounts {
     }
 }
 
-/// Useful GPU time so far. Each GPU counts once. Each instant is weighted by the largest share of its base rate that
-/// a resident of the GPU keeps.
+/// Useful GPU time so far. The time of a GPU is weighted by the largest fraction of the base rate that any job on the
+/// GPU keeps. A shared GPU is therefore not counted twice.
 #[derive(Clone, Debug)]
 pub(crate) struct Useful {
     /// For each GPU, the instant up to which its useful time has been counted.
@@ -382,8 +377,7 @@ impl Useful {
     }
 }
 
-/// Returns the useful time of a GPU, in seconds, since an instant. This is the integral over time of the largest share
-/// of its base rate that any resident with progress keeps.
+/// Returns the useful time of a GPU since `from`, in seconds (see [`Useful`]).
 fn useful_s(state: &State, server: ServerId, pair: Pair, from: SimTime) -> f64 {
     let [mut one, mut other] = pair.map(|job| share_since(state, server, job, from));
     if other.0 < one.0 {
@@ -392,8 +386,8 @@ fn useful_s(state: &State, server: ServerId, pair: Pair, from: SimTime) -> f64 {
     (other.0 - one.0).seconds() * one.1 + (state.now() - other.0).seconds() * one.1.max(other.1)
 }
 
-/// Returns the first instant at or after `from` at which a resident makes progress, and the share of its base rate that
-/// this resident keeps.
+/// Returns the first instant at or after `from` at which a resident makes progress, and the fraction of its base rate
+/// that this resident keeps.
 fn share_since(state: &State, server: ServerId, job: JobId, from: SimTime) -> (SimTime, f64) {
     let now = state.now();
     if job == NO_JOB {

@@ -1,9 +1,9 @@
-//! Checks a whole plan on an overlay, without touching the state.
+//! Checks a whole plan on an overlay, without changing the state.
 //!
-//! Jobs and terms are checked first, then the GPUs that the plan releases, then the GPUs that it takes. The check
-//! returns the first rule that the plan breaks; a plan is never applied in part. The cost is O(actions x servers per
-//! gang), with an additional logarithmic factor if GPUs are shared; it is never O(cluster). The rules are in
-//! `docs/concepts/simulated-second.md`.
+//! Jobs and terms are checked first. The GPUs that the plan releases are then marked as free in the overlay, and
+//! finally the GPUs that the plan takes are checked. The check returns the first rule that the plan breaks; a plan is
+//! never applied in part. The cost is O(actions x servers per gang), with an additional logarithmic factor if GPUs are
+//! shared; it is never O(cluster). The rules are in `docs/concepts/simulated-second.md`.
 
 use crate::error::{PlanError, Rule};
 use crate::plan::{PlanBuffer, TimerOrder};
@@ -15,21 +15,21 @@ use gangline_model::{
     gpus_in,
 };
 
-/// Buffers that the check reuses: free masks of the servers that the plan names.
+/// Buffers that are reused for every plan, such as the free masks of the servers that the plan names.
 #[derive(Clone, Debug)]
 pub(crate) struct Overlay {
     stamp: Vec<u32>,
     free: Vec<u64>,
     epoch: u32,
-    /// Slots that the plan takes on each server, and the job that takes them.
+    /// Server, job, and mask of the slots on this server that the plan assigns to the job.
     takes: Vec<(ServerId, JobId, u64)>,
-    /// Each part and the index of its action, in ascending order; filled only where needed.
+    /// Job, part, and index of the action, in ascending order; filled only when needed.
     by_part: Vec<(JobId, u16, u32)>,
-    /// Jobs that are on a GPU after the plan.
+    /// Jobs that would be on one GPU after the plan.
     residents: Vec<JobId>,
 }
 
-/// The actions of a plan by part; a valid plan has at most one action per part.
+/// The actions of a plan, sorted by part. A valid plan has at most one action per part.
 #[derive(Clone, Copy)]
 struct ByPart<'a> {
     plan: &'a PlanBuffer,
@@ -45,7 +45,6 @@ impl<'a> ByPart<'a> {
             .map(|at| &self.plan.actions[self.sorted[at].2 as usize])
     }
 
-    /// Returns the actions for a job.
     fn of(self, job: JobId) -> impl Iterator<Item = &'a Action> {
         let from = self.sorted.partition_point(|entry| entry.0 < job);
         let own = self.sorted[from..]
@@ -87,10 +86,10 @@ fn sub_batch_of(state: &State, job: JobId, part: u16) -> u32 {
     part.map_or(0, |part| part.sub_batch)
 }
 
-/// Up to this many actions are compared pairwise, which is cheaper than sorting them.
+/// If a plan has at most this many actions, they are compared pairwise, because this is cheaper than sorting them.
 const FEW_ACTIONS: usize = 8;
 
-/// Returns whether every action concerns a different part.
+/// Returns whether no two actions concern the same part.
 #[inline]
 fn are_distinct(actions: &[Action]) -> bool {
     let mut earlier = actions;
@@ -134,7 +133,6 @@ impl Overlay {
         }
     }
 
-    /// Checks the plan against the state.
     #[inline]
     pub(crate) fn check(
         &mut self,
@@ -248,8 +246,8 @@ impl Overlay {
         Ok(())
     }
 
-    /// Returns whether the plan takes only free GPUs, and each GPU only once. In that case, no job gets a co-runner,
-    /// and the rules of sharing hold.
+    /// Returns whether the plan only preempts jobs and starts jobs on GPUs that are free before the plan, each GPU at
+    /// most once. In that case, no job gets a co-runner, so the rules of sharing hold.
     fn takes_free(&mut self, state: &State, plan: &PlanBuffer) -> bool {
         plan.actions.iter().all(|action| match &action.verb {
             Verb::Start(gpus) => self.take(state, action, gpus).is_ok(),
@@ -258,9 +256,8 @@ impl Overlay {
         })
     }
 
-    /// Checks the rules that concern several actions, on the state after the whole plan. These rules cover the
-    /// residents, pairs and memory of each GPU that the plan touches. They also require that the parts of a job are on
-    /// different servers.
+    /// Checks the rules that concern several actions together, on the state after the whole plan. These are the rules
+    /// for parts and for shared GPUs.
     fn check_together(&mut self, state: &State, plan: &PlanBuffer) -> Result<(), Broken> {
         self.sort_by_part(plan);
         if state.features().forks {
@@ -292,7 +289,7 @@ impl Overlay {
         Ok(())
     }
 
-    /// Checks the residents, pairs and memory of every GPU that the plan touches, as they would be after the whole
+    /// For each GPU that the plan touches, checks the number of its jobs, their pairs and their memory after the whole
     /// plan.
     fn check_sharing(&mut self, state: &State, plan: &PlanBuffer) -> Result<(), Broken> {
         self.takes.clear();
@@ -498,7 +495,7 @@ fn check_timers(state: &State, plan: &PlanBuffer) -> Result<(), Broken> {
     Ok(())
 }
 
-/// Returns the first rule that the jobs on a GPU would jointly break.
+/// Checks the rules for the jobs that would be on one GPU together.
 #[inline]
 fn check_residents(
     state: &State,
@@ -518,7 +515,8 @@ fn check_residents(
         }
     }
     let capacity = state.cluster().gpu_types()[gpu_type.index()].memory_bytes;
-    // No sub-batch needs more memory than the full batch, and looking up the memory of a sub-batch is expensive.
+    // Looking up the memory of a sub-batch is expensive. It is not needed if all jobs fit at full batch size, because
+    // no sub-batch needs more memory than the full batch.
     let full = |&job| u128::from(state.jobs().memory_bytes(job));
     if residents.iter().map(full).sum::<u128>() <= u128::from(capacity) {
         return Ok(());

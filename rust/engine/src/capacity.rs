@@ -6,8 +6,8 @@ use crate::queue::{EventClass, EventQueue};
 use gangline_model::{ServerId, SimSpan, SimTime};
 use gangline_rng::{Purpose, Stream};
 
-/// The last instant at which a server may fail or be repaired, after about 250 years. Jobs that are requeued at this
-/// instant still have more than 30 years before the end of simulated time.
+/// The last instant at which a server may fail or be repaired, about 250 years after time 0. Jobs that are requeued at
+/// this instant still have more than 30 years before the end of simulated time.
 pub(crate) const END: SimTime = SimTime(8_000_000_000_000_000_000);
 
 /// Future failures and repairs, as events in the queue.
@@ -33,7 +33,8 @@ impl CapacityEvents {
         match &config.failures {
             Failures::None => {}
             Failures::Table(rows) => {
-                // If one outage of a server ends when the next one begins, the end comes first.
+                // If an outage of a server begins at the instant at which the previous outage ends, the repair must
+                // come first.
                 let mut rows: Vec<&FailureRow> = rows.iter().collect();
                 rows.sort_by_key(|row| row.down);
                 for row in rows {
@@ -83,7 +84,8 @@ impl CapacityEvents {
         queue.push(at, EventClass::Capacity, (self.events.len() - 1) as u32, 0);
     }
 
-    /// Returns the server of an event and whether this server is up from now on; also draws the server's next event.
+    /// Returns the server of an event and whether this server is up from now on. If failures are random, the method
+    /// also draws the server's next event.
     pub(crate) fn take(
         &mut self,
         subject: u32,
@@ -96,7 +98,7 @@ impl CapacityEvents {
         {
             let at = now + random.next(server.index());
             self.events[subject as usize] = (server, !up, at);
-            // If the mean is beyond the end of time, this server never changes again.
+            // An event at or after `END` is not queued, so the server never changes again.
             if at < END {
                 queue.push(at, EventClass::Capacity, subject, 0);
             }
@@ -111,8 +113,8 @@ impl CapacityEvents {
 }
 
 impl Random {
-    /// Draws the length of a server's next up period (even draw numbers) or down period (odd draw numbers), at least 1
-    /// ns.
+    /// Draws the length of a server's next period, which is at least 1 ns. Even draw numbers are for up periods, odd
+    /// draw numbers for down periods.
     fn next(&mut self, server: usize) -> SimSpan {
         let draw = self.draws[server];
         self.draws[server] += 1;

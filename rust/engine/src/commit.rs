@@ -1,7 +1,7 @@
 //! Makes one decision of a run: calls the policy, checks its plan as a whole and applies it.
 //!
 //! This module works with any policy. It gives the policy the free-GPU index as a draft, and undoes the policy's
-//! changes to the draft afterwards. The cost is O(actions x servers per gang + changes of the draft), in addition to
+//! changes to the draft afterwards. The cost is O(actions x servers per gang + changes to the draft), in addition to
 //! the cost of the policy itself.
 
 use crate::error::{EngineError, PlanError};
@@ -158,7 +158,8 @@ impl Engine {
         }
     }
 
-    /// Takes a part off its GPUs. An action that moves a part to the GPUs that it already holds becomes [`Verb::Keep`].
+    /// Releases the GPUs of a part that is preempted or moved. An action that moves a part to the GPUs that it already
+    /// holds becomes [`Verb::Keep`].
     #[inline(never)]
     fn release(&mut self, action: &mut Action) {
         let job = action.job;
@@ -172,7 +173,7 @@ impl Engine {
                 return;
             }
             Verb::Move(_) => {
-                // A part keeps its sub-batch unless the action sets another.
+                // A part keeps its sub-batch unless the action sets a different one.
                 let own = part.accum.is_none() && part.sub_batch != 0;
                 let own = own.then_some(part.sub_batch);
                 action.terms.sub_batch = action.terms.sub_batch.or(own);
@@ -216,7 +217,7 @@ impl Engine {
         self.changes.moved.clear();
         for (job, old) in before {
             if old.is_empty() {
-                // A plan has no other effect on the job.
+                // The job held no GPUs before, so the plan can only have started it.
                 self.changes.started.push(*job);
                 continue;
             }
@@ -263,8 +264,8 @@ impl Engine {
         self.motion.keep(record, at, &action.terms);
     }
 
-    /// Returns whether only the policy can still cause events. This is so if no job makes progress, and failures and
-    /// repairs are over or cannot help.
+    /// Returns whether only the policy can still cause events. That is the case if no job makes progress and no
+    /// failures or repairs will come, or if those that will come cannot let a job start.
     fn is_left_to_the_policy(&self) -> bool {
         self.motion.queue.live() == self.timers.live()
             || (self.motion.state.lives().running().is_empty() && self.are_changes_futile())

@@ -10,8 +10,7 @@ use gangline_model::{
 use std::ops::Range;
 use std::sync::Arc;
 
-/// One failure of a server: the server is down from one instant to another. A server stays down if the second instant
-/// is `SimTime::NEVER`.
+/// One failure of a server, which is down from `down` until `up`. If `up` is `SimTime::NEVER`, the server stays down.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FailureRow {
     /// Index of the server.
@@ -84,8 +83,8 @@ pub struct RunConfig {
     pub first_start: SimSpan,
     /// Restart time for each model label; overrides `restart` for labelled jobs.
     pub restart_by_model: Option<Vec<SimSpan>>,
-    /// Time with progress between two checkpoints; `None` means that there is one checkpoint at every preemption and no
-    /// others.
+    /// Time with progress between two checkpoints; `None` means that a job saves a checkpoint at every preemption, and
+    /// at no other time.
     pub checkpoint_interval: Option<SimSpan>,
     /// Maximum number of jobs on one GPU, 1 or 2; the policy's own limit applies as well.
     pub max_share: u32,
@@ -97,7 +96,8 @@ pub struct RunConfig {
     pub gang_xi: GangXi,
     /// Share of a job's memory that does not shrink with the sub-batch.
     pub memory_fixed_fraction: f64,
-    /// Cost of smaller batches per pass; where this cost is unknown, `acc_cost` applies.
+    /// Factors by which several passes with smaller batches lengthen an iteration. If a factor is unknown, `acc_cost`
+    /// applies.
     pub inflations: Option<Inflations>,
     /// Cost of a gradient accumulation step: the iteration time is multiplied by 1 + cost x (steps - 1).
     pub acc_cost: f64,
@@ -121,7 +121,7 @@ pub struct RunConfig {
     pub segments: bool,
     /// Jobs for which the run records why they wait.
     pub watch: Vec<JobId>,
-    /// Rows of the timeline.
+    /// Rule that determines which rows the timeline contains.
     pub timeline: TimelineMode,
     /// Whether the invariants of the run are checked after every instant; a violated invariant panics.
     pub check_invariants: bool,

@@ -190,7 +190,7 @@ pub enum PolicyError {
         /// Number of jobs without a duration.
         jobs: usize,
     },
-    /// The policy itself failed; it may be a policy that the user wrote, or a policy with an allocator.
+    /// The policy itself failed, for example because the user's code or a solver failed.
     #[error("{message}")]
     Failed {
         /// Error message of the policy.

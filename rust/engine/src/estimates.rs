@@ -1,4 +1,4 @@
-//! Estimated durations: an option of the run makes policies see these instead of the true durations.
+//! Estimated durations. An option of the run makes policies see these instead of the true durations.
 
 use gangline_model::{JobId, JobTable, SimSpan, SimTime};
 use gangline_rng::{Purpose, Stream};
@@ -20,8 +20,9 @@ pub enum Estimates {
     History(History),
 }
 
-/// Estimates the duration of a job from jobs that finished before its arrival. These are the jobs of the same user (or
-/// of the same user and model); if there are none, all finished jobs count.
+/// Estimates the duration of a job from jobs that finished before its arrival. The estimate uses the first of these
+/// groups that is not empty: jobs of the same user and model (only if `by_model` is set), jobs of the same user, all
+/// jobs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct History {
     /// Whether jobs of the same user and model are preferred to the user's other jobs.
@@ -97,14 +98,14 @@ impl Estimate {
     pub fn of(self, truth: SimSpan) -> SimSpan {
         match self {
             Self::Exact => truth,
-            // `as` saturates at an instant after the end of simulated time.
+            // `as` saturates at a value beyond the end of simulated time.
             Self::Times(factor) => SimSpan((truth.0 as f64 * factor).round() as i64),
             Self::Plus(more) => SimSpan(truth.0.saturating_add(more.0).max(1)),
         }
     }
 
-    /// Returns the ratio of the estimate to the true time, given the remaining isolated time of the job. The ratio is
-    /// needed for times at rates other than the best rate.
+    /// Returns the ratio of the estimate to the true time, given the remaining isolated time of the job. Times at rates
+    /// other than the best rate are multiplied by this ratio.
     #[inline]
     pub fn factor(self, left: SimSpan) -> f64 {
         match self {
@@ -167,7 +168,8 @@ impl Past {
         self.fresh.push((job, took));
     }
 
-    /// Records the arrival of a job; the jobs between the previous arrival and this one were left out of the run.
+    /// Records the arrival of a job. Jobs with numbers between the previously arrived job and this one were left out of
+    /// the run; their estimates are never read.
     pub(crate) fn note_arrival(&mut self, jobs: &JobTable, job: JobId, now: SimTime) {
         self.settle(jobs, now);
         let (user, model) = labels(jobs, job);
@@ -220,7 +222,8 @@ struct Book {
     sum: i128,
     /// The most recent durations, if the statistic ignores older ones.
     recent: VecDeque<i64>,
-    /// Durations up to the percentile (`low`) and above it (`high`), if the statistic includes all durations.
+    /// If the statistic is a percentile of all durations, `low` contains the durations up to the percentile, and `high`
+    /// contains those above it.
     low: BinaryHeap<i64>,
     high: BinaryHeap<Reverse<i64>>,
 }
@@ -273,7 +276,7 @@ impl Book {
     }
 }
 
-/// Returns how many of `count` durations a percentile covers, at least 1.
+/// Returns the number of durations, at least 1, that a percentile of `count` durations covers.
 fn rank(percent: u32, count: usize) -> usize {
     (percent as usize * count).div_ceil(100)
 }
@@ -321,8 +324,8 @@ mod tests {
                     let from = count.saturating_sub(last.unwrap_or(count));
                     let mut sorted = given[from..].to_vec();
                     sorted.sort_unstable();
-                    // The expected value is found by counting. The expected value is the smallest value that enough
-                    // durations do not exceed.
+                    // The expected value is found by counting: it is the smallest duration that enough durations do not
+                    // exceed.
                     let covers = |span: &&i64| {
                         let below = sorted.iter().filter(|one| one <= span).count();
                         below * 100 >= percent as usize * sorted.len()

@@ -4,7 +4,6 @@ use crate::config::{RunConfig, World};
 use crate::traits::PolicyTraits;
 use gangline_model::SimSpan;
 
-/// Mechanisms of a run.
 #[expect(
     clippy::struct_excessive_bools,
     reason = "each is a separate mechanism"
@@ -40,7 +39,6 @@ pub(crate) struct Features {
 }
 
 impl Features {
-    /// Determines the mechanisms of a run.
     pub(crate) fn of(world: &World, config: &RunConfig, traits: &PolicyTraits) -> Self {
         let max_share = config.max_share.min(traits.max_share).max(1);
         let shares = max_share > 1;

@@ -1,6 +1,8 @@
-//! Processes one instant of a run: finds it, applies its events and ends it (`ARCHITECTURE.md`, the life of an event).
+//! Processes one instant of a run: finds the instant, applies its events and ends it (`ARCHITECTURE.md`, the life of an
+//! event).
 //!
-//! This module only knows which events wake a policy. The cost is O(log running) per event.
+//! The only fact about the policy that this module uses is which events wake the policy. The cost is O(log running) per
+//! event.
 
 use crate::capacity;
 use crate::error::EngineError;
@@ -22,8 +24,8 @@ const IDLE_ROUNDS_MAX: u32 = 1000;
 /// limit is our own choice.
 const IDLE_TIMERS_MAX: u32 = 100_000;
 /// Number of failures and repairs per server, without an action in between, after which a run counts as stalled, if
-/// nothing else can happen. The servers that the waiting gangs need might never be up together. The limit is our own
-/// choice.
+/// nothing else can happen. The limit is needed because the servers that the waiting gangs need might never be up at
+/// the same time. The limit is our own choice.
 const IDLE_CHANGES_MAX: usize = 1000;
 
 impl Engine {
@@ -94,7 +96,7 @@ impl Engine {
             || config.max_events.is_some_and(|most| self.events >= most)
     }
 
-    /// Ends a run at its limit, if the next instant is later than the limit.
+    /// Ends a run at its limit on time or on events. `time` is the next instant, which is not processed.
     fn stop_before(&mut self, time: SimTime) {
         let state = &mut self.motion.state;
         let until = state.config().until.filter(|_| time > state.now());
@@ -137,8 +139,8 @@ impl Engine {
             return Some(next.map_or(round, |time| time.min(round)));
         }
         if let Some(time) = next {
-            // Rounds were skipped up to this event, so the next boundary is at or after it. An event beyond the end of
-            // simulated time ends the run at any boundary.
+            // Rounds were skipped up to this event, so the next boundary is at or after it. If the event is beyond the
+            // end of simulated time, the boundary does not matter, because the run ends.
             let periods = time.0.saturating_add(period.0 - 1).div_euclid(period.0);
             self.next_round = Some(round.max(SimTime(periods * period.0)));
             self.is_steady = false;
@@ -155,7 +157,7 @@ impl Engine {
         self.motion.queue.peek_at(time)
     }
 
-    /// Returns whether an event in the queue is still valid, which means that it has not been cancelled.
+    /// Returns whether an event in the queue has not been cancelled.
     pub(crate) fn is_live(&self, event: &Event) -> bool {
         match event.class() {
             EventClass::Completion => self.motion.state.is_live(event.subject, event.generation),
@@ -246,8 +248,8 @@ impl Engine {
         }
     }
 
-    /// Handles the event of a running job. Either the job is done, or it continues at another rate; in the latter case,
-    /// the policy is not called.
+    /// Handles the event of a running job. Either the job is done, or it continues at a different rate. In the latter
+    /// case, the event does not wake the policy.
     #[inline]
     fn complete(&mut self, record: u32) -> WakeOn {
         let at = record as usize;
@@ -305,7 +307,7 @@ impl Engine {
         }
     }
 
-    /// Finishes an instant after all its changes.
+    /// Ends an instant after all changes have been made.
     #[expect(
         clippy::inline_always,
         reason = "called once per instant, from the run loop"
@@ -370,8 +372,8 @@ impl Engine {
             && self.are_changes_futile()
     }
 
-    /// Returns whether no job can start as a result of the endless failures and repairs. This is so if all servers are
-    /// up, or if there have been enough failures and repairs.
+    /// Returns whether no job can start as a result of the endless failures and repairs. That is the case if all
+    /// servers are up, or if there have been enough failures and repairs without an action in between.
     pub(crate) fn are_changes_futile(&self) -> bool {
         let there = self.motion.state.occupancy();
         self.capacity.is_endless()

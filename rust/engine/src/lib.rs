@@ -1,9 +1,9 @@
 //! Time and state of a run: the event loop, the free-GPU index, and the traits that policies implement.
 //!
-//! This crate needs no concrete policy, no wall clock and no Python, and does no file I/O. The concepts pages of the
-//! documentation define the meaning of a simulated second. The parts are:
+//! This crate contains no concrete policy, reads no wall clock, does no file I/O and does not depend on Python. The
+//! concepts pages of the documentation define the meaning of a simulated second. The parts are:
 //!
-//! - [`Engine`] finds an instant, asks a [`Policy`], checks its [`Plan`] and applies it;
+//! - [`Engine`] advances to the next instant, asks a [`Policy`] for a [`Plan`], checks the plan and applies it;
 //! - [`ClusterView`] and [`Changes`] contain everything that a policy can see;
 //! - [`FreeIndex`] answers questions about free GPUs in O(1) or O(log n).
 #![forbid(unsafe_code)]

@@ -1,13 +1,14 @@
-//! Detects livelock: the policy repeatedly stops jobs before they save any progress, so the run would never end. The
-//! state of a policy might never repeat, because it may depend on the time. This module therefore counts fruitless
-//! stops.
+//! Detects livelock: the policy repeatedly stops jobs before they save any progress, so the run would never end. A
+//! search for a repeated state would not detect this, because the state of a policy may depend on the time. This module
+//! therefore counts fruitless stops.
 //!
 //! The rule is narrow, so that it never ends a run that would finish. `docs/concepts/simulated-second.md` lists the
 //! conditions of the rule. It costs two comparisons per instant, and O(active jobs) once per 1,000 stops per active
 //! job.
 //!
-//! Failures can undo work as well, if a job needs more time than its servers usually stay up. Such a job would finish
-//! by chance at some time, possibly after more attempts than a user will wait for. A second rule covers this case.
+//! Failures can undo work as well, if a job needs more time than its servers usually stay up. Such a job would
+//! eventually finish by chance, but possibly only after more attempts than a user will wait for. A second rule covers
+//! this case.
 
 use crate::error::EngineError;
 use crate::state::State;
@@ -78,7 +79,7 @@ impl Livelock {
         self.stops >= self.next_look || self.losses >= self.next_loss_look
     }
 
-    /// Checks whether the run would never end.
+    /// Returns an error if the run would never end.
     #[cold]
     pub(crate) fn look(&mut self, state: &State, outlook: Outlook) -> Result<(), EngineError> {
         let (waiting, running) = (state.lives().waiting(), state.lives().running());
@@ -141,7 +142,8 @@ fn is_fruitless(state: &State, last: Look, now: Look) -> bool {
 }
 
 /// Returns a hash of the work that each active job has left. It includes the amount left at the last save and, for a
-/// forked job or a job that has run since `since`, also the current amount. The hash does not depend on which jobs run.
+/// forked job or a job that has run without interruption since `since`, also the current amount. Apart from this, the
+/// hash does not depend on which jobs run.
 fn work_left(state: &State, since: SimTime) -> u64 {
     let lives = state.lives();
     let mix = |hash: u64, value: u64| (hash ^ value).wrapping_mul(0x9E37_79B9_7F4A_7C15);

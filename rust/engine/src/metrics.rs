@@ -63,7 +63,7 @@ pub struct Output {
     pub timeline: Timeline,
     /// Summary keys and values, in a fixed order (`docs/reference/columns.md`).
     pub summary: Vec<(&'static str, f64)>,
-    /// Number of GPUs of each part of the forked jobs.
+    /// Rule for the number of GPUs of each part of a forked job.
     pub copy_gpus: CopyGpus,
     /// Hash of the event log.
     pub log_hash: u64,
@@ -195,8 +195,8 @@ impl Engine {
     }
 
     /// Computes two ratios for each job: its slowdown relative to the isolated run, and rho, which is its JCT divided
-    /// by the time that it would need alone on 1/n of the cluster. `active_ns` contains the number of active jobs,
-    /// integrated over the life of each job.
+    /// by the time that it would need alone on 1/n of the cluster. For each job, `active_ns` contains the number of
+    /// active jobs, integrated over the life of this job.
     fn fairness(&self, output: &mut Output, active_ns: &[f64]) {
         let state = &self.motion.state;
         let total = f64::from(state.cluster().gpus_total());
@@ -338,7 +338,7 @@ impl Engine {
         ])
     }
 
-    /// Returns the cost of the time for which GPUs were busy, at their hourly prices; `None` if no GPU has a price.
+    /// Returns the cost of the busy GPU time at the hourly prices of the GPU types; `None` if no GPU has a price.
     fn cost(&self) -> Option<f64> {
         let busy = &self.motion.recorder.totals.busy_by_type_ns;
         let types = self.motion.state.cluster().gpu_types().iter().zip(busy);

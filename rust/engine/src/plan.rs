@@ -52,7 +52,7 @@ impl Plan<'_> {
         self.push(Action::start(job, gpus));
     }
 
-    /// Starts a waiting job on these GPUs as [`Self::start`] does, but with explicit terms.
+    /// Starts a waiting job on these GPUs with explicit terms, and removes the GPUs from the draft.
     #[inline]
     pub fn start_on(&mut self, job: JobId, gpus: GpuSet, terms: Terms) {
         self.take(&gpus);
@@ -112,7 +112,7 @@ impl Plan<'_> {
             });
     }
 
-    /// Wakes the policy at `time`. The new timer replaces a timer with the same tag.
+    /// Sets a timer that wakes the policy at `time`. It replaces any timer with the same tag.
     #[inline]
     pub fn wake_at(&mut self, time: SimTime, tag: TimerTag) {
         self.buffer.timers.push(TimerOrder::Arm(tag, time));
@@ -169,7 +169,7 @@ impl Plan<'_> {
         }
     }
 
-    /// Remembers the state of the draft.
+    /// Marks the current state of the draft, to which [`Self::rollback`] can return.
     #[inline]
     pub fn mark(&self) -> Mark {
         self.free.mark()

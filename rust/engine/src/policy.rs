@@ -18,7 +18,7 @@ pub trait Policy: Send {
     /// `plan` may only be used to read the empty cluster.
     ///
     /// # Errors
-    /// Returns [`PolicyError`] if the policy cannot serve this trace or cluster.
+    /// Returns [`PolicyError`] if the policy cannot handle this trace or cluster.
     fn start(
         &mut self,
         view: &ClusterView<'_>,

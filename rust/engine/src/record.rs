@@ -9,7 +9,6 @@ use crate::state::State;
 use crate::timeline::{Timeline, TimelineWriter};
 use gangline_model::{GpuSet, GpuTypeId, JobId, SimTime};
 
-/// Collects the results of a run that are not accounts of jobs.
 #[derive(Clone, Debug)]
 pub(crate) struct Recorder {
     pub(crate) segments: Option<Segments>,
@@ -102,7 +101,6 @@ impl Recorder {
         }
     }
 
-    /// Takes the timeline out.
     pub(crate) fn take_timeline(&mut self) -> Timeline {
         self.timeline.take()
     }
@@ -148,7 +146,7 @@ impl Totals {
     }
 }
 
-/// A kind of job event in the log. The numbers go into the golden hashes.
+/// A kind of job event in the log. Changing a number changes the golden hashes.
 #[derive(Clone, Copy)]
 pub(crate) enum Logged {
     Start = 1,

@@ -1,5 +1,5 @@
-//! The loop: finds an instant, applies its events, calls the policy, checks and applies its plan (`ARCHITECTURE.md`). A
-//! run in one call and a step-by-step run give identical results.
+//! The main loop: it finds the next instant, applies its events, calls the policy, and checks and applies the plan
+//! (`ARCHITECTURE.md`). A run in one call and a step-by-step run give identical results.
 
 use crate::accounts::Accounts;
 use crate::apply::Overlay;
@@ -107,7 +107,7 @@ pub struct Engine {
 }
 
 impl Engine {
-    /// Sets up a run. `traits` are the traits of the policy that will decide.
+    /// Sets up a run. `traits` are the traits of the run's policy.
     ///
     /// # Errors
     /// Returns [`EngineError::Option`] for invalid options, [`EngineError::Infeasible`] for jobs that can never run
@@ -297,8 +297,9 @@ impl Engine {
         self.advance_for(u64::MAX, None)
     }
 
-    /// Advances as [`Self::advance`] does, but for about this number of events and not beyond an instant. The events at
-    /// that instant are still applied. If no decision is due, the run then stops at that instant.
+    /// Advances to the next instant that needs a decision, but processes only about this number of events and does not
+    /// go beyond the instant `to`. The events at `to` are still applied. If no decision is then due, the run stops at
+    /// `to`.
     ///
     /// # Errors
     /// Returns the errors of [`Engine::advance`].
@@ -318,7 +319,7 @@ impl Engine {
                 return Ok(Advance::Done);
             }
             if let Some(to) = to
-                && self.stands_at(to)
+                && self.skip_to(to)
             {
                 return Ok(Advance::Time);
             }
@@ -333,7 +334,7 @@ impl Engine {
 
     /// Advances time to an instant if nothing happens up to and including this instant. Returns whether time has
     /// advanced.
-    fn stands_at(&mut self, to: SimTime) -> bool {
+    fn skip_to(&mut self, to: SimTime) -> bool {
         if self.motion.state.lives().are_all_done() || self.is_past_limit(to) {
             return false;
         }
@@ -351,8 +352,8 @@ impl Engine {
         true
     }
 
-    /// Gives an external caller the view, and a plan that uses the draft from [`Engine::lend_draft`]. Actions in that
-    /// plan are ignored; to apply actions, pass them to [`Engine::apply`].
+    /// Calls `work` with the view and with a plan that uses the draft from [`Engine::lend_draft`]. Actions in that plan
+    /// are ignored; to apply actions, pass them to [`Engine::apply`].
     pub fn draft<R>(
         &mut self,
         draft: &mut FreeIndex,

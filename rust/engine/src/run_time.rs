@@ -24,7 +24,7 @@ pub enum Cost {
 /// Kind of job to which a row of costs applies: model label, number of GPUs and GPU type. `None` means all.
 pub type Kind = (Option<u32>, Option<u32>, Option<GpuTypeId>);
 
-/// Costs for one kind of job, indexed by [`Cost`]; `None` means that a row for another kind applies.
+/// Costs for one kind of job, indexed by [`Cost`]; `None` means that the row of a more general kind applies.
 pub type Costs = [Option<SimSpan>; 4];
 
 /// The deviations of the jobs' actual rates from those that policies know, and the costs for each kind of job.
@@ -108,7 +108,7 @@ impl RunTime {
         if self.straggler_noise > 0.0 {
             let stream = Stream::new(seed, Purpose::Stragglers);
             let further = 1..servers as u32;
-            // The quantile rises with the integer.
+            // The log-normal quantile increases with the integer, so the largest integer gives the slowest server.
             let slowest = further
                 .map(|server| stream.draw(id, stretch, server))
                 .max_by_key(|draw| draw.uniform_u64());
@@ -121,14 +121,11 @@ impl RunTime {
 /// Number of starts and moves of each part so far, and the time that each job's last stop adds to its next start.
 #[derive(Clone, Debug)]
 pub(crate) struct Stays {
-    /// Number of starts and moves of each part of each job.
     stretches: BTreeMap<(JobId, u16), u32>,
-    /// Time that the last stop of each job adds to its next start.
     due: Vec<SimSpan>,
 }
 
 impl Stays {
-    /// Creates the record for a run in which no job has started.
     pub(crate) fn new(jobs: usize) -> Self {
         Self {
             stretches: BTreeMap::new(),
@@ -143,12 +140,10 @@ impl Stays {
         *count - 1
     }
 
-    /// Records the time that a job's stop adds to its next start.
     pub(crate) fn note_stop(&mut self, job: JobId, due: SimSpan) {
         self.due[job.index()] = due;
     }
 
-    /// Returns the time that the last stop of a job adds to its next start.
     pub(crate) fn due(&self, job: JobId) -> SimSpan {
         self.due[job.index()]
     }

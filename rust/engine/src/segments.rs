@@ -1,6 +1,5 @@
 //! The segments table. A row is added when a segment ends. At the end of the run, the rows are sorted by start, job
-//! index, part and server, as documented. The table grows without bound, so the available memory is checked before it
-//! grows.
+//! index, part and server. The table grows without bound, so the available memory is checked before it grows.
 
 use crate::accounts::Segment;
 use crate::memory::{SPARE_BYTES, is_available};
@@ -58,7 +57,7 @@ pub struct Segments {
     pub rate: Vec<f64>,
     /// Number of samples per GPU and pass.
     pub sub_batch: Vec<u32>,
-    /// Slowdown factor that its co-runners impose on the gang; empty if GPUs are not shared.
+    /// Slowdown factor that the co-runners impose on the gang; empty if GPUs are not shared.
     pub xi: Vec<f64>,
     /// Row `i`'s co-runners are `co_runners[co_offset[i]..co_offset[i + 1]]`.
     pub co_offset: Vec<i32>,

@@ -2,8 +2,7 @@
 //! [`crate::ClusterView`].
 //!
 //! The state has four parts. [`Jobs`] stores the phase of each job, and [`Occupancy`] stores the residents of each GPU.
-//! [`TypeTable`] stores the usable types of each job, and the records of running jobs ([`Run`]) store their work and
-//! their GPUs.
+//! [`TypeTable`] stores the usable types of each job. A record ([`Run`]) stores the work and the GPUs of a running job.
 
 use crate::config::{RunConfig, World};
 use crate::estimates::{Estimate, Estimates, Past, noise};
@@ -42,7 +41,7 @@ pub struct State {
     types: TypeTable,
     /// The elastic jobs; `None` in a run in which gangs may not change their size.
     elastic: Option<Arc<ElasticTable>>,
-    /// The jobs whose rate changes with their progress; `None` in a run in which jobs can be forked.
+    /// The phases of jobs whose rate changes with their progress; `None` in a run in which jobs can be forked.
     phases: Option<Arc<PhaseTable>>,
     /// Overhead per GPU that the policy adds to a restart.
     restart_per_gpu: SimSpan,
@@ -54,10 +53,9 @@ pub struct State {
     occupancy: Occupancy,
     /// Jobs to re-time at the end of the instant.
     touched: Vec<JobId>,
-    /// Estimates from finished jobs; `None` means that policies do not use such estimates.
+    /// Estimates from finished jobs; `None` if the run does not use such estimates.
     past: Option<Box<Past>>,
-    /// Number of starts and moves so far, and the times that the last stops add to the next starts; only in a run with
-    /// a `[runtime]` table.
+    /// Numbers of starts and moves, and the costs of the last stops; present only in a run with a `[runtime]` table.
     stays: Option<Box<Stays>>,
     /// Up-links that jobs share; `None` means that each job sends as if it were alone.
     uplinks: Option<Box<UpLinks>>,
@@ -171,7 +169,6 @@ impl State {
 
     // These methods advance time.
 
-    /// Begins an instant.
     #[inline]
     pub(crate) fn begin_instant(&mut self, now: SimTime) {
         self.now = now;
@@ -332,8 +329,7 @@ impl State {
     }
 
     /// Returns the iteration time at the given sub-batch, divided by the iteration time at full batch size, on this
-    /// number of servers of a type. If the number of servers is not given, the job is assumed to be on as few servers
-    /// as possible.
+    /// number of servers of a type. If `servers` is `None`, the job is assumed to be on as few servers as possible.
     #[inline]
     pub(crate) fn inflation(
         &self,
@@ -362,8 +358,8 @@ impl State {
         self.overhead_of(job, || (self.jobs.gpus(job), self.types.usable(job)))
     }
 
-    /// Returns [`Self::overhead`] for a number of GPUs of some types. The function calls `place` for the number and the
-    /// types only if the overhead depends on them.
+    /// Returns [`Self::overhead`] on the GPUs that `place` describes by their number and a mask of their types. `place`
+    /// is called only if the overhead depends on its result.
     #[inline]
     fn overhead_of(&self, job: JobId, place: impl Fn() -> (u32, u64)) -> SimSpan {
         if !self.features.starts_cost {

@@ -1,5 +1,5 @@
-//! Elastic jobs (`docs/concepts/elastic-jobs.md`): rates on any number of GPUs, and noise phases. Only runs with
-//! elastic jobs use this module.
+//! Elastic jobs (`docs/concepts/elastic-jobs.md`): their rates on any number of GPUs, and the phases of their gradient
+//! noise. Only runs with elastic jobs use this module.
 
 use crate::state::State;
 use crate::state::running::NewPart;
@@ -12,7 +12,7 @@ impl State {
         self.elastic.as_ref()?.get(job)
     }
 
-    /// Returns whether an elastic job may hold this number of GPUs, which differs from its gang size.
+    /// Returns whether a job is elastic and may hold this number of GPUs.
     #[cold]
     pub(crate) fn may_have(&self, job: JobId, gpus: u32) -> bool {
         self.elastic_model(job).is_some_and(|model| {
@@ -22,7 +22,7 @@ impl State {
     }
 
     /// Returns whether an action may give a job a number of GPUs other than its gang size. If the action names no
-    /// batch, the batch size in the trace must be possible.
+    /// batch, the batch size in the trace must be possible on these GPUs.
     #[cold]
     pub(crate) fn may_take(&self, action: &Action, gpus: &GpuSet) -> bool {
         let (count, spans) = (gpus.gpus(), gpus.by_server().len() > 1);

@@ -1,4 +1,4 @@
-//! The phases of jobs. The only module that knows which jobs wait and which jobs run.
+//! The phases of jobs. This is the only module that knows which jobs wait and which jobs run.
 
 use crate::structures::bits::{BitSet, slots};
 use gangline_model::{Infeasible, JobId, SimTime};
@@ -37,9 +37,8 @@ pub(crate) struct JobState {
     pub(crate) run_ns: i64,
     active_at_arrival: ActiveTime,
     active_at_finish: ActiveTime,
-    /// Number of the job's record if it runs; otherwise its phase.
+    /// Number of the job's record if the job is running; otherwise, the constant of its phase.
     place: u32,
-    /// Number of preemptions.
     pub(crate) preemptions: u32,
 }
 
@@ -260,7 +259,7 @@ impl Jobs {
         self.demand.add(gang);
     }
 
-    /// Counts a job that waits again; moves are not counted.
+    /// Counts that a job has lost all its GPUs. The caller must not count moves.
     #[inline]
     pub(crate) fn note_loss(&mut self, job: JobId) {
         if self.losses.is_empty() {
@@ -390,7 +389,7 @@ impl Jobs {
     }
 }
 
-/// Sizes of the waiting gangs for each GPU type. They show whether all idle GPUs together would be enough for one of
+/// Sizes of the waiting gangs for each GPU type. They show whether the idle GPUs of a type would be enough for one of
 /// these gangs.
 #[derive(Clone, Debug)]
 struct Demand {

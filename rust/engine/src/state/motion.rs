@@ -2,7 +2,8 @@
 //! running jobs (`docs/concepts/jobs-and-rates.md`, `overhead-and-failures.md`, `sharing.md`, `parts.md`).
 //!
 //! `running.rs` computes the progress of work, and `rates.rs` computes the rates. The accounts record the GPU time that
-//! jobs held and lost; this module notifies them of completed segments. A change costs O(affected jobs x their GPUs).
+//! jobs held and lost; this module notifies the accounts of completed segments. A change costs O(affected jobs x their
+//! GPUs).
 
 use crate::accounts::{Accounts, Segment};
 use crate::occupancy::NO_JOB;
@@ -65,7 +66,7 @@ impl Motion {
         }
     }
 
-    /// Closes the current segment of a part at `now`. The caller must settle the work.
+    /// Closes the current segment of a part at `now`. The caller must have settled the work.
     #[inline]
     fn close_segment(&mut self, record: usize, at: usize, reason: EndReason) {
         let now = self.state.now;
@@ -152,8 +153,8 @@ impl Motion {
         run.finish = SimTime::NEVER;
     }
 
-    /// Begins the next phase of a job, in which it has another rate. The event of the job has been removed from the
-    /// queue.
+    /// Begins the next phase of a job, in which the job has a different rate. The caller has already removed the job's
+    /// event from the queue.
     #[cold]
     fn cross_knot(&mut self, record: usize) {
         let run = &self.state.runs[record];
@@ -175,7 +176,7 @@ impl Motion {
             self.set_speed(record, 0, speed);
         }
         if self.state.features.shares {
-            self.touch(self.state.runs[record].job); // The co-runners of this job may end at the same instant.
+            self.touch(self.state.runs[record].job); // The co-runners may change at this instant, so the rate is computed again at its end.
         }
         self.schedule(record);
     }
@@ -198,8 +199,7 @@ impl Motion {
         }
     }
 
-    /// Schedules the next event as [`Self::schedule`] does, but for a run whose previous event may still be in the
-    /// queue.
+    /// Cancels the previous event of a run if it is still in the queue, and adds the next event.
     #[inline]
     fn reschedule(&mut self, record: usize) {
         let run = &mut self.state.runs[record];
@@ -224,7 +224,7 @@ impl Motion {
         job
     }
 
-    /// Gives a job a part, and sets up the record, the rate and the next event.
+    /// Starts a part of a job: sets up the record, the rate and the next event.
     #[inline]
     pub(crate) fn begin(&mut self, job: JobId, new: NewPart<'_>) {
         let shares = self.state.features.shares;
@@ -402,8 +402,9 @@ impl Motion {
         }
     }
 
-    /// Ends a part, which loses its GPUs. The job continues with its other parts; if it has no parts left, the caller
-    /// handles it. If the next event of the run is in the queue, it becomes stale, because the generation changes.
+    /// Ends a part and releases its GPUs. The job continues with its other parts. If there are none, the record is
+    /// freed, and the caller must requeue or finish the job. An event of the freed record that is still in the queue
+    /// becomes stale, because the generation changes.
     #[inline]
     fn end_part(&mut self, record: usize, at: usize, reason: EndReason) {
         self.settle(record);
@@ -508,7 +509,8 @@ impl Motion {
         }
     }
 
-    /// Gives a part a new quota, or a pause that begins now. A part that was paused at its quota gets its rate back.
+    /// Gives a part a new quota, or an overhead that begins now. A new quota also ends the pause of a part that has
+    /// used up its old quota.
     #[cold]
     fn renew(&mut self, record: usize, at: usize, terms: &Terms) {
         self.settle(record);
@@ -562,8 +564,8 @@ impl Motion {
         self.state.touched = touched;
     }
 
-    /// Sets the rates of a job's parts according to their GPUs, co-runners and up-links. A part whose rate does not
-    /// change keeps its segment.
+    /// Sets the rates of a job's parts according to their GPUs, co-runners and up-links. If the rate of a part does not
+    /// change, its segment continues.
     fn retime(&mut self, record: usize) {
         let mut is_changed = false;
         for at in 0..self.state.runs[record].parts.len() {

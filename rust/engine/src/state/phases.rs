@@ -1,11 +1,11 @@
-//! Jobs whose rate changes with their progress (`docs/concepts/jobs-and-rates.md`): the current phase of each, and the
-//! time that its remaining work takes over all remaining phases. Only runs with such jobs use this module.
+//! Jobs whose rate changes with their progress (`docs/concepts/jobs-and-rates.md`): the current phase of each job, and
+//! the time that its remaining work takes. Only runs with such jobs use this module.
 
 use crate::state::State;
 use crate::state::running::Run;
 use gangline_model::{JobId, Phases, SimSpan, SimTime, span_of_work};
 
-/// The phase that a job is in.
+/// The current phase of a job.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PresentPhase {
     /// Number of the phase, counted from 0.
@@ -39,8 +39,7 @@ impl State {
         phases.map_or(0, |phases| phases.phase(self.jobs.work(job), left) as u32)
     }
 
-    /// Returns the current phase of a job whose rate changes: its number, its factor for the base rate, and the size of
-    /// its steps relative to the first phase.
+    /// Returns the current phase of a job whose rate changes with its progress.
     pub(crate) fn present_phase(&self, job: JobId) -> Option<PresentPhase> {
         let phases = self.phases_of(job)?;
         let number = self.present(job, phases);
@@ -113,8 +112,8 @@ impl State {
         end
     }
 
-    /// Returns whether a running job has the best rate of its current phase, which means that it is consolidated and
-    /// has no co-runners.
+    /// Returns whether a running job has the best rate of its current phase, that is, whether the job is consolidated
+    /// and has no co-runners.
     #[inline]
     pub(crate) fn is_at_best_rate(&self, run: &Run) -> bool {
         let best = self.base_in_phase(run.job, self.types.best_rate(run.job));

@@ -52,7 +52,7 @@ impl State {
     pub(crate) fn locality_on(&self, job: JobId, gpus: &GpuSet) -> f64 {
         match &self.config.locality {
             None => 1.0,
-            // The model of the job includes distance.
+            // The model of an elastic job already includes the cost of distance.
             Some(_) if self.elastic_model(job).is_some() => 1.0,
             Some(model) => self.locality_by(model.as_ref(), job, gpus),
         }
@@ -220,7 +220,8 @@ impl State {
         }
     }
 
-    /// Returns the memory that a part holds on each of its GPUs, in runs where jobs share GPUs.
+    /// Returns the memory that a part holds on each of its GPUs; 0 in a run without shared GPUs, where memory is not
+    /// tracked.
     #[inline]
     pub(crate) fn bytes_of(&self, job: JobId, sub_batch: u32) -> u64 {
         if self.features.shares {
@@ -230,7 +231,7 @@ impl State {
         }
     }
 
-    /// Returns the rate of a part that starts now and is alone on its GPUs.
+    /// Returns the rate of a part that starts now, as if it were alone on its GPUs, and the factors of this rate.
     #[inline]
     pub(super) fn pace_of(&mut self, job: JobId, new: &NewPart<'_>) -> Pace {
         let untold = if self.features.has_run_time {

@@ -60,8 +60,8 @@ pub struct Part {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct AtRisk {
     pub(crate) work: f64,
-    /// Remaining work of the job at the safe point; `None` if another part has done or lost work since. With this
-    /// value, the remaining work after a loss is exact.
+    /// Remaining work of the job at the safe point; `None` if another part has done or lost work since then. With this
+    /// value, a loss restores the remaining work exactly.
     pub(crate) left: Option<f64>,
 }
 
@@ -101,7 +101,7 @@ pub(crate) struct Untold {
     pub(crate) pace: f64,
     /// Share of the time with progress that the part spends on work, not on checkpoints.
     pub(crate) works: f64,
-    /// Share of the time with progress that checkpoints take.
+    /// Share of the time with progress that the part spends on checkpoints.
     pub(crate) saves: f64,
 }
 
@@ -258,7 +258,7 @@ impl Part {
     }
 
     /// Returns the last checkpoint that the part has taken since an instant. Checkpoints take place at multiples of the
-    /// checkpoint interval.
+    /// checkpoint interval after the start of progress.
     #[inline]
     fn last_checkpoint(
         &self,

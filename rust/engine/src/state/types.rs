@@ -23,7 +23,6 @@ impl Usable {
     }
 }
 
-/// The GPU types that each job of a run may use.
 #[derive(Clone, Debug)]
 pub(crate) struct TypeTable {
     world: World,
@@ -32,8 +31,8 @@ pub(crate) struct TypeTable {
     /// Types that can hold the whole gang, under policies that mix types. `None` means that they are the same as the
     /// usable types.
     whole: Option<Usable>,
-    /// Types in descending order of base rate; ties are in ascending order of index. Row 0 applies to jobs without a
-    /// row in the rate table.
+    /// For each row of the rate table, the types in descending order of base rate; ties are in ascending order of
+    /// index. Row 0 applies to jobs without a row in the rate table.
     orders: Vec<SmallVec<[GpuTypeId; 4]>>,
     mixes_types: bool,
     copy_gpus: CopyGpus,
@@ -90,7 +89,6 @@ impl TypeTable {
         }
     }
 
-    /// Returns the gang of a job: its size and the types that it may use.
     #[inline]
     pub(crate) fn gang(&self, job: JobId) -> Gang<'_> {
         let jobs = &self.world.jobs;
@@ -231,8 +229,8 @@ fn mixed_rate(world: &World, job: JobId, usable: impl Iterator<Item = GpuTypeId>
     0.0
 }
 
-/// Returns the types in descending order of base rate; ties are in ascending order of index. Row 0 applies to jobs
-/// without a row in the rate table.
+/// For each row of the rate table, returns the types in descending order of base rate; ties are in ascending order of
+/// index. Row 0 applies to jobs without a row in the rate table.
 fn type_orders(world: &World) -> Vec<SmallVec<[GpuTypeId; 4]>> {
     let World {
         cluster,
