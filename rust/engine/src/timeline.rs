@@ -1,4 +1,5 @@
-//! The timeline: one row for each change of a count, sampled or thinned if there would be too many rows.
+//! The timeline: one row for each change of a count. The rows can be sampled; by default, they are thinned when there
+//! are too many.
 
 use crate::config::TimelineMode;
 use crate::segments::NoMemory;
@@ -34,7 +35,7 @@ struct Counts {
     waiting: u32,
 }
 
-/// The growing timeline, in one buffer instead of one buffer per column.
+/// The growing timeline. The counts of a row are stored together, instead of one buffer per column.
 #[derive(Clone, Debug)]
 pub(crate) struct TimelineWriter {
     rows: Vec<(SimTime, Counts)>,
@@ -148,7 +149,8 @@ impl TimelineWriter {
         Ok(())
     }
 
-    /// Doubles the sampling time and keeps the rows that the new sampling time would have produced.
+    /// Increases the sampling time to at least twice its value, and keeps the rows that the new sampling time would
+    /// have produced.
     #[cold]
     fn halve(&mut self, types: usize) {
         let count = self.rows.len() as i64;
@@ -174,7 +176,7 @@ impl TimelineWriter {
             let time = self.rows[row].0;
             let mut due = self.due(kept, gap);
             if let Some(held) = put_off.filter(|_| due < time) {
-                // A row was pending, so there is room for one.
+                // A pending row was not written, so this does not overwrite a row that is still needed.
                 self.put(held, due, kept, types);
                 kept += 1;
                 due = self.due(kept, gap);

@@ -5,7 +5,7 @@ use crate::queue::{EventClass, EventQueue};
 use gangline_model::{SimTime, TimerTag};
 use rustc_hash::FxHashMap;
 
-/// Timers by tag. No code iterates over the map from tag to slot.
+/// Timers by tag. No code iterates over the map from tag to slot, because its order is arbitrary.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Timers {
     slots: FxHashMap<TimerTag, u32>,

@@ -96,18 +96,17 @@ pub struct PolicyTraits {
     pub max_share: u32,
     /// Whether gangs may span several GPU types.
     pub mixes_types: bool,
-    /// Maximum gang size that the policy serves; jobs with a larger gang can never run.
+    /// Maximum gang size that the policy accepts; jobs with a larger gang can never run.
     pub gang_max: Option<u32>,
     /// Whether jobs may hold several parts at once.
     pub forks: bool,
-    /// Number of GPUs of each part, under a policy that forks jobs.
+    /// Rule for the number of GPUs of each part, under a policy that forks jobs.
     pub copy_gpus: CopyGpus,
     /// Whether the policy may change the number of GPUs of elastic jobs. Only explanations use this field.
     pub resizes: bool,
     /// Overhead that every restart and move costs per GPU of the gang, in addition to the run's overhead.
     pub restart_per_gpu: SimSpan,
-    /// Whether the policy uses the share of the base rate that a job has achieved so far:
-    /// [`crate::ClusterView::kept_ns`].
+    /// Whether the policy uses the locality factors that jobs have had so far: [`crate::ClusterView::kept_ns`].
     pub watches_locality: bool,
     /// Whether the policy needs all events in a single order: [`crate::Changes::order`].
     pub orders_changes: bool,

@@ -1,17 +1,18 @@
 //! Rack up-links that jobs share (`docs/concepts/network.md`): the jobs that send through each up-link, and the
 //! resulting locality factors. This module does not handle time: the caller re-times the jobs whose locality changed.
 //!
-//! Suppose that each job sends as if it were alone. An up-link is *overloaded* if its jobs together would then send
-//! more than its capacity. A job that uses no overloaded up-link sends as if it were alone. The rates of all other jobs
-//! rise together, and the rate of a job stops rising when the first of its up-links is full. The rate at which an
-//! up-link becomes full depends on the rates at which its jobs stop at other up-links. A solution is a set of stops
-//! that agree at every up-link, and this solution is unique ([`Stop`]).
+//! First, suppose that each job sends as if it were alone. An up-link is *overloaded* if its jobs together would then
+//! send more than its capacity. A job that uses no overloaded up-link sends as if it were alone. The rates of all other
+//! jobs rise together, and the rate of a job stops rising when the first of its up-links is full. The rate at which an
+//! up-link becomes full depends on the rates at which its jobs stop at other up-links. Exactly one set of stops is
+//! consistent at every up-link ([`Stop`]).
 //!
 //! After a change, new stops are first computed only for the changed up-links, while the stops of all others stay
-//! fixed. If the new stops disagree at another up-link, this up-link is added, and so on. A start or stop costs O(racks
-//! of the job). If an up-link is overloaded before or after the change, there is an additional cost of O(n log n),
-//! where n is the number of up-links of the jobs that become slower or faster. In the worst case, the cost is [`TURNS`]
-//! times the cost of solving for all jobs that overloaded up-links connect.
+//! fixed. If the new stops are inconsistent at a further up-link, this up-link is added and the stops are computed
+//! again, until all stops are consistent. A start or stop costs O(racks of the job). If an up-link is overloaded before
+//! or after the change, there is an additional cost of O(n log n), where n is the number of up-links of the jobs that
+//! become slower or faster. In the worst case, the cost is [`TURNS`] times the cost of solving for all jobs that are
+//! connected through overloaded up-links.
 
 use crate::work::looked;
 use gangline_model::{JobId, Load};
@@ -51,8 +52,8 @@ struct UpLink {
 
 const NO_PLACE: u32 = u32::MAX;
 
-/// Number of turns after which all connected up-links are added to the part being solved, and not only those at which
-/// stops disagree.
+/// After this many turns, all connected up-links are added to the part being solved, and not only those at which the
+/// stops are inconsistent.
 const TURNS: u32 = 8;
 
 impl UpLink {
@@ -83,7 +84,7 @@ struct Scratch {
     part: Vec<(u32, Stop)>,
     /// Overloaded up-links in the part being solved, in ascending order.
     links: Vec<u32>,
-    /// Other up-links of the jobs in the part whose stop has changed.
+    /// Overloaded up-links outside the part that a job in the part uses, if the stop of this job has changed.
     doubtful: Vec<u32>,
     below: Vec<Stop>,
     flows: Flows,
@@ -282,7 +283,7 @@ impl UpLinks {
         }
     }
 
-    /// Adds the up-links at which the new stops disagree. Returns whether any up-link was added.
+    /// Adds the up-links at which the new stops are inconsistent. Returns whether any up-link was added.
     fn widen(&mut self, turn: u32, scratch: &mut Scratch) -> bool {
         let before = scratch.links.len();
         scratch.doubtful.clear();
@@ -553,7 +554,7 @@ mod tests {
     }
 
     /// Creates a chain of gangs that each span two successive racks. Each gang gets the capacity that the previous gang
-    /// and ten small jobs leave; this is slightly more than the previous gang gets.
+    /// and ten small jobs leave free; this is slightly more than the previous gang gets.
     fn chain(racks: u32) -> UpLinks {
         let mut uplinks = UpLinks::new(racks + 1, 10.0);
         let mut join = |record, racks: &[u32], demand| {

@@ -16,7 +16,7 @@ use smallvec::SmallVec;
 use std::ops::Deref;
 use std::sync::Arc;
 
-/// One change.
+/// An entry of [`Changes::order`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change {
     /// A job arrived.
@@ -317,7 +317,7 @@ impl<'a> ClusterView<'a> {
         self.accounts.executed(self.state, job)
     }
 
-    /// Returns the GPU time, in GPU-nanoseconds, that the job has held so far, without overhead.
+    /// Returns the GPU time of the job so far, without overhead, in GPU-nanoseconds.
     #[inline]
     pub fn attained_gpu_ns(&self, job: JobId) -> i128 {
         self.accounts.attained_gpu_ns(self.state, job)
@@ -330,7 +330,7 @@ impl<'a> ClusterView<'a> {
     }
 
     /// Returns the number of GPUs that a part of the job has on a server. This is the gang size, unless the policy sets
-    /// another number of GPUs for copies.
+    /// a different number of GPUs for copies.
     #[inline]
     pub fn gang_on(&self, job: JobId, server: ServerId) -> u32 {
         self.state.gang_on(job, server)
@@ -343,7 +343,7 @@ impl<'a> ClusterView<'a> {
         state.rates().of_copy(state.jobs(), job, gpu_type, gpus)
     }
 
-    /// Returns whether the rates of the job were measured, which means that they come from the throughput table.
+    /// Returns whether the rates of the job were measured, that is, whether they come from the throughput table.
     pub fn has_measured_rates(&self, job: JobId) -> bool {
         let state = self.state;
         state.rates().is_measured(state.jobs(), job)
@@ -403,8 +403,8 @@ impl<'a> ClusterView<'a> {
         SimSpan(closed + open)
     }
 
-    /// Returns the share of its base rate that the job has achieved, in units of 10^-12 and summed over its nanoseconds
-    /// with progress so far. The policy must declare [`crate::PolicyTraits::watches_locality`].
+    /// Returns the locality factor of the job, integrated over its time with progress so far. The unit is 10^-12 ns.
+    /// The policy must declare [`crate::PolicyTraits::watches_locality`].
     pub fn kept_ns(&self, job: JobId) -> i128 {
         self.accounts.kept_ns(self.state, job)
     }
@@ -608,8 +608,8 @@ impl<'a> ClusterView<'a> {
             .is_some_and(|run| self.state.is_at_best_rate(run))
     }
 
-    /// Returns the time at which a running job finishes if nothing else changes. The time takes all its phases into
-    /// account.
+    /// Returns the time at which a running job finishes if nothing else changes. The time takes all phases of the job
+    /// into account.
     ///
     /// # Errors
     /// Returns [`PolicyError::NotAllowedToKnow`] for an online policy.
@@ -619,9 +619,9 @@ impl<'a> ClusterView<'a> {
         Ok(self.run(job).map(|run| self.state.done_at(run)))
     }
 
-    /// Returns the isolated service of each job in the trace except the jobs in `dropped`, whose ids must ascend. The
-    /// values ascend. The values are in GPU-nanoseconds, or in nanoseconds if `is_time` is set, and are based on the
-    /// run's estimates. A policy may know this distribution even if it may not know the service of any single job.
+    /// Returns, in ascending order, the isolated service of each job in the trace except the jobs in `dropped`, which
+    /// must be sorted by id. The values are in GPU-nanoseconds, or in nanoseconds if `is_time` is set, and are based on
+    /// the run's estimates. A policy may know this distribution even if it may not know the service of any single job.
     pub fn service_distribution(&self, is_time: bool, dropped: &[JobId]) -> Vec<i128> {
         let jobs = self.state.jobs();
         let service = |job: JobId| {

@@ -18,7 +18,7 @@ pub struct FreeIndex {
     pools: Vec<TypePool>,
     places: Vec<Place>,
     /// Changes since the last draft ended, in order. Each entry contains the server and, if the draft made the change,
-    /// the free mask before it; `None` means that a plan or an event made the change.
+    /// the free mask before the change; `None` means that a plan or an event made the change.
     changes: Vec<(ServerId, Option<u64>)>,
 }
 
@@ -167,7 +167,7 @@ impl FreeIndex {
         }
     }
 
-    /// Remembers the current state of the draft.
+    /// Marks the current state of the draft, to which [`Self::rollback`] can return.
     #[inline]
     pub fn mark(&self) -> Mark {
         Mark(self.changes.len())
@@ -184,7 +184,7 @@ impl FreeIndex {
     /// Records for [`Self::end_draft`] that a server's free mask has changed.
     #[inline]
     pub(super) fn note_change(&mut self, server: ServerId) {
-        // Most often, the draft of the policy has already taken these GPUs.
+        // Usually, the policy's draft has already recorded a change of this server.
         if self.changes.last().is_none_or(|last| last.0 != server) {
             self.changes.push((server, None));
         }

@@ -1,5 +1,5 @@
-//! The only module that stores which jobs hold which GPUs, and which GPUs are free. The fields of [`Occupancy`] are
-//! private.
+//! This is the only module that stores which jobs hold which GPUs, and which GPUs are free. The fields of [`Occupancy`]
+//! are private.
 //!
 //! Four methods change the assignment: [`Occupancy::take`], [`Occupancy::give`], [`Occupancy::fail`] and
 //! [`Occupancy::repair`]; all other methods only read. This module knows jobs only by their numbers, and knows nothing
@@ -72,8 +72,8 @@ impl Occupancy {
         }
     }
 
-    /// Puts a job on GPUs; it holds `bytes` of memory on each of them. The check of the plan guarantees that the GPUs
-    /// have room.
+    /// Puts a job on GPUs. The job holds `bytes` of memory on each GPU. The plan has been checked, so the job fits on
+    /// these GPUs.
     #[inline]
     pub(crate) fn take(&mut self, job: JobId, gpus: &GpuSet, bytes: u64) {
         for &ServerGpus { server: id, mask } in gpus.by_server() {
@@ -94,7 +94,7 @@ impl Occupancy {
         }
     }
 
-    /// Takes a job off its GPUs; `bytes` is the memory that it held on each of them.
+    /// Removes a job from its GPUs; `bytes` is the memory that the job held on each GPU.
     #[inline]
     pub(crate) fn give(&mut self, job: JobId, gpus: &GpuSet, bytes: u64) {
         for &ServerGpus { server: id, mask } in gpus.by_server() {
@@ -118,7 +118,7 @@ impl Occupancy {
         }
     }
 
-    /// Marks a server as down; its residents have already left.
+    /// Marks a server as down. The caller must already have removed its residents.
     pub(crate) fn fail(&mut self, id: ServerId) {
         self.update_index();
         let server = &mut self.servers[id.index()];
@@ -291,7 +291,7 @@ impl Occupancy {
         found
     }
 
-    /// Returns the slots in `mask` that have exactly one resident. If GPUs cannot be shared, it returns `mask` itself.
+    /// Returns the slots in `mask` that have exactly one resident. If GPUs are not shared, it returns `mask` itself.
     #[inline]
     pub(crate) fn alone_mask(&self, server: ServerId, mask: u64) -> u64 {
         match &self.sharing {

@@ -5,8 +5,6 @@ use crate::structures::bits::slots;
 use gangline_model::{ClusterSpec, GpuTypeId, ServerId};
 use std::collections::BTreeMap;
 
-/// Memory in use on every GPU, the slots with several residents, and the number of GPUs with exactly one resident, by
-/// free memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Sharing {
     /// Slots with several residents, for each server.

@@ -19,7 +19,7 @@ pub(crate) fn slots(mask: u64) -> impl Iterator<Item = u32> {
 /// An ordered set of integers in `0..capacity`.
 #[derive(Clone, Debug, Default)]
 pub struct BitSet {
-    /// The members of the set; each member is one bit.
+    /// The members of the set, as bits.
     words: Vec<u64>,
     /// Bit `i` of level 0 is set if word `i` is not 0; bit `i` of level `k + 1` is set if word `i` of level `k` is not
     /// 0. The last level is a single word.
@@ -138,7 +138,7 @@ impl BitSet {
         (self.len > 0).then(|| self.lowest(self.upper.len(), 0))
     }
 
-    /// Returns the smallest member below bit `at` of a level; `depth` is the number of levels above the words.
+    /// Returns the smallest member in the range of integers that bit `at` of level `depth` stands for (see `upper`).
     #[inline]
     fn lowest(&self, depth: usize, mut at: usize) -> usize {
         looked(depth + 1);

@@ -12,9 +12,10 @@ use gangline_model::{ClusterSpec, RackId, ServerId, gpus_in};
 pub struct TypePool {
     servers: Vec<ServerId>,
     slots: Vec<Slots>,
-    /// The servers with each number of free GPUs. The set for 0 stays empty, because it is never used.
+    /// For each number of free GPUs, the servers with exactly this number. The set for 0 stays empty, because it is
+    /// never used.
     pub(super) buckets: Vec<BitSet>,
-    /// Bit `f` is set if a server has `f` free GPUs, `f` = 1..=63; bit 0 stands for 64.
+    /// Bit `f`, from 1 to 63, is set if any server has exactly `f` free GPUs. Bit 0 stands for 64 free GPUs.
     bucket_mask: u64,
     free_total: u32,
     up_total: u32,
@@ -168,7 +169,7 @@ impl TypePool {
         self.rack_up[rack]
     }
 
-    /// Returns the largest number of GPUs on the up servers of a rack.
+    /// Returns the maximum, over all racks, of the number of GPUs on servers that are up.
     #[inline]
     pub fn rack_up_max(&self) -> u32 {
         self.rack_up_max
@@ -301,8 +302,7 @@ impl TypePool {
         self.by_rack().next_from(gpus, 0)
     }
 
-    /// Returns the rack that follows `rack` in ascending order of free GPUs; racks with equally many are ordered by
-    /// index.
+    /// Returns the rack that follows `rack` in ascending order of free GPUs; ties are in ascending order of index.
     pub fn rack_after(&mut self, rack: usize) -> Option<usize> {
         if self.rack_ids.len() <= 1 {
             return None;
@@ -311,8 +311,7 @@ impl TypePool {
         racks.next_from(racks.free[rack], rack + 1)
     }
 
-    /// Returns the rack that follows `rack` in descending order of free GPUs; racks with equally many are ordered by
-    /// index.
+    /// Returns the rack that follows `rack` in descending order of free GPUs; ties are in ascending order of index.
     pub fn rack_emptier(&mut self, rack: usize) -> Option<usize> {
         if self.rack_ids.len() <= 1 {
             return None;

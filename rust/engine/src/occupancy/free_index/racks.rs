@@ -11,7 +11,8 @@ use crate::structures::work::looked;
 use std::collections::BTreeSet;
 use std::ops::Bound::{Excluded, Included, Unbounded};
 
-/// Up to this many racks are scanned one by one, because a scan of 1 kB costs less than keeping the racks sorted.
+/// If there are at most this many racks, a query scans all racks, because a scan of 1 kB costs less than keeping the
+/// racks sorted.
 const FEW_RACKS: usize = 256;
 /// Largest range of keys that is stored as a bit set (2 MB).
 const DENSE_KEYS: usize = 1 << 24;
@@ -45,7 +46,7 @@ struct Numbering {
 struct WholeKey {
     /// Number of completely free servers of the largest size.
     whole: u32,
-    /// Maximum number of free GPUs on one of the other servers of the rack.
+    /// Maximum number of free GPUs on any other server of the rack.
     other: u32,
     /// Number of free GPUs in the rack.
     free: u32,
@@ -461,8 +462,8 @@ impl FreeOrder {
         match self {
             Self::Few => {
                 looked(all.len());
-                // This is not `few(free, rack)`, because for the last of 256 racks, the index of the next rack would
-                // carry into the bits of the free GPUs.
+                // This is not `few(free, rack)`, because `rack` may be 256, one beyond the last rack. Adding this
+                // number carries into the number of free GPUs; the `|` in `few` would not.
                 let from = few(free, 0) + rack as u32;
                 // The loop has no branch, so that the compiler can vectorise it.
                 let later = |key| if key >= from { key } else { u32::MAX };
@@ -571,7 +572,7 @@ mod tests {
                 sorted_down.sort_unstable_by_key(|&(free, rack)| (Reverse(free), rack));
                 for order in &mut orders {
                     order.change(rack, (before, after));
-                    // One walk starts at the rack, and the other starts after all racks with this number of free GPUs.
+                    // The first search starts at the rack, the second after all racks with this number of free GPUs.
                     for from in [(before, rack), (before, racks)] {
                         let later = sorted.iter().find(|&&key| key >= from);
                         prop_assert_eq!(order.next_from(&free, from), later.copied());

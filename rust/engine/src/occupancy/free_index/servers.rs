@@ -2,19 +2,19 @@
 
 use crate::structures::bits::BitSet;
 
-/// The servers of a rack or of a GPU type, in the current state of the index. All positions are positions in the pool.
+/// The servers of a rack or of a GPU type, in the current state of the index. The queries return positions in the pool.
 ///
 /// Every query costs O(log n) per server found, times the number of different free counts. There are at most 64 free
 /// counts, in practice one to eight.
 #[derive(Clone, Copy, Debug)]
 pub struct Servers<'a> {
-    /// The servers with each number of free GPUs.
+    /// For each number of free GPUs, the servers with exactly this number.
     pub(super) buckets: &'a [BitSet],
     /// One bit for each free count that occurs; see [`smallest`].
     pub(super) mask: u64,
     pub(super) start: usize,
     pub(super) end: usize,
-    /// Positions of the servers in the pool; `Some` only if the index numbers its servers rack by rack.
+    /// For each server in the rack-by-rack numbering, its position in the pool; `None` if the two numberings are equal.
     pub(super) order: Option<&'a [u32]>,
 }
 
@@ -81,8 +81,8 @@ impl<'a> Servers<'a> {
     }
 }
 
-/// Returns the smallest free count of a mask that is at least `gpus`. Bit `f` of a mask stands for `f` free GPUs, `f` =
-/// 1..=63, and bit 0 for 64.
+/// Returns the smallest free count of a mask that is at least `gpus`. Bit `f` of a mask, from 1 to 63, stands for `f`
+/// free GPUs; bit 0 stands for 64.
 #[inline]
 pub(super) fn smallest(mask: u64, gpus: u32) -> Option<u32> {
     if gpus > 64 {

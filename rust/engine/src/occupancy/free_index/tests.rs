@@ -234,7 +234,8 @@ fn equals_a_recount_after_random_changes() {
             if changes % gap == 0 {
                 let gpus = 1 + dice.below(sizes.iter().max().copied().unwrap_or(1) as usize + 2);
                 for pool in &mut index.pools {
-                    // Structures are built halfway through, so that the index must keep early ones up to date.
+                    // The structures are first built after 3000 changes. From then on, the index must keep them up to
+                    // date.
                     if changes > 3000 {
                         compare_with_scans(pool, gpus as u32);
                     }
