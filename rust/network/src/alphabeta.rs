@@ -122,7 +122,8 @@ impl Links {
     }
 
     /// Returns the time that one bucket of `bytes` takes in each tier, for a gang of a given shape. In an uneven gang,
-    /// the smallest part carries the largest share of the traffic to other servers and racks.
+    /// the server with the fewest GPUs and the rack with the fewest servers are the bottlenecks, because each of their
+    /// ports carries the most traffic.
     pub fn bucket(&self, shape: Shape, bytes: f64) -> BucketTimes {
         let port = |tier: Tier| self.tiers[tier as usize].port_bw;
         let (p, s) = (

@@ -161,7 +161,7 @@ pub struct NetworkConfig {
     pub is_unscaled: bool,
     /// Divisor for the capacity of the up-links.
     pub oversubscription: Option<f64>,
-    /// Whether jobs share up-links.
+    /// Rule by which jobs share up-links.
     pub contention: Contention,
     /// Share of an up-link's capacity that other traffic leaves free; if absent, 1.
     pub background: Option<f64>,
@@ -175,7 +175,7 @@ pub struct NetworkConfig {
     pub levels: Vec<(String, [f64; 3])>,
     /// Measured throughputs.
     pub measured: Vec<Measured>,
-    /// Rule for gangs whose pair is missing.
+    /// Rule for gangs for which `measured` has no pair of throughputs.
     pub on_missing: OnMissing,
     /// Additional factor for a measured pair if the gang spans racks; if absent, 1.
     pub network_extra: Option<f64>,

@@ -1,13 +1,13 @@
 //! Computes max-min fair shares of links that all have the same capacity, by progressive filling.
 //!
-//! All rates rise together. A flow stops at its limit, or when one of its links is full. The level does not rise in
-//! small steps. Instead, each step goes to the next stop: either the flow with the smallest limit stops, or the link
-//! with the least remaining capacity per open flow becomes full.
+//! All rates rise together. A flow stops at its limit, or when one of its links is full. The common rate does not rise
+//! in small steps. Instead, each step goes directly to the next stop: either the flow with the smallest limit stops, or
+//! the link with the least remaining capacity per open flow becomes full.
 //!
-//! Stops have a strict order: by rate; at equal rates, demands come before links; and links are ordered by name.
-//! Regardless of rounding, the next stop of a link comes after the last stop at which a flow took capacity from it.
-//! Therefore, exactly one set of stops is consistent at every link, and its rates are reproducible bit for bit. The
-//! stops do not depend on the order or the groups in which they are computed. The model is described in
+//! Stops have a strict order: by rate; at equal rates, demands come before links; and links are ordered by name. Even
+//! if rates are rounded, the next stop of a link comes after the last stop at which a flow took capacity from this
+//! link. Therefore, exactly one set of stops is consistent at every link, and its rates are reproducible bit for bit.
+//! The stops do not depend on the order or the groups in which they are computed. The model is described in
 //! `docs/concepts/network.md`.
 //!
 //! | symbol | here | meaning |
@@ -69,7 +69,7 @@ pub struct Filling {
 }
 
 impl Filling {
-    /// Creates an unused link with this number of flows.
+    /// Creates the state of a link with this number of open flows, before any capacity is assigned.
     pub fn new(capacity: f64, flows: u32) -> Self {
         Self {
             left: capacity,

@@ -33,7 +33,8 @@ pub(super) fn last_end(buckets: &[(f64, BucketTimes)], order: Order) -> f64 {
         .enumerate()
         .map(|(at, bucket)| (bucket.0, at))
         .collect();
-    // In a channel only the order of arrival matters, so the channels can be computed one by one.
+    // When buckets leave a channel depends only on when they arrive there, so the channels can be computed one after
+    // the other.
     for tier in 0..3 {
         ready = channel(&ready, |at| buckets[at].1[tier], order);
     }

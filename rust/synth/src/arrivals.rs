@@ -68,7 +68,7 @@ impl Clock {
         let inside_s = (weighted_s - weeks * full_s).clamp(0.0, full_s);
         let begun = self.starts_s[..WEEK_HOURS].partition_point(|start_s| *start_s <= inside_s);
         let hour = begun - 1;
-        // Rounding must not change the order, so the time is no later than the end of the hour.
+        // Rounding must not change the order of arrivals, so the time is capped at the end of the hour.
         let into_hour_s = ((inside_s - self.starts_s[hour]) / self.weights[hour]).min(HOUR_S);
         weeks * WEEK_S + hour as f64 * HOUR_S + into_hour_s
     }
@@ -92,8 +92,8 @@ pub(super) fn poisson(seed: u64, jobs: u32, rate_per_h: f64) -> Vec<u64> {
 /// Draws bursts at the rate `rate_per_h / jobs_per_burst` by thinning, with the hourly weights of the clock.
 ///
 /// A candidate `c` for a burst uses four kinds of draws. `(c, 0, 0)` gives the gap before the burst, and `(c, 0, 1)`
-/// decides whether the burst takes place. `(c, 0, 2)` gives its number of jobs, and `(c, 1, k)` gives the gap before
-/// its job `k`.
+/// decides whether the burst takes place. `(c, 0, 2)` gives the number of jobs in the burst, and `(c, 1, k)` gives the
+/// gap before job `k` of the burst.
 pub(super) fn diurnal(
     seed: u64,
     jobs: u32,
@@ -108,7 +108,7 @@ pub(super) fn diurnal(
         .fold(0.0_f64, |peak, weight| peak.max(*weight));
     let mean_gap_s = HOUR_S * profile.jobs_per_burst / (rate_per_h * peak);
     let mut micros: Vec<u64> = Vec::with_capacity(jobs as usize);
-    // Bursts overlap, so jobs of earlier bursts may arrive later than `clock_s`. This heap contains them.
+    // Bursts overlap, so jobs of earlier bursts may arrive later than `clock_s`. This heap contains those jobs.
     let mut pending: BinaryHeap<Reverse<u64>> = BinaryHeap::new();
     let mut clock_s = 0.0;
     let mut candidate = 0_u64;
@@ -204,7 +204,7 @@ mod tests {
         // There is an arrival every quarter of an hour on the clock, in hours of weight 0.5 and 1.5.
         let clock = Clock::new(|hour| [0.5, 1.5][hour % 2]);
         let mut micros = [0, 1800, 3600, 4200, 4800, 5400, 6000, 6600, 7200].map(|s| s * 1_000_000);
-        // At twice the length there is an arrival every half hour on the clock, which takes an hour of weight 0.5.
+        // At twice the length there is an arrival every half hour on the clock; at weight 0.5, this takes a whole hour.
         stretch(&mut micros, 14_400.0, &clock);
         let seconds = [0, 3600, 4800, 6000, 7200, 10_800, 12_000, 13_200, 14_400];
         assert_eq!(micros, seconds.map(|s| s * 1_000_000));

@@ -50,8 +50,8 @@ pub enum Law {
     },
 }
 
-/// Returns one number for each of the jobs `0..jobs`, which is the draw for a purpose at the address `(job, 0,
-/// counter)`.
+/// Returns one random number for each of the jobs `0..jobs`. It is drawn for the given purpose at the address `(job, 0,
+/// counter)` and has the given distribution.
 ///
 /// # Errors
 /// Returns [`SynthError::OutOfRange`] for an unknown purpose or too many jobs.

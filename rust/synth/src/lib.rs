@@ -1,10 +1,10 @@
 //! Generates synthetic traces from a seed. Their statistics resemble those of public traces.
 //!
 //! Every column has its own random stream, and the index of a job is the address of its draws. A change of one option
-//! therefore never changes another column, and a request for more jobs only appends rows. The exception is `load`,
-//! which derives the arrivals from the work of all drawn jobs. Logarithms and exponentials come from `libm`, so a seed
-//! gives the same bytes on every platform. Generating one job takes about 150 ns. This crate needs neither the engine
-//! nor Python, and does no file I/O.
+//! therefore never changes another column, and a request for more jobs only appends rows. The exception is `load`: with
+//! this option, the arrivals depend on the work of all drawn jobs. Logarithms and exponentials come from `libm`, so a
+//! seed gives the same bytes on every platform. Generating one job takes about 150 ns. This crate needs neither the
+//! engine nor Python, and does no file I/O.
 #![forbid(unsafe_code)]
 
 mod arrivals;
@@ -257,8 +257,8 @@ fn arrival_seconds(
     Ok(arrival_s)
 }
 
-/// Returns the time in seconds from the first to the last arrival for which the work equals `load` times the cluster's
-/// capacity.
+/// Returns the time in seconds from the first to the last arrival at which the offered load equals `load`; `None` if
+/// the spec sets no load.
 fn load_span_s(
     spec: &SynthSpec,
     gpus: &[u32],
@@ -291,8 +291,8 @@ fn too_low(key: &'static str, jobs: u32) -> SynthError {
     }
 }
 
-/// Draws the models. The draw for each job has the address `(job, 0, 0)`. It gives an index among the models that
-/// accept the job's size.
+/// Draws the models. The draw for each job has the address `(job, 0, 0)`. It selects one of the models that accept the
+/// job's size.
 fn draw_models(
     spec: &SynthSpec,
     gpus: &[u32],

@@ -17,7 +17,7 @@ pub(super) struct DurationClass {
 /// Arrival rates over the week, and sizes of bursts.
 pub(super) struct ArrivalProfile {
     pub(super) rate_per_h: f64,
-    /// Mean number of jobs in a burst; this number is geometrically distributed.
+    /// Mean number of jobs in a burst; the number of jobs is geometrically distributed.
     pub(super) jobs_per_burst: f64,
     pub(super) hours: [f64; 24],
     /// Weights of the weekdays, starting with Monday.

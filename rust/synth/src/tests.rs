@@ -319,7 +319,7 @@ fn load_moves_arrivals_alone() {
 
 #[test]
 fn gangs_that_never_fit_get_the_largest_size_that_does() {
-    // A size with a share of 1e-9 is never drawn in 101 draws of 50 jobs.
+    // A size with a share of 1e-9 is never drawn, although each of the 50 jobs has 101 draws.
     let spec = SynthSpec {
         jobs: 50,
         max_gpus: Some(5),

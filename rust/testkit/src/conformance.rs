@@ -1,9 +1,15 @@
 //! Checks that every policy must pass, on random worlds. A world is a cluster with jobs, drawn from a seed.
 //!
-//! [`check`] runs a policy on a random world with all invariant checks of the engine enabled, and performs further
-//! checks. Every job ends. The same seed gives the same run. A step-by-step run equals a run in one call. Skipping
-//! rounds does not change the results. A policy that is declared work-conserving lets no job wait if a GPU type has
-//! enough free GPUs for it. The messages of failed checks name the seed.
+//! [`check`] runs a policy on a random world with all invariant checks of the engine enabled, and performs these
+//! further checks:
+//!
+//! - Every job ends.
+//! - The same seed gives the same run.
+//! - A step-by-step run equals a run in one call.
+//! - Skipping rounds does not change the results.
+//! - A policy that is declared work-conserving lets no job wait if a GPU type has enough free GPUs for the job.
+//!
+//! The messages of failed checks name the seed.
 
 mod draws;
 mod elastic;
@@ -75,7 +81,7 @@ const MODELS: [&str; 3] = ["vgg16", "resnet50", "bert"];
 /// This function never panics, because every drawn value is valid.
 pub fn draw(seed: u64, scope: Scope) -> Case {
     let mut numbers = Numbers::new(seed);
-    // The extras use separate random numbers, so that the rest of a world is the same with and without them.
+    // The extras use separate random numbers, so that the rest of a world is the same with and without extras.
     let mut extras = Numbers::new(seed.wrapping_add(EXTRAS));
     let cluster = Arc::new(draw_cluster(&mut numbers, &mut extras, scope));
     let jobs = draw_jobs(&mut numbers, &cluster, scope);
@@ -371,8 +377,8 @@ pub fn run(case: &Case, policy: &mut dyn Policy) -> Result<Output, EngineError> 
     engine.output()
 }
 
-/// Runs a policy step by step: one decision at a time. `look` sees the state after each decision. The changes that the
-/// policy reads, as effects of its plan, must agree with this state.
+/// Runs a policy step by step: one decision at a time. After each decision, `look` gets a view of the new state. The
+/// function also checks that the recorded changes agree with this state.
 ///
 /// # Errors
 /// Returns the error of the run or of `look`.

@@ -30,7 +30,7 @@ pub fn find(name: &str) -> Result<&'static PolicyInfo, PolicyError> {
     }
 }
 
-/// Builds a policy as [`gangline_policies::build`] does, or a toy.
+/// Builds a toy or a policy of the registry; see [`gangline_policies::build`].
 ///
 /// # Errors
 /// Returns [`PolicyError::UnknownPolicy`] for an unknown name, or [`PolicyError::Parameter`] for an invalid parameter.

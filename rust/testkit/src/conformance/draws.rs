@@ -74,7 +74,7 @@ fn exception(name: &str, numbers: &mut Numbers) -> Option<ParamValue> {
         // The delay of a rack may not exceed the delay of the network, and each of the two may keep its default.
         "rack_delay" => ParamValue::Float(numbers.pick(&[0.0, 0.3, 1.0, 5.0])),
         "network_delay" => ParamValue::Float(numbers.pick(&[6.0, 7.0, 12.0, 20.0])),
-        // The other value does not go with `packed`; parity tests of phases set it.
+        // The other value cannot be combined with `packed`; the parity tests of phases use it.
         "planned_rate" => ParamValue::Str("mean".to_owned()),
         // A lease must be longer than every restart, for any gang size.
         "overhead_per_gpu_s" => ParamValue::Float(numbers.pick(&[0.0, 0.01])),
@@ -84,7 +84,7 @@ fn exception(name: &str, numbers: &mut Numbers) -> Option<ParamValue> {
         "las_quantum" => ParamValue::Float(numbers.pick(&[1.0, 5.0, 30.0])),
         // A round must be longer than the consolidation of copies.
         "c0_s" => ParamValue::Float(numbers.pick(&[0.0, 0.5, 1.0, 5.0])),
-        // The moving average must learn.
+        // With a weight of 0, the moving average would never change, so the policy rejects it.
         "estimator_alpha" => ParamValue::Float(numbers.pick(&[0.1, 0.5, 1.0])),
         // At least one pass must give out copies.
         "fill" => ParamValue::Bool(true),

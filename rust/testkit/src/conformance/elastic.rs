@@ -25,7 +25,7 @@ pub(super) fn draw(numbers: &mut Numbers, columns: &mut JobColumns) -> ElasticTa
         batches[job] = class.batch_size;
         row[job] = classes.len() as u32;
         classes.push(ElasticClass {
-            // Passes of more samples than in the trace might need more memory than the GPUs have.
+            // Passes with more samples than in the trace might need more memory than the GPUs have.
             max_pass_batch: class.max_pass_batch.min(if needs_memory {
                 class.batch_size
             } else {

@@ -15,8 +15,8 @@ const TAG: TimerTag = TimerTag { kind: 0, id: 0 };
 pub struct ForkParams {
     /// Maximum number of parts of a job.
     pub copies: usize,
-    /// Iteration quota of a part. It applies from the start of the part as an additional copy, and again from each
-    /// merge.
+    /// Iteration quota of a part. An additional copy gets the quota when it starts, and every copy gets it again at
+    /// each merge.
     pub quota: Option<f64>,
     /// Time for which every copy pauses at a merge.
     pub merge: SimSpan,
@@ -32,11 +32,11 @@ pub struct ToyFork {
     params: ForkParams,
 }
 
-/// The state that the cluster has after the actions planned so far.
+/// The state that the cluster would have after the actions that are planned so far.
 struct Draft<'a> {
     view: &'a ClusterView<'a>,
     free: Vec<u64>,
-    /// Parts that jobs keep or get: the server of each part, by part number.
+    /// For each job, the server of each part that the job keeps or gets, by part number.
     parts: BTreeMap<JobId, BTreeMap<u16, ServerId>>,
     waiting: Vec<JobId>,
     preempted: Vec<(JobId, u16)>,
