@@ -178,8 +178,8 @@ const ROWS: &[Row] = &[
         kind: ParameterKind::Float,
         unit: "",
         default: unset,
-        doc: "Offered load: GPU-seconds of the drawn jobs, divided by those that `cluster_gpus` has between the \
-              first and the last arrival; sets the rate.",
+        doc: "Offered load: GPU-seconds of the drawn jobs, divided by the GPU-seconds that `cluster_gpus` GPUs \
+              provide from the first to the last arrival; determines the arrival rate.",
     },
     Row {
         name: "cluster_gpus",

@@ -243,7 +243,11 @@ impl SynthSpec {
             })
         };
         if self.load.is_some() && self.rate_per_h.is_some() {
-            return conflict("load", "rate_per_h", "each of them determines the arrival rate");
+            return conflict(
+                "load",
+                "rate_per_h",
+                "each of them determines the arrival rate",
+            );
         }
         if self.arrivals == Arrivals::Batch && self.load.is_some() {
             return conflict("load", "arrivals", "a batch has no rate");
