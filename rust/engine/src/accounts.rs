@@ -48,7 +48,6 @@ pub(crate) struct Accounts {
     /// their size.
     attained_ns: Vec<i128>,
     pub(crate) migrations: Vec<i32>,
-    /// Number of preemptions of all jobs.
     pub(crate) preemptions: u64,
     /// GPU time that parts held while they were paused at their quotas.
     pub(crate) paused_gpu_ns: i128,

@@ -379,7 +379,7 @@ fn check_subject(state: &State, action: &Action) -> Result<(), Broken> {
 }
 
 /// Checks that a set of GPUs is a valid gang for the job. A gang must have the right size, and its servers must be up
-/// and of allowed types. It must have a single type unless the run mixes types.
+/// and of allowed types. All its GPUs must have the same type unless the policy mixes types.
 #[inline]
 fn check_set(state: &State, action: &Action, gpus: &GpuSet) -> Result<(), Broken> {
     let usable = state.types().usable(action.job);

@@ -106,7 +106,6 @@ impl CapacityEvents {
         (server, up)
     }
 
-    /// Returns whether failures go on for ever.
     pub(crate) fn is_endless(&self) -> bool {
         self.random.is_some()
     }

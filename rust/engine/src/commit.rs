@@ -264,8 +264,8 @@ impl Engine {
         self.motion.keep(record, at, &action.terms);
     }
 
-    /// Returns whether only the policy can still cause events. That is the case if no job makes progress and no
-    /// failures or repairs will come, or if those that will come cannot let a job start.
+    /// Returns whether only the policy can still cause events. That is the case if no job makes progress, and either
+    /// there are no future failures and repairs or they cannot let a job start.
     fn is_left_to_the_policy(&self) -> bool {
         self.motion.queue.live() == self.timers.live()
             || (self.motion.state.lives().running().is_empty() && self.are_changes_futile())

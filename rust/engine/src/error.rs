@@ -338,7 +338,6 @@ fn list(jobs: &[JobId]) -> String {
     names.join(", ")
 }
 
-/// Maximum number of pairs that a message lists.
 const PAIRS_SHOWN: usize = 20;
 
 fn list_pairs(pairs: &[(String, String)]) -> String {

@@ -155,7 +155,6 @@ impl Past {
         }
     }
 
-    /// Returns the estimate for a job that has arrived.
     #[inline]
     pub(crate) fn told(&self, job: JobId) -> Option<SimSpan> {
         self.told.get(job.index()).copied()

@@ -64,9 +64,7 @@ impl Default for Livelock {
 /// Failures so far, and whether servers will fail or be repaired in the future.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Outlook {
-    /// Number of failures so far.
     pub(crate) failures: u64,
-    /// Whether failures go on for ever.
     pub(crate) is_endless: bool,
     /// Whether no server will fail or be repaired any more; under endless failures, whether all servers are up.
     pub(crate) is_settled: bool,

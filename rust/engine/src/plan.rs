@@ -7,7 +7,6 @@ use crate::occupancy::{FreeIndex, Mark};
 use crate::state::State;
 use gangline_model::{Action, GpuSet, GpuTypeId, JobId, SimTime, Terms, TimerTag, Verb};
 
-/// Request to set or cancel a timer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum TimerOrder {
     Arm(TimerTag, SimTime),

@@ -54,7 +54,7 @@ impl Recorder {
         }
     }
 
-    /// Frees the memory of the tables, which the error path may need.
+    /// Frees the memory of the tables, because the error path may need this memory.
     #[cold]
     fn run_out(&mut self) {
         let table = self.segments.take();

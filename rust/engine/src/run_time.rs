@@ -87,7 +87,7 @@ impl RunTime {
     }
 
     /// Returns the ratio of the time that a stretch takes to the time that policies expect. `stretch` is the number of
-    /// the stretch, counted for each part, and `servers` is the number of servers that the part uses.
+    /// the stretch, counted separately for each part, and `servers` is the number of servers that the part uses.
     pub(crate) fn pace(
         &self,
         seed: u64,

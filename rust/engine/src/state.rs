@@ -188,14 +188,12 @@ impl State {
         !self.touched.is_empty() || uplinks.is_some_and(|uplinks| uplinks.is_out_of_date())
     }
 
-    /// Returns the instant of the next arrival.
     #[inline]
     pub(crate) fn next_arrival(&self) -> Option<SimTime> {
         let next = self.lives.next().index();
         self.jobs.columns().arrival.get(next).copied()
     }
 
-    /// Leaves jobs out of the run.
     pub(crate) fn drop_all(&mut self, jobs: Vec<Infeasible>) {
         self.lives.drop_all(jobs);
     }
@@ -217,7 +215,6 @@ impl State {
         }
     }
 
-    /// Requeues a job that has lost its last GPUs.
     #[inline]
     fn requeue(&mut self, job: JobId) {
         let gang = self.types.gang(job);
@@ -237,7 +234,6 @@ impl State {
         self.lives.record(job).expect("a running job") as usize
     }
 
-    /// Returns the job that a record belongs to.
     #[inline]
     pub(crate) fn job_of(&self, record: usize) -> JobId {
         self.runs[record].job
@@ -263,7 +259,6 @@ impl State {
         self.lives.prefetch(self.runs[record as usize].job);
     }
 
-    /// Returns the instant of the job's first start, if it has started.
     #[inline]
     pub(crate) fn first_start(&self, job: JobId) -> Option<SimTime> {
         let first = self.lives.get(job)?.first_start;

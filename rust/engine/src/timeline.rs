@@ -35,7 +35,7 @@ struct Counts {
     waiting: u32,
 }
 
-/// The growing timeline. The counts of a row are stored together, instead of one buffer per column.
+/// The timeline during the run. The counts of a row are stored together, not in one buffer per column.
 #[derive(Clone, Debug)]
 pub(crate) struct TimelineWriter {
     rows: Vec<(SimTime, Counts)>,

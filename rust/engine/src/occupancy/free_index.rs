@@ -190,8 +190,8 @@ impl FreeIndex {
         }
     }
 
-    /// Ends a draft. For every server that the draft changed or that was recorded since the draft began, sets the free
-    /// mask to the value that `free` returns. Later drafts roll back to this state.
+    /// Ends a draft. Every server that the draft changed, or that [`Self::note_change`] recorded since the draft began,
+    /// gets the free mask that `free` returns. Later drafts start from this state.
     #[inline]
     pub(super) fn end_draft(&mut self, free: impl Fn(ServerId) -> u64) {
         let mut changes = std::mem::take(&mut self.changes);

@@ -27,7 +27,6 @@ pub(crate) type Pair = [JobId; 2];
 struct ServerState {
     /// Mask of the free slots; 0 if the server is down.
     free: u64,
-    /// Mask of all slots.
     full: u64,
     /// Number of the server's first GPU; GPUs are numbered across the whole cluster.
     gpu_base: u32,
@@ -35,7 +34,6 @@ struct ServerState {
     is_up: bool,
 }
 
-/// The servers, the residents of their GPUs, and the free GPUs.
 #[derive(Clone, Debug)]
 pub(crate) struct Occupancy {
     servers: Vec<ServerState>,
@@ -229,7 +227,6 @@ impl Occupancy {
         self.index.as_mut().expect("no decision is being made")
     }
 
-    /// Returns the number of servers.
     #[inline]
     pub(crate) fn servers(&self) -> usize {
         self.servers.len()
@@ -247,7 +244,6 @@ impl Occupancy {
         Some(self.servers.get(server.index())?.full)
     }
 
-    /// Returns the GPU type of a server.
     #[inline]
     pub(crate) fn type_of(&self, server: ServerId) -> GpuTypeId {
         self.servers[server.index()].gpu_type

@@ -213,7 +213,6 @@ impl Jobs {
         }
     }
 
-    /// Records the arrival of the next job.
     #[inline]
     pub(crate) fn arrive(&mut self, work: f64, active_ns: i128) -> JobId {
         let job = self.next();
@@ -250,7 +249,6 @@ impl Jobs {
         state.remaining
     }
 
-    /// Requeues a job that lost its GPUs.
     #[inline]
     pub(crate) fn requeue(&mut self, job: JobId, gang: Gang<'_>) {
         self.states[job.index()].place = WAITING;
@@ -301,7 +299,6 @@ impl Jobs {
         self.done
     }
 
-    /// Returns whether all jobs are done.
     #[inline]
     pub(crate) fn are_all_done(&self) -> bool {
         self.done == self.count
@@ -368,13 +365,11 @@ impl Jobs {
         self.get(job).is_some_and(|state| state.place == WAITING)
     }
 
-    /// Returns the record of a running job.
     #[inline]
     pub(crate) fn record(&self, job: JobId) -> Option<u32> {
         self.get(job)?.record()
     }
 
-    /// Prefetches the record of a job.
     #[inline]
     pub(crate) fn prefetch(&self, job: JobId) {
         prefetch_index(&self.states, job.index());

@@ -111,8 +111,8 @@ impl Motion {
 
     // These methods handle the events of running jobs.
 
-    /// Handles the next event of a running job. Returns `true` if the work of the job is done; otherwise an overhead
-    /// has ended or a quota is used up, and the run continues.
+    /// Handles the next event of a running job. Returns `true` if the work of the job is done; otherwise, an overhead
+    /// or a phase has ended or a quota is used up, and the run continues.
     #[inline]
     pub(crate) fn step(&mut self, record: usize) -> bool {
         if self.state.runs[record].ends_next() {
@@ -212,7 +212,6 @@ impl Motion {
 
     // These methods handle arrivals, starts and stops.
 
-    /// Records the arrival of the next job.
     #[inline]
     pub(crate) fn arrive(&mut self) -> JobId {
         let state = &mut self.state;
@@ -392,7 +391,6 @@ impl Motion {
             .event(what, self.state.now, run.job, gpus);
     }
 
-    /// Counts a preemption or migration of a job.
     pub(crate) fn count_stop(&mut self, job: JobId, reason: EndReason) {
         if reason == EndReason::Preempted {
             self.accounts.preemptions += 1;

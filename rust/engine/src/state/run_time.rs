@@ -80,7 +80,7 @@ impl State {
         }
     }
 
-    /// Returns the deviation, from the rate that policies know, of a part that starts or moves now.
+    /// Counts a start or move of a part. Returns the deviation of the part from the rate that policies know.
     #[cold]
     pub(super) fn begin_stretch(&mut self, job: JobId, new: &NewPart<'_>) -> Untold {
         let part = (job, new.number);

@@ -2,10 +2,10 @@
 //! (`docs/concepts/jobs-and-rates.md`, `overhead-and-failures.md`).
 //!
 //! Work is one number per job. This number is *settled* (updated to the current instant) when a property of the job
-//! changes. The work then decreases linearly until the next event of the job: its completion, or the end of a part's
-//! overhead or quota. A running job has *parts*: usually one, which needs no memory allocation, or several if the
-//! policy forks jobs (`docs/concepts/parts.md`). Work is a property of the job, and placement is a property of the
-//! part.
+//! changes. The work then decreases linearly until the next event of the job: its completion, the start of its next
+//! phase, or the end of a part's overhead or quota. A running job has *parts*: usually one, which needs no memory
+//! allocation, or several if the policy forks jobs (`docs/concepts/parts.md`). Work is a property of the job, and
+//! placement is a property of the part.
 
 use gangline_model::{
     GpuSet, GpuTypeId, JobId, MAX_SECONDS, SPAN_MAX, ServerId, SimSpan, SimTime, Tier, span_of_work,
@@ -139,7 +139,7 @@ pub(crate) struct NewPart<'a> {
     pub(crate) quota: f64,
 }
 
-/// Rate of a part when it starts.
+/// The rate of a part when it starts, and the values from which this rate is computed.
 #[derive(Clone, Copy)]
 pub(crate) struct Pace {
     pub(crate) gpu_type: GpuTypeId,
@@ -302,7 +302,7 @@ impl Part {
         (self.locality * 1e12).round() as i128
     }
 
-    /// Returns the share of its base rate that the part achieves with its co-runners.
+    /// Returns the fraction of its base rate that the part keeps with its locality, sub-batch and co-runners.
     pub(crate) fn useful(&self) -> f64 {
         self.locality / (self.inflation * self.xi)
     }

@@ -33,9 +33,7 @@ struct Slots {
     /// Mask of the free slots.
     mask: u64,
     rack: u32,
-    /// Number of free slots.
     free: u8,
-    /// Number of slots.
     size: u8,
     up: bool,
 }

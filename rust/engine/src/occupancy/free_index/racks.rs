@@ -23,7 +23,7 @@ pub(super) struct Racks {
     pub(super) free: Vec<u32>,
     /// First position of each rack, followed by the end position of the last rack.
     starts: Vec<u32>,
-    /// Numbering of the servers; `None` if the pool's own order is rack by rack.
+    /// Numbering of the servers rack by rack; `None` if the pool already lists them in this order.
     numbering: Option<Numbering>,
     by_free: FreeOrder,
     by_rack: Option<MaxTree>,
@@ -34,9 +34,9 @@ pub(super) struct Racks {
 
 #[derive(Clone, Debug)]
 struct Numbering {
-    /// For each position, the server's place in the pool.
+    /// For each position in the rack-by-rack numbering, the server's position in the pool.
     order: Vec<u32>,
-    /// For each place in the pool, the server's position.
+    /// The inverse of `order`.
     position: Vec<u32>,
     buckets: Vec<BitSet>,
 }
@@ -152,7 +152,8 @@ impl Racks {
         !set.is_empty() && set.next_from(start).is_some_and(|position| position < end)
     }
 
-    /// Returns the servers, grouped by the number of free GPUs; their positions are numbered rack by rack.
+    /// For each number of free GPUs, returns the set of servers with this number; the servers are numbered rack by
+    /// rack.
     #[inline]
     fn buckets<'a>(&'a self, pool: &'a [BitSet]) -> &'a [BitSet] {
         match &self.numbering {
