@@ -245,8 +245,8 @@ impl Accounts {
         }
     }
 
-    /// Counts the start or move of a part if the part has co-runners, and also if its sub-batch is smaller than the
-    /// job's batch.
+    /// Counts the start or move of a part in `starts` if the part has co-runners, and in `sub_batch_starts` if its
+    /// sub-batch is smaller than the job's batch.
     pub(crate) fn count_start(&mut self, part: &mut Part, is_shared: bool, batch: u32) {
         let Some(details) = part.details.as_mut().filter(|details| details.is_new) else {
             return;

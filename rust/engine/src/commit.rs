@@ -18,8 +18,8 @@ use smallvec::SmallVec;
 /// One in this many decisions is timed, because reading the clock costs as much as a small decision.
 const DECISIONS_PER_SAMPLE: u64 = 16;
 
-/// Returns whether an action does more than renew a quota or a pause. A run whose plans contain only such renewals has
-/// stalled.
+/// Returns whether an action changes more than a part's quota or overhead. If the plans of a run change nothing else,
+/// the run has stalled.
 #[inline]
 fn changes_something(action: &Action) -> bool {
     !matches!(action.verb, Verb::Keep) || action.terms.sub_batch.is_some()

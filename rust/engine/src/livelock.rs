@@ -66,7 +66,7 @@ impl Default for Livelock {
 pub(crate) struct Outlook {
     pub(crate) failures: u64,
     pub(crate) is_endless: bool,
-    /// Whether no server will fail or be repaired any more; under endless failures, whether all servers are up.
+    /// If failures are endless, whether all servers are up; otherwise, whether no failures or repairs are left.
     pub(crate) is_settled: bool,
 }
 

@@ -242,7 +242,7 @@ impl Engine {
             known.map(|&count| i64::from(count)).sum::<i64>() as f64
         };
         let arrival = |job: JobId| jobs.arrival(job).seconds();
-        // Columns are computed one at a time, because each is as long as the trace.
+        // Only one column is in memory at a time, because each is as long as the trace.
         let jct = |job: JobId| self.since_arrival(job, output.finish_s[job.index()]);
         let queue = |job: JobId| self.since_arrival(job, output.first_start_s[job.index()]);
         let (jct_mean, jct) = statistics(each(&jct), [0.5, 0.9, 0.95, 0.99, 1.0]);
@@ -262,7 +262,7 @@ impl Engine {
             .next();
         let last = output.finish_s.iter().copied().fold(f64::NAN, f64::max);
         let makespan = first.map_or(f64::NAN, |first| to_nanos(last - first));
-        // A run that was stopped has busy GPUs after its last finish.
+        // If the run was stopped, GPUs were busy after the last finish, so the length includes the time up to now.
         let until = self.motion.state.now().seconds();
         let length_s = first.map_or(f64::NAN, |first| to_nanos(until - first));
         let shares = self.shares(output, accounts, length_s);

@@ -58,7 +58,8 @@ impl Event {
 /// Returns the index of the earliest of four events.
 #[inline]
 fn earliest(events: &[Event]) -> usize {
-    // The times are compared in two pairs and then between the winners, without a branch. Equal times are rare.
+    // The times are compared in two pairs, and then the earlier times of the pairs are compared, without a branch. If
+    // times are equal, which is rare, the keys are compared instead.
     let at = [0, 1, 2, 3].map(|at: usize| events[at].time.0);
     let left = usize::from(at[1] < at[0]);
     let right = 2 + usize::from(at[3] < at[2]);

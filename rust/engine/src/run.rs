@@ -338,7 +338,8 @@ impl Engine {
         if self.motion.state.lives().are_all_done() || self.is_past_limit(to) {
             return false;
         }
-        // Finding the next instant may skip rounds that a later external event would need.
+        // The search for the next instant may skip rounds. They are restored, because an external event might still
+        // need them.
         let rounds = (self.next_round, self.is_steady);
         let next = self.next_instant();
         (self.next_round, self.is_steady) = rounds;

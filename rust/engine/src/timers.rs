@@ -46,7 +46,7 @@ impl Timers {
         self.generations[slot as usize] == generation
     }
 
-    /// Removes a timer after its event has been processed.
+    /// Removes a timer whose event has been processed. Returns its tag.
     pub(crate) fn fire(&mut self, slot: u32) -> TimerTag {
         let tag = self.tags[slot as usize];
         self.slots.remove(&tag);

@@ -29,7 +29,7 @@ pub enum Change {
     Down(ServerId),
 }
 
-/// Changes since the last decision: first the effects of its plan, then the events in order.
+/// Changes since the last decision: first the effects of that decision's plan, then the events in order.
 #[derive(Clone, Debug, Default)]
 pub struct Changes {
     /// Jobs that the last plan started.
@@ -267,7 +267,7 @@ impl<'a> ClusterView<'a> {
             .inflation(job, sub_batch, gpu_type, Some(places.len()))
     }
 
-    /// Returns the sub-batch that determines the memory of a running job; 0 means the full batch size.
+    /// Returns the current sub-batch of a running job, on which its memory depends; 0 means the full batch size.
     pub fn sub_batch(&self, job: JobId) -> u32 {
         self.state.run(job).map_or(0, |run| run.only().sub_batch)
     }

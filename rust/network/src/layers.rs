@@ -33,8 +33,8 @@ pub(super) fn last_end(buckets: &[(f64, BucketTimes)], order: Order) -> f64 {
         .enumerate()
         .map(|(at, bucket)| (bucket.0, at))
         .collect();
-    // When buckets leave a channel depends only on when they arrive there, so the channels can be computed one after
-    // the other.
+    // The times at which buckets leave a channel depend only on the times at which they arrive there, so the channels
+    // can be computed one after the other.
     for tier in 0..3 {
         ready = channel(&ready, |at| buckets[at].1[tier], order);
     }

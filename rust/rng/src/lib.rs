@@ -209,7 +209,7 @@ impl Draw {
         let mut lane = 0;
         loop {
             let product = draw.lane(lane) as u128 * n as u128;
-            // The threshold is below n, so the division is needed only here.
+            // The threshold is below n, so the modulo is computed only if the low half is below n.
             if product as u64 >= n || product as u64 >= n.wrapping_neg() % n {
                 return (product >> 64) as u64;
             }

@@ -201,7 +201,8 @@ mod tests {
 
     #[test]
     fn stretching_keeps_the_weights_of_the_hours() {
-        // There is an arrival every quarter of an hour on the clock, in hours of weight 0.5 and 1.5.
+        // On the clock, there is an arrival every quarter of an hour. The weights of the hours alternate between 0.5
+        // and 1.5.
         let clock = Clock::new(|hour| [0.5, 1.5][hour % 2]);
         let mut micros = [0, 1800, 3600, 4200, 4800, 5400, 6000, 6600, 7200].map(|s| s * 1_000_000);
         // At twice the length there is an arrival every half hour on the clock; at weight 0.5, this takes a whole hour.

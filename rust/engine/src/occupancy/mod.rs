@@ -16,7 +16,7 @@ use sharing::{Place, Sharing};
 
 pub use free_index::{FreeIndex, Mark, TypePool};
 
-/// Value that stands for no resident.
+/// Placeholder in an empty entry of a [`Pair`].
 pub(crate) const NO_JOB: JobId = JobId(u32::MAX);
 
 /// The residents of a GPU; empty entries contain [`NO_JOB`] and are at the end.

@@ -176,7 +176,8 @@ impl Motion {
             self.set_speed(record, 0, speed);
         }
         if self.state.features.shares {
-            self.touch(self.state.runs[record].job); // The co-runners may change at this instant, so the rate is computed again at its end.
+            // The co-runners may also change at this instant, so the rate is computed again at the end of the instant.
+            self.touch(self.state.runs[record].job);
         }
         self.schedule(record);
     }

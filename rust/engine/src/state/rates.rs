@@ -231,7 +231,7 @@ impl State {
         }
     }
 
-    /// Returns the rate of a part that starts now, as if it were alone on its GPUs, and the factors of this rate.
+    /// Returns the rate of a part that starts now, without the effect of co-runners, and the factors of this rate.
     #[inline]
     pub(super) fn pace_of(&mut self, job: JobId, new: &NewPart<'_>) -> Pace {
         let untold = if self.features.has_run_time {

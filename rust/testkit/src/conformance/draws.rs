@@ -78,7 +78,7 @@ fn exception(name: &str, numbers: &mut Numbers) -> Option<ParamValue> {
         "planned_rate" => ParamValue::Str("mean".to_owned()),
         // A lease must be longer than every restart, for any gang size.
         "overhead_per_gpu_s" => ParamValue::Float(numbers.pick(&[0.0, 0.01])),
-        // A merge pauses every copy for this time once per period.
+        // This time must be short, because every copy pauses for it once per period.
         "merge_s" => ParamValue::Float(numbers.below(5) as f64),
         // Without a quantum, equal jobs would swap every nanosecond.
         "las_quantum" => ParamValue::Float(numbers.pick(&[1.0, 5.0, 30.0])),
