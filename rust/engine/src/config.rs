@@ -54,7 +54,7 @@ pub enum GangXi {
     /// The largest slowdown factor among the GPUs of the gang, because training is synchronous.
     #[default]
     Max,
-    /// The mean of the factors, for showing how much the choice of the rule matters.
+    /// The mean of the factors. It serves to show how much the choice of the rule matters.
     Mean,
 }
 

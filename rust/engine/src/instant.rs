@@ -1,8 +1,7 @@
 //! Processes one instant of a run: finds the instant, applies its events and ends it (`ARCHITECTURE.md`, the life of an
 //! event).
 //!
-//! The only fact about the policy that this module uses is which events wake the policy. The cost is O(log running) per
-//! event.
+//! All that this module knows about the policy is which events wake it. The cost is O(log running) per event.
 
 use crate::capacity;
 use crate::error::EngineError;

@@ -3,8 +3,8 @@
 //! therefore counts fruitless stops.
 //!
 //! The rule is narrow, so that it never ends a run that would finish. `docs/concepts/simulated-second.md` lists the
-//! conditions of the rule. It costs two comparisons per instant, and O(active jobs) once per 1,000 stops per active
-//! job.
+//! conditions of the rule. The check costs two comparisons per instant, and O(active jobs) once per 1,000 stops per
+//! active job.
 //!
 //! Failures can undo work as well, if a job needs more time than its servers usually stay up. Such a job would
 //! eventually finish by chance, but possibly only after more attempts than a user will wait for. A second rule covers

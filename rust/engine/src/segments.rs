@@ -20,7 +20,8 @@ pub enum EndReason {
     Moved = 2,
     /// A server failed.
     Failed = 3,
-    /// The rate changed because of a co-runner, a sub-batch, the share of an up-link, or a quota.
+    /// The rate or the terms of the part changed, for example because of a co-runner, a sub-batch, the share of an
+    /// up-link, a new phase, or a quota.
     Retimed = 4,
     /// The run was stopped before the job was done.
     Stopped = 5,

@@ -1,11 +1,11 @@
 //! This is the only module that stores which jobs hold which GPUs, and which GPUs are free. The fields of [`Occupancy`]
 //! are private.
 //!
-//! Four methods change the assignment: [`Occupancy::take`], [`Occupancy::give`], [`Occupancy::fail`] and
-//! [`Occupancy::repair`]; all other methods only read. This module knows jobs only by their numbers, and knows nothing
-//! about rates, times or policies. The occupancy contains the free-GPU index. A policy makes its plan on the index, so
-//! the occupancy lends the index to the policy for each decision ([`Occupancy::lend`]). When the occupancy takes the
-//! index back, it restores the entries that were changed.
+//! Only four methods change the assignment: [`Occupancy::take`], [`Occupancy::give`], [`Occupancy::fail`] and
+//! [`Occupancy::repair`]. This module knows jobs only by their numbers, and knows nothing about rates, times or
+//! policies. The occupancy contains the free-GPU index. A policy makes its plan on the index, so the occupancy lends
+//! the index to the policy for each decision ([`Occupancy::lend`]). The entries that have changed are updated before
+//! the index is next used ([`Occupancy::update_index`]).
 
 mod free_index;
 mod sharing;
@@ -212,7 +212,7 @@ impl Occupancy {
         self.index = Some(index);
     }
 
-    /// Restores the index entry of every server that changed, in the policy's draft or in the state.
+    /// Updates the index entry of every server that has changed in the policy's draft or in the state.
     #[inline]
     pub(crate) fn update_index(&mut self) {
         let Some(index) = &mut self.index else {

@@ -1,5 +1,5 @@
 //! Elastic jobs (`docs/concepts/elastic-jobs.md`): their rates on any number of GPUs, and the phases of their gradient
-//! noise. Only runs with elastic jobs use this module.
+//! noise.
 
 use crate::state::State;
 use crate::state::running::NewPart;

@@ -1,5 +1,5 @@
 //! Jobs whose rate changes with their progress (`docs/concepts/jobs-and-rates.md`): the current phase of each job, and
-//! the time that its remaining work takes. Only runs with such jobs use this module.
+//! the time that its remaining work takes.
 
 use crate::state::State;
 use crate::state::running::Run;
