@@ -289,7 +289,7 @@ impl Overlay {
         Ok(())
     }
 
-    /// For each GPU that the plan touches, checks the number of its jobs, their pairs and their memory after the whole
+    /// For each GPU that the plan touches, checks the rules for the jobs that would be on this GPU after the whole
     /// plan.
     fn check_sharing(&mut self, state: &State, plan: &PlanBuffer) -> Result<(), Broken> {
         self.takes.clear();

@@ -44,7 +44,7 @@ pub enum Knowledge {
     Remaining,
 }
 
-/// The policy's request for the next round boundary.
+/// Whether the policy wants to decide at the next round boundary.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next {
     /// The policy decides again at the next round boundary.

@@ -19,7 +19,7 @@ pub enum NetworkKind {
     Levels,
 }
 
-/// Level of detail at which the model considers a placement.
+/// Level of detail at which the model distinguishes placements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Detail {
     /// Only the tier matters: the canonical shape of the tier represents all other shapes.

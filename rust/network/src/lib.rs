@@ -390,8 +390,8 @@ impl Network {
         }
     }
 
-    /// Returns the placements whose factor the clamp reduces, among the canonical shapes of all labels and types for
-    /// these gang sizes.
+    /// Checks the canonical shapes of these gang sizes for all labels and types. Returns the placements whose factor
+    /// the clamp reduces.
     pub fn check(&self, sizes: &[u32]) -> Vec<Clamp> {
         let mut found = Vec::new();
         for label in 0..self.labels.len() as u32 {

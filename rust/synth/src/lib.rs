@@ -1,10 +1,10 @@
 //! Generates synthetic traces from a seed. Their statistics resemble those of public traces.
 //!
 //! Every column has its own random stream, and the index of a job is the address of its draws. A change of one option
-//! therefore never changes another column, and a request for more jobs only appends rows. The exception is `load`: with
-//! this option, the arrivals depend on the work of all drawn jobs. Logarithms and exponentials come from `libm`, so a
-//! seed gives the same bytes on every platform. Generating one job takes about 150 ns. This crate needs neither the
-//! engine nor Python, and does no file I/O.
+//! therefore never changes the draws for another column, and a request for more jobs only appends rows. The exception
+//! is `load`: with this option, the arrivals depend on the work of all drawn jobs. Logarithms and exponentials come
+//! from `libm`, so a seed gives the same bytes on every platform. Generating one job takes about 150 ns. This crate
+//! needs neither the engine nor Python, and does no file I/O.
 #![forbid(unsafe_code)]
 
 mod arrivals;

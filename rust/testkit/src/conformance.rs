@@ -355,7 +355,7 @@ pub fn with_idle_type(mut case: Case) -> [Case; 2] {
     let cluster = ClusterSpec::new(types, servers).expect("valid");
     let columns = JobColumns {
         allowed_types: Some(vec![1; world.jobs.len()]),
-        // The columns of a table do not include the work.
+        // The work column that `JobTable::columns` returns is empty, so it is filled here.
         work: world.jobs.ids().map(|job| world.jobs.work(job)).collect(),
         ..case.world.jobs.columns().clone()
     };

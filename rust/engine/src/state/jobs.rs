@@ -61,7 +61,7 @@ impl ActiveTime {
     }
 }
 
-// These values of `JobState::place` are not records: `Jobs::start` checks that records are smaller.
+// These values of `JobState::place` stand for phases. `Jobs::start` checks that the numbers of records are smaller.
 const WAITING: u32 = u32::MAX;
 const FINISHED: u32 = u32::MAX - 1;
 const DROPPED: u32 = u32::MAX - 2;

@@ -340,7 +340,8 @@ impl Motion {
         }
     }
 
-    /// Ends a job that is done. All its parts lose their GPUs, in order of server, and the end of each part is logged.
+    /// Ends a job that is done. Its parts release their GPUs in the order of their servers, and the end of each part is
+    /// logged.
     #[inline]
     pub(crate) fn end_run(&mut self, record: usize) -> JobId {
         let Run { job, ref parts, .. } = self.state.runs[record];

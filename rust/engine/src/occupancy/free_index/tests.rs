@@ -323,8 +323,8 @@ fn a_giant_rack_among_many_does_not_need_a_giant_table() {
 
 #[test]
 fn a_walk_over_256_racks_ends_behind_the_last() {
-    // 256 is the largest number of racks that are kept unsorted. The numbers of free GPUs are odd, so the search after
-    // the last rack must carry into them.
+    // 256 is the largest number of racks that are kept unsorted. The numbers of free GPUs are odd, because only then
+    // does the carry in `FreeOrder::next_from` matter.
     let server = |rack| Server {
         gpu_type: GpuTypeId(0),
         gpus: if rack == 255 { 5 } else { 3 },
