@@ -71,7 +71,7 @@ fn exception(name: &str, numbers: &mut Numbers) -> Option<ParamValue> {
         "auction" | "search" => ParamValue::Str("greedy".to_owned()),
         // All sources of skew except the model names need tensor sizes or a network model.
         "skew" => ParamValue::Str("flags".to_owned()),
-        // The delay of a rack may not exceed the delay of the network, and each of the two may keep its default.
+        // `rack_delay` may not exceed `network_delay`, even if one of the two keeps its default.
         "rack_delay" => ParamValue::Float(numbers.pick(&[0.0, 0.3, 1.0, 5.0])),
         "network_delay" => ParamValue::Float(numbers.pick(&[6.0, 7.0, 12.0, 20.0])),
         // The other value cannot be combined with `packed`; the parity tests of phases use it.
