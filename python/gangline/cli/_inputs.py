@@ -384,9 +384,9 @@ def say_notes(trace: Trace) -> None:
 
 def notes_of(cluster: Cluster) -> list[str]:
     """Return one line per note on a cluster: its name, its count and what it counts."""
-    from gangline.cluster.node_lists.notes import explain
+    from gangline.cluster.node_lists.notes import lines
 
-    return [f"note: {name} {count:,}: {explain(name)}" for name, count in cluster.notes.items()]
+    return [f"note: {line}" for line in lines(cluster.notes)]
 
 
 def _say_types(trace: Trace, cluster: Cluster) -> None:

@@ -81,7 +81,7 @@ def sweep(
     from gangline.runs.execution import Worlds
     from gangline.runs.executors import check_executor
     from gangline.studies.sweep import sweep as carry_out
-    from gangline.studies.sweep.lacks import lacks_of, names_of
+    from gangline.studies.sweep.lacks import lacks_of, names_of, notes_of
     from gangline.studies.sweep.plan import read_plan
 
     find_modules_here()
@@ -97,7 +97,7 @@ def sweep(
         _page.check(html)
     specs, worlds = [plan.spec(index) for index in plan.order()], Worlds(1)
     _inputs.say_each(lack for lack in lacks_of(specs, worlds) if lack.mechanism)
-    _console.say(*(f"note: {line}" for line in names_of(specs, worlds)))
+    _console.say(*(f"note: {line}" for line in [*notes_of(specs), *names_of(specs, worlds)]))
     done = carry_out(
         spec,
         out=folder,

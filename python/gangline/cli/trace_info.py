@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from gangline._support import formatting as words
 from gangline.cli import _console
-from gangline.cli._inputs import Flag, Jobs, Json, MaybeLab, TraceChoice
+from gangline.cli._inputs import Flag, Jobs, Json, MaybeLab, TraceChoice, notes_of
 
 if TYPE_CHECKING:
     from gangline.trace.jobs.table import Trace
@@ -41,11 +41,13 @@ def info(
     choice
         Options for reading the trace.
     """
+    from gangline.runs.inputs import as_cluster
     from gangline.runs.offered_load import offered_load, unfinished
 
     found = (choice or TraceChoice()).read(trace)
     facts = found.info()
-    load = None if cluster is None else offered_load(cluster, found)
+    lab = None if cluster is None else as_cluster(cluster)
+    load = None if lab is None else offered_load(lab, found)
     if load is not None:
         facts["offered_load"] = load.to_dict()
     if json or raw:
@@ -60,6 +62,8 @@ def info(
     for name in [*(key for key in _FIRST if key in metadata), *others]:
         _console.write(f"{name}: {metadata[name]}")
     _dropped(facts)
+    if lab is not None:
+        _console.write(*notes_of(lab))
     if "clamp_s" in metadata:
         clamp = words.duration(float(metadata["clamp_s"]))
         _console.write(

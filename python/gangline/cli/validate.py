@@ -108,7 +108,7 @@ def validate(
         _console.table(titles, cells, title=title, is_formatted=True)
     for one in found:
         _console.say(*(f"note: {note}" for note in one.notes))
-    _inputs.say_names(jobs, chosen)
+    _inputs.say_about(jobs, found.cluster, chosen)
     if not bias:
         _console.say("--bias also prints the bias by size, length and model")
     if html is not None:

@@ -113,6 +113,29 @@ def test_runs_say_which_servers_were_not_up(
     assert ["servers_without_gpus", "1"] in said
 
 
+def test_studies_of_a_log_say_which_servers_were_not_up(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from gangline.cli.app import main
+
+    (tmp_path / "nodes.txt").write_text(SCONTROL)
+    (tmp_path / "log.csv").write_text(
+        "job_id,arrival_s,gpus,duration_s,observed_start_s\n1,0,1,9,0\n"
+    )
+    nodes, log, plan = (str(tmp_path / name) for name in ("nodes.txt", "log.csv", "plan.toml"))
+    grid = f'trace = ["{log}"]\ncluster = ["{nodes}", "1x4xV100"]\npolicy = ["fifo", "srtf"]'
+    (tmp_path / "plan.toml").write_text(f"[grid]\n{grid}\n")
+    away = "note: servers_away 1: "
+    assert main(["trace", "info", log, "--cluster", nodes]) == 0
+    assert capsys.readouterr().out.count(away) == 1
+    assert main(["validate", "--trace", log, "--cluster", nodes, "--policy", "fifo"]) == 0
+    assert capsys.readouterr().err.count(away) == 1
+    assert main(["sweep", plan, "--out", str(tmp_path / "out"), "--workers", "1"]) == 0
+    said = [line for line in capsys.readouterr().err.splitlines() if line.startswith(away)]
+    assert len(said) == 1  # for both policies
+    assert said[0].endswith(" (on nodes)")
+
+
 def test_one_record_a_line(tmp_path: Path) -> None:
     """`scontrol -o show node` prints each record on one line."""
     lines = "\n".join(" ".join(one.split("\n")) for one in SCONTROL.split("\n\n"))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["NOTES", "explain"]
+__all__ = ["NOTES", "explain", "lines"]
 
 NOTES: Mapping[str, str] = {
     "gpus_assumed": "servers whose number of GPUs is missing in the list (`gpus`)",
@@ -29,3 +29,14 @@ NOTES: Mapping[str, str] = {
 def explain(name: str) -> str:
     """Return the meaning of a counter, or its name if the counter is unknown."""
     return NOTES.get(name, name.replace("_", " "))
+
+
+def lines(notes: Mapping[str, int]) -> list[str]:
+    """Return one line per counter: its name, its count and its meaning.
+
+    Examples
+    --------
+    >>> lines({"pods": 2})
+    ['pods 2: groups of racks behind one switch']
+    """
+    return [f"{name} {count:,}: {explain(name)}" for name, count in notes.items()]

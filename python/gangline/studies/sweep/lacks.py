@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from gangline._support.formatting import listed
+from gangline.cluster.node_lists.notes import lines
 from gangline.errors import GanglineError
 from gangline.runs.premises import lacks, merged, premises
 from gangline.runs.slurm_names import unused
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from gangline.runs.spec import RunSpec
     from gangline.trace.jobs.table import Trace
 
-__all__ = ["lacks_of", "names_of"]
+__all__ = ["lacks_of", "names_of", "notes_of"]
 
 _SEED = re.compile(r"(?<=[?&])seed=\d+")
 
@@ -75,3 +76,17 @@ def names_of(specs: Iterable[RunSpec], worlds: Worlds) -> list[str]:
             with suppress(GanglineError):  # its runs say what is wrong with a trace
                 found.update(dict.fromkeys(unused(chosen, worlds.trace(spec.trace))))
     return list(found)
+
+
+def notes_of(specs: Iterable[RunSpec]) -> list[str]:
+    """Return the notes on the clusters; a note that not all clusters have names its clusters."""
+    clusters = {id(spec.cluster): spec.cluster for spec in specs}
+    where: dict[str, list[str]] = {}
+    for cluster in clusters.values():
+        notes: Any = cluster.get("notes", {})
+        for line in lines(notes):
+            where.setdefault(line, []).append(str(cluster["name"]))
+    return [
+        line if len(labs) == len(clusters) else f"{line} (on {listed(list(dict.fromkeys(labs)))})"
+        for line, labs in where.items()
+    ]
