@@ -13,6 +13,7 @@ from gangline.cli._inputs import (
     Json,
     Lab,
     MaybeJobs,
+    MaybeSeconds,
     MaybeWhole,
     Overheads,
     Settings,
@@ -34,6 +35,7 @@ def eta(
     at: str | None = None,
     history: MaybeJobs = None,
     estimate_error: float | None = None,
+    default_limit_s: MaybeSeconds = None,
     arrivals: Flag = False,
     draws: Whole = 100,
     level: float = 0.8,
@@ -66,6 +68,8 @@ def eta(
     estimate_error
         Instead of a history: the standard deviation of the logarithm of the run time divided by the
         time limit.
+    default_limit_s
+        Time limit in seconds of jobs without one.
     arrivals
         Let further jobs arrive; they are drawn from the history or, without one, from the
         finished jobs in the trace.
@@ -100,6 +104,7 @@ def eta(
         at=at,
         history=history,
         estimate_error=estimate_error,
+        default_limit_s=default_limit_s,
         arrivals=arrivals,
         draws=draws,
         level=level,

@@ -237,6 +237,38 @@ def test_a_job_without_an_estimate_and_an_array_are_named(tmp_path: Path) -> Non
     assert (len(found), found.notes) == (1, {"pending_array": 1})
 
 
+def test_a_default_limit_is_that_of_jobs_without_one() -> None:
+    """`runs` has none: with 100 s it ends at 110, as in `test_by_hand`."""
+    queue = pa.table({**QUEUE, "time_limit_s": [None, 50, 60, 5]})
+    found = gl.eta(LAB, queue, "fifo", at=40, default_limit_s=100.0)
+    assert starts(found) == {"long": 70.0, "wide": 120.0, "huge": math.inf}
+    assert found.spread.unlimited == 1
+    assert "A limit of 1 min 40 s is assumed for 1 job without one." in found.sentences()
+    assert found.to_dict()["spread"]["default_limit_s"] == 100.0  # type: ignore[index,call-overload]
+    same = gl.eta(LAB, pa.table(QUEUE), "fifo", at=40, default_limit_s=7.0)
+    assert starts(same) == starts(found)  # every job has a limit
+    assert not any("is assumed for" in said for said in same.sentences())
+
+
+def test_a_default_limit_also_holds_for_the_history() -> None:
+    """The finished jobs took 4 s, which is half of the default: so do all others."""
+    log = pa.table({"arrival_s": range(20), "gpus": [1] * 20, "duration_s": [4.0] * 20})
+    queue = pa.table({**QUEUE, "time_limit_s": [None] * 4, "observed_start_s": [39, *[None] * 3]})
+    half = gl.eta(LAB, queue, "fifo", at=40, history=log, default_limit_s=8.0)
+    assert starts(half)["long"] == 3.0  # `runs` has run for 1 s of 4 s
+    mixed = {"time_limit_s": [16, *[None] * 3], "observed_start_s": [39, *[None] * 3]}
+    found = gl.eta(
+        LAB, pa.table({**QUEUE, **mixed}), "fifo", at=40, history=log, default_limit_s=8.0
+    )
+    assert starts(found)["long"] == 7.0  # half of 16 s
+
+
+@pytest.mark.parametrize("default_s", [0.0, -1.0, math.nan, math.inf])
+def test_a_default_limit_is_positive(default_s: float) -> None:
+    with refused(OptionError, field="default_limit_s"):
+        gl.eta(LAB, pa.table(QUEUE), "fifo", at=40, default_limit_s=default_s)
+
+
 def test_an_interval_is_of_orders_of_the_draws() -> None:
     """With one running job the start in each draw is its end, which is drawn here directly."""
     queue = pa.table({name: column[:2] for name, column in QUEUE.items()})

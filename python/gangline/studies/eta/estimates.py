@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     Floats = npt.NDArray[np.float64]
     Ints = npt.NDArray[np.int64]
 
-__all__ = ["Arrivals", "Coming", "Estimates", "History", "Jobs", "Log", "history_of"]
+__all__ = ["Arrivals", "Coming", "Estimates", "History", "Jobs", "Log", "history_of", "limits_of"]
 
 LEAST = 20
 """Minimum number of finished jobs in a group; our own choice."""
@@ -73,10 +73,15 @@ class Jobs(NamedTuple):
         for name in ("user", "model"):
             if name in trace.columns:
                 labels[name] = trace.table[name].take(rows).to_pylist()
-        limit = np.full(len(trace), np.nan)
-        if "time_limit_s" in trace.columns:
-            limit = numbers(trace.column("time_limit_s")).astype(np.float64)
-        return cls(labels, np.where(limit[rows] > 0.0, limit[rows], np.nan), elapsed_s)
+        return cls(labels, limits_of(trace)[rows], elapsed_s)
+
+
+def limits_of(trace: Trace) -> Floats:
+    """Return the time limit of each job in a trace; NaN if it has none."""
+    limit = np.full(len(trace), np.nan)
+    if "time_limit_s" in trace.columns:
+        limit = numbers(trace.column("time_limit_s")).astype(np.float64)
+    return np.where(limit > 0.0, limit, np.nan)
 
 
 class History(NamedTuple):
@@ -229,7 +234,8 @@ class Estimates:
             job = "" if names is None else f", such as `{names[int(absent[0])]}`,"
             message = (
                 f"{plural(len(absent), 'job')} of {len(jobs.limit_s):,}{job} with no time limit and"
-                " no estimate: give a log of finished jobs (`history`, `--history FILE`), or a"
+                " no estimate: give a limit for such jobs (`default_limit_s`,"
+                " `--default-limit-s`), a log of finished jobs (`history`, `--history FILE`), or a"
                 " column `time_limit_s`"
             )
             raise OptionError(message, field="history")

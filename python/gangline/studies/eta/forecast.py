@@ -11,7 +11,15 @@ import pyarrow as pa
 from gangline.errors import OptionError
 from gangline.runs.explain.reasons import NOT_ASKED, TOO_FEW
 from gangline.runs.slurm_names import unused
-from gangline.studies.eta.estimates import LATER_MOST, Arrivals, Estimates, Jobs, Log, history_of
+from gangline.studies.eta.estimates import (
+    LATER_MOST,
+    Arrivals,
+    Estimates,
+    Jobs,
+    Log,
+    history_of,
+    limits_of,
+)
 from gangline.studies.eta.result import NEVER, NO_TYPE, Cause, Eta, Forecast, Spread, edge_of
 
 if TYPE_CHECKING:
@@ -53,6 +61,7 @@ def eta(
     at: float | str | None = None,
     history: TraceLike | None = None,
     estimate_error: float | None = None,
+    default_limit_s: float | None = None,
     arrivals: bool = False,
     draws: int = 100,
     level: float = 0.8,
@@ -87,6 +96,8 @@ def eta(
     estimate_error : float, optional
         Used instead of a history: the standard deviation of log(run time / time limit), >= 0. The
         median run time is then the limit.
+    default_limit_s : float, optional
+        Time limit in seconds, > 0, of the jobs without one, in the queue and in the history.
     arrivals : bool
         Whether more jobs arrive later. Each run draws them in blocks from the history, or else from
         all jobs that have arrived in the queue. At most 2,000 jobs arrive, and only within twice
@@ -124,7 +135,8 @@ def eta(
         As for `gangline.read_trace`; also if `at` is not a valid instant, or if no job waits at
         that instant.
     OptionError
-        If an option is out of range, or if a job has no time limit and there is no history.
+        If an option is out of range, or if a job has no time limit and there is neither a history
+        nor a `default_limit_s`.
     ClusterError, PolicyError
         If the cluster or the policy is invalid.
 
@@ -153,16 +165,16 @@ def eta(
     from gangline.runs.execution import Worlds, carry_out
     from gangline.runs.executors import check_workers
     from gangline.runs.inputs import as_cluster, override
-    from gangline.trace.read import as_trace
     from gangline.trace.snapshot import read_snapshot
 
-    _check(estimate_error, history, draws, level)
+    _check(estimate_error, history, default_limit_s, draws, level)
     lab = override(as_cluster(cluster), {"sharing": sharing, "runtime": runtime})
     chosen = resolve_policy(policy, params)
     now = read_snapshot(queue, at, format=format, **reading)
-    log = Log(now.trace, now.finished)
-    logs = [log] if history is None else [Log.of(as_trace(history)), log]
     rows = np.concatenate([now.running, now.pending])
+    unlimited = int(np.isnan(limits_of(now.trace)[rows]).sum())
+    now = now._replace(trace=_with_limits(now.trace, default_limit_s))
+    logs = _logs(now, history, default_limit_s)
     elapsed = np.zeros(len(rows))
     begun = now.at_s - now.start_s[now.running]
     elapsed[: len(begun)] = np.where(np.isnan(begun), 0.0, begun)
@@ -226,7 +238,14 @@ def eta(
         at_s=now.at_s,
         epoch=now.trace.metadata.get("epoch", ""),
         spread=Spread(
-            level, estimates.source, count, len(past.run_s), estimate_error, arrivals=arrivals
+            level,
+            estimates.source,
+            count,
+            len(past.run_s),
+            estimate_error,
+            arrivals=arrivals,
+            default_limit_s=default_limit_s,
+            unlimited=unlimited,
         ),
         forecasts=_forecasts(now, starts, level, causes),
         running=len(now.running),
@@ -247,8 +266,34 @@ def _unknown_types(trace: Trace, cluster: Cluster) -> list[str]:
     return sorted(named.difference(gpu.name for gpu in cluster.gpu_types))
 
 
-def _check(error: float | None, history: object, draws: int, level: float) -> None:
+def _logs(now: Snapshot, history: TraceLike | None, default_limit_s: float | None) -> list[Log]:
+    """Return the finished jobs of the history, if there is one, and those of the queue."""
+    from gangline.trace.read import as_trace
+
+    log = Log(now.trace, now.finished)
+    if history is None:
+        return [log]
+    return [Log.of(_with_limits(as_trace(history), default_limit_s)), log]
+
+
+def _with_limits(trace: Trace, default_s: float | None) -> Trace:
+    """Return a trace in which each job without a time limit has the default, if there is one."""
+    if default_s is None:
+        return trace
+    limit = limits_of(trace)
+    table = trace.table
+    if "time_limit_s" in trace.columns:
+        table = table.drop_columns(["time_limit_s"])
+    table = table.append_column("time_limit_s", pa.array(np.where(limit > 0.0, limit, default_s)))
+    return type(trace)(table, notes=trace.notes, metadata=trace.metadata, path=trace.path)
+
+
+def _check(
+    error: float | None, history: object, default_limit_s: float | None, draws: int, level: float
+) -> None:
     """Raise an OptionError if a value is out of range."""
+    if default_limit_s is not None and not 0.0 < default_limit_s < math.inf:
+        raise _wrong("default_limit_s", default_limit_s, "seconds > 0")
     if error is not None and not 0.0 <= error < math.inf:
         raise _wrong("estimate_error", error, "a number >= 0")
     if error is not None and history is not None:

@@ -111,6 +111,10 @@ class Spread(NamedTuple):
         The standard deviation of log(run time / limit).
     arrivals : bool
         Whether more jobs arrive later in the runs.
+    default_limit_s : float, optional
+        Time limit of the jobs without one.
+    unlimited : int
+        Number of running and waiting jobs without a time limit.
     """
 
     level: float
@@ -119,6 +123,8 @@ class Spread(NamedTuple):
     jobs: int
     error: float | None
     arrivals: bool = False
+    default_limit_s: float | None = None
+    unlimited: int = 0
 
 
 @dataclass(frozen=True)
@@ -224,6 +230,11 @@ class Eta:
             "error": "" if spread.error is None else f"{spread.error:g}",
         }
         found = [_SOURCES[spread.source].format(**facts)]
+        if spread.unlimited and spread.default_limit_s is not None:
+            whose = plural(spread.unlimited, "job")
+            found.append(
+                f"A limit of {duration(spread.default_limit_s)} is assumed for {whose} without one."
+            )
         if spread.source == "history" and spread.jobs < LEAST:
             found.append(f"With fewer than {LEAST} finished jobs, the intervals are too narrow.")
         if spread.draws > 1:
