@@ -269,6 +269,24 @@ def test_a_default_limit_is_positive(default_s: float) -> None:
         gl.eta(LAB, pa.table(QUEUE), "fifo", at=40, default_limit_s=default_s)
 
 
+def test_jobs_that_should_have_started_long_ago_are_counted() -> None:
+    """On two servers, `long` and `wide` fit at once next to `runs`, and `huge` does not."""
+    two = gl.Cluster.homogeneous(servers=2, gpus=4)
+    queue = pa.table({**QUEUE, "time_limit_s": [9000, 50, 60, 5]})
+
+    def told(at: float) -> list[str]:
+        found = gl.eta(two, queue, at=at)
+        return [said for said in found.sentences() if "have already" in said or "has a" in said]
+
+    assert told(3630.0) == []  # `long` has waited for 3,600 s
+    assert told(3631.0)[0].startswith(
+        "1 job starts now in this forecast, but has already waited for 1 h. A scheduler"
+    )
+    both = told(3930.0)
+    assert both[0].startswith("2 jobs start now in this forecast, but have already waited for ")
+    assert "for more than 1 h, one of them for 1 h 5 min. A scheduler" in both[0]
+
+
 def test_an_interval_is_of_orders_of_the_draws() -> None:
     """With one running job the start in each draw is its end, which is drawn here directly."""
     queue = pa.table({name: column[:2] for name, column in QUEUE.items()})

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["Cause", "Eta", "Forecast", "Spread"]
 
 _DIGITS = 9  # 40 (1 - 0.8) / 2 is 4, but slightly less in floats
+_LATE_S = 3600.0  # our own choice: schedulers start a job that fits within minutes
 NOW = "starts now"
 NEVER = "too large"
 NO_TYPE = "unknown type"
@@ -198,6 +199,11 @@ class Eta:
                 return one
         raise KeyError(job_id)
 
+    @staticmethod
+    def _is_late(one: Forecast) -> bool:
+        """Return whether a job starts now although its scheduler has let it wait for long."""
+        return not one.cause.name and one.waited_s > _LATE_S
+
     def titles(self) -> list[str]:
         """Return the titles of the table."""
         ends = [] if self.spread.draws == 1 else [f"{100.0 * self.spread.level:g} % from", "to"]
@@ -255,6 +261,19 @@ class Eta:
                 f"Up to {plural(self.unplaced, 'running job')} found no GPUs on this cluster when "
                 "placed in the order of their starts, and waited in these runs. Check that this is "
                 "the cluster on which they run."
+            )
+        if late := [one.waited_s for one in self.forecasts if self._is_late(one)]:
+            waited = duration(max(late))
+            said = f"1 job starts now in this forecast, but has already waited for {waited}."
+            if len(late) > 1:
+                said = (
+                    f"{len(late):,} jobs start now in this forecast, but have already waited for "
+                    f"more than {duration(_LATE_S)}, one of them for {waited}."
+                )
+            found.append(
+                f"{said} A scheduler starts a job that fits within minutes, so its servers or "
+                "settings probably differ from those given here. Check for held or dependent "
+                "jobs, drained servers, and limits of partitions, accounts and users."
             )
         if self.outlived:
             found.append(
