@@ -726,6 +726,21 @@ class TestTheTraceItself:
         table = gl.validate(LAB, own, "fifo", pa.table(HAPPENED))["fifo"]
         assert found.to_dict() == table.to_dict()
 
+    def test_layers_with_the_same_numbers_are_shown_once(self, tmp_path: Path) -> None:
+        own = JOBS.append_column("observed_start_s", [HAPPENED["first_start_s"]])
+        own = own.append_column("observed_finish_s", [HAPPENED["finish_s"]])
+        own = own.set_column(3, "duration_s", [HAPPENED["run_s"]])
+        found = gl.validate(LAB, own, "fifo")
+        assert found["fifo"].table()[1] == ["", "observed", "trace alone", "error"]
+        assert not any("run times given: error" in title for title in found.tables()[1][1])
+        said = [line for line in found.sentences() if "run times given" in line]
+        assert len(said) == 1
+        assert "the numbers are the same and not repeated; all errors come from" in said[0]
+        page = found.write(tmp_path / "page.html").read_text(encoding="utf-8")
+        assert page.count("<circle") == 4  # one scatter plot
+        assert list(found["fifo"].layers) == ["scheduling", "prediction"]
+        assert held()["fifo"].shown == held()["fifo"].layers  # other run times, other numbers
+
     def test_a_start_alone(self) -> None:
         own = JOBS.append_column("observed_start_s", [[0.0, 100.0, 100.0, 300.0]])
         found = gl.validate(LAB, own, "fifo")["fifo"]

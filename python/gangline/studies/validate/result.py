@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, TypedDict
 
 from gangline._support.formatting import duration, plural
 from gangline.studies.validate.agreement import MEASURES, pairs_alike
-from gangline.studies.validate.layers import LAYERS, PREDICTION
+from gangline.studies.validate.layers import LAYERS, PREDICTION, SCHEDULING
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -98,6 +98,16 @@ class PolicyValidation:
         self.jct_s = jct_s
         self.losses = losses
 
+    @property
+    def shown(self) -> dict[str, Agreement]:
+        """The layers to show: `scheduling` is left out if its numbers are those of `prediction`."""
+        one, other = self.layers.get(SCHEDULING), self.layers.get(PREDICTION)
+        return {
+            name: agreement
+            for name, agreement in self.layers.items()
+            if name != SCHEDULING or one != other
+        }
+
     def to_dict(self) -> dict[str, Json]:
         """Return the fields as plain JSON values."""
         return {
@@ -112,24 +122,24 @@ class PolicyValidation:
     def table(self) -> Table:
         """Return a row for each metric: the observed value, and each layer's value and error."""
         titles = ["", "observed"]
-        for layer in self.layers:
+        for layer in self.shown:
             titles += [LAYERS[layer], "error"]
         rows: list[list[Any]] = []
         for key, name in MEASURES.items():
-            known = [one.measures[key] for one in self.layers.values() if key in one.measures]
+            known = [one.measures[key] for one in self.shown.values() if key in one.measures]
             if not known:
                 continue
             form = _gpu_time if key == "gpu_seconds" else duration
             row = [name, form(known[0].observed)]
-            for one in self.layers.values():
+            for one in self.shown.values():
                 pair = one.measures.get(key)
                 row += ["", ""] if pair is None else [form(pair.simulated), signed(pair.error)]
             rows.append(row)
         for key, name in _ROWS.items():
             form_of = _share if key.startswith("abs_") else signed
-            errors = [form_of(one.errors.get(key)) for one in self.layers.values()]
+            errors = [form_of(one.errors.get(key)) for one in self.shown.values()]
             rows.append([name, "", *(cell for error in errors for cell in ("", error))])
-        ranks = [one.rank_correlation for one in self.layers.values()]
+        ranks = [one.rank_correlation for one in self.shown.values()]
         cells = ["–" if rank is None else f"{rank:.3f}" for rank in ranks]
         rows.append(["rank correlation of JCTs", "", *(c for cell in cells for c in (cell, ""))])
         rows += self._waits()
@@ -137,7 +147,7 @@ class PolicyValidation:
 
     def _waits(self) -> list[list[Any]]:
         """Return the rows about waits; there are none if no wait was observed."""
-        found = [one.waits for one in self.layers.values()]
+        found = [one.waits for one in self.shown.values()]
         known = next((one for one in found if one is not None), None)
         if known is None:
             return []
@@ -160,17 +170,17 @@ class PolicyValidation:
     def bias_tables(self) -> list[Table]:
         """Return the bias by size, length and model: the error of each group's mean JCT."""
         tables = []
-        first = next(iter(self.layers.values()))
+        first = next(iter(self.shown.values()))
         for kind, groups in first.groups.items():
             if len(groups) < 2:
                 continue
             titles = [_KINDS[kind], "jobs", "observed mean JCT"]
-            for layer in self.layers:
+            for layer in self.shown:
                 titles += [f"{LAYERS[layer]}: error of the mean", "median error of a job"]
             rows = []
             for i, group in enumerate(groups):
                 row: list[Any] = [group.name, group.jobs, duration(group.observed_s)]
-                for one in self.layers.values():
+                for one in self.shown.values():
                     mine = one.groups[kind][i]
                     row += [signed(mine.error), signed(mine.median_error)]
                 rows.append(row)
@@ -180,12 +190,17 @@ class PolicyValidation:
     def sentences(self, tolerance_s: float) -> list[str]:
         """Return sentences that explain the numbers."""
         said = []
-        for layer, one in self.layers.items():
+        for layer, one in self.shown.items():
             mean, last = one.measures["jct_mean_s"], one.measures["jct_p99_s"]
             said.append(
                 f"{self.policy}, {LAYERS[layer]}: mean JCT {signed(mean.error)}, p99 "
                 f"{signed(last.error)}, makespan {signed(one.measures['makespan_s'].error)}; "
                 f"half of the jobs are off by at most {_share(one.errors.get('abs_p50'))}."
+            )
+        if len(self.shown) < len(self.layers):
+            said.append(
+                f"{self.policy}, {LAYERS[SCHEDULING]}: the numbers are the same and not repeated; "
+                "all errors come from the schedule, not from the run times."
             )
         predicted = self.layers[PREDICTION].measures.get("gpu_seconds")
         if predicted is not None and predicted.error is not None:
@@ -198,10 +213,10 @@ class PolicyValidation:
             f"{self.policy}, {LAYERS[layer]}: not measured: {why}."
             for layer, why in self.missing.items()
         ]
-        if not any(one.starts_known for one in self.layers.values()):
+        if not any(one.starts_known for one in self.shown.values()):
             said.append(f"{self.policy}: starts are not compared, because none was observed.")
             return said
-        for layer, one in self.layers.items():
+        for layer, one in self.shown.items():
             words = _starts(one, tolerance_s)
             said.append(f"{self.policy}, {LAYERS[layer]}: {words}")
         return said
@@ -312,6 +327,8 @@ class Validation:
         """Return sentences that explain the numbers."""
         said = [line for one in self.policies for line in one.sentences(self.tolerance_s)]
         for layer, found in self.order().items():
+            if not any(layer in one.shown for one in self.policies):
+                continue
             said.append(
                 f"Order by mean JCT, {LAYERS[layer]}: {' < '.join(found['simulated'])}; observed: "
                 f"{' < '.join(found['observed'])} ({found['alike']} of {found['pairs']} pairs "
@@ -336,7 +353,12 @@ class Validation:
         drawn = [
             (one.table()[0], *picture)
             for number, one in enumerate(self.policies)
-            for picture in pictures(one.policy, number, one.observed_jct_s, one.jct_s)
+            for picture in pictures(
+                one.policy,
+                number,
+                one.observed_jct_s,
+                {layer: one.jct_s[layer] for layer in one.shown},
+            )
         ]
         title = "Simulated against observed"
         return report.write_tables(
