@@ -42,7 +42,7 @@ def info(
         Options for reading the trace.
     """
     from gangline.runs.inputs import as_cluster
-    from gangline.runs.offered_load import offered_load, unfinished
+    from gangline.runs.offered_load import by_partition, offered_load, unfinished
 
     found = (choice or TraceChoice()).read(trace)
     facts = found.info()
@@ -55,7 +55,8 @@ def info(
         return 0
     _console.table(["", "value"], _summary(facts), title=found.path, is_formatted=True)
     if load is not None:
-        _console.paragraphs(f"{load.in_words()} {unfinished(found)}".rstrip(), "")
+        said = (load.in_words(), by_partition(found), unfinished(found))
+        _console.paragraphs(" ".join(filter(None, said)), "")
     _histograms(found)
     metadata = found.metadata
     others = sorted({*metadata} - {*_FIRST} - {*found.notes})

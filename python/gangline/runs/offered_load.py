@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "OfferedLoad",
+    "by_partition",
     "in_words",
     "known",
     "load_of",
@@ -43,6 +44,7 @@ __all__ = [
     "unfinished",
 ]
 
+_PARTITIONS = 5  # our own choice: the number of partitions in a sentence
 _LARGEST = 10
 # Our own choice. In a trace of many similar jobs, the ten largest jobs have a share of 10 / jobs of
 # the work.
@@ -394,6 +396,35 @@ def unfinished(trace: Trace) -> str:
     return (
         f"{said} If {verb} {noun} as the other jobs do ({formatting.percent(used)}), about {part} "
         f"of the work is missing ({formatting.count(lost_gpu_s / 3600.0)} GPU-hours)."
+    )
+
+
+def by_partition(trace: Trace) -> str:
+    """Say how the work of a log divides among its partitions; "" if it has fewer than two.
+
+    A cluster has no partitions, so the load of the whole cluster can hide that one is overloaded.
+    """
+    import numpy as np
+
+    if not {"duration_s", "partition"} <= {*trace.columns}:
+        return ""
+    labels = trace.column("partition").dictionary_encode()
+    work_gpu_s = np.nan_to_num(trace.numbers("gpus") * trace.numbers("duration_s"))
+    codes = labels.indices.fill_null(len(labels.dictionary)).to_numpy()
+    parts = np.bincount(codes, weights=work_gpu_s)[: len(labels.dictionary)]
+    order = np.argsort(-parts, kind="stable")[: int(np.count_nonzero(parts))]
+    if len(order) < 2:
+        return ""
+    total_gpu_s = float(work_gpu_s.sum())
+    each = [
+        f"{labels.dictionary[i]} {formatting.percent(parts[i] / total_gpu_s)}"
+        for i in order[:_PARTITIONS].tolist()
+    ]
+    largest = f"the {len(each)} largest of {len(order):,} have " if len(each) < len(order) else ""
+    return (
+        "The load of the whole cluster ignores partitions. Their shares of the work: "
+        f"{largest}{formatting.listed(each)}. A partition with its own servers is overloaded if "
+        "its share of the work, multiplied by the load, is above its share of the GPUs."
     )
 
 

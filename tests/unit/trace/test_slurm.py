@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 import gangline as gl
 from gangline.errors import TraceError
-from gangline.runs.offered_load import unfinished
+from gangline.runs.offered_load import by_partition, unfinished
 from refusals import refused
 from unit.trace import sacct_oracle as oracle
 
@@ -151,6 +151,25 @@ def test_the_work_of_jobs_that_did_not_finish(tmp_path: Path) -> None:
             "the waits are too low. If they use their time limits as the other jobs do (4.2 %), "
             "about 67 % of the work is missing (8 GPU-hours)."
         )
+
+
+def test_the_work_of_each_partition(tmp_path: Path) -> None:
+    """Four GPUs for an hour each: three jobs in `gpu`, one in `debug`; `idle` has no work."""
+    jobs = [("1", "gpu"), ("2", "debug"), ("3", "gpu"), ("4", "gpu")]
+    rows = [record(JobID=name, Partition=partition) for name, partition in jobs]
+    unused = record(JobID="5", Partition="idle", State="PENDING", Start="Unknown", End="Unknown")
+    said = by_partition(read(tmp_path, text_of(*rows, unused)))
+    assert said.startswith(
+        "The load of the whole cluster ignores partitions. Their shares of the work: gpu 75 % and "
+        "debug 25 %. A partition with its own servers is overloaded if "
+    )
+    assert by_partition(read(tmp_path, text_of(rows[0], rows[2]))) == ""
+    nameless = record(JobID="6", Partition="")
+    assert by_partition(read(tmp_path, text_of(rows[0], nameless))) == ""
+    many = [record(JobID=str(i), Partition=f"p{i}") for i in range(8)]
+    assert "work: the 5 largest of 8 have p0 12 %, p1 12 %, p2 12 %, p3 12 % and p4 12 %." in (
+        by_partition(read(tmp_path, text_of(*many)))
+    )
 
 
 def test_what_is_missing_without_time_limits_is_unknown(tmp_path: Path) -> None:

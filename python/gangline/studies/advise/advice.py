@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from gangline._support import formatting
 from gangline._support.formatting import duration, listed, plural
-from gangline.runs.offered_load import unfinished
+from gangline.runs.offered_load import by_partition, unfinished
 from gangline.studies.advise.commands import Typed
 from gangline.studies.advise.facts import Claim, Facts, signed
 from gangline.studies.advise.sizes import mix
@@ -70,8 +70,8 @@ class Advice(Facts):
         said.append(Claim("calibration", resembles, typed.calibration()))
         if self.load is not None:
             alone = replace(self.load, middle=None)  # options of an advice are never suggested
-            load = f"{alone.in_words()} {unfinished(self.trace)}".rstrip()
-            said.append(Claim("load", load, typed.load()))
+            load = (alone.in_words(), by_partition(self.trace), unfinished(self.trace))
+            said.append(Claim("load", " ".join(filter(None, load)), typed.load()))
         said.append(Claim("needs", self._needs(), "gangline policies"))
         return [replace(one, text=formatting.shortened(one.text, self.names)) for one in said]
 
