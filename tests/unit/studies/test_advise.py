@@ -236,10 +236,13 @@ class TestResemblance:
         )
 
 
-def test_a_job_too_large_for_a_size_is_counted_there() -> None:
+def test_a_job_too_large_for_a_size_is_counted_there(tmp_path: Path) -> None:
     found = gl.advise("2x8xA100", pa.table({**JOBS, "gpus": [16, 8, 8, 8]}), ["fifo"], servers=[1])
     assert {one.servers: one.cannot_run for one in found} == {1: 1, 2: 0}
     assert "Too large for 1 server, and left out there: 1 job." in found.notes()
+    # no policy on one server has the jobs of the base, so none is marked as the best there
+    page = found.write(tmp_path / "advice.html").read_text(encoding="utf-8")
+    assert "Too large for 1 server" in page
 
 
 STATES = ("IDLE", "IDLE+DRAIN", "DOWN*")

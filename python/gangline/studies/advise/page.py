@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 from gangline._support.formatting import brief, duration, plural
@@ -83,9 +84,12 @@ def _options(advice: Facts) -> list[list[Cell]]:
                 row[at] = replace(row[at], value=value)
         at = titles.index("mean wait")
         least = min(
-            o.wait.mean
-            for o in advice.options
-            if o.servers == one.servers and not advice.covers_others(o)
+            (
+                o.wait.mean
+                for o in advice.options
+                if o.servers == one.servers and not advice.covers_others(o)
+            ),
+            default=-math.inf,  # no option of this size covers the jobs of the base
         )
         is_best = one.wait.mean <= least and not advice.covers_others(one)
         row[at] = replace(row[at], is_best=is_best)
