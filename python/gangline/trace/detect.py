@@ -47,6 +47,8 @@ _QUEUE_FOR_PEOPLE = re.compile(rb"JOBID +PARTITION +NAME +USER +ST ")
 _FOR_PEOPLE = re.compile(rb"[^\n]*\bJobID\b[^\n]*\n-+ [- ]+\r?\n")
 _NO_NAMES = re.compile(rb"\d+(_\d+)?(\.\w+)?\|")
 _DELIMITERS = {";": "semicolons", "\t": "tabs", "|": "bars"}
+_LOGS = ("kubernetes", "lsf", "pbs", "slurm")
+"""Formats that are the logs of schedulers, with starts and ends of jobs."""
 _OLD_TIRESIAS = {"start_time", "model_size", "aggr_interval"}
 _PAI_TABLE = "pai_"
 _CUT_DOWN = 3
@@ -90,6 +92,16 @@ def detect(source: Source) -> str:
     if found is not None:
         return found
     return _by_header(source, header(head))
+
+
+def scheduler_log(head: bytes) -> str | None:
+    """Describe a file that is the log of a scheduler, given its first bytes; None for others."""
+    name = _by_first_bytes(head)
+    if name in _LOGS:
+        return f"this is a job log in the format {name}"
+    text = head.removeprefix(BOM).lstrip()
+    patterns = (_FOR_PEOPLE, _QUEUE_FOR_PEOPLE, _NO_NAMES)
+    return _stranger(head) if any(pattern.match(text) for pattern in patterns) else None
 
 
 def _of_parquet(source: Source) -> str:

@@ -181,6 +181,54 @@ def test_json_is_called_json(text: str, tmp_path: Path) -> None:
         gl.audit(tmp_path / "t.json", LAB)
 
 
+SACCT = """\
+JobID|State|Submit|Start|End|Elapsed|AllocTRES
+1|COMPLETED|2024-03-01T09:00:00|2024-03-01T09:00:00|2024-03-01T10:00:00|01:00:00|gres/gpu=4
+2|COMPLETED|2024-03-01T09:00:00|2024-03-01T09:00:00|2024-03-01T10:00:00|01:00:00|gres/gpu=4
+3|COMPLETED|2024-03-01T09:00:00|2024-03-01T09:30:00|2024-03-01T09:45:00|00:15:00|gres/gpu=2
+"""
+WIDE = """\
+JobID     AllocTRES
+----- -------------
+    1 cpu=2,gres/gpu=4
+    2 cpu=2,gres/gpu=4
+"""
+DATES = {"job_id": "JobID", "first_start_s": "Start", "finish_s": "End"}
+
+
+@pytest.mark.parametrize(
+    ("text", "columns"),
+    [
+        pytest.param(SACCT, None, id="no job_id"),
+        pytest.param(SACCT, DATES, id="dates"),
+        pytest.param(SACCT.partition("\n")[2], None, id="no header"),
+        pytest.param(WIDE, None, id="for people"),
+        pytest.param('{"apiVersion": "v1", "kind": "List", "items": []}', None, id="JSON"),
+    ],
+)
+def test_the_log_of_a_scheduler_is_named_once(
+    text: str,
+    columns: dict[str, str] | None,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    snapshot: Snapshot,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "march log.txt").write_text(text)
+    with refused(gl.TraceError, snapshot, errors=(), more=0):
+        gl.audit("march log.txt", LAB, columns=columns)
+
+
+def test_a_log_of_a_scheduler_is_audited_as_its_error_says(tmp_path: Path) -> None:
+    """Jobs 1 and 2 hold all 8 GPUs of the cluster from 9:00 to 10:00, and job 3 two more."""
+    (tmp_path / "sacct.txt").write_text(SACCT)
+    gl.write_trace(gl.read_trace(tmp_path / "sacct.txt"), tmp_path / "jobs.parquet")
+    columns = {"first_start_s": "observed_start_s", "finish_s": "observed_finish_s"}
+    found = gl.audit(tmp_path / "jobs.parquet", LAB, columns=columns)
+    assert found.counts["capacity"] == 1
+    assert found.findings["time_s"][0].as_py() == 1800.0
+
+
 def test_shared_gpus_get_a_hint() -> None:
     rows = {"job_id": ["a", "b"], "start_s": [0.0, 5.0], "end_s": [10.0, 15.0], "server": [0, 0]}
     slots = pa.table({**rows, "gpu_mask": [0b11, 0b10]})

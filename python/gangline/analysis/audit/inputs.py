@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,7 +21,7 @@ from gangline.files.text import BOM, ERRORS_SHOWN
 from gangline.runs.load import load_result
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
     from os import PathLike
     from typing import TypeAlias
 
@@ -290,7 +292,8 @@ class _Loaded:
 
 def _load(value: TableLike) -> _Loaded:
     if _is_path(value):
-        return _Loaded(str(value), *_read_file(Path(str(value))))
+        with _naming_logs(str(value)):
+            return _Loaded(str(value), *_read_file(Path(str(value))))
     if isinstance(value, pa.Table):
         return _Loaded("table", value, None)
     if hasattr(value, "__arrow_c_stream__"):
@@ -320,22 +323,43 @@ def _columns(loaded: _Loaded, mapping: Mapping[str, str]) -> Columns:
     path, names = loaded.path, loaded.table.column_names
     table = _rename(loaded.table, mapping, path)
     source = _Source(path, dict(zip(table.column_names, names, strict=True)), loaded.text)
-    if "job_id" not in table.column_names:
-        shown = ", ".join(table.column_names[:20])
-        raise TraceError(
-            f"{path}: no column job_id among {shown}; name it with `columns` "
-            "(`--columns job_id=...`)",
-            path=path,
-            column="job_id",
+    with _naming_logs(path, is_text=loaded.text is not None):
+        if "job_id" not in table.column_names:
+            shown = ", ".join(table.column_names[:20])
+            raise TraceError(
+                f"{path}: no column job_id among {shown}; name it with `columns` "
+                "(`--columns job_id=...`)",
+                path=path,
+                column="job_id",
+            )
+        numbers = {
+            name: _numbers(table, name, source)
+            for name in dict.fromkeys((*SEGMENT_NUMBERS, *JOB_NUMBERS))
+            if name in table.column_names
+        }
+        words = {name: _words(table, name) for name in WORDS[1:] if name in table.column_names}
+        mask = _mask(table, source) if MASK in table.column_names else None
+        return Columns(path, _words(table, "job_id"), numbers, words, mask, source)
+
+
+@contextmanager
+def _naming_logs(path: str, *, is_text: bool = True) -> Iterator[None]:
+    """Say once how to read a text file that is the log of a scheduler, instead of its errors."""
+    from gangline.files.source import Source
+    from gangline.trace.detect import scheduler_log
+
+    try:
+        yield
+    except TraceError:
+        words = scheduler_log(Source(path, MAX_BYTES).head) if is_text else None
+        if words is None:
+            raise
+        message = (
+            f"{path}: {words}. Convert it with `gangline trace convert {quote(path)} "
+            "jobs.parquet`, and give jobs.parquet with `--columns "
+            "first_start_s=observed_start_s,finish_s=observed_finish_s`"
         )
-    numbers = {
-        name: _numbers(table, name, source)
-        for name in dict.fromkeys((*SEGMENT_NUMBERS, *JOB_NUMBERS))
-        if name in table.column_names
-    }
-    words = {name: _words(table, name) for name in WORDS[1:] if name in table.column_names}
-    mask = _mask(table, source) if MASK in table.column_names else None
-    return Columns(path, _words(table, "job_id"), numbers, words, mask, source)
+        raise TraceError(message, path=path, expected="a table of segments or jobs") from None
 
 
 @dataclass(frozen=True)
