@@ -18,8 +18,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 /// Shares are rounded to this grid. The grid is wider than the slack of the second stage, so that neither the slack nor
 /// floating-point noise changes the order of jobs.
 const GRID: f64 = 1e-8;
-/// Shares below this limit are set to 0. The second stage may spend its slack on tiny shares of scarce types. Each tiny
-/// share would entitle its job to GPUs of that type, and might even be served first.
+/// Shares below this limit are set to 0. The second stage may spend its slack on tiny shares of scarce types. Such a
+/// share would entitle its job to GPUs of that type, perhaps even before all other jobs.
 const LEAST_SHARE: f64 = 1e-6;
 /// If the weight of the missed deadlines is above this limit, it is more than solver noise.
 const MISSED: f64 = 1e-9;

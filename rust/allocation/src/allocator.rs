@@ -1,5 +1,5 @@
-//! The interface through which rounds obtain shares: it accepts arrays that describe the active jobs, and returns the
-//! shares of these jobs.
+//! The interface through which round-based policies obtain shares: it accepts arrays that describe the active jobs, and
+//! returns the shares of these jobs.
 //!
 //! The interface does not depend on the method that computes the shares. An allocator may remember earlier requests;
 //! jobs are identified by their ids.
@@ -43,12 +43,12 @@ pub struct Ask {
     pub kinds: Vec<u32>,
     /// Number of kinds.
     pub kind_count: usize,
-    /// Rate of a job of one kind with a co-runner of another kind, `kinds x kinds x types`; 0 if the two kinds may not
-    /// share GPUs.
+    /// For each kind, co-runner's kind and type, the rate of a job of the first kind, `kinds x kinds x types`; 0 if
+    /// jobs of the two kinds may not share GPUs.
     pub pair_rates: Vec<f64>,
 }
 
-/// Share of a job's time during which it is on the same GPUs as one other job, or as any job of one other kind.
+/// Share of its time that a job spends on the same GPUs as a certain other job, or as any job of a certain kind.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PairShare {
     /// Row of the job in the request.
@@ -75,7 +75,7 @@ pub trait Allocator: Send {
     /// Receives the GPU types of the cluster. This method is called once, before the first request.
     ///
     /// # Errors
-    /// Returns [`PolicyError`] if the allocator cannot serve this cluster.
+    /// Returns [`PolicyError`] if the allocator does not support this cluster.
     fn start(&mut self, types: &[GpuType]) -> Result<(), PolicyError> {
         let _ = types;
         Ok(())

@@ -3,7 +3,7 @@
 use super::choose::Pair;
 use super::space::{Plan, Space, Spent};
 
-/// Two classes sharing GPUs.
+/// The time that two classes spend together on one GPU type.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PairTime {
     /// The two classes. If both jobs of the pair belong to one class, this class is listed twice.

@@ -8,7 +8,7 @@
 //! | `W_k` | `capacity` | GPUs of a type |
 //! | `f_c` | `floors` | lower bound of `rates . x` for a job |
 //! | `y[a,b,k]` | pair | time that jobs of classes a and b spend together on type k |
-//! | `t` | level | all floors rise to `f (1 + t)` |
+//! | `t` | level | the level: all floors rise to `f (1 + t)` |
 //! | `q` | `prices` | multipliers of the linking rows |
 //!
 //! The method maximises `sum n gains . x` subject to `sum_k x <= 1`, `rates . x >= f` for each class, and `sum n s x <=
@@ -16,13 +16,13 @@
 //! of other basic columns equals the number of linking rows; there is one linking row per type. Prices therefore come
 //! from a system with one row per type, and the cost of a step does not grow with the number of classes.
 //!
-//! A scan over all columns costs O(classes x types) and finds the columns with a gain. Before the next scan, each of
-//! these columns is priced again at the current prices, so scans are rare. The method never starts from earlier
-//! results, so equal programs give bit-identical plans.
+//! A scan over all columns costs O(classes x types) and finds the columns with a gain. The method prices each of these
+//! columns again before it enters the basis, so that one scan is enough for many steps. The method never starts from
+//! earlier results, so equal programs give bit-identical plans.
 //!
 //! A pair has entries in the rows of two classes, and the level has entries in the rows of all classes, so neither can
 //! be a key. If a key leaves the basis and no other column of its class can replace it, the key stays and is pinned to
-//! 0 by a linking row. The number of pins never exceeds the number of pairs and levels in the basis.
+//! 0 by an additional linking row. The number of pins never exceeds the number of pairs and levels in the basis.
 
 use super::model::SolverError;
 use super::square::{Links, Square};
@@ -30,14 +30,14 @@ use smallvec::{SmallVec, smallvec};
 
 /// A reduced cost up to this limit counts as 0. The gains are scaled so that the largest is 1.
 const OPTIMAL: f64 = 1e-11;
-/// While floors rise, a reduced cost of up to this fraction of the largest price also counts as 0.
+/// In water filling, a reduced cost of up to this fraction of the largest price also counts as 0.
 const ROUNDING: f64 = 1e-14;
-/// A pivot below this limit counts as noise.
+/// A pivot up to this limit is treated as 0.
 const PIVOT: f64 = 1e-9;
-/// Largest shortage that is allowed after the first phase, relative to the GPUs of each type and summed over all types.
+/// Largest shortage of a type that is allowed after the first phase, as a fraction of the GPUs of the type.
 const LACKING: f64 = 1e-11;
-/// Number of steps without progress after which the first improving column is chosen. If the method still cycles, it
-/// ends at the step limit.
+/// After more than this number of steps without progress, each scan enters only the first column that has a gain. If
+/// the method still cycles, it ends at the step limit.
 const STALLED: u32 = 40;
 /// A floor limits the level if its multiplier is above this fraction of the largest multiplier. Any other floor is
 /// tested again in the next rise.
@@ -55,9 +55,9 @@ pub struct Pair {
     pub gpu_type: usize,
     /// Rate of a job of each class while it shares GPUs with a job of the other class.
     pub rates: [f64; 2],
-    /// Gain per unit of time that the two jobs run together.
+    /// Gain per unit of time during which the two jobs run together.
     pub gain: f64,
-    /// Gain per unit of this time in the next objective.
+    /// Gain per unit of this time under the objective `then`.
     pub then: f64,
 }
 
@@ -66,9 +66,9 @@ pub struct Pair {
 pub struct Choose<'a> {
     /// Rates to which the floors refer; 0 where a class cannot run.
     pub rates: &'a [f64],
-    /// Gain per unit of each share.
+    /// For each class and type, the gain per unit of a job's share.
     pub gains: &'a [f64],
-    /// Objective that chooses among several optima, if there is one.
+    /// Gains of a second objective, which chooses among several optima; `None` if there is no second objective.
     pub then: Option<&'a [f64]>,
     /// Gang size of the jobs in each class.
     pub gangs: &'a [f64],
@@ -81,7 +81,7 @@ pub struct Choose<'a> {
     /// Prices from which the first plan is computed: for each type, one price for all its GPUs together. An empty list
     /// means that all prices are 0.
     pub prices: &'a [f64],
-    /// Classes that may share GPUs.
+    /// Pairs of classes that may share GPUs.
     pub pairs: &'a [Pair],
     /// Whether all floors rise together as far as possible. If so, the level is the first objective, and `gains` is the
     /// next.
@@ -137,19 +137,19 @@ struct Simplex<'a> {
     types: usize,
     /// Number of linking rows, not counting those for pins.
     links: usize,
-    /// The two classes of each pair; for each class, the entries of the pair's column in the rows of this class.
+    /// For each pair, its two classes; for each of them, the entries of the pair's column in the rows of this class.
     sides: Vec<[(usize, Rows); 2]>,
     /// Number of jobs in one unit of each pair; this equals the number of jobs in the smaller class of the pair.
     units: Vec<f64>,
     /// Rates divided by floors.
     scaled: Vec<f64>,
     /// Objective coefficients: first those of the shares (for all members of a class), then those of the pairs, then
-    /// that of the level. The list is empty in the first phase.
+    /// that of the level. All of them are 0 in the first phase.
     cost: Vec<f64>,
-    /// For each class and type, the GPUs of all members of the class as a fraction of the GPUs of the type; 0 where the
-    /// class cannot run. The same values for the pairs and the level follow.
+    /// For each class and type, the GPUs of all members of the class as a fraction of the GPUs of the type; 0 for a
+    /// type without GPUs. The same values for the pairs and the level follow.
     held: Vec<f64>,
-    /// Gains of the objective whose value must be preserved.
+    /// Coefficients of the objective whose value must be preserved; empty if no objective will be preserved.
     kept: Vec<f64>,
     right: Links,
     keys: Vec<[usize; 2]>,
@@ -161,7 +161,7 @@ struct Simplex<'a> {
     has_floor: Vec<bool>,
     /// For each class, the original rate that corresponds to a scaled rate of 1.
     units_of_rates: Vec<f64>,
-    /// Keys that are fixed at 0, as (class, place).
+    /// Keys that are fixed at 0: the class, and the position of the key in `keys`.
     pins: SmallVec<[(usize, usize); 8]>,
     extras: SmallVec<[Extra; 6]>,
     /// Inverse of the working basis; it determines `prices`, the multipliers of the linking rows.
@@ -169,10 +169,10 @@ struct Simplex<'a> {
     prices: Links,
     /// A reduced cost up to this limit counts as 0.
     noise: f64,
-    /// A reduced cost up to this fraction of the largest price also counts as 0; the fraction is 0 where floors are
-    /// fixed.
+    /// A reduced cost up to this fraction of the largest price also counts as 0; [`ROUNDING`] in water filling,
+    /// otherwise 0.
     rounding: f64,
-    /// Remainder of the linking rows after the keys are subtracted.
+    /// Right-hand sides of the linking rows, minus the amounts that the keys use.
     residual: Links,
     is_first_phase: bool,
     steps: u32,
@@ -217,7 +217,8 @@ impl Choose<'_> {
     }
 }
 
-/// Returns the rate at which the level of each class rises; the argument indicates which classes can rise no further.
+/// Function that returns the speed at which the level of each class rises. Its argument says, for each class, whether
+/// the level can rise no further.
 pub(crate) type Speeds<'a> = &'a dyn Fn(&[bool]) -> Vec<f64>;
 
 /// Result of raising the floors as far as possible.
@@ -226,7 +227,8 @@ pub(crate) struct Filled {
     pub levels: Vec<f64>,
     /// Number of rises.
     pub rises: u32,
-    /// The plan with the largest gain among those that reach the levels, if requested, and the simplex steps.
+    /// The plan with the largest gain among those that reach the levels; without shares if it was not requested. The
+    /// number of simplex steps is always set.
     pub plan: Chosen,
 }
 
@@ -421,7 +423,7 @@ impl<'a> Simplex<'a> {
         self.held.push(gpus / problem.capacity[pair.gpu_type]);
     }
 
-    /// Returns an objective whose entries are scaled so that the largest is 1.
+    /// Returns the coefficients of an objective, scaled so that the largest absolute value is 1.
     fn objective(&self, which: Objective) -> Vec<f64> {
         let problem = self.problem;
         let gains = match which {
@@ -447,7 +449,7 @@ impl<'a> Simplex<'a> {
         whole.into_iter().map(|own| own / largest).collect()
     }
 
-    /// Returns the optimal vertex of a class at given prices.
+    /// Returns the keys of a class at the vertex that is optimal for the problem's prices.
     fn first_keys(&self, class: usize, wanted: &[f64]) -> Result<[usize; 2], SolverError> {
         let (time, surplus) = (self.types, self.types + 1);
         let at = class * self.types;
@@ -581,7 +583,8 @@ impl<'a> Simplex<'a> {
         [1.0, f64::from(u8::from(self.has_floor[class]))]
     }
 
-    /// Adds the amounts of the linking rows that a class's keys use, as if no other column of the class were basic.
+    /// Adds a multiple of the amounts that the keys of a class use in the linking rows, as if no other column of the
+    /// class were basic.
     fn add_keys(&self, class: usize, times: f64, into: &mut [f64]) {
         let right = self.right_of(class);
         for (key, row) in self.keys[class].iter().zip(&self.inverse[class]) {
@@ -598,7 +601,8 @@ impl<'a> Simplex<'a> {
         self.residual = residual;
     }
 
-    /// Returns the remainder of all linking rows after the keys are subtracted, followed by the pins.
+    /// Returns the residuals of the linking rows, followed by the values of the pinned keys before other columns are
+    /// subtracted.
     fn left_by_keys(&self) -> Links {
         let mut left = self.residual.clone();
         for &(class, place) in &self.pins {
@@ -677,7 +681,7 @@ impl<'a> Simplex<'a> {
         [row(0), row(1)]
     }
 
-    /// Returns the column with the largest gain among the columns of a class.
+    /// Returns the column with the largest gain among the columns of a class, if one has a gain.
     fn best_of(&self, class: usize) -> Option<(f64, Extra)> {
         let (own, [time, floor]) = (class * self.types, self.duals(class));
         let mut best = (self.noise, None);
@@ -714,8 +718,8 @@ impl<'a> Simplex<'a> {
         (gain > self.noise && !self.extras.contains(&extra)).then_some((gain, extra))
     }
 
-    /// Returns, for each first class, the pair with the largest gain, if one has a gain; also returns the level if it
-    /// has a gain.
+    /// Returns the pairs with a gain, but only the best one of those with the same first class; also returns the level
+    /// if it has a gain.
     fn shared_offers(&self) -> Vec<(f64, Extra)> {
         if self.sides.is_empty() && !self.problem.rises {
             return Vec::new();
@@ -760,9 +764,8 @@ impl<'a> Simplex<'a> {
         offers
     }
 
-    /// Returns, in order, each class in whose rows a moving column has entries, together with the values of the class's
-    /// keys. The result also contains the speeds at which these values fall while the entering column rises and the
-    /// other basic columns fall.
+    /// Returns the values of the keys for each class, in order, in whose rows a moving column has entries. The result
+    /// also contains the speeds at which these values fall while the entering column rises.
     fn moves(&self, entering: Option<Extra>, values: &[f64], falls: &[f64]) -> Moves {
         let mut classes: SmallVec<[usize; 7]> = SmallVec::new();
         for &extra in self.extras.iter().chain(&entering) {
@@ -778,7 +781,7 @@ impl<'a> Simplex<'a> {
                 falls: [0.0; 2],
             })
             .collect();
-        // A column visits its classes in order, and each class is usually next to the previous one.
+        // `each_class` visits the classes of a column in order, and each class is usually next to the previous one.
         let find = |moves: &[Move], next: usize, class: usize| {
             if moves.get(next).is_some_and(|own| own.class == class) {
                 return next;
@@ -915,7 +918,7 @@ impl<'a> Simplex<'a> {
             self.invert_keys(class)?;
             self.add_keys(class, -1.0, &mut residual);
             self.residual = residual;
-            // The last extra column has just entered. The new column takes the position of the column that became a
+            // The last extra column is the one that has just entered. It takes the position of the column that became a
             // key.
             self.extras.swap_remove(at);
         }
@@ -966,7 +969,7 @@ impl<'a> Simplex<'a> {
             let [_, before] = self.right_of(class);
             let risen = before + self.rises[class] * height;
             water.done[class] = weight > LIMITS * most;
-            // A rounding error at a full type does not count as a floor.
+            // A class without a floor gets none from a rounding error at a full type.
             if risen > PIVOT {
                 times[class] = risen;
                 water.reached[class] *= risen;
@@ -979,8 +982,8 @@ impl<'a> Simplex<'a> {
                 *speed = 0.0;
             }
         }
-        // The level is 0 again, and so is the slack of a limiting class above its floor. The slack of this class
-        // therefore replaces the level in the basis.
+        // After the scaling, the level is 0, and so is the slack of the floor of each limiting class. The slack of the
+        // first of these classes can therefore replace the level in the basis.
         self.extras[level] = Extra::Own(first, self.types + 1);
         self.unpin()?;
         self.invert_working()

@@ -199,7 +199,8 @@ impl Method for Core {
         }
         let floors = found.levels.iter().zip(water.worth);
         let floors: Vec<f64> = floors.map(|(level, worth)| level / worth).collect();
-        // Of the two possible first plans, the simplex method starts from the one that uses fewer GPUs.
+        // At these prices, all GPUs cost the same, so the simplex method starts from the plan that uses the fewest
+        // GPUs.
         let plan = self.above(space, &floors, space.capacity)?;
         Ok((found.levels, plan))
     }

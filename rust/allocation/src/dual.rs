@@ -8,10 +8,10 @@
 //! | `p_k` | `prices` | price of all GPUs of a type together |
 //! | `z` | `z` | the smallest `a . x` |
 //!
-//! At given prices, the optimal z maximises `z - cost of z`. This difference is a concave function of z, and its slope
-//! falls at the corners of the classes' hulls. A selection algorithm finds the z at which the slopes add up to 1, in
-//! O(classes x types). The resulting plan has a value, and it either leaves GPUs idle or needs more than there are. The
-//! plan therefore yields a cut for the prices and a column for the master program. The value at any prices is an upper
+//! At given prices, the optimal z maximises `z - cost of z`. The cost is a convex function of z, and its slope rises at
+//! the corners of the classes' hulls. A selection algorithm finds the z at which this slope reaches 1, in O(classes x
+//! types). The plan for this z leaves some GPUs of a type idle, or needs more than there are. Its value and these
+//! differences yield a cut for the prices, which is a column of the master program. The value at any prices is an upper
 //! bound on z, and the best mix of plans gives a lower bound. In measurements with 100 to 100,000 classes, 20 to 40
 //! evaluations closed the gap.
 
@@ -26,8 +26,8 @@ const STEP: f64 = 0.7;
 /// A max-min program. Tables are row-major, `classes x types`.
 #[derive(Clone, Copy, Debug)]
 pub struct MaxMin<'a> {
-    /// Value of a unit of time; 0 where a class cannot run. Each class has a positive entry for at least one type with
-    /// GPUs.
+    /// For each class and type, the value of a unit of time; 0 where the class cannot run. Each class has a positive
+    /// entry for at least one type with GPUs.
     pub rates: &'a [f64],
     /// Gang size of the jobs in each class.
     pub gangs: &'a [f64],
@@ -40,7 +40,7 @@ pub struct MaxMin<'a> {
 /// Result of the price method.
 #[derive(Clone, Debug)]
 pub struct PriceSolution {
-    /// Objective that the shares reach.
+    /// Value of the objective that the shares reach.
     pub z: f64,
     /// Upper bound on the objective.
     pub bound: f64,
@@ -54,8 +54,8 @@ pub struct PriceSolution {
 
 /// A demand counts as met if at most this fraction of it is missing.
 const MET: f64 = 1e-10;
-/// Number of evaluations after which a wider gap, `WIDE_GAP`, is enough, because rounding errors may prevent a narrower
-/// one.
+/// From this number of evaluations on, the wider gap `WIDE_GAP` is enough, because rounding errors may prevent a
+/// narrower one.
 const FEW: u32 = 60;
 const WIDE_GAP: f64 = 1e-9;
 
@@ -106,8 +106,8 @@ impl MaxMin<'_> {
 pub(crate) enum Until {
     /// The relative gap between the bounds is at most this.
     Gap(f64),
-    /// The search knows whether the demand can be met. If it cannot be met, the prices prove a shortage that is at
-    /// least half of the shortage under the optimal plan.
+    /// It is known whether the demand can be met. If it cannot be met, the prices prove a shortage that is at least
+    /// half of the shortage under the optimal plan.
     Known,
 }
 
@@ -124,7 +124,7 @@ pub(crate) struct Met {
     pub evaluations: u32,
     mix: Mix,
     plans: Vec<Plan>,
-    /// Part of the demand that one step per second meets, for each class.
+    /// For each class, the part of the demand that a rate of one step per second meets.
     unit: Vec<f64>,
 }
 
@@ -138,19 +138,20 @@ impl Met {
 /// Classes, and the GPUs for which they compete at given prices.
 pub(crate) struct Market<'a> {
     problem: &'a MaxMin<'a>,
-    /// Pairs (type, rate) for the types that each class can use, slowest first, class by class.
+    /// For each class in turn, a pair (type, rate) for each type that the class can use, slowest type first.
     entries: Vec<(u32, f64)>,
     ends: Vec<usize>,
     /// Largest rate of each class.
     pub fastest: Vec<f64>,
-    /// Share of time that a job of each class gets under an equal split, per GPU of a type. The shares of a job add up
-    /// to at most 1.
+    /// For each class, the share of time that a job gets on a type under an equal split, divided by the number of GPUs
+    /// of the type. The shares of a job add up to at most 1.
     equal: Vec<f64>,
-    /// Rate that a job of each class has under the equal split.
+    /// For each class, the rate of a job under the equal split.
     pub split: Vec<f64>,
     /// Hulls at the prices of the last plan.
     pub hulls: Hulls,
-    /// Corners of one plan: (part of the demand, slope). The buffer is reused.
+    /// Corners of one plan: the part of the demand at which the slope rises, and the size of the rise. The buffer is
+    /// reused.
     corners: Vec<(f64, f64)>,
 }
 
@@ -160,7 +161,7 @@ struct Plan {
     prices: Vec<f64>,
     /// Part of the demand that the plan meets, relative to an equal split.
     z: f64,
-    /// Upper bound: z, minus the cost of the shares, plus the value of all GPUs.
+    /// Upper bound: z, minus the cost of the shares, plus the price of all GPUs.
     bound: f64,
     left: Vec<f64>,
 }
@@ -213,7 +214,8 @@ impl<'a> Market<'a> {
     /// Returns the largest part of a demand that can be met; the demand is given in steps per second for a job of each
     /// class.
     ///
-    /// The search starts at `prices`, if given. If rounding errors prevent a solution, it restarts without them.
+    /// The search starts at `prices`, if given. If it fails because of rounding errors, it is repeated from the default
+    /// prices.
     pub(crate) fn most(
         &mut self,
         demand: &[f64],
@@ -349,13 +351,14 @@ impl<'a> Market<'a> {
         &self.entries[start..self.ends[class]]
     }
 
-    /// Returns the fraction of each type that an equal split leaves free.
+    /// Returns a lower bound on the fraction of each type that an equal split leaves free.
     fn left_of_split(&self) -> Vec<f64> {
         let problem = self.problem;
         let gangs = problem.gangs.iter().zip(problem.members);
         let held = self.equal.iter().zip(gangs);
         let held: f64 = held.map(|(share, (gang, jobs))| share * gang * jobs).sum();
-        // A type without GPUs has nothing left. Classes do not use types on which they cannot run.
+        // A type without GPUs has nothing left. A class that cannot run on a type leaves more of it free, which is
+        // ignored.
         let left = |gpus: &f64| {
             if *gpus > 0.0 {
                 (1.0 - held).max(0.0)

@@ -10,7 +10,7 @@
 use super::program::within;
 use std::collections::VecDeque;
 
-/// Fraction of the GPUs of a type that rounding errors may leave idle.
+/// Differences of up to this fraction of the GPUs of a type count as rounding errors.
 const NOISE: f64 = 1e-12;
 
 /// Classes of jobs, and where they can run. Tables are row-major, `classes x types`.
@@ -56,7 +56,7 @@ impl Spread<'_> {
                 }
             }
         }
-        // Each path fills a type, empties one, or exhausts one of its steps.
+        // Each path removes the excess of its first type, fills its last type, or exhausts one of its steps.
         for _ in 0..4 * types.pow(3) {
             let Some((way, amount)) = self.way_out(shares) else {
                 break;

@@ -57,7 +57,6 @@ impl Hulls {
         self.ends.push(hull.len());
     }
 
-    /// Returns the hull of a class.
     pub(crate) fn of(&self, class: usize) -> &[Corner] {
         let start = class.checked_sub(1).map_or(0, |before| self.ends[before]);
         &self.corners[start..self.ends[class]]
@@ -76,8 +75,8 @@ pub(crate) fn edge_price(hull: &[Corner], end: usize) -> f64 {
     (right.cost - left.cost) / (right.rate - left.rate)
 }
 
-/// Returns the edge that contains `rate`, as the index of its end corner, and the position of `rate` on this edge, as
-/// the weight of the end corner.
+/// Finds the hull edge that contains `rate`. Returns the index of the corner at which this edge ends, and the weight
+/// that this corner has in the mix of the edge's two corners that gives `rate`.
 pub(crate) fn reach(hull: &[Corner], rate: f64) -> (usize, f64) {
     let end = (1..hull.len())
         .find(|&end| hull[end].rate >= rate)

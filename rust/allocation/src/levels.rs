@@ -9,10 +9,11 @@ use super::choose::{Choose, Chosen, Pair};
 use super::model::SolverError;
 use super::program::DEAR;
 
-/// Water filling. Tables are row-major, `classes x types`.
+/// A water-filling problem. Tables are row-major, `classes x types`.
 #[derive(Clone, Copy)]
 pub struct Filling<'a> {
-    /// Level that a class reaches if it spends all of its time on a type; 0 where a class cannot run.
+    /// For each class and type, the level that the class reaches if it spends all of its time on the type; 0 where it
+    /// cannot run.
     pub rates: &'a [f64],
     /// Gang size of the jobs in each class.
     pub gangs: &'a [f64],
@@ -20,12 +21,12 @@ pub struct Filling<'a> {
     pub members: &'a [f64],
     /// Number of GPUs of each type.
     pub capacity: &'a [f64],
-    /// Classes that may share GPUs; their rates are levels as well.
+    /// Pairs of classes that may share GPUs; the rates of a pair are levels as well.
     pub pairs: &'a [Pair],
-    /// Returns the relative speeds at which levels rise; 0 for a class that must wait. The function's argument
-    /// indicates which classes can rise no further.
+    /// Function that returns the relative speed at which the level of each class rises; 0 for a class that must wait.
+    /// Its argument says, for each class, whether the level can rise no further.
     pub speeds: &'a dyn Fn(&[bool]) -> Vec<f64>,
-    /// Whether the speed of a class is constant while it can rise.
+    /// Whether each class has a constant speed for as long as its level can rise.
     pub is_even: bool,
 }
 
@@ -39,7 +40,7 @@ pub struct Levels {
     /// Number of simplex steps.
     pub steps: u32,
     /// The plan with the largest gain among those that reach the levels; `None` if there are no pairs and speeds do not
-    /// change. Only this method reaches levels that require pairs.
+    /// change. No other method finds a plan whose levels require pairs.
     pub plan: Option<Chosen>,
 }
 
@@ -96,8 +97,8 @@ impl Filling<'_> {
     /// Returns a level that all classes can reach. Each class uses only the type on which it needs the smallest
     /// fraction of the GPUs.
     ///
-    /// Each class can get at least its equal split divided by the number of types. The returned level requires half of
-    /// this rate.
+    /// Each class can reach at least its rate under an equal split, divided by the number of types. The returned level
+    /// requires only half of this rate.
     fn first_height(&self, speed: &[f64]) -> f64 {
         let jobs: f64 = self.members.iter().sum();
         let gpus: f64 = self.capacity.iter().sum();

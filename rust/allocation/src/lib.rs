@@ -1,9 +1,9 @@
 //! Allocations: the share of time that each job gets on each GPU type.
 //!
-//! An [`Objective`] is stated once, over classes of equal jobs. The crate solves the programs that its methods support:
-//! the price method finds the value, and a simplex method finds the optimal plan with this value. All other programs
-//! are passed row by row to an external [`Solver`]. The crate contains closed forms as well. The round-based policies
-//! call an [`Allocator`] and depend on nothing else in this crate.
+//! An [`Objective`] is formulated once, over classes of equal jobs. If this crate's own methods support it, the price
+//! method finds its optimal value, and a simplex method finds the best plan with this value. All other linear programs
+//! are built row by row and passed to an external [`Solver`]. For some objectives, the crate has a closed form. The
+//! round-based policies call an [`Allocator`] and depend on nothing else in this crate.
 #![forbid(unsafe_code)]
 
 mod allocations;

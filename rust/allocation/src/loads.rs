@@ -79,7 +79,7 @@ pub fn even_loads(
     }
 }
 
-/// Returns the loads for a single class, which every type serves at its own speed.
+/// Returns the loads for a single class: all types on which it can run have the same load.
 fn at_its_speeds(class: &Class<'_>, capacity: &[f64]) -> Vec<f64> {
     let usable = class.ratios.iter().zip(capacity);
     let usable = usable.filter(|(ratio, _)| ratio.is_finite());
@@ -144,8 +144,8 @@ fn by_programs(
     Ok(loads)
 }
 
-/// Returns the program that minimises the largest load of the free types. The columns are the fractions of each class
-/// on each type, followed by the load in units.
+/// Returns the program that minimises the largest load of the free types. The columns are the fraction of each class's
+/// work that each type does, followed by the largest load in units of `unit`.
 fn lowering(
     cells: &[(usize, usize, f64)],
     classes: usize,
@@ -180,8 +180,8 @@ fn lowering(
     }
 }
 
-/// Returns a sum that is computed in eight parts and, for a long array, recursively over its halves. This loses few
-/// digits and gives the same digits as the column sums in Python.
+/// Returns a sum that is computed in eight parts and, for a long array, recursively over its halves. The rounding error
+/// is small, and the result has the same digits as the column sums in Python.
 fn sum(values: &[f64]) -> f64 {
     let (whole, rest) = values.split_at(values.len() - values.len() % 8);
     if whole.is_empty() {

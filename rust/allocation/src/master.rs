@@ -6,7 +6,7 @@
 //! rows are the next prices. The method is a dense primal simplex that starts from the previous basis, because a new
 //! column never makes the current mix infeasible. Ties go to the lowest index.
 
-/// A reduced cost or a level below this limit counts as noise; all numbers in this program are of the order of 1.
+/// A reduced cost or a level below this limit is treated as zero; all numbers in this program are of the order of 1.
 const NOISE: f64 = 1e-11;
 /// A pivot below this limit is treated as zero; otherwise, two plans that differ only by rounding could both enter the
 /// basis and make it nearly singular.
@@ -21,7 +21,8 @@ pub(crate) struct Master {
     types: usize,
     /// Objective of each plan.
     values: Vec<f64>,
-    /// For each plan, the fraction of each type that it leaves idle, followed by a 1 for the row of weights.
+    /// For each plan, the fraction of each type that it leaves idle (negative if it needs too many GPUs), followed by a
+    /// 1 for the row of weights.
     columns: Vec<Vec<f64>>,
     /// Variables in the basis. Numbers below `types` stand for the slacks of the types, and the others for plans.
     basis: Vec<usize>,
@@ -207,8 +208,8 @@ mod tests {
 
     #[test]
     fn two_plans_are_mixed_until_nothing_lacks() {
-        // The first plan leaves half of the type idle, and the second lacks the whole type. The mix therefore has two
-        // parts of the first plan and one of the second.
+        // The first plan leaves half of the type idle, and the second needs twice the GPUs of the type. The mix
+        // therefore has two parts of the first plan and one of the second.
         let mut master = Master::new(1.0, &[0.5]);
         master.add(4.0, &[-1.0]);
         let mix = master.solve().expect("the first plan lacks nothing");

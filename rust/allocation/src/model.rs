@@ -11,7 +11,7 @@ use thiserror::Error;
 /// Reasons why there is no allocation.
 #[derive(Clone, Debug, Error, PartialEq)]
 pub enum SolverError {
-    /// A table has the wrong size, or contains an entry that is not a number.
+    /// A table has the wrong size, or contains an invalid entry.
     #[error("{what}: expected {expected}")]
     Input {
         /// Name of the table.
@@ -39,7 +39,7 @@ pub enum SolverError {
         /// Number of classes that could still rise.
         left: usize,
     },
-    /// A job needs several GPUs, but the policy serves only single-GPU jobs.
+    /// A job needs several GPUs, but the policy supports only single-GPU jobs.
     #[error("job {row} needs {gpus} GPUs; the policy supports only single-GPU jobs")]
     Gang {
         /// Row of the job in the request.
@@ -52,7 +52,7 @@ pub enum SolverError {
     Outside(String),
 }
 
-/// Rows `lower <= A x <= upper`. Entries are (row, column, value); repeated entries are added up.
+/// Constraints `lower <= A x <= upper`. Entries are (row, column, value); repeated entries are added up.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Rows {
     /// Entries, in the order in which they are summed.

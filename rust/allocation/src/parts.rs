@@ -5,7 +5,8 @@ use super::allocator::{Allocator, Ask, PairShare, Shares};
 use gangline_engine::PolicyError;
 use gangline_rng::{Purpose, Stream};
 
-/// Solves `parts` parts, or one part per job if there are fewer jobs, and returns the shares of all jobs.
+/// Divides the request into `parts` parts, or into one part per job if there are fewer jobs. Solves each part, and
+/// returns the shares of all jobs.
 ///
 /// Jobs are put in a random order, which is the same in every allocation of a run, and assigned round-robin to the
 /// parts.
@@ -54,7 +55,6 @@ fn whole(allocator: &mut dyn Allocator, ask: &Ask) -> Result<Shares, PolicyError
     })
 }
 
-/// Returns the rows of the jobs in each part.
 fn deal(ask: &Ask, parts: usize) -> Vec<Vec<usize>> {
     let stream = Stream::new(ask.seed, Purpose::Policy);
     let mut order: Vec<usize> = (0..ask.jobs.len()).collect();
@@ -73,7 +73,7 @@ fn deal(ask: &Ask, parts: usize) -> Vec<Vec<usize>> {
 fn part_of(ask: &Ask, part: &[usize], parts: usize) -> Ask {
     fn some<T: Copy>(column: &[T], part: &[usize]) -> Vec<T> {
         if column.is_empty() {
-            return Vec::new(); // A policy that allocates in parts does not use this column.
+            return Vec::new(); // The column is also empty in the whole request.
         }
         part.iter().map(|&at| column[at]).collect()
     }

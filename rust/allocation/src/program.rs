@@ -109,9 +109,8 @@ impl TwoStages<'_> {
         })
     }
 
-    /// Returns the plan with the largest worth among those above the floors. Either the plan may fall below the floors
-    /// by a negligible fraction, or the floors first rise together as far as they can. Prices show where GPUs are
-    /// scarce.
+    /// Returns the plan with the largest worth among those above the floors. The floors are lowered by a negligible
+    /// fraction; if `rises` is set, they then rise together as far as they can. `prices` shows where GPUs are scarce.
     pub(crate) fn second_stage(
         &self,
         floors: &[f64],

@@ -1,5 +1,5 @@
-//! Forms random pairs of jobs, and keeps each pair while sharing pays off. This is Gandiva's packing, in the form that
-//! was compared with Gavel.
+//! Forms random pairs of jobs, and keeps each pair while sharing pays off. This is the version of Gandiva's packing
+//! with which Gavel was compared.
 //!
 //! While the active jobs need no more GPUs than the cluster has, no jobs share. Otherwise, jobs without a partner are
 //! put in a random order. Each job takes as its partner the first later job that has the same gang size and can share

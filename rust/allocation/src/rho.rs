@@ -7,10 +7,11 @@
 //! | `rho` | `rho` | the largest `(t + r / rate) / D` |
 //!
 //! A given rho requires the rate `r / (rho D - t)` from each class. The search approaches the smallest rho from below,
-//! starting at the rho that each job would have if it ran alone. If the required rates are out of reach, the max-min
-//! program finds prices at which these rates cost more than all GPUs are worth. The next trial is the smallest rho
-//! whose rates are affordable at these prices. The cost is a convex function of rho, so this is Newton's method, and it
-//! never overshoots. No trial exceeds the smallest rho that a plan can reach, so the first feasible trial is optimal.
+//! starting at the largest rho that a job would have if each job ran at its fastest rate. If the required rates are out
+//! of reach, the max-min program finds prices at which these rates cost more than all GPUs are worth. The next trial is
+//! the smallest rho whose rates are affordable at these prices. The cost is a convex function of rho, so this is
+//! Newton's method, and it never overshoots. No trial exceeds the smallest rho that a plan can reach, so the first
+//! feasible trial is optimal.
 
 use super::choose::Pair;
 use super::dual::{Market, MaxMin, Until};
@@ -20,7 +21,7 @@ use super::search::affordable;
 
 /// Maximum number of trials; 3 to 8 trials are usual.
 pub(crate) const TRIALS: u32 = 100;
-/// Two values of rho count as equal if they are closer than this.
+/// Two values of rho count as equal if their relative difference is at most this.
 const CLOSE: f64 = 1e-8;
 /// Minimum rate of a class, relative to its fastest rate. A program could not distinguish a smaller rate from zero.
 const LEAST_TIME: f64 = 1e-8;

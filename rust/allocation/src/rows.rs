@@ -20,7 +20,7 @@ pub(crate) const LEAST_TIME: f64 = 1e-8;
 const LEAST_LEVEL: f64 = 1e-3;
 /// A class whose multiplier exceeds this fraction of the sum of all multipliers is a bottleneck.
 const BINDING: f64 = 1e-6;
-/// Two trials of rho count as equal if they are closer than this.
+/// Two trials of rho count as equal if their relative difference is at most this.
 const SAME_RHO: f64 = 1e-9;
 
 /// An entry: row, column, value.
@@ -103,8 +103,8 @@ impl ByRows<'_> {
         ])
     }
 
-    /// Returns the plan with the largest total gain. The plan respects the floors and the minimum of other gains, if
-    /// these are given.
+    /// Returns the plan with the largest total gain. The plan respects the floors, if any. `kept` contains other gains
+    /// and a minimum that their total must reach.
     pub(crate) fn best(
         &mut self,
         sums: &Activities<'_, '_>,
@@ -151,7 +151,8 @@ impl Method for ByRows<'_> {
             let [first, last, multipliers] = self.stages(&sums, &asked, reference)?;
             reached = smallest(&first);
             let is_lowered = asked.iter().zip(measure).any(|(asked, own)| asked < own);
-            // If the result is larger than expected, the minimum time was computed for an objective that was too small.
+            // If the result is much larger than the reference, the minimum time was computed for an objective that was
+            // too small.
             if reached <= 2.0 * reference || !is_lowered {
                 let weights = multipliers.iter().zip(asked.iter().zip(measure));
                 return Ok(Plan {
@@ -269,7 +270,7 @@ impl Method for ByRows<'_> {
 pub(crate) struct Activities<'a, 'b> {
     /// The set of feasible plans.
     pub space: &'a Space<'b>,
-    /// Class and type of each single activity, as the index of a table cell.
+    /// For each activity of a single class, its class and type as the index of a table cell.
     cells: Vec<usize>,
     /// Type of each activity.
     kinds: Vec<usize>,
@@ -496,7 +497,7 @@ impl<'a, 'b> Activities<'a, 'b> {
             .collect()
     }
 
-    /// Returns the result for each class and pair.
+    /// Returns the plan that consists of these times of the activities.
     pub(crate) fn plan(&self, times: &[f64]) -> Plan {
         let types = self.space.capacity.len();
         let mut shares = vec![0.0; self.space.rates.len()];
@@ -523,7 +524,7 @@ impl<'a, 'b> Activities<'a, 'b> {
         self.by_rate(&self.space.worth)
     }
 
-    /// Returns the gain of each column.
+    /// Returns the gain per unit of each column.
     fn scaled_costs(&self, gains: &[f64]) -> Vec<f64> {
         let each = gains.iter().zip(&self.unit);
         each.map(|(gain, unit)| gain * unit).collect()
@@ -534,13 +535,11 @@ impl<'a, 'b> Activities<'a, 'b> {
         in_unit(self.scaled_costs(gains), more)
     }
 
-    /// Returns the GPU type of each activity.
     pub(crate) fn kinds(&self) -> &[usize] {
         &self.kinds
     }
 }
 
-/// Returns the sum of the gains.
 pub(crate) fn total(gains: &[f64], times: &[f64]) -> f64 {
     gains
         .iter()

@@ -6,8 +6,8 @@ const STEPS: u32 = 100;
 /// Returns the affordable point that is nearest to `dear`. The search runs between `dear` and `cheap`; `cheap` must be
 /// affordable.
 ///
-/// `over` returns the excess cost of a point, and its derivative. The search uses Newton's method, but halves the
-/// interval if a step would leave it. On a convex curve, no step leaves the interval.
+/// `over` returns the excess cost of a point, and the derivative of this cost. The search uses Newton's method, but
+/// halves the interval if a step would leave it. On a convex curve, no step leaves the interval.
 pub(crate) fn affordable(
     mut dear: f64,
     mut cheap: f64,

@@ -18,7 +18,7 @@ pub struct Service {
 #[derive(Clone, Copy, Debug, Default)]
 struct Book {
     lost_s: f64,
-    /// Remaining steps and rate of an equal split, both at the last request; 0 before the first request.
+    /// Remaining steps, and the rate under an equal split, both at the last request; 0 before the first request.
     left: f64,
     rate: f64,
 }

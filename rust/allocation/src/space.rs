@@ -1,5 +1,5 @@
-//! The set of feasible plans, which all objectives share, and the interface of the two methods for finding the optimal
-//! plan.
+//! The set of feasible plans, which all objectives share, and the interface that both methods of finding an optimal
+//! plan implement.
 //!
 //! A plan gives each class time alone on each type, and gives each pair of classes time together. No class uses more
 //! time than its jobs have, and no plan uses more GPUs of a type than the cluster has.
@@ -14,7 +14,7 @@ use std::borrow::Cow;
 pub(crate) struct Space<'a> {
     /// Rates that the objective uses; 0 where a class cannot run.
     pub rates: Cow<'a, [f64]>,
-    /// Value that a unit of each class's rate has in the choice among optima.
+    /// For each class, the value of one unit of rate in the choice among optima.
     pub worth: Vec<f64>,
     /// Gang size of the jobs in each class.
     pub gangs: &'a [f64],
@@ -22,7 +22,7 @@ pub(crate) struct Space<'a> {
     pub members: &'a [f64],
     /// Number of GPUs of each type.
     pub capacity: &'a [f64],
-    /// Classes that may share GPUs.
+    /// Pairs of classes that may share GPUs.
     pub pairs: Vec<Pair>,
 }
 
@@ -47,8 +47,7 @@ impl<'a> Space<'a> {
         }
     }
 
-    /// Creates the set of plans, as `of` does, for an objective that values steps in the same way as the choice among
-    /// its optima.
+    /// Creates the set of plans for an objective that values steps in the same way as the choice among its optima.
     pub(crate) fn plain(
         table: &'a Table,
         rates: impl Into<Cow<'a, [f64]>>,

@@ -90,7 +90,7 @@ impl Square {
         }
     }
 
-    /// Subtracts a multiple of one row from another.
+    /// Subtracts a multiple of row `other` from row `row`.
     fn subtract(&mut self, row: usize, times: f64, other: usize) {
         for column in 0..self.size {
             let own = self.cells[other * self.size + column];

@@ -70,8 +70,8 @@ pub type ClassOf = Vec<Option<usize>>;
 
 impl Table {
     /// Returns one row for each class of jobs that can run. `left` is the remaining work of each job. `lost_s` is the
-    /// result of [`Service`](super::Service) for each job, or empty. `in_order` indicates which entities serve their
-    /// jobs in order.
+    /// result of [`Service`](super::Service) for each job, or empty. `in_order` returns whether an entity gives its
+    /// whole weight to one job at a time.
     pub(crate) fn of(
         ask: &Ask,
         left: &[f64],
@@ -161,7 +161,7 @@ impl Table {
         totals.map(|total| 1.0 / (total / gpus)).collect()
     }
 
-    /// Returns a rate of 1 wherever a class can run.
+    /// Returns a table in which each class has its rate from `rates` on all types on which it can run.
     pub(crate) fn flat(&self, rates: &[f64]) -> Vec<f64> {
         let types = self.capacity.len();
         let cells = self.rates.iter().enumerate();

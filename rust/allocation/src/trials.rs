@@ -1,5 +1,5 @@
-//! Solves finish-time fairness with max-min programs. These programs are needed if classes share GPUs, because the
-//! price method does not support pairs.
+//! Finds the smallest finish-time fairness rho with a series of max-min programs. These are needed if classes share
+//! GPUs, because the price method does not support pairs.
 //!
 //! Each trial of rho is a program whose floors rise or fall together as far as possible. The multipliers of the floors
 //! take the place of the prices.
@@ -13,8 +13,8 @@ use super::space::{Method, Plan, Space};
 pub(crate) const SAME: f64 = 1e-11;
 
 impl Fairness<'_> {
-    /// Returns the smallest rho. The multipliers of max-min programs show which values of rho no plan can reach.
-    /// `cheap` is a rho that some plan reaches. Trials count as equal if their relative difference is at most `same`.
+    /// Returns the smallest rho. The multipliers of each max-min program show which values of rho no plan can reach.
+    /// `cheap` is a rho that can be reached. Trials count as equal if their relative difference is at most `same`.
     ///
     /// # Errors
     /// Returns the errors of [`Self::solve`].

@@ -115,7 +115,7 @@ impl Action {
         self
     }
 
-    /// Returns the same action for another part of the job.
+    /// Returns the same action for the given part of the job.
     #[inline]
     #[must_use]
     pub fn of_part(mut self, part: u16) -> Self {

@@ -52,8 +52,9 @@ impl ClusterSpec {
     /// Checks and stores a description.
     ///
     /// # Errors
-    /// Returns [`ModelError::Cluster`] if there are no types, no servers or more than 64 types, or if a speed is not
-    /// positive and finite. Returns [`ModelError::Server`] for an unknown type or a GPU count outside 1..=64.
+    /// Returns [`ModelError::Cluster`] unless there are 1 to 64 types and 1 to 2^24 servers, and each speed is positive
+    /// and finite. Returns [`ModelError::Server`] for an unknown type, a GPU count outside 1..=64 or a rack index of
+    /// 2^24 or more.
     ///
     /// # Examples
     /// ```

@@ -83,11 +83,11 @@ pub struct ElasticClass {
     pub min_gpus: u32,
     /// Maximum number of GPUs.
     pub max_gpus: u32,
-    /// Number of GPUs of the jobs in the trace.
+    /// Number of GPUs that each job has in the trace.
     pub gpus: u32,
-    /// Number of samples per GPU of the jobs in the trace.
+    /// Number of samples per GPU that each job has in the trace.
     pub batch_size: u32,
-    /// Whether this number of GPUs fits on one server of the cluster.
+    /// Whether a gang of `gpus` GPUs fits on one server of the cluster.
     pub fits_server: bool,
     /// Total batch sizes at which noise was measured, in ascending order; empty if the noise is the same for all batch
     /// sizes.
@@ -449,7 +449,7 @@ impl ElasticTable {
 mod tests {
     use super::*;
 
-    /// Returns a fit for cifar10 to the public placement tables.
+    /// Returns a class with the fit for cifar10 to the public placement tables.
     fn cifar10() -> ElasticClass {
         ElasticClass {
             fit: StepFit {

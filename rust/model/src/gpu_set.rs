@@ -115,8 +115,8 @@ const ONES: [u8; 256] = {
 };
 
 /// Returns the number of bits that are set in `mask`. A wheel that runs on all x86-64 processors cannot use the
-/// population count instruction. The function therefore uses a table with one entry per byte, because most servers have
-/// at most 8 slots.
+/// population count instruction. The function therefore looks up masks of up to 8 slots in a table; few servers have
+/// more slots.
 ///
 /// # Examples
 /// ```

@@ -10,7 +10,7 @@ macro_rules! id {
             /// Returns the id of the item at `index` in its table.
             ///
             /// # Panics
-            /// Panics if `index` exceeds `u32::MAX`; constructors reject tables with so many rows.
+            /// Panics if `index` exceeds `u32::MAX`; constructors reject tables with more rows.
             #[inline]
             pub fn new(index: usize) -> Self {
                 Self(u32::try_from(index).expect("tables are limited to u32::MAX rows"))

@@ -1,4 +1,5 @@
-//! The cost of smaller batches per pass for each job. The costs are computed before the run.
+//! The factor by which a job's iterations become longer if its batch is divided among several passes. All factors are
+//! computed before the run.
 
 use crate::{GpuTypeId, JobId, ModelError, StepFit};
 

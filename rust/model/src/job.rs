@@ -39,7 +39,7 @@ pub struct JobColumns {
 /// Labels of one kind, such as the user: one label for each job.
 #[derive(Clone, Debug, Default)]
 pub struct Label {
-    /// Index in `names`; `u32::MAX` means that the job has no label.
+    /// For each job, an index into `names`; `u32::MAX` means that the job has no label.
     pub codes: Option<Vec<u32>>,
     /// The names.
     pub names: Vec<String>,
@@ -304,8 +304,8 @@ impl JobFacts {
             .map_or(u64::MAX, |column| column[job.index()])
     }
 
-    /// Returns whether the jobs differ only in gang size and work, which means that no job has GPU types, memory or
-    /// rates of its own.
+    /// Returns whether jobs differ only in gang size and work as far as the cluster is concerned: no job has its own
+    /// GPU types, memory or rates.
     pub fn is_uniform(&self) -> bool {
         self.columns.allowed_types.is_none()
             && self.columns.ref_rate.is_none()

@@ -178,8 +178,8 @@ impl RateTable {
     }
 
     /// Returns the base rate of a copy of the job on this number of GPUs of a type. For the gang size, this is the
-    /// job's base rate. For other sizes, the rate comes from the table if the job has a row there; otherwise it is
-    /// proportional to the number of GPUs.
+    /// job's base rate. For other sizes, the rate of a job with measured rates comes from the table of copies; it is 0
+    /// if the table does not contain it. For all other jobs, the rate is proportional to the number of GPUs.
     pub fn of_copy(&self, jobs: &JobFacts, job: JobId, gpu_type: GpuTypeId, gpus: u32) -> f64 {
         let (base, gang) = (self.base(jobs, job, gpu_type), jobs.gpus(job));
         if gpus == gang {

@@ -72,7 +72,7 @@ impl Shape {
 pub struct Extent {
     /// Number of GPUs on the largest server; at least 1.
     pub server: u32,
-    /// Number of GPUs of the type in the rack with the most of them; at least 1.
+    /// Largest number of GPUs of the type in one rack; at least 1.
     pub rack: u32,
 }
 

@@ -26,7 +26,7 @@ macro_rules! words {
             }
 
             /// Returns the word of a variant.
-            #[allow(dead_code)] // Few parameters are converted back to words.
+            #[allow(dead_code)] // Not every enum is converted back to words.
             $vis fn name(self) -> &'static str {
                 Self::NAMES[self as usize]
             }

@@ -70,8 +70,8 @@ pub(super) fn solve(
 /// For each job, its type and its place in the queue, counted from the end.
 type Places = Vec<(usize, usize)>;
 
-/// Returns the sum of the completion times, and the places of the jobs. Each queue has so many places that its last one
-/// stays empty.
+/// Returns the sum of the completion times, and the places of the jobs. The queues have enough places for the last one
+/// to stay empty.
 fn assign(
     spans: &[Vec<Option<f64>>],
     free: &[f64],
@@ -90,8 +90,8 @@ fn assign(
 }
 
 /// Returns a number of places per queue that is large enough for every job to find a place. Many jobs may need the same
-/// type, so the places of an equal distribution over all GPUs can be too few. This function instead lets each job join
-/// the shortest queue among those of its types, starting with the jobs that have the fewest types.
+/// type, so the number of places in an equal distribution over all GPUs can be too small. This function instead lets
+/// each job join the shortest queue among those of its types, starting with the jobs that have the fewest types.
 fn enough(spans: &[Vec<Option<f64>>], free: &[f64]) -> usize {
     let mut order: Vec<&Vec<Option<f64>>> = spans.iter().collect();
     order.sort_by_key(|row| row.iter().flatten().count());

@@ -23,7 +23,7 @@ pub(super) fn isolated(table: &Table) -> Answer {
     }
 }
 
-/// Serves jobs first come, first served. The objective is the sum of the rates.
+/// Places jobs first come, first served, each on its fastest type. The objective is the sum of the rates.
 pub(super) fn fifo_perf(table: &Table, by_name: &[usize]) -> Answer {
     let shares = fastest_first(&table.rates, &table.gangs, &table.capacity, by_name);
     Answer {
@@ -42,9 +42,9 @@ fn rates_of<'a>(table: &'a Table, shares: &'a [f64]) -> impl Iterator<Item = f64
     rows.map(|(rates, x)| rates.iter().zip(x).map(|(rate, x)| rate * x).sum())
 }
 
-/// Gives each job, in order of arrival, all of its time on its fastest type with enough free GPUs. The first job that
-/// fits nowhere ends the pass. A job that cannot run on its chosen type is skipped. Every call places all jobs again,
-/// without regard to earlier calls.
+/// Gives each job, in order of arrival, all of its time on its fastest type with enough free GPUs. The pass ends at the
+/// first job for which no type has enough free GPUs. A job that cannot run on any type with enough free GPUs is
+/// skipped. Every call places all jobs again, without regard to earlier calls.
 ///
 /// # Examples
 /// ```

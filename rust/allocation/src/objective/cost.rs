@@ -67,7 +67,7 @@ fn in_turn(
     let ahead = table.deadlines();
     let (count, late) = (sums.count(), ahead.len());
     let quickest = sums.space.fastest_alone();
-    // All members of a class miss their deadlines equally.
+    // All members of a class miss their deadlines by the same fraction.
     let weights: Vec<f64> = ahead
         .iter()
         .map(|(class, _)| table.weights[*class] * table.members[*class])

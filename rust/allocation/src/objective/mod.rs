@@ -60,11 +60,11 @@ pub enum Objective {
     Makespan {
         /// The rates that the objective uses.
         seen: Seen,
-        /// Weight by which rounds multiply the share of a job with much slack; for a job without slack, the weight is
-        /// 1.
+        /// Minimum of the weight by which rounds multiply the share of a job. The weight is 1 for a job without slack,
+        /// and decreases with the slack.
         slack_weight: f64,
     },
-    /// The smallest maximum rho.
+    /// The smallest possible value of the largest rho.
     Ftf {
         /// The rates that the objective uses.
         seen: Seen,
@@ -317,7 +317,7 @@ impl Objective {
         }
     }
 
-    /// Returns whether this objective needs the equal splits from earlier allocations ([`Service`](super::Service)).
+    /// Returns whether this objective needs the service history of the jobs ([`Service`](super::Service)).
     pub(crate) fn counts_service(&self) -> bool {
         matches!(self, Self::Ftf { .. })
     }
@@ -340,7 +340,7 @@ impl Objective {
         }
     }
 
-    /// Returns whether an entity serves its jobs in order.
+    /// Returns whether an entity gives its whole weight to its first job that can still rise.
     pub(crate) fn is_in_order(&self, entity: u32) -> bool {
         match self {
             Self::WaterFilling { inside, .. } => {
