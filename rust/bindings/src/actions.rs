@@ -1,4 +1,4 @@
-//! Converts Python tuples to the engine's actions. One parser serves both policies in Python and step-by-step runs.
+//! Converts Python tuples to the engine's actions. Policies in Python and step-by-step runs use the same parser.
 
 use gangline_engine::ClusterView;
 use gangline_model::{
@@ -105,9 +105,9 @@ impl Parser {
     }
 }
 
-/// Returns an action. Fields that a tuple leaves out at its end are not set. The tuples are `("start" or "move",
-/// job, [(server, mask or count), ...], are_masks, sub_batch, overhead_s, quota, part, accum)`, `("keep", job,
-/// sub_batch, overhead_s, quota, part, accum)` and `("preempt", job, part)`.
+/// Converts a tuple to an action. Fields that are missing at the end of the tuple are not set. The tuples are `("start"
+/// or "move", job, [(server, mask or count), ...], are_masks, sub_batch, overhead_s, quota, part, accum)`, `("keep",
+/// job, sub_batch, overhead_s, quota, part, accum)` and `("preempt", job, part)`.
 fn action(
     scratch: &mut Scratch,
     view: &ClusterView<'_>,
@@ -201,7 +201,7 @@ pub(crate) struct Scratch {
     free: FxHashMap<u32, u64>,
     /// Servers whose free slots may have changed since the last call of `changed`.
     touched: Vec<ServerId>,
-    /// Parts that release their GPUs, with their servers and the slots that become free.
+    /// For each job that releases its GPUs and each of its servers, the slots that become free.
     released: FxHashMap<(JobId, ServerId), u64>,
 }
 
@@ -261,7 +261,7 @@ impl Scratch {
         })
     }
 
-    /// Returns to a job the GPUs that it gave up.
+    /// Gives a job back the GPUs that it gave up.
     pub(crate) fn restore(&mut self, view: &ClusterView<'_>, job: JobId) {
         let Some(part) = view.run(job).and_then(|run| run.part(0)) else {
             return;

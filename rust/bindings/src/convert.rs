@@ -88,7 +88,8 @@ pub(crate) struct Elastic {
     table: Arc<ElasticTable>,
 }
 
-/// Noise phases of a class: the progress, then the squared norm and the variance of the gradient for each noise batch.
+/// Noise phases of a class. Each phase contains the progress, then the squared norm and the variance of the gradient
+/// for each noise batch.
 type Phases = Vec<Vec<f64>>;
 
 #[pymethods]
@@ -272,7 +273,7 @@ impl Jobs {
                 names: labels(&format!("{name}_labels"))?,
             })
         };
-        // This limit is longer than any run, so it is left out.
+        // A limit that is out of range is longer than any run, so it counts as no limit.
         let to_span = |&s: &f64| SimSpan::from_seconds(s).unwrap_or(SimSpan::ZERO);
         let limits: Option<Vec<f64>> = given.vector("time_limit_s")?;
         let limits = limits.map(|s| s.iter().map(to_span).collect());

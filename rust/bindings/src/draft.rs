@@ -115,8 +115,8 @@ impl Placers {
         Ok(at)
     }
 
-    /// Returns the GPUs that the draft has for a job. They are on the first type, among the job's types or the allowed
-    /// types, on which the rule finds a place.
+    /// Returns the GPUs that the rule chooses for a job in the draft. They are on the first of the job's types that is
+    /// allowed and on which the rule finds a place.
     pub(crate) fn place(
         &mut self,
         at: usize,
@@ -146,7 +146,7 @@ pub(crate) struct Wanted {
     pub(crate) gpus: Option<u32>,
     /// GPU types, as a mask.
     pub(crate) types: u64,
-    /// Number of the rule.
+    /// Index of the rule.
     pub(crate) rule: usize,
 }
 

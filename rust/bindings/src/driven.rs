@@ -146,7 +146,7 @@ impl Driven {
     }
 }
 
-/// Location of a run.
+/// State of a shared run.
 enum Place {
     Here(Box<Driven>),
     /// The run is executing a step.

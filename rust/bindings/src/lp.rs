@@ -23,8 +23,8 @@ pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
 }
 
 /// Returns the jobs' shares under the policy with the given name. `columns` are the arrays of `gangline.lp.solve`, and
-/// `given` holds the parameters as in a run. The other arguments come from the cluster of a run. If there are no
-/// classes, the result has no objective.
+/// `given` holds the parameters as in a run. The other arguments come from the cluster of a run. If no job can run, all
+/// shares and the objective are 0.
 #[pyfunction]
 #[pyo3(signature = (policy, columns, given, *, seed, prices, reference, in_order, by_name))]
 #[allow(clippy::too_many_arguments)] // Only `gangline.lp` calls this function.
@@ -72,16 +72,16 @@ fn lp_solve<'py>(
     }
 }
 
-/// Returns the exception that was raised in Python, if any, or else the exception for an allocation that
-/// failed.
+/// Returns the exception that was raised in Python, if any; otherwise, returns the exception for a failed allocation.
 fn own_or_refused(py: Python<'_>, policy: &str, raised: &Raised, error: &SolverError) -> PyErr {
     let own = raised.lock().unwrap_or_else(PoisonError::into_inner).take();
     own.unwrap_or_else(|| refused(py, policy, error))
 }
 
-/// Returns the winning bids of an exact auction, each with its room, for comparison with the engine. Tiers are 0 for a
-/// server, 1 for a rack, 2 for the network and 3 for the GPUs that the bidder holds. `own` lists the number of the
-/// bidder's own GPUs in each room.
+/// Returns the winning bids of an exact auction, each with the index of a server in `rooms`, for comparison with the
+/// engine. Tiers are 0 for a server, 1 for a rack, 2 for the network and 3 for the GPUs that the bidder holds. `rooms`
+/// contains the GPU type, the rack and the number of free GPUs of each server with free GPUs. `own` contains the GPUs
+/// that bidders hold, as tuples (index of the bid, index in `rooms`, number of GPUs).
 #[pyfunction]
 #[pyo3(signature = (gangs, bids, rooms, own, *, choices_max))]
 fn lp_award(

@@ -1,4 +1,4 @@
-//! Converts the network keys of a cluster file to [`Network`], and answers queries about it.
+//! Converts the network keys of a cluster file to a [`Network`], and answers queries about this network.
 
 use crate::convert::{Cluster, Jobs};
 use crate::error::CoreError;
@@ -182,7 +182,7 @@ fn read_measured(rows: &Bound<'_, PyList>) -> PyResult<Vec<Measured>> {
     rows.iter().map(read).collect()
 }
 
-/// The cost of distance on a cluster, for jobs with given model labels.
+/// The network model of a cluster, for jobs with the given model labels.
 #[pyclass(frozen, module = "gangline._core")]
 pub(crate) struct Network {
     pub(crate) model: Arc<Model>,
@@ -309,7 +309,8 @@ impl Network {
             .locality(&Self::gang(gpu_type, model, 0, gpus), to_shape(shape))
     }
 
-    /// Returns the factor that the closed form gives for a shape, before the clamp; `None` without a closed form.
+    /// Returns the factor that the closed form gives for a shape, before the clamp; `None` if the network has no closed
+    /// form.
     fn raw(&self, model: Option<u32>, shape: (u32, u32, u32, u32, u32)) -> Option<f64> {
         self.model.raw(model, to_shape(shape))
     }

@@ -354,7 +354,7 @@ pub(crate) fn params(given: &Bound<'_, PyDict>) -> PyResult<Params> {
     Ok(params)
 }
 
-/// Maximum nesting of lists and tables in a parameter. Even nested lists of tables have fewer levels.
+/// Maximum nesting of lists and tables in a parameter. Every valid parameter has fewer levels.
 const DEEPEST: u32 = 8;
 
 fn param(value: &Bound<'_, PyAny>, levels: u32) -> PyResult<ParamValue> {

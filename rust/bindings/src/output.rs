@@ -21,7 +21,7 @@ pub(crate) struct RunOutput {
     copy_gpus: CopyGpus,
     log_hash: u64,
     outcome: &'static str,
-    /// Strings from a policy in Python, by index.
+    /// Texts of the reasons that a policy in Python gave, by index.
     words: Vec<String>,
 }
 
@@ -107,7 +107,7 @@ impl RunOutput {
         }
     }
 
-    /// Adds the strings from a policy in Python.
+    /// Adds the texts of the reasons that a policy in Python gave.
     pub(crate) fn with_words(self, words: Vec<String>) -> Self {
         Self { words, ..self }
     }

@@ -1,5 +1,5 @@
-//! A `gangline.Policy` object as a [`Policy`] of the engine. This adapter attaches to the Python interpreter once per
-//! decision.
+//! Adapts a `gangline.Policy` object to the engine's [`Policy`]. The adapter attaches to the Python interpreter once
+//! per decision.
 
 use crate::actions::parse;
 use crate::changes::PolicyChanges;
@@ -41,7 +41,7 @@ pub(crate) struct PyPolicy {
     forks: bool,
     /// Whether the policy gives reasons.
     says_why: bool,
-    /// The policy's strings, without duplicates.
+    /// The different texts that `why` has returned.
     words: Mutex<Vec<String>>,
     decisions: u64,
     raised: Raised,
@@ -51,9 +51,7 @@ pub(crate) struct PyPolicy {
 type Reason = (String, Option<u32>, Option<f64>);
 
 impl PyPolicy {
-    /// Creates the policy and reads the object's declarations.
-    ///
-    /// `names` are the names of the jobs, by index.
+    /// Creates the policy and reads the object's declarations. `names` are the names of the jobs, by index.
     pub(crate) fn new(
         object: &Bound<'_, PyAny>,
         raised: Raised,
@@ -116,7 +114,7 @@ impl PyPolicy {
         })
     }
 
-    /// Returns the policy's strings, by index.
+    /// Returns the texts of the policy's reasons, by index.
     pub(crate) fn words(self) -> Vec<String> {
         self.words
             .into_inner()
@@ -268,12 +266,12 @@ impl Policy for PyPolicy {
         Ok(next)
     }
 
-    /// If `why` raises an error, the error is stored. This error ends the run at the next decision, or after the last
-    /// decision.
     fn reasons(&self) -> Vec<&'static Declared> {
         vec![&OWN_WORDS]
     }
 
+    /// If the object's `why` raises an error, the error is stored and ends the run at the next decision, or after the
+    /// last decision.
     fn why(&self, view: &ClusterView<'_>, job: JobId) -> Option<Cause> {
         if !self.says_why || self.has_raised() {
             return None;

@@ -1,5 +1,5 @@
-//! `gangline.lp.highs.solve` as a [`Solver`], which passes the arrays of a linear program to Python and returns the
-//! optimum. The solver attaches to the Python interpreter once per program.
+//! A [`Solver`] that calls `gangline.lp.highs.solve`: it passes the arrays of a linear program to Python and returns
+//! the optimum. The solver attaches to the Python interpreter once per program.
 
 use crate::error::raise;
 use crate::py_policy::Raised;
@@ -29,7 +29,7 @@ type Answer<'py> = (
 pub(crate) struct PySolver {
     /// Policy name, for messages.
     policy: String,
-    /// Parameters of a run that saves failed requests.
+    /// The policy's parameters in a run, which are saved with failed requests; `None` for a single call.
     params: Option<Py<PyDict>>,
     raised: Raised,
 }

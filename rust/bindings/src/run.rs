@@ -142,8 +142,8 @@ fn simulate_registered(
     let shared = Arc::clone(&control);
     let thread = std::thread::spawn(move || {
         let run = || run_to_end(&world, config, chosen.as_mut(), &shared);
-        // The thread attaches once and detaches at once. The interpreter then knows the thread, and a solve that
-        // attaches again does not create and free a thread state each time.
+        // The thread attaches to the interpreter once and detaches immediately. It then keeps its thread state, which
+        // each solve would otherwise create and free.
         let result = Python::attach(|py| py.detach(run));
         // The receiver is gone only if the waiting thread died.
         let _woken: Result<(), _> = sender.send(());

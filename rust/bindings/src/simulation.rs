@@ -72,7 +72,7 @@ fn traits_of(given: Option<&Bound<'_, PyDict>>) -> PyResult<PolicyTraits> {
 }
 
 impl Decider {
-    /// Creates the policy. The job table may lack durations.
+    /// Creates the policy, if the run has one. `missing` is the number of jobs without a duration.
     fn make(
         &self,
         py: Python<'_>,
@@ -160,7 +160,7 @@ impl Simulation {
         })
     }
 
-    /// Creates the policy of a fork; the fork repeats the same history.
+    /// Creates the policy of a fork if it does not exist yet; the policy replays the history in a second engine.
     fn wake_policy(&self, py: Python<'_>, run: &mut Driven) -> PyResult<()> {
         if run.policy.is_some() || matches!(self.decider, Decider::Outside(_)) {
             return Ok(());

@@ -67,7 +67,7 @@ fn synth_value(value: &Bound<'_, PyAny>) -> PyResult<SynthValue> {
         if let Ok(rows) = rows {
             return Ok(SynthValue::Models(rows));
         }
-        // The text form is checked where it is read; the message there states the expected value.
+        // The text is checked by `SynthSpec::set`, whose message states the expected value.
         let shares: PyResult<Vec<String>> = models
             .iter()
             .map(|(gpus, share)| Ok(format!("{}:{}", gpus.str()?, share.str()?)))

@@ -1,6 +1,6 @@
 //! The view of a policy written in Python, and the state from which its plan is built. There is one view per run; it is
-//! lent to Python at each decision. The view keeps the columns of the current decision. It keeps orders and placement
-//! rules between decisions.
+//! lent to Python at each decision. Columns are cached until the end of the decision, and orders and placement rules
+//! are kept between decisions.
 
 use crate::actions::parse;
 use crate::columns::{JobRows, array, check_knowledge, column, indices, label_of};
@@ -27,7 +27,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 pub(crate) struct PolicyView {
     inner: Mutex<Inner>,
     knows_work: bool,
-    /// A run driven from outside; it is visible between steps.
+    /// The run, if it is driven from outside; it can be read between steps.
     run: Option<Arc<Shared>>,
 }
 
@@ -149,7 +149,7 @@ impl PolicyView {
                 None
             }
             Loan::Start(plan) => {
-                // One policy object may serve several runs, but a view belongs to one run.
+                // One policy object may be used in several runs, but a view belongs to one run.
                 set_aside = Some(Kept::default());
                 Some(NonNull::from(plan).cast::<Plan<'static>>())
             }
@@ -578,9 +578,9 @@ impl PolicyView {
         })
     }
 
-    // These methods use orders, which are given by their numbers.
+    // These methods use orders, which are identified by their indices.
 
-    /// Returns the index of an order. From the first call on, the order is kept.
+    /// Returns the index of an order, and the number of the current loan. The order is kept from the first call on.
     #[allow(clippy::needless_pass_by_value)]
     fn order(
         &self,
@@ -741,7 +741,7 @@ impl PolicyView {
         })
     }
 
-    /// Gives a function access to a market of this decision, identified by its index and the index of the loan.
+    /// Gives a function access to a market of this decision, identified by its index and the number of the loan.
     pub(crate) fn market_at<R>(
         &self,
         (market, loan): (usize, u64),
@@ -751,7 +751,7 @@ impl PolicyView {
             Some(market) if inner.loan == loan => read(view, market),
             _ => Err(policy_error(
                 "prices",
-                "an offer can be made only during the decision at whose prices it is made",
+                "these prices are valid only during the decision for which they were created",
             )),
         })
     }
@@ -774,7 +774,7 @@ impl PolicyView {
     }
 }
 
-/// Memory that a possible co-runner needs, and the instant at which it ends.
+/// A possible co-runner: its GPU type, its finish, its slowdown factor and the memory that it needs.
 struct Stay {
     gpu_type: GpuTypeId,
     finish: SimTime,
