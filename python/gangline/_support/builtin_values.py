@@ -53,7 +53,7 @@ DEEPEST = 50  # The maximum nesting of tables and lists in what users write; our
 
 
 def flaw(value: Any) -> str | None:
-    """Return the first problem in a user's values; call it before other code reads them.
+    """Return the first problem in a user's values; call this before other code reads the values.
 
     The values may be nested too deeply for recursive code elsewhere. They may also contain an
     unpaired surrogate, which a JSON escape can express but a UTF-8 file cannot.

@@ -172,9 +172,9 @@ def listed(names: Sequence[str]) -> str:
 
 
 def short_names(labels: Iterable[str]) -> dict[str, str]:
-    """Map each long label to the policy's name without parameters, unless two would be equal.
+    """Map each long label to the policy's name, unless another label has the same short name.
 
-    The name keeps the estimates, which are not a parameter of the policy.
+    Parameters are left out. Estimates are kept, because they are not a parameter of the policy.
 
     Examples
     --------
@@ -202,7 +202,7 @@ def _without_parameters(label: str) -> str:
 
 
 def label_of(name: str, labels: Sequence[str]) -> str:
-    """Return the label that a name stands for: the only one of this policy, or else the name.
+    """Return the label that a name stands for: the only label of this policy, otherwise the name.
 
     Examples
     --------
@@ -240,11 +240,11 @@ def times(value: float | None) -> str:
     return f"{value:.2f}" if value < 10.0 else f"{value:,.1f}" if value < 100.0 else f"{value:,.0f}"
 
 
-_WHOLE_FROM = 10.0  # means of counts from here on are shown without decimals
+_WHOLE_FROM = 10.0  # from this value on, means of counts are shown without decimals
 
 
 def count(value: float | None) -> str:
-    """Return a count with thousands separators; a small mean of counts has two digits.
+    """Return a count with thousands separators; a mean below 10 has two significant digits.
 
     Examples
     --------
@@ -280,7 +280,7 @@ def brief(seconds: float | None) -> str:
 
 
 def form_of(key: str) -> Callable[[float | None], str]:
-    """Return how a summary key is formatted: as a length of time, a share or a number."""
+    """Return the function that formats a summary key: as a length of time, a share or a number."""
     if key.endswith("_s"):
         return duration
     return share if "utilization" in key or key.endswith("_fraction") else times
@@ -388,7 +388,7 @@ MEASURES: tuple[Measure, ...] = (
         -1,
         "makespan",
     ),
-    # Neither is better: a GPU is as busy with restarts and on slow placements as with work.
+    # Neither direction is better: restarts and slow placements keep GPUs as busy as work does.
     Measure(
         "gpu_utilization", "GPUs busy (utilization)", "Share of all GPU time", share, 0, "GPU util."
     ),

@@ -1,4 +1,4 @@
-"""Writes small, self-contained tables for notebooks, in which any name is safe."""
+"""Writes small, self-contained tables for notebooks; names from untrusted input are escaped."""
 
 from __future__ import annotations
 

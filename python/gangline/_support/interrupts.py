@@ -18,9 +18,9 @@ __all__ = ["uninterrupted"]
 def uninterrupted() -> Iterator[None]:
     """Delay an interrupt of this thread until the end of the block, which must be short.
 
-    The conditions of `threading`, and so the futures of a pool, take their lock in Python code. If
-    an interrupt arrives after the lock is acquired but before the block that would release it, the
-    lock stays locked. A thread that needs the lock then waits forever, and so does the main
+    The conditions of `threading`, and therefore the futures of a pool, acquire their lock in Python
+    code. If an interrupt arrives after the lock is acquired but before the block that would release
+    it, the lock stays locked. A thread that needs the lock then waits forever, and so does the main
     thread, which waits for that thread.
     """
     handler = signal.getsignal(signal.SIGINT)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 __all__ = ["COLOURS", "DASHES", "WIDTHS", "stroke_of", "style_of", "ticks_s", "width_of"]
 
-# The first four are those colours of Okabe and Ito, chosen for colour-blind readers
-# (jfly.uni-koeln.de/color), that stand out on both white and black. The other four are our own
-# choice. Lines are drawn in this order. The first is solid and wide. Each later one is narrower and
-# has gaps, so that the lines below it stay visible.
+# The first four are colours of Okabe and Ito for colour-blind readers (jfly.uni-koeln.de/color);
+# they are the ones that stand out on both white and black. The other four are our own choice. Lines
+# are drawn in this order. The first line is solid and wide. Later lines are narrower and have gaps,
+# so that the lines below them stay visible.
 COLOURS = (
     "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#B58A00", "#3B9FD6", "#7A4FBF", "#80868F",
 )  # fmt: skip
@@ -17,7 +17,7 @@ DASHES: tuple[tuple[int, ...], ...] = (
 WIDTHS = (3.2, 2.4, 2.0, 1.8)  # the last width is that of all further lines
 
 
-_NARROW = 100.0  # an axis of time whose ends have a larger ratio has only its main ticks
+_NARROW = 100.0  # a time axis whose ends have a larger ratio has only the main ticks
 _TICKS_S = (
     (1.0, "1 s", True), (2.0, "2 s", False), (5.0, "5 s", False), (10.0, "10 s", True),
     (30.0, "30 s", False), (60.0, "1 min", True), (120.0, "2 min", False),

@@ -11,9 +11,10 @@ from gangline._support.html import text
 
 __all__ = ["Line", "is_notebook"]
 
-# The shortest time between two updates of a line; our own choice. Readers see no more of them.
+# The shortest time between two updates of a line; our own choice: readers cannot follow more
+# updates.
 _EVERY_S = 0.2
-_lines: dict[int, Any] = {}  # the handles that replace the line of the running cell
+_lines: dict[int, Any] = {}  # the handle with which the line of the running cell is updated
 
 
 def is_notebook() -> bool:

@@ -17,12 +17,12 @@ _MARGIN = 1.04  # The free space at both ends, as a factor; our own choice.
 
 
 class Panel(NamedTuple):
-    """Ratios with intervals, one row per item; all ratios of a series have the same colour."""
+    """Ratios and their intervals, in rows; all ratios of a series have the same colour."""
 
     title: str
     rows: list[str]
     series: dict[str, list[tuple[int, float, float, float]]]
-    """By label: row, ratio and interval; without an interval, both ends are the ratio."""
+    """For each label: row, ratio, and the ends of its interval (the ratio if there is none)."""
 
 
 def limits(panel: Panel) -> tuple[float, float]:

@@ -1,7 +1,7 @@
 """Statistics over seeds: intervals of means, paired differences and ranks.
 
-Intervals are 95 % bootstrap intervals. The random draws are the same every time. No end of an
-interval lies outside the metric's range: no time is negative and no share exceeds 1. Two policies
+Intervals are 95 % bootstrap intervals. The random draws are the same every time. Both ends of an
+interval lie within the metric's range: times are at least 0, and shares are at most 1. Two policies
 are compared seed by seed, so the effects that a seed has on both cancel out.
 """
 
@@ -39,7 +39,7 @@ __all__ = [
     "tied",
 ]
 
-# With fewer seeds an interval would claim more than the runs can show.
+# With fewer seeds, an interval would suggest more certainty than the runs justify.
 LEAST_SEEDS = 5
 _RESAMPLES = 4_000
 _NORMAL = 1.959963984540054  # the 0.975 quantile of the normal distribution, for 95 % intervals
@@ -62,7 +62,7 @@ class Range(NamedTuple):
 
 ANY = Range(-math.inf, math.inf)  # for example, for a logarithm
 _NOT_NEGATIVE, _SHARE = Range(0.0, math.inf), Range(0.0, 1.0)
-# Keys of the measures that are shares; all other measures are times, counts and ratios.
+# Keys of the metrics that are shares; all other metrics are times, counts and ratios.
 _RANGES = {
     "gpu_utilization": _SHARE,
     "useful_utilization": _SHARE,
@@ -100,7 +100,7 @@ def interval(values: Sequence[float], within: Range) -> tuple[float, float] | No
     values : sequence of float
         The values, one per seed.
     within : Range
-        Range of the measure: The result of `range_of` for a key, or (1, n) for ranks. An end of the
+        Range of the metric: the result of `range_of` for a key, or (1, n) for ranks. An end of the
         interval outside this range is moved to the nearest limit of the range. This costs no
         coverage, because the true mean lies within the range.
 
@@ -127,7 +127,8 @@ def interval(values: Sequence[float], within: Range) -> tuple[float, float] | No
     if count < LEAST_SEEDS:
         return None
     given = np.asarray(values, dtype=np.float64)
-    # one column of draws at a time: this fixes the order of the sums on every platform
+    # one column of draws is added at a time, so that the order of the sums is the same on every
+    # platform
     total = np.zeros(_RESAMPLES)
     for place in range(count):
         total = total + given[_drawn(place, count)]
@@ -153,7 +154,7 @@ def _drawn(place: int, count: int) -> npt.NDArray[np.int64]:
 
 
 def _levels(values: Sequence[float], center: float) -> tuple[float, float]:
-    """Return the shares of resampled means below the two ends: 0.025 and 0.975 without skew.
+    """Return the fraction of resampled means below each end: 0.025 and 0.975 without skew.
 
     For a mean, the bias correction and the acceleration are equal: skewness / 6 sqrt(n).
     """
@@ -214,7 +215,7 @@ class Standing(_Ranked, total=False):
 
 @dataclass(frozen=True)
 class Estimate:
-    """A mean over seeds and its interval, which is None with too few seeds."""
+    """A mean over seeds and its interval, whose ends are None if there are too few seeds."""
 
     mean: float
     low: float | None

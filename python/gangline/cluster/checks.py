@@ -1,4 +1,4 @@
-"""Checks that the values of a cluster description are consistent, and reads the files it names."""
+"""Checks that the values of a cluster description are consistent, and reads its rate table."""
 
 from __future__ import annotations
 

@@ -83,8 +83,8 @@ class Cluster(ClusterKeys, frozen=True, kw_only=True):
     servers : tuple of ServerBlock
         Blocks of servers; servers are numbered from 0 in this order.
     network, failures, throughput, sharing, runtime, elastic, iter_time : optional
-        Optional tables. In this order, they contain locality factors, outages, rates, interference,
-        run-time noise and start costs, models of elastic jobs, and iteration times.
+        Optional tables with, in this order: locality factors; outages; rates; slowdown factors;
+        run-time noise and start costs; models of elastic jobs; iteration times.
     capacity : tuple of CapacityRow, optional
         Number of servers over time; before the first row, all servers are up. Removing a server has
         the same effect as a failure. The servers with the highest numbers are removed first.
@@ -324,7 +324,7 @@ def read_cluster(
 
 
 def _is_toml(path: Path) -> bool:
-    """Return whether a file is TOML: by its name, or because it does not begin like a node list."""
+    """Return whether a file is TOML, judging by its suffix and, if necessary, its first bytes."""
     if path.suffix == ".toml" or not path.is_file():
         return path.suffix == ".toml"
     from gangline.cluster.node_lists.exports import NODE_NAME, PARTITIONS

@@ -23,7 +23,7 @@ FIT = ("a_c", "b_c", "a_n", "b_n", "a_r", "b_r", "gamma")
 
 
 def load_elastic(cluster: _Keys, path: str | None) -> _Keys:
-    """Fill in the values from preset and profiles, so that the cluster needs no other file."""
+    """Fill in values from the preset and the profiles, so that the cluster needs no other file."""
     elastic = cluster.elastic
     if elastic is None:
         return cluster
@@ -88,7 +88,7 @@ def _noise(
     smallest = model.init_batch if model.init_batch in validation else min(validation)
     batches = tuple(sorted(validation)) if kind == "batches" else (smallest,)
     tables = [validation[batch] for batch in batches]
-    # an epoch ends at the smallest progress of its rows
+    # an epoch ends at the smallest of the progress values that the tables give for it
     all_ends = zip(*(table.column("progress").to_pylist() for table in tables), strict=False)
     ends = [min(row) for row in all_ends]
     columns = [

@@ -33,7 +33,7 @@ __all__ = ["Pairs", "resolve"]
 _VALUES_MAX = 2**27  # One GiB of factors; our own choice.
 _ABSENT_MAX = 21  # an error names the first 20 and says whether there are more
 _OTHER = 0  # a batch or gang size for which the source has no row
-_NEVER = math.inf  # a mark until the table is complete: the two jobs may not share
+_NEVER = math.inf  # marks two jobs that may not share, until the table is complete
 _BY_ROWS = ("table", "gavel")
 
 
@@ -75,7 +75,7 @@ def resolve(
     jobs: JobKeys,
     allowed: npt.NDArray[np.uint64] | None = None,
 ) -> Pairs | None:
-    """Return the slowdown factors of all pairs of classes on all GPU types; look up each once.
+    """Return the slowdown factors of all pairs of classes of jobs on all GPU types.
 
     Parameters
     ----------
@@ -107,7 +107,7 @@ def resolve(
 
 
 class _Entries(NamedTuple):
-    """The entries for one gang size and GPU type (None = any): row, column and value."""
+    """The entries for one gang size and GPU type (None = any): rows, columns and values."""
 
     one: list[tuple[int, int]]  # label and batch size of the model that is slowed down
     other: list[tuple[int, int]]
@@ -115,7 +115,7 @@ class _Entries(NamedTuple):
 
 
 class _Source:
-    """The values of a `[sharing]` table, keyed by label; a value <= 0 or NaN counts as absent."""
+    """The values of a `[sharing]` table, by label; NaN and values <= 0 count as absent."""
 
     def __init__(self, sharing: Sharing) -> None:
         self.square: Floats | None = None  # the matrix of labels, for every gang size and type
@@ -295,7 +295,7 @@ class _Resolver:
                 yield names[one], names[other] + where
 
     def _by_label(self, some: set[int]) -> dict[int, list[tuple[int, Codes]]]:
-        """Return one class per label, and how many of the label's jobs may use each GPU type.
+        """Return each label's classes, and how many jobs of each class may use each GPU type.
 
         Labels that the source contains come first.
         """
@@ -312,5 +312,5 @@ class _Resolver:
 
 
 def _or_other(values: npt.NDArray[np.uint32], own: set[int]) -> Codes:
-    """Fill in the values for which the source has no row."""
+    """Replace the values for which the source has no row by `_OTHER`."""
     return np.where(np.isin(values, list(own)), values, _OTHER).astype(np.int64)

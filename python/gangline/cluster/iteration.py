@@ -76,7 +76,7 @@ def inflations(cluster: Cluster, jobs: JobKeys) -> Inflations | None:
         index[at] = len(classes)
         values += 2 * batch * sum(row is not None for row in rows)
         if values > _VALUES_MAX:
-            continue  # the check below refuses it
+            continue  # the check below rejects the table
         found: list[Fit | list[float] | None] = []
         for row, kind in zip(rows, types, strict=True):
             if row is not None and row.kind == "table":
@@ -141,7 +141,7 @@ class _Rates:
         }
 
     def ratios(self, model: str, gpu_type: str, gpus: int, batch: int) -> list[float]:
-        """Return the times of 1, 2, ... passes relative to one pass; NaN if not measured."""
+        """Return the times of 1, 2, ... passes divided by that of one pass; NaN if not measured."""
         whole = self._known.get((model, gpu_type, gpus, batch), math.nan)
         found = []
         for passes in range(1, batch + 1):

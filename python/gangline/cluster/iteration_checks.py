@@ -20,7 +20,7 @@ _KEYS = {
 
 
 def check_iter_time(cluster: ClusterKeys, path: str | None) -> None:
-    """Reject keys of another kind, unknown GPU types, and duplicate entries for a model.
+    """Reject keys that belong to another kind, unknown GPU types, and duplicate entries.
 
     If an entry determines the locality of its model, the model must have no other source of
     locality.
@@ -60,6 +60,6 @@ def check_iter_time(cluster: ClusterKeys, path: str | None) -> None:
 
 
 def _measured(cluster: ClusterKeys) -> list[ThroughputRow]:
-    """Return the rates of consolidated gangs at a batch size."""
+    """Return the rates of consolidated gangs that were measured at a known batch size."""
     rows = () if cluster.throughput is None else cluster.throughput.rows or ()
     return [row for row in rows if row.batch_size is not None and row.placement == "server"]

@@ -312,7 +312,7 @@ def _room(cluster: ClusterKeys, gpu: str) -> tuple[int, int, int]:
 
 
 def _measured(cluster: ClusterKeys) -> list[tuple[int, str, int, int, float, float | None]]:
-    """Return the rates of consolidated gangs, each with the spread gang's rate if known."""
+    """Return the rates of consolidated gangs, each with the rate when spread, if it is known."""
     found = cluster.throughput.rows if cluster.throughput is not None else None
     names = [gpu.name for gpu in cluster.gpu_types]
 

@@ -66,8 +66,7 @@ class CopyRates(msgspec.Struct):
     Attributes
     ----------
     row : uint32 array, shape (jobs,)
-        Index of each job's row in `table`; 2**32 - 1 if the throughput table does not know its
-        model.
+        Index of each job's row in `table`; 2**32 - 1 for a job without a model label.
     table : float64 array, shape (rows, sizes, types)
         Rate of a gang of 1, 2, ... GPUs in iterations per second; 0 = cannot run on that type.
     """

@@ -15,7 +15,7 @@ __all__ = ["divide", "resized", "type_of"]
 
 
 def type_of(cluster: Cluster, gpu: str | None, field: str = "gpu") -> str:
-    """Return the GPU type whose number of servers varies; it may be omitted if there is only one.
+    """Return the GPU type whose number of servers varies; `gpu` may be None if there is only one.
 
     Raises
     ------
@@ -48,7 +48,7 @@ def resized(cluster: Cluster, gpu: str, servers: int) -> Cluster:
 
 
 def divide(counts: Sequence[int], servers: int) -> list[int]:
-    """Divide servers among blocks in proportion; each goes to the block that lacks most."""
+    """Divide servers among blocks in proportion; each goes to the block most below its share."""
     divided = [0] * len(counts)
     queue = [(0.5 / old, i) for i, old in enumerate(counts) if old]
     heapq.heapify(queue)

@@ -22,8 +22,8 @@ __all__ = ["check_sharing", "load_sharing"]
 _Keys = TypeVar("_Keys", bound=ClusterKeys)
 _SHARE_MAX = 2  # the engine supports at most two
 _SHOWN = 20  # the maximum number of faults in one message
-_MIRROR = 1e-9  # a smaller relative difference of two directions is rounding
-_OF_KIND = {  # keys that have no meaning for other kinds
+_MIRROR = 1e-9  # a smaller relative difference between the two directions is a rounding error
+_OF_KIND = {  # for each of these keys, the kinds for which it has a meaning
     "rows": ("table", "gavel"),
     "table": ("table", "gavel"),
     "gang_fallback": ("table", "gavel"),
@@ -177,7 +177,7 @@ def load_sharing(cluster: _Keys, path: str | None) -> _Keys:
 def _rows_of(
     table: pa.Table, types: Sequence[str], path: str | None, file: str
 ) -> list[InterferenceRow]:
-    """Return the rows for the cluster's GPU types, under the cluster's names; 0 = no factor."""
+    """Return the rows for the cluster's GPU types, under the cluster's names; 0 means no factor."""
     from gangline.cluster.tables.throughput import match_type
 
     rows = []

@@ -12,7 +12,7 @@ from gangline._support.interrupts import uninterrupted
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-_LONG = 100_000  # Shorter columns are done before a thread has started; our own choice.
+_LONG = 100_000  # Shorter columns are processed before a thread has started; our own choice.
 
 
 def each(function: Callable[[Any], Any], columns: Mapping[str, Any]) -> dict[str, Any]:
@@ -27,7 +27,7 @@ def each(function: Callable[[Any], Any], columns: Mapping[str, Any]) -> dict[str
 
 
 def begin(function: Callable[[Any], bool], column: Any) -> Callable[[], bool]:
-    """Apply a function that releases the GIL to a column in a thread; call the result to wait."""
+    """Apply a function that releases the GIL to a column in a thread; the result waits for it."""
     if len(column) < _LONG:
         return lambda: function(column)
     from concurrent.futures import ThreadPoolExecutor

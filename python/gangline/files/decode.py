@@ -1,4 +1,4 @@
-"""Creates the error for a value that does not fit its type, with the key path and advice."""
+"""Creates the error for a value that does not fit its type; it names the key path."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ def short(value: object) -> str:
 
 
 class Faults:
-    """Collects invalid values column by column; only those to be shown become Python objects."""
+    """Collects invalid values by column; only those that are shown become Python objects."""
 
     def __init__(self) -> None:
         self._parts: list[tuple[npt.NDArray[np.int64], str | None, str, Sequence[str] | None]] = []
@@ -62,7 +62,7 @@ class Faults:
             self.count += len(rows)
 
     def first(self, shown: int) -> list[Fault]:
-        """Return the first fault in the order of the input."""
+        """Return the first `shown` faults in the order of the input."""
         found = [
             Fault(int(row), column, expected, None if values is None else values[i])
             for rows, column, expected, values in self._parts

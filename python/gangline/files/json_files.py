@@ -21,7 +21,7 @@ _DEEPEST = 100  # The maximum nesting of lists and objects in a file; our own ch
 
 
 def write_json(path: Path, data: object) -> None:
-    """Write JSON whose bytes depend only on the data; numbers that are not finite become null."""
+    """Write JSON whose bytes depend only on the data; NaN and infinities become null."""
     try:
         plain = json.dumps(data, allow_nan=False)
     except ValueError:

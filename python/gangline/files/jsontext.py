@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 BOM = b"\xef\xbb\xbf"
 ROOT = "$."
-# The memory of an empty list or a short text and its place in a list; our own choice.
+# The memory that an empty list or a short text takes as an item of a list; our own choice.
 _VALUE_BYTES = 64
 _TOKEN = re.compile(rb'"(?:[^"\\]|\\.)*"|[{}\[\],:]|[^\s{}\[\],:"]+')
 _CONTAINER = {b"{": "an object", b"[": "an array"}
@@ -65,7 +65,7 @@ class JsonFile:
         try:
             return msgspec.json.decode(self.data, type=kind)
         except msgspec.ValidationError:
-            if kind is Any:  # a number out of range, which we do not accept as JSON
+            if kind is Any:  # a number is out of range, which we do not accept as JSON
                 raise self._malformed() from None
             raise
         except RecursionError:
@@ -81,7 +81,7 @@ class JsonFile:
         return TraceError.at(self.path, line, where or None, value, expected)
 
     def locate(self, faults: Sequence[Fault]) -> list[TraceError]:
-        """Add the line of each fault; its column is a key path from the record or from `$`."""
+        """Return an error with its line for each fault, whose column is a key path."""
         paths = [self._path(fault) for fault in faults]
         found = self._find(set(paths))
         errors = []
@@ -111,8 +111,8 @@ class JsonFile:
         return found
 
     def _walk(self) -> Iterator[tuple[str, int, bytes]]:
-        """Yield (key path, place, first token) of every value."""
-        # the path of a container, and the index in it or None
+        """Yield the key path, the position and the first token of every value."""
+        # for each open container: its path, and the current index, which is None in an object
         stack: list[tuple[str, int | None]] = []
         path = ""
         expects_key = False

@@ -1,4 +1,4 @@
-"""Protects files that cannot contain a seal, in a folder to which later runs write again.
+"""Protects files that cannot contain a seal, in a folder to which later runs also write.
 
 The sealed file `files.json` lists the size and CRC-32 of each such file. A file that differs from
 the list belongs to the user and is never replaced. The list is written before the files and

@@ -67,7 +67,7 @@ _GAVEL = {
 _BATSIM = {"origin": "Batsim, a sample workload", "licence": "LGPL-3.0"}
 
 _DIGITS = 16
-# The first digits of the SHA-256 of the published files, after unpacking.
+# For each origin, the first digits of the SHA-256 of its published files, after unpacking.
 _FILES: tuple[tuple[Mapping[str, str], str], ...] = (
     (
         _PHILLY,

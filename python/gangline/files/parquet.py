@@ -1,4 +1,4 @@
-"""Reads Parquet in bounded memory, because a file of a few kilobytes may claim a billion rows.
+"""Reads Parquet in bounded memory, because a file of a few kilobytes can declare a billion rows.
 
 The file's metadata is checked before the first row is read. Rows are read and checked in batches.
 """
@@ -25,7 +25,7 @@ _ROWS = 1 << 20  # Rows of numbers in a batch; our own choice, as a smaller batc
 # Rows of text in a batch; our own choice, as a smaller batch is read more slowly.
 _TEXT_ROWS = 1 << 13
 _CELL_BYTES = 8
-_HEADER = 16  # number of bytes of a page that contain its kind and size
+_HEADER = 16  # the first bytes of a page, which contain its kind and size
 
 
 def read_parquet(
@@ -96,7 +96,7 @@ def _parts(file: Any, chosen: list[str], source: Source) -> dict[tuple[str, ...]
 
 
 def _grows(kind: pa.DataType) -> bool:
-    """Return whether a value of this type may take more bytes in memory than a number."""
+    """Return whether a value of this type may take more memory than a number."""
     return not (
         pa.types.is_primitive(kind) or pa.types.is_dictionary(kind) or pa.types.is_null(kind)
     )
@@ -157,7 +157,7 @@ def _page_bytes(head: bytes) -> int:
     """Return a page's uncompressed size from its header, a struct in Thrift's compact protocol."""
     numbers = []
     at = 0
-    for _ in range(2):  # the kind of page, then its size: a mark of a 32-bit field before each
+    for _ in range(2):  # the kind of page, then its size; before each, a mark for a 32-bit field
         at += 1
         value = shift = 0
         while at < len(head):

@@ -44,7 +44,7 @@ PREFIX = ".gangline-"
 """The prefix of the names of temporary folders, which killed processes leave behind."""
 _DIGITS = 2 * hashlib.sha256().digest_size
 _BLANK = b"0" * _DIGITS
-_REACH = 1 << 16  # A seal is looked for in this many bytes at both ends of a file; our own choice.
+_REACH = 1 << 16  # Seals are searched for in this many bytes at each end of a file; our own choice.
 _CHUNK = 1 << 20
 
 
@@ -74,10 +74,10 @@ def seal(path: Path, kind: str, copies: int | None = None) -> None:
     kind : str
         The kind of file, such as "report".
     copies : int, optional
-        Number of times that the writer puts this text into the file. If the text occurs more often,
-        it is also part of the user's data, which must not be changed; the file then gets no seal.
-        By default, the text is written once, before any user data, so that the first occurrence is
-        the seal.
+        Number of times that the writer has put this text into the file. If the text occurs more
+        often, the user's data also contains it and must not be changed; the file then gets no seal.
+        By default, the writer puts the text into the file once, before any user data, so the first
+        occurrence is the seal.
     """
     with path.open("r+b") as file:
         places = [at for at, digits in _seals(file, kind) if digits == _BLANK]
@@ -90,7 +90,7 @@ def seal(path: Path, kind: str, copies: int | None = None) -> None:
 
 
 def flush(path: Path) -> None:
-    """Wait until a file or folder is on disk, if the file system supports this."""
+    """Wait until a file or folder has been written to disk, if the file system supports this."""
     handle = os.open(path, os.O_RDONLY)
     try:
         with contextlib.suppress(OSError):
@@ -111,7 +111,8 @@ def is_sealed(source: Path | bytes, kind: str) -> bool:
     """
     with io.BytesIO(source) if isinstance(source, bytes) else source.open("rb") as file:
         found = _seals(file, kind)
-        # If a file begins with its seal, later texts that look like a seal are data of the user.
+        # If a file begins with its seal, any later text that looks like a seal is part of the
+        # user's data.
         return any(
             {digits for _, digits in some} == {_checksum(file, [at for at, _ in some])}
             for some in (found, found[:1])

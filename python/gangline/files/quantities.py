@@ -53,8 +53,8 @@ SIZES_GIB = {
 
 _NUMBER = r"^[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?$"
 _DECIMAL = r"\d+(?:\.\d*)?|\.\d+"
-# The groups of the patterns below have the names of their units.
-# Slurm's [days-]hours:minutes:seconds, and the forms in which Python and pandas write days
+# In the patterns below, each group is named after its unit.
+# This one accepts Slurm's [days-]hours:minutes:seconds, and days as Python and pandas write them.
 _CLOCK = rf"^(?:(?P<d>\d+)(?:-| days?,? +))?(?:(?P<h>\d+):)?(?P<min>\d+):(?P<s>{_DECIMAL})$"
 _ISO = (
     rf"^P(?:(?P<w>{_DECIMAL})W)?(?:(?P<d>{_DECIMAL})D)?"

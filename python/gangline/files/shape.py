@@ -159,7 +159,7 @@ class _Search:
             yield Misfit(path, value, self.name(kind))
 
     def _is_near(self, value: object, found: Misfit, path: Path) -> bool:
-        """Return whether the value has the right type, so that the fault is inside it."""
+        """Return whether the value has the right type: the fault is inside it, or is a bound."""
         return found.path != path or (isinstance(value, (int, float)) and ">" in found.expected)
 
     def _of_struct(

@@ -25,7 +25,7 @@ _T = TypeVar("_T")
 
 HEAD_BYTES = 64 * 1024
 _CHUNK = 1 << 20
-_CELL_BYTES = 8  # bytes of a number in memory; a text needs as many for its offset
+_CELL_BYTES = 8  # bytes of a number in memory; the offset of a text needs the same number
 _LZMA_MEMORY = 1 << 29  # Our own choice: `xz -9` needs 65 MiB, and a header may ask for 4 GiB.
 _MEMBERS_SHOWN = 10
 BUNDLED = "mini:"  # the prefix of the names of bundled traces
@@ -41,7 +41,7 @@ class Source:
     Parameters
     ----------
     name : str or Path
-        The path; gzip, xz and zstandard are recognised by suffix or by content.
+        The path; gzip, xz and zstandard are recognised by suffix or content.
     max_bytes : int
         Maximum number of bytes after unpacking, for the text and also for the columns made from it.
         In an archive, all bytes up to the end of the member count towards this limit.
@@ -109,7 +109,7 @@ class Source:
             with self.path.open("rb") as file:
                 while chunk := file.read(_CHUNK):
                     digest.update(chunk)
-        except OSError:  # the file disappeared; a trace without a hash is still a trace
+        except OSError:  # the file has disappeared; the trace can be used without a hash
             return
         self._digest = digest.hexdigest()
 
@@ -235,7 +235,7 @@ def _listed(names: list[str]) -> str:
 
 
 class _XzFile(io.RawIOBase):
-    """Reads an xz stream; no header can make the reader allocate more than the limit."""
+    """Reads an xz stream; memory is limited, whatever the header of the stream requests."""
 
     def __init__(self, path: Path) -> None:
         self._file = path.open("rb")

@@ -1,4 +1,4 @@
-"""Reads tar archives as a stream: reads each byte once, and limits headers and members.
+"""Reads tar archives as streams: each byte is read once, and headers and members are limited.
 
 The standard library takes minutes to hours to read a malicious header of one megabyte. This module
 needs only to read files in order.
@@ -17,7 +17,7 @@ __all__ = ["Stream", "Tar", "is_tar"]
 
 _BLOCK = 512
 _CHUNK = 1 << 20
-# Our own choice: a name has at most 4096 bytes on the systems that make such archives.
+# Our own choice: a name has at most 4096 bytes on the systems on which such archives are made.
 _HEADER_MAX = 1 << 16
 # Our own choice: the largest public archive of traces has a few hundred members.
 _MEMBERS_MAX = 20_000
@@ -56,7 +56,7 @@ class Tar:
     def __init__(self, stream: Stream, name: str) -> None:
         self._stream = stream
         self._name = name
-        self._left = 0  # bytes of the current file, and then of its padding
+        self._left = 0  # remaining bytes of the current file
         self._padding = 0
 
     def __iter__(self) -> Iterator[str]:

@@ -33,7 +33,7 @@ BOM = b"\xef\xbb\xbf"
 _SOMETHING = re.compile(rb"\S")
 _BEFORE_HEADER = re.compile(rb"[\r\n]+|#[^\r\n]*[\r\n]+")
 _LONG_LINE = "straddl"  # Arrow's word for a record that is longer than its block of 1 MiB
-_BLOCK_BYTES = 1 << 20  # Arrow's block size: a text of one block gains nothing from threads
+_BLOCK_BYTES = 1 << 20  # Arrow's block size; threads do not speed up a text of one block
 TIME = pa.timestamp("us")
 LABEL = pa.dictionary(pa.int32(), pa.string())
 ZONED_TIME = pa.timestamp("us", "UTC")
@@ -54,7 +54,8 @@ _PLAIN = {
     TIME: _DATE + "$",
     ZONED_TIME: _DATE + r"(Z|[+-]\d\d(:?\d\d)?)$",
 }
-_WHOLE = r"^\+?(-?\d+)(\.0*)?$"  # "8.0" is an integer too: tables with gaps are written that way
+# "8.0" is an integer too: tools write integers in this way if other cells of the column are empty
+_WHOLE = r"^\+?(-?\d+)(\.0*)?$"
 
 
 def header(head: bytes, delimiter: str = ",") -> list[str]:
@@ -200,7 +201,7 @@ class TextFile:
         return {key: self._finite(key, array) for key, array in columns.items()}
 
     def table(self, wanted: Mapping[str, pa.DataType]) -> pa.Table:
-        """Parse as `read` does; raise a TraceError for the first invalid cells, if any."""
+        """Parse like `read`, but raise a TraceError that lists the first invalid cells, if any."""
         columns = self.read(wanted)
         if self.faults.count:
             raise self.faults.error(ERRORS_SHOWN, self.locate)
@@ -211,7 +212,7 @@ class TextFile:
         return rows if self._records is None else self._records[rows]
 
     def locate(self, faults: Sequence[Fault]) -> list[TraceError]:
-        """Add the line of each fault, and the text of its cell if it is missing."""
+        """Return an error with its line for each fault, and with the text of the cell."""
         wanted = {fault.row for fault in faults}
         found: dict[int, tuple[int, list[str]]] = {}
         for record, line, cells in self._walk():
@@ -360,7 +361,7 @@ class TextFile:
                 if cells:
                     yield record, line, cells
                     record += 1
-        except csv.Error:  # a cell is beyond the module's limit, so later messages have no lines
+        except csv.Error:  # a cell is too long for csv, so later messages have no line
             return
 
 

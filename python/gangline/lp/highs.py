@@ -25,17 +25,18 @@ F64: TypeAlias = npt.NDArray[np.float64]
 I32: TypeAlias = npt.NDArray[np.int32]
 I64: TypeAlias = npt.NDArray[np.int64]
 
-SIMPLEX_ROWS = 300  # above this, an interior-point method with crossover is faster (measured)
+SIMPLEX_ROWS = 300  # with more rows, the interior-point method is faster (measured)
 RESIDUAL = 1e-7  # the largest relative violation of a row that a solution may have
-# HiGHS accepts rows that are off by its tolerance, absolutely. Our rows are scaled to about 1, and
-# an error of 1e-7, its default, would be visible in objectives that are compared to 1e-6.
+# HiGHS accepts rows whose absolute error is at most its tolerance. Our rows are scaled to about 1.
+# With the default of 1e-7, the error would be visible in objectives that are compared to 1e-6.
 TOLERANCE = 1e-9
-# Costs are scaled to 1 and multipliers are exact to about 1e-14, so a smaller one counts as 0.
+# A multiplier up to this limit counts as 0. Costs are scaled to 1, and multipliers are exact to
+# about 1e-14.
 HELD = 1e-12
 TIME_IS_UP = "Time limit reached"
 
-# Attempts if a method fails because of rounding. Among 480 programs that span ten orders of
-# magnitude, the first attempt failed on 14, the second on 1, and the third on none.
+# Further attempts after a method has failed because of rounding. Among 480 programs that span ten
+# orders of magnitude, the first attempt failed on 14, the second on 1, and the third on none.
 _RESCALED: _Way = ("simplex", {"simplex_scale_strategy": 4})
 _OTHER_WAYS: dict[str, list[_Way]] = {
     "simplex": [_RESCALED, ("ipx", {})],
@@ -45,7 +46,7 @@ _OTHER_WAYS: dict[str, list[_Way]] = {
 
 
 class Solution(NamedTuple):
-    """The optimum for one objective: columns, row multipliers, objective value, iterations."""
+    """The optimum for one objective: column values, row multipliers, objective and iterations."""
 
     x: F64
     row_dual: F64
@@ -137,8 +138,8 @@ def solve(
         Preserving an objective by an additional row would be harder for the solver, because the
         feasible region would have no interior.
     solver : str
-        `simplex` and `ipx` each use only the solver that they name. `auto` chooses by the number of
-        rows, and tries other methods if the first one fails because of rounding.
+        `simplex` or `ipx` uses only that method. `auto` chooses by the number of rows, and tries
+        other methods if the first one fails because of rounding.
     time_limit_s : float
         Time limit for each solve, in seconds of wall-clock time.
     seed : int
@@ -147,7 +148,7 @@ def solve(
     Returns
     -------
     solutions : list of Solution
-        One for each objective.
+        One solution for each objective.
     method : str
         simplex, ipx or mip.
     is_retry : bool
@@ -274,7 +275,7 @@ def _read(highs: Any, program: _Program, lower: F64, chosen: str) -> Solution:
 
 
 def _residual(program: _Program, lower: F64, x: F64) -> float:
-    """Return the largest violation of a bound or row, relative to the bound if it exceeds 1."""
+    """Return the largest violation of a bound or row, relative to bounds that are larger than 1."""
     taken = program.value * x[program.index]
     activity = np.bincount(program.row_of, weights=taken, minlength=program.size[0])
     worst = 0.0
@@ -298,7 +299,7 @@ def _hold(highs: Any, program: _Program) -> None:
     for column in np.flatnonzero(np.abs(np.array(found.col_dual)) > HELD).tolist():
         value = found.col_value[column]
         highs.changeColBounds(column, value, value)
-    # a row of large entries has a small multiplier
+    # the multiplier of a row with large entries is small
     for row in np.flatnonzero(np.abs(np.array(found.row_dual)) * largest > HELD).tolist():
         value = found.row_value[row]
         highs.changeRowBounds(row, value, value)

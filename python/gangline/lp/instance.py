@@ -159,7 +159,7 @@ def write(path: str | Path, policy: str, columns: Mapping[str, Any], settings: A
 def keep_failed(
     policy: str, columns: Mapping[str, Any], given: Mapping[str, Any], error: Exception
 ) -> None:
-    """Write the arguments of a failed solve if the user asked for it, and add a note to the error.
+    """Write the arguments of a failed solve if the user wants this, and add a note to the error.
 
     Parameters
     ----------
@@ -266,7 +266,7 @@ def _whole(array: F64) -> Any:
     return np.isfinite(array) & (array == np.floor(array))
 
 
-# The bounds of each number in a setting that has one number for each job.
+# For each setting with one number per job, the allowed numbers.
 _PER_JOB_NUMBERS: dict[str, tuple[str, Callable[[F64], Any]]] = {
     "kind": ("a whole number >= 0", lambda x: _whole(x) & (x >= 0)),
     "entity": ("a whole number >= 0", lambda x: _whole(x) & (x >= 0)),
@@ -274,7 +274,7 @@ _PER_JOB_NUMBERS: dict[str, tuple[str, Callable[[F64], Any]]] = {
     "time_left_s": ("seconds, inf for none", lambda x: ~np.isnan(x)),
     "service_lost_s": ("finite seconds >= 0", lambda x: np.isfinite(x) & (x >= 0)),
 }
-# The bounds of each finite number of an array.
+# For each array, the allowed values of its finite numbers.
 _COLUMNS: dict[str, tuple[str, Callable[[F64], Any]]] = {
     "rates": ("a finite rate >= 0", lambda x: x >= 0),
     "scale": ("a gang size >= 1", lambda x: x >= 1),
@@ -320,7 +320,7 @@ def _check_rates(policy: str, rates: F64, capacity: F64) -> None:
 def _pair_rates(policy: str, settings: Settings, columns: Mapping[str, F64], types: int) -> F64:
     """Return the pair rates, whose rows are numbered by `kind`."""
     if "kind" not in columns:
-        raise _wrong(policy, "kind", None, "the row of pair_rates of each job")
+        raise _wrong(policy, "kind", None, "for each job, its row in pair_rates")
     table: F64 = np.asarray(settings.pair_rates, dtype=np.float64)
     square = table.ndim == 3 and table.shape[0] == table.shape[1] and table.shape[2] == types
     if not square or columns["kind"].max(initial=-1) >= len(table):

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["solve_in_parts"]
 
 OF_PARTS: dict[str, Callable[[list[float]], float]] = {"least": min, "largest": max, "sum": sum}
-"""How the objectives of the parts are combined, as declared by the core."""
+"""The functions that combine the objectives of the parts, by the names that the core uses."""
 
 COLUMNS = ("rates", "scale", "weight", "steps_remaining", "age_s", *PER_JOB)
 
@@ -40,7 +40,7 @@ def solve_in_parts(
     policy : str
         Name of a policy whose allocation is an LP.
     given : dict
-        Arrays and settings of `gangline.lp.solve`; `seed` also assigns the jobs to the parts.
+        Arrays and settings of `gangline.lp.solve`; `seed` also determines which jobs form a part.
     partitions : int
         Number of parts, at most the number of jobs.
     of_parts : str, optional
@@ -80,7 +80,7 @@ def solve_in_parts(
     dealt = [np.sort(order[turn::parts]) for turn in range(parts)]
     found = [solve(policy, **_part_of(given, own, parts)) for own in dealt]
     value = OF_PARTS[of_parts]([part.objective for part in found])
-    # the objective 0 means that nothing runs in either case
+    # if the objective is 0, no job runs, neither in the parts nor in the whole
     loss = value / whole.objective - 1.0 if whole.objective else 0.0
     loss = loss if of_parts == "largest" else -loss
     return _together(found, dealt, value, loss)
@@ -99,7 +99,7 @@ def _part_of(given: dict[str, Any], own: I64, parts: int) -> dict[str, Any]:
 def _together(
     found: list[Allocation], dealt: list[I64], objective: float, loss: float
 ) -> Allocation:
-    """Return the results of the parts in the order of the jobs."""
+    """Merge the results of the parts, in the order of the jobs."""
     jobs = sum(len(own) for own in dealt)
     shares = np.zeros((jobs, found[0].shares.shape[1]))
     levels, classes = np.zeros(jobs), np.zeros(jobs, dtype=np.int64)

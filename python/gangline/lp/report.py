@@ -1,4 +1,4 @@
-"""Reports statistics of a run's solves for its spec and its summary."""
+"""Reports statistics of a run's solves, for the spec and the summary of the run."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Report:
 
 
 def report(told: dict[str, Any]) -> Report:
-    """Return the report for the counters that the core has returned."""
+    """Build the report from the counters that the core has returned."""
     methods = {name or "none": count for name, count in told["allocations"].items()}
     solver: dict[str, Any] = {
         "name": "HiGHS",

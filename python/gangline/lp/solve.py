@@ -59,30 +59,37 @@ def solve(
     age_s : array, shape (jobs,), optional
         Seconds since arrival; default 0. Used by ftf.
     **settings
-        solver : auto (by the number of rows), simplex, ipx, or dual (max-min by prices, without a
-        second stage);
-        tie_break : max_sum (among the optima, one with the highest total normalised rate; agnostic
-        variants spread each job's time over its types in proportion to their GPUs) or none;
-        time_limit_s : of each solve, default 60; seed : of HiGHS, default 0;
-        on_solver_error : raise, or isolated to fall back to an equal split;
-        write_failed_to : file that receives the whole problem as JSON if a solve fails;
-        normalise : none or proportional (max-sum);
-        agnostic_rate : mean or reference, with reference_type an index (agnostic ftf, makespan);
-        prices : per GPU-hour and type, time_left_s : seconds to each deadline, inf for none,
-        drop_all_infeasible : ignore all deadlines if one cannot be met (cost);
-        entity, entity_weight, entity_policy : group of each job, its weight, fairness or fifo
-        (water filling);
-        packed, kind, pair_rates : two jobs may share a GPU; kind is the job's row in pair_rates, an
-        array of shape (kinds, kinds, types) whose entry is the rate of the first kind next to the
-        second; type_names : break ties (fifo-perf); alpha, running_type : see `allox`;
-        service_lost_s : seconds of equal-split service of earlier solves (ftf); partitions : number
-        of LPs into which jobs and GPUs are divided at random (by `seed`); the whole LP is solved as
-        well, and `notes["partition_loss"]` is the loss in the objective.
+        - solver : auto (depends on the objective and the number of rows), simplex, ipx, or dual
+          (max-min fairness by prices, without a second stage).
+        - tie_break : max_sum (among several optima, one with the highest total normalised rate;
+          agnostic variants instead divide each job's time among its types in proportion to their
+          numbers of GPUs), or none.
+        - time_limit_s : limit of each solve in seconds, default 60.
+        - seed : random seed of HiGHS, default 0.
+        - on_solver_error : raise, or isolated to use an equal split instead.
+        - write_failed_to : file to which the whole problem is written as JSON if a solve fails.
+        - normalise : none or proportional (max-sum only).
+        - agnostic_rate : mean, or reference; reference_type is then the index of the reference
+          type (agnostic ftf and makespan only).
+        - prices : price per GPU-hour of each type (cost only).
+        - time_left_s : seconds until each job's deadline, inf if it has none (cost only).
+        - drop_all_infeasible : whether to ignore all deadlines if one cannot be met (cost only).
+        - entity, entity_weight, entity_policy : the group of each job; for each group, its weight
+          and its policy, fairness or fifo (water filling only).
+        - packed : whether two jobs may share a GPU.
+        - kind, pair_rates : for packed, the kind of each job, and an array of shape (kinds, kinds,
+          types) that contains the rate of a job of the first kind next to a job of the second.
+        - type_names : names of the types, by which ties are broken (fifo-perf only).
+        - alpha, running_type : see `gavel-allox`.
+        - service_lost_s : seconds that an equal split would have taken for each job's steps so
+          far, from earlier solves (ftf only).
+        - partitions : number of LPs into which jobs and GPUs are divided at random (by `seed`). The
+          whole LP is solved as well, and `notes["partition_loss"]` is the loss in the objective.
 
     Returns
     -------
     Allocation
-        Shares, objective, status, solver, iterations, and time in seconds in the solver.
+        The shares, the objective, and statistics of the solver.
 
     Raises
     ------
@@ -160,7 +167,7 @@ _CHOICES = {
     parameter["name"]: parameter["choices"]
     for entry in _ENTRIES.values()
     for parameter in entry["parameters"]
-    # a setting with one word for each entity
+    # `entity_policy` is excluded, because it has one word for each entity
     if "choices" in parameter and parameter["name"] != "entity_policy"
 }
 _PASSED_ON = (
@@ -180,7 +187,7 @@ def _parameters(own: Settings) -> dict[str, Any]:
 
 
 def _facts(policy: str, own: Settings, columns: dict[str, F64]) -> dict[str, Any]:
-    """Return the data that a run reads from its cluster, checked if the policy uses it.
+    """Return the data that a run would read from its cluster; data that the policy uses is checked.
 
     Raises
     ------

@@ -732,7 +732,7 @@ impl PolicyView {
         Python::attach(|py| check_knowledge(py, self.knows_work))?;
         self.with(|view, plan, inner| {
             if plan.is_none() {
-                let message = "prices are those of a decision: ask for them in `decide`";
+                let message = "prices exist only during a decision: request them in `decide`";
                 return Err(policy_error("prices", message));
             }
             let market = inner.kept.market(view, params).map_err(CoreError::from)?;

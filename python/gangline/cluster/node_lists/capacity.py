@@ -19,12 +19,12 @@ _TOTAL = "total"
 
 
 def helios_daily(rows: Rows, options: FileOptions) -> dict[str, Any]:
-    """Read one row for each day: the number of GPUs in each virtual cluster, and their total.
+    """Read one row for each day: the number of GPUs in each virtual cluster, and the total.
 
-    The file counts GPUs. Each server is assumed to have `options.gpus` GPUs. GPUs of a day that do
-    not fill a whole server are left out, with a note. A day's capacity applies from the start of
-    the day; the first day's capacity also applies before that day. If the capacity changes, the
-    servers with the highest numbers are added or removed.
+    The file counts GPUs. Each server is assumed to have `options.gpus` GPUs. GPUs that do not fill
+    a whole server are left out; a note gives the largest number of these GPUs on any day. A day's
+    capacity applies from the start of the day; the first day's capacity also applies before that
+    day. If the capacity changes, the servers with the highest numbers are added or removed.
     """
     column = options.vc.lower() if options.vc else _TOTAL
     if column not in rows.names:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 __all__ = ["NODE_NAME", "PARTITIONS", "kubernetes", "node_objects", "nodes", "records", "slurm"]
 
 NODE_NAME = re.compile(rb"(?im)^[ \t]*NodeName=")
-"""The possible beginnings of a scontrol record or a slurm.conf line."""
+"""The beginning of a scontrol record or of a server's line in slurm.conf."""
 PARTITIONS = re.compile(rb"\s*PartitionName=|\s*PARTITION +AVAIL ")
 """The beginnings of `scontrol show partition` and of sinfo without a format."""
 _CLUSTER_NAME = re.compile(r"(?im)^[ \t]*ClusterName=(\S+)")
@@ -57,7 +57,7 @@ def records(source: Source) -> Rows:
     for line, words in enumerate(text.splitlines(), 1):
         if words.lstrip().startswith("#"):
             continue
-        # the first value of a name counts, because a later comment may repeat the name
+        # only the first value of a name is used, because a later comment may repeat the name
         pairs = {key.lower(): value for key, value in reversed(_PAIR.findall(words))}
         if "nodename" in pairs:
             if pairs["nodename"].upper() == "DEFAULT":
@@ -107,7 +107,7 @@ def slurm(rows: Rows, options: FileOptions) -> dict[str, Any]:
 
 
 def nodes(rows: Rows, options: FileOptions) -> dict[str, Any]:
-    """Return the cluster in a table whose columns are any of gpu, gpus, count, cpus, memory_gb."""
+    """Return the cluster that a table with any of gpu, gpus, count, cpus, memory_gb describes."""
     servers: dict[Server, int] = {}
     notes = {"servers_without_gpus": 0, "gpus_assumed": 0}
     for line, row in rows:
@@ -264,6 +264,6 @@ def _hosts(rows: Rows, line: int, names: str) -> int:
 
 
 def _plain(text: str) -> float:
-    """Parse a number such as `192000`, or sinfo's `128+` for "at least 128"; else return 0."""
+    """Parse a number such as `192000`, or sinfo's `128+` for "at least 128"; otherwise return 0."""
     found = re.match(r"\d{1,15}(\.\d+)?", text)
     return float(found[0]) if found else 0.0

@@ -23,7 +23,7 @@ _MEMORY = re.compile(r"(\d{1,4})(?:\.0)?\s*GI?B", re.IGNORECASE)
 
 
 def lingjun(rows: Rows, options: FileOptions) -> dict[str, Any]:
-    """Read hosts with their switches; a rack is (PSW, ASW), as ToR labels repeat between pods."""
+    """Read hosts and their switches; a rack is (PSW, ASW), as ToR labels repeat across pods."""
     racks: dict[tuple[str, str], int] = {}
     seen: set[str] = set()
     for line, row in rows:

@@ -24,7 +24,8 @@ class FileOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     ----------
     name : str
         Name of the cluster. The default is the name of the format. For scheduler exports and tables
-        of servers, the default is the `ClusterName` in the file, or else the name of the file.
+        of servers, the default is the `ClusterName` in the file or, if there is none, the name of
+        the file.
     gpu : str
         Name of the GPU type, if the file does not name any type.
     gpus : int

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Rows", "blocks_of", "cells", "gpu_types", "grouped", "simple"]
 
-# GiB of one GPU, by the names of public node lists. The values for the masked types G2, G3 and MISC
-# are our own choice.
+# Memory of one GPU in GiB, by its name in public node lists. The values for the masked types G2, G3
+# and MISC are our own choice.
 MEMORY_GB = {
     "K80": 12.0,
     "T4": 16.0,
@@ -71,7 +71,7 @@ class Rows:
         return len(self._rows)
 
     def cluster_name(self) -> str:
-        """Return the name that the file gives its cluster, or else the name of the file itself."""
+        """Return the name of the cluster in the file; if there is none, the name of the file."""
         file = Path(self.path.rpartition("::")[2]).name
         return self._title or file.lstrip(".").partition(".")[0] or "cluster"
 

@@ -1,4 +1,4 @@
-"""Reads tables of measured rates: whole gangs, pairs on one GPU, and elastic profiles.
+"""Reads tables of measured rates: of whole gangs, of pairs that share GPUs, and of elastic jobs.
 
 Examples
 --------

@@ -190,7 +190,7 @@ def _times(parameters: Floats, at: _Points) -> tuple[Floats, Floats]:
 
 
 def _first_guess(at: _Points, steps: Floats, passes: Floats) -> Floats:
-    """Return initial values for the six times, from lines fitted to passes and remainders."""
+    """Return initial values for the six times, from straight lines fitted to the measurements."""
     import numpy as np
 
     def line(x: Floats, y: Floats) -> tuple[float, float]:
@@ -214,7 +214,7 @@ def _first_guess(at: _Points, steps: Floats, passes: Floats) -> Floats:
 
 
 def _descend(errors: Callable[[Floats], Floats], start: Floats, is_free: Any) -> Floats:
-    """Minimise the squared errors over the free parameters; the others are 0, and gamma is 1."""
+    """Minimise the squared errors over the free parameters; the others are 0, or 1 for gamma."""
     import numpy as np
 
     fixed = np.where(np.arange(7) == 6, 1.0, 0.0)

@@ -1,4 +1,4 @@
-"""Reads interference tables: how much a co-runner on its GPUs slows down a job."""
+"""Reads interference tables, which state how much a co-runner slows down a job."""
 
 from __future__ import annotations
 

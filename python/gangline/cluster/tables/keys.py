@@ -1,6 +1,6 @@
 """Parses the keys of Gavel's JSON: a pair in Python syntax, such as `('LM (batch size 5)', 8)`.
 
-A regular expression parses the key, which is never evaluated: `( quoted , integer )`, with optional
+The key is never evaluated: a regular expression parses it, as `( quoted , integer )` with optional
 spaces.
 """
 

@@ -30,7 +30,7 @@ __all__ = ["PolluxProfile", "PolluxProfiles", "Step", "read_pollux"]
 
 MAX_BYTES = 2**30
 PLACEMENTS = "placements.csv"
-# Limits of some applications that are not in their tables, as set in the public experiments.
+# Limits that the public experiments set, but that are missing in the tables of the application.
 LOCAL_MAX = {"yolov3": 8}
 _TIMES = {"local_bsz": pa.int64(), "step_time": pa.float64(), "sync_time": pa.float64()}
 _PLACEMENTS = {"placement": pa.string(), **_TIMES}

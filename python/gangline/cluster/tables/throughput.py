@@ -177,9 +177,9 @@ class ThroughputTable:
         """Return the rate of the whole gang in iterations per second; None if there is no rate.
 
         The row with the job's batch size takes precedence over the row without a batch size. If no
-        batch size is given, the row without a batch size is used, or else the only row of the
-        combination. With `nearest`, a missing gang size gets the per-GPU rate of the size nearest
-        in ratio; the smaller size wins ties.
+        batch size is given, the row without a batch size is used; if there is none, the only row of
+        the combination is used. With `nearest`, a missing gang size gets the per-GPU rate of the
+        size nearest in ratio; the smaller size wins ties.
         """
         by_size = self._sizes(gpu_type, model, batch_size, placement)
         if by_size is None:
@@ -309,8 +309,8 @@ class ThroughputTable:
     def for_types(self, names: Sequence[str], *, path: str | None = None) -> ThroughputTable:
         """Return the entries for the given GPU types, under the given names.
 
-        A type in the table matches the same name, or else the only name that equals it except for
-        case.
+        A type in the table matches the same name; if there is none, it matches the only name that
+        differs from it only in case.
 
         Raises
         ------
