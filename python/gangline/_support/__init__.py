@@ -1,1 +1,1 @@
-"""Provides helpers for text, numbers and progress that know nothing about scheduling."""
+"""Provides helpers for text, numbers and progress; they do not depend on scheduling."""

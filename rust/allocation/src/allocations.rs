@@ -24,7 +24,7 @@ const LEAST_SHARE: f64 = 1e-6;
 /// If the weight of the missed deadlines is above this limit, it is more than solver noise.
 const MISSED: f64 = 1e-9;
 
-/// The purpose of the linear programs in a run, and their settings.
+/// Purpose of a run's linear programs, and the settings of the solver.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Programs {
     /// The programs compute allocations.
@@ -331,7 +331,7 @@ impl Objective {
     }
 }
 
-/// Returns the shares of each job, rounded to the grid. Small shares become 0, and all shares of a job without a row
+/// Returns the shares of each job, rounded to the grid. Small shares become 0, and all shares of a job without a class
 /// are 0.
 fn of_jobs(shares: &[f64], row_of: &[Option<usize>], types: usize) -> Vec<f64> {
     let rounded: Vec<f64> = shares

@@ -31,7 +31,7 @@ pub struct Ask {
     /// Time in seconds until each job's deadline, infinite for a job without one; empty if no job in the trace has a
     /// deadline.
     pub time_left_s: Vec<f64>,
-    /// GPU type on which each job runs thanks to its share; `None` for a job that waits, or that only fills idle GPUs.
+    /// GPU type on which each job runs because of its share; `None` for a job that waits, or that only fills idle GPUs.
     pub running: Vec<Option<GpuTypeId>>,
     /// Number of GPUs of each type on servers that are up.
     pub capacity: Vec<f64>,
@@ -43,8 +43,8 @@ pub struct Ask {
     pub kinds: Vec<u32>,
     /// Number of kinds.
     pub kind_count: usize,
-    /// For each kind, co-runner's kind and type, the rate of a job of the first kind, `kinds x kinds x types`; 0 if
-    /// jobs of the two kinds may not share GPUs.
+    /// Rate of a job with a co-runner, by the job's kind, the co-runner's kind and the GPU type, `kinds x kinds x
+    /// types`; 0 if jobs of the two kinds may not share GPUs.
     pub pair_rates: Vec<f64>,
 }
 
@@ -87,8 +87,8 @@ pub trait Allocator: Send {
     /// Returns [`PolicyError`] if no shares can be found; the run then ends.
     fn allocate(&mut self, ask: &Ask) -> Result<Vec<f64>, PolicyError>;
 
-    /// Returns the shares as [`Self::allocate`] does, for a run where jobs may share GPUs. By default, no jobs share
-    /// GPUs.
+    /// Returns the shares in a run in which jobs may share GPUs. By default, these are the shares of
+    /// [`Self::allocate`], and no jobs share GPUs.
     ///
     /// # Errors
     /// Returns the errors of [`Self::allocate`].

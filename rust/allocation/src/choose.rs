@@ -139,7 +139,7 @@ struct Simplex<'a> {
     links: usize,
     /// For each pair, its two classes; for each of them, the entries of the pair's column in the rows of this class.
     sides: Vec<[(usize, Rows); 2]>,
-    /// Number of jobs in one unit of each pair; this equals the number of jobs in the smaller class of the pair.
+    /// Number of pairs of jobs in one unit of each pair's column; this equals the number of jobs in the smaller class.
     units: Vec<f64>,
     /// Rates divided by floors.
     scaled: Vec<f64>,
@@ -764,8 +764,8 @@ impl<'a> Simplex<'a> {
         offers
     }
 
-    /// Returns the values of the keys for each class, in order, in whose rows a moving column has entries. The result
-    /// also contains the speeds at which these values fall while the entering column rises.
+    /// Finds the classes in whose rows a moving column has entries, in ascending order. Returns, for each of them, the
+    /// values of its keys, and the speeds at which these values fall while the entering column rises.
     fn moves(&self, entering: Option<Extra>, values: &[f64], falls: &[f64]) -> Moves {
         let mut classes: SmallVec<[usize; 7]> = SmallVec::new();
         for &extra in self.extras.iter().chain(&entering) {
@@ -969,7 +969,7 @@ impl<'a> Simplex<'a> {
             let [_, before] = self.right_of(class);
             let risen = before + self.rises[class] * height;
             water.done[class] = weight > LIMITS * most;
-            // A class without a floor gets none from a rounding error at a full type.
+            // At a full type, a class without a floor can rise by a rounding error, which does not count as a floor.
             if risen > PIVOT {
                 times[class] = risen;
                 water.reached[class] *= risen;
@@ -1009,7 +1009,8 @@ impl<'a> Simplex<'a> {
         Ok(())
     }
 
-    /// Sets the speed at which each floor rises. The fastest floor doubles in one unit of the level.
+    /// Sets the speed at which each floor rises. The speeds are scaled so that the fastest floor doubles when the level
+    /// rises by 1.
     fn set_speeds(&mut self, water: &Water, speeds: Option<Speeds<'_>>) {
         let Some(speeds) = speeds else { return };
         let speeds = speeds(&water.done);

@@ -81,7 +81,7 @@ fn stages<'a>(space: &'a Space<'_>, measure: &'a [f64]) -> TwoStages<'a> {
     }
 }
 
-/// Returns a plan without pairs after moving it inside its bounds.
+/// Creates a plan without pairs from shares, after moving them inside their bounds.
 fn plan_of(space: &Space<'_>, mut shares: Vec<f64>) -> Plan {
     let (gangs, members) = (space.gangs, space.members);
     within(&mut shares, &mut [], &[], gangs, members, space.capacity);

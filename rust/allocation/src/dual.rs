@@ -104,7 +104,7 @@ impl MaxMin<'_> {
 /// Condition that ends a search for prices.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Until {
-    /// The relative gap between the bounds is at most this.
+    /// The relative gap between the bounds is at most this value.
     Gap(f64),
     /// It is known whether the demand can be met. If it cannot be met, the prices prove a shortage that is at least
     /// half of the shortage under the optimal plan.
@@ -286,7 +286,7 @@ impl<'a> Market<'a> {
                     unit,
                 });
             }
-            // If a damped trial brings no improvement, the next trial is undamped, which must bring one.
+            // If a damped trial brings no improvement, the next trial is undamped. An undamped trial always brings one.
             let step = if lower || rose { STEP } else { 1.0 };
             let trials = best_prices.iter().zip(&mix.prices);
             prices = trials

@@ -231,8 +231,8 @@ mod tests {
 
     #[test]
     fn a_type_with_room_gets_no_more_than_fits() {
-        // Two jobs can use only the first type and fill it. A quarter of the next job moves to each of the other
-        // types. The last job, whose types have enough room, does not move.
+        // Two jobs can use only the first type and fill it. A quarter of the next job moves to each of the other types.
+        // The last job, whose types have enough GPUs, does not move.
         let ones = [1.0; 3];
         let spread = Spread {
             rates: &[1.0, 0.0, 0.0, 1.0, 1.0, 1.0, 0.0, 1.0, 1.0],

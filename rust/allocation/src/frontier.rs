@@ -75,8 +75,8 @@ pub(crate) fn edge_price(hull: &[Corner], end: usize) -> f64 {
     (right.cost - left.cost) / (right.rate - left.rate)
 }
 
-/// Finds the hull edge that contains `rate`. Returns the index of the corner at which this edge ends, and the weight
-/// that this corner has in the mix of the edge's two corners that gives `rate`.
+/// Finds the hull edge that contains `rate`. Returns the index of the edge's end corner. Also returns the weight of
+/// this corner in the mix of both corners that reaches `rate`.
 pub(crate) fn reach(hull: &[Corner], rate: f64) -> (usize, f64) {
     let end = (1..hull.len())
         .find(|&end| hull[end].rate >= rate)

@@ -40,7 +40,7 @@ pub struct Levels {
     /// Number of simplex steps.
     pub steps: u32,
     /// The plan with the largest gain among those that reach the levels; `None` if there are no pairs and speeds do not
-    /// change. No other method finds a plan whose levels require pairs.
+    /// change, because other methods can then find this plan.
     pub plan: Option<Chosen>,
 }
 

@@ -93,8 +93,8 @@ fn at_its_speeds(class: &Class<'_>, capacity: &[f64]) -> Vec<f64> {
 
 /// Returns the loads that minimise the largest load of a type, then the second largest load, and so on.
 ///
-/// Each program minimises the largest load of the remaining types. If the row of a type has a multiplier, the type has
-/// the same load in every optimum, so this load is fixed.
+/// Each program minimises the largest load of the remaining types. If the row of a type has a nonzero multiplier, the
+/// type has the same load in every optimum, so this load is fixed.
 fn by_programs(
     classes: &[Class<'_>],
     capacity: &[f64],

@@ -1,10 +1,10 @@
 //! The small master program that mixes plans. It has one row per GPU type, one further row for the weights, and one
 //! column per plan.
 //!
-//! Each plan reaches some z. For each type, the plan either leaves a fraction of the GPUs idle or needs more GPUs than
-//! there are. The program finds the mix with the largest z that needs no more GPUs than there are. The duals of its
-//! rows are the next prices. The method is a dense primal simplex that starts from the previous basis, because a new
-//! column never makes the current mix infeasible. Ties go to the lowest index.
+//! Each plan reaches a certain z. For each type, the plan either leaves a fraction of the GPUs idle or needs more GPUs
+//! than there are. The program finds the mix with the largest z that needs no more GPUs than there are. The duals of
+//! its rows are the next prices. The method is a dense primal simplex that starts from the previous basis, because a
+//! new column never makes the current mix infeasible. Ties go to the lowest index.
 
 /// A reduced cost or a level below this limit is treated as zero; all numbers in this program are of the order of 1.
 const NOISE: f64 = 1e-11;

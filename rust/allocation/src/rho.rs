@@ -177,12 +177,12 @@ impl Fairness<'_> {
         rho.fold(0.0, f64::max)
     }
 
-    /// Returns the rate that a rho requires, and its derivative with respect to rho.
+    /// Returns the rate that a class needs for the given rho, and the derivative of this rate with respect to rho.
     pub(crate) fn rate(&self, class: usize, rho: f64, fastest: f64) -> (f64, f64) {
         let (left, fair) = (self.remaining[class], self.fair_s[class]);
         let rate = left / (rho * fair - self.age_s[class]);
         if rate > fastest || rate < 0.0 {
-            (fastest, 0.0) // At a higher rate, rounding of the age might hide the remaining time.
+            (fastest, 0.0) // Only rounding gives a higher rate: the age hides the remaining time.
         } else if rate < LEAST_TIME * fastest {
             (LEAST_TIME * fastest, 0.0)
         } else {

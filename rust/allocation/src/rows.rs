@@ -16,7 +16,7 @@ const SLACK: f64 = 1e-9;
 /// A class that needs less than this fraction of its time to meet the objective gets this fraction as its floor.
 /// Otherwise the entries of its row would be so large that the last bits of a share would matter.
 pub(crate) const LEAST_TIME: f64 = 1e-8;
-/// Levels below this fraction of an equal split are compared by their absolute difference.
+/// Levels below this fraction of their value under an equal split are compared by their absolute difference.
 const LEAST_LEVEL: f64 = 1e-3;
 /// A class whose multiplier exceeds this fraction of the sum of all multipliers is a bottleneck.
 const BINDING: f64 = 1e-6;
@@ -497,7 +497,7 @@ impl<'a, 'b> Activities<'a, 'b> {
             .collect()
     }
 
-    /// Returns the plan that consists of these times of the activities.
+    /// Returns the plan in which the activities have these times.
     pub(crate) fn plan(&self, times: &[f64]) -> Plan {
         let types = self.space.capacity.len();
         let mut shares = vec![0.0; self.space.rates.len()];

@@ -123,7 +123,7 @@ pub(crate) struct Water<'a> {
     pub worth: &'a [f64],
     /// Relative speeds at which levels rise, as in [`Filling`](super::levels::Filling).
     pub speeds: &'a dyn Fn(&[bool]) -> Vec<f64>,
-    /// Whether the speed of a class is constant while it can rise.
+    /// Whether each class has a constant speed for as long as its level can rise.
     pub is_even: bool,
 }
 

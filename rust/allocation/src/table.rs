@@ -45,7 +45,7 @@ pub struct Table {
     pub lost_s: Vec<f64>,
     /// Time in seconds until each class's deadline, infinite for a class without one; empty if no job has a deadline.
     pub time_left_s: Vec<f64>,
-    /// GPU type on which each class runs thanks to its share.
+    /// GPU type on which each class runs because of its share.
     pub running: Vec<Option<usize>>,
     /// Number of GPUs of each type.
     pub capacity: Vec<f64>,

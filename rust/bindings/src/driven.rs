@@ -1,4 +1,4 @@
-//! A run driven from outside, and the mutex that gives it to one step at a time.
+//! A run that is driven from outside, and the mutex that lets only one step use the run at a time.
 
 use gangline_engine::{
     Changes, ClusterView, Engine, EngineError, FreeIndex, Next, Plan, Policy, RunConfig, World,

@@ -31,7 +31,7 @@ fn span(field: &'static str, seconds: f64) -> PyResult<SimSpan> {
     SimSpan::from_seconds(seconds).map_err(|error| bad(field, error.to_string()))
 }
 
-/// Which rows the timeline has: the name of a mode, or the number of seconds between rows.
+/// The rows of the timeline: the name of a mode, or the number of seconds between rows.
 #[derive(FromPyObject)]
 enum Timeline {
     Named(String),
@@ -67,9 +67,9 @@ enum EstimatesGiven<'py> {
     },
 }
 
-/// Sigmas of the noise for jobs, for stretches and for each server after the first, and the time of a checkpoint in
-/// seconds. Each entry of the list gives the costs for a model label, a number of GPUs and a GPU type: the times in
-/// seconds of a first start, a restart, a stop and a checkpoint.
+/// The sigma of the noise for each job, for each stretch of a run and for each server after the first; then the time of
+/// a checkpoint in seconds. Each entry of the list gives the costs for a model label, a number of GPUs and a GPU type:
+/// the times in seconds of a first start, a restart, a stop and a checkpoint.
 type RunTimeGiven = ([f64; 4], Vec<CostsGiven>);
 type CostsGiven = ((Option<u32>, Option<u32>, Option<usize>), [Option<f64>; 4]);
 

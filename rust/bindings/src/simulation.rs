@@ -424,7 +424,7 @@ impl Simulation {
         })
     }
 
-    /// Takes the results. The run is over unless `goes_on` is set.
+    /// Takes the results. Afterwards, the run is over unless `goes_on` is set.
     #[pyo3(signature = (goes_on=false))]
     fn output(&self, py: Python<'_>, goes_on: bool) -> PyResult<RunOutput> {
         let mut held = self.run.take()?;

@@ -259,7 +259,7 @@ fn sharing_pair(
     (pair.t_con(), pair.t_seq(), pair.threshold(), pair.shares())
 }
 
-/// Returns one block of the random number generator.
+/// Returns the block of random numbers for a counter and a key.
 #[pyfunction]
 fn philox4x32(counter: [u32; 4], key: [u32; 2]) -> (u32, u32, u32, u32) {
     let [a, b, c, d] = gangline_rng::philox4x32(counter, key);

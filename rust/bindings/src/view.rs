@@ -689,7 +689,7 @@ impl PolicyView {
         })
     }
 
-    /// Adds to a plan a timer for the instant at which the first running job reaches its next limit in an order.
+    /// Adds a timer to a plan, for the first instant at which a running job reaches its next limit in an order.
     fn wake(
         &self,
         py: Python<'_>,
@@ -726,8 +726,8 @@ impl PolicyView {
 }
 
 impl PolicyView {
-    /// Returns an allocation at the prices of this decision, and the index of its market. From the first call on, the
-    /// allocation is kept.
+    /// Returns an allocation at the prices of this decision, and the index of its market. The market is kept from the
+    /// first call on.
     pub(crate) fn allocation(&self, params: HadarParams) -> PyResult<(Allocation, (usize, u64))> {
         Python::attach(|py| check_knowledge(py, self.knows_work))?;
         self.with(|view, plan, inner| {

@@ -36,10 +36,9 @@ pub(crate) struct Arrays<'a> {
     pub(crate) mask: ArrayViewMut1<'a, i8>,
 }
 
-/// Values that are constant until the next event. These are the current instant in ns, and the numbers of waiting jobs,
-/// running jobs and busy GPUs. The next value is the sum, over the waiting and running jobs, of 1 / (run time in
-/// seconds alone on the fastest GPUs). The last values are whether more jobs will arrive, and the number of jobs in the
-/// window that could start now.
+/// Values that are constant until the next event, in this order: the current instant in ns; the numbers of waiting
+/// jobs, running jobs and busy GPUs; the sum, over the waiting and running jobs, of 1 / (run time in seconds alone on
+/// the fastest GPUs); whether more jobs will arrive; and the number of jobs in the window that could start now.
 pub(crate) type Standing = (i64, usize, usize, u32, f64, bool, usize);
 
 /// Fills the arrays with the state after a plan's actions so far. `seen` defines the times that the agent sees, if

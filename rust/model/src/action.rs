@@ -46,7 +46,8 @@ pub struct Terms {
     /// Number of passes beyond the first, for an elastic job. Together with `sub_batch` (samples per GPU and pass),
     /// this number determines the batch size, which can be any that the job's model allows.
     pub accum: Option<u32>,
-    /// Overhead: time without progress from now on. The default for a start or move is the overhead of the run.
+    /// Overhead: the time, from now on, during which the part makes no progress. The default for a start or move is the
+    /// overhead of the run.
     pub overhead: Option<SimSpan>,
     /// Number of iterations that the part may do; once they are done, it keeps its GPUs but makes no progress. Infinity
     /// means no quota, which is also the default for a start or move.
@@ -66,9 +67,9 @@ pub enum ActionKind {
     SetSubBatch,
     /// [`Verb::Keep`] with a quota.
     Quota,
-    /// [`Verb::Keep`] with an overhead, or with nothing.
+    /// [`Verb::Keep`] with an overhead, or without new terms.
     Keep,
-    /// A timer request, named by the id of its tag.
+    /// A request for a timer; messages show the id of its tag.
     Timer,
 }
 

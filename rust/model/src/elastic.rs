@@ -17,8 +17,8 @@ use crate::{JobId, ModelError, StepFit};
 /// Number of total batch sizes that are tried in the search for the best configuration, as in the public code of
 /// Pollux.
 const CANDIDATES: i32 = 50;
-/// A share of the batch counts as a whole number if the difference is below this limit, as in the public code of
-/// Pollux.
+/// A number of passes or samples counts as a whole number if it exceeds that number by at most this limit, as in the
+/// public code of Pollux.
 const ROUNDING: f64 = 1e-8;
 
 fn is_sound(fit: &StepFit) -> bool {

@@ -83,7 +83,8 @@ impl Phases {
         self.0[phase].step_size
     }
 
-    /// Returns the remaining work and the factor for this phase and for each later phase.
+    /// Returns, for this phase and each later phase, the part of the remaining work that belongs to the phase, and the
+    /// factor of the phase.
     pub fn segments(
         &self,
         work: f64,
@@ -186,7 +187,7 @@ mod tests {
     fn the_traced_duration_includes_the_changes() {
         let table = table(&[vec![(0.0, 1.0, 1.0), (0.25, 3.0, 1.0)]]).expect("it changes");
         let phases = table.get(JobId(0)).expect("it changes");
-        // The job takes 0.25 / 1 + 0.75 / 3 = 0.5 of its time at rate 1.
+        // The job takes 0.25 / 1 + 0.75 / 3 = 0.5 of the time that it would take at rate 1.
         let factors: Vec<f64> = vec![phases.factor(0), phases.factor(1)];
         assert_eq!(factors, [0.5, 1.5]);
         let parts: Vec<(f64, f64)> = phases.segments(100.0, 0, 90.0).collect();

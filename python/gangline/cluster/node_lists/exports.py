@@ -107,7 +107,7 @@ def slurm(rows: Rows, options: FileOptions) -> dict[str, Any]:
 
 
 def nodes(rows: Rows, options: FileOptions) -> dict[str, Any]:
-    """Return the cluster that a table with any of gpu, gpus, count, cpus, memory_gb describes."""
+    """Return the cluster that a table with some of the columns in `NODE_COLUMNS` describes."""
     servers: dict[Server, int] = {}
     notes = {"servers_without_gpus": 0, "gpus_assumed": 0}
     for line, row in rows:

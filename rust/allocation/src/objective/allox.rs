@@ -70,7 +70,7 @@ pub(super) fn solve(
 /// For each job, its type and its place in the queue, counted from the end.
 type Places = Vec<(usize, usize)>;
 
-/// Returns the sum of the completion times, and the places of the jobs. The queues have enough places for the last one
+/// Returns the sum of the completion times, and the places of the jobs. Each queue has enough places for its last place
 /// to stay empty.
 fn assign(
     spans: &[Vec<Option<f64>>],

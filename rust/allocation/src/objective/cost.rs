@@ -77,7 +77,7 @@ fn in_turn(
     for (at, &(class, left_s)) in ahead.iter().enumerate() {
         place[class] = at;
         let least = table.remaining[class] / left_s;
-        // A row that needs almost no time would have entries that are too large for a solver.
+        // If a deadline needs almost no time, the entries of its row would be too large for a solver.
         inverse[class] = 1.0 / least.max(LEAST_TIME * quickest[class]);
     }
     let met = sums.scaled(&sums.rate, &inverse).into_iter();

@@ -350,7 +350,7 @@ impl Objective {
         }
     }
 
-    /// Returns the weights that multiply the shares of each class in rounds.
+    /// Returns, for each class, the weight by which rounds multiply its shares.
     pub(crate) fn weights(&self, table: &Table, answer: &Answer) -> Vec<f64> {
         match self {
             Self::Makespan { seen, slack_weight } if *slack_weight < 1.0 => {
