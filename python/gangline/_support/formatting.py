@@ -226,7 +226,7 @@ def meanings(names: Mapping[str, str]) -> list[str]:
 
 
 def times(value: float | None) -> str:
-    """Return a ratio, rounded to its significant digits.
+    """Return a ratio with two decimals below 10, one below 100, and otherwise none.
 
     Examples
     --------

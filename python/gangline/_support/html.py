@@ -59,7 +59,7 @@ def table(
     Parameters
     ----------
     head : sequence of str
-        Titles of the columns. If all names are empty, the table has no header line.
+        Titles of the columns. If all titles are empty, the table has no header line.
     rows : rows of values
         Text or numbers; None leaves a cell empty.
     caption : str
@@ -93,7 +93,7 @@ def more(summary: str, content: str) -> str:
 
 
 def show(value: object) -> str:
-    """Format a value for people: five significant digits and thousands separators."""
+    """Format a value for people, with few decimals and with thousands separators."""
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return "" if value is None else str(value)
     if isinstance(value, int):

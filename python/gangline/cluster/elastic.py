@@ -25,7 +25,7 @@ Measure = Literal["duration_s", "min_gpus", "max_gpus", "memory_gb"]
 # The noise scale in initial batches if no noise was measured; our own choice.
 _NOISE_BATCHES = 4.0
 _BATCH_MAX = 2**31 - 1
-_ROUNDING = 1e-9  # Our own choice: sizes in bytes are rounded.
+_ROUNDING = 1e-9  # Our own choice; it allows for sizes that were rounded to whole bytes.
 
 
 class ElasticClass(NamedTuple):
@@ -168,7 +168,7 @@ def _room(
     counts = (memory_gb > 0.0) & (fixed < 1.0)
     spare = sizes[place[counts]] / memory_gb[counts] - fixed
     samples = np.floor(keys.batch_size[counts] * (spare / (1.0 - fixed)) * (1.0 - _ROUNDING))
-    # the batch in the trace must fit, or the job can never run
+    # the batch in the trace always counts as fitting; otherwise, the job could never run
     room[counts] = np.clip(samples, keys.batch_size[counts], _BATCH_MAX)
     return room
 

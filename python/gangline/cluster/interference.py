@@ -118,7 +118,7 @@ class _Source:
     """The values of a `[sharing]` table, by label; NaN and values <= 0 count as absent."""
 
     def __init__(self, sharing: Sharing) -> None:
-        self.square: Floats | None = None  # the matrix of labels, for every gang size and type
+        self.square: Floats | None = None  # factors by label, for all gang sizes and types
         self.groups: dict[tuple[int | None, str | None, bool], _Entries] = {}
         self.gangs: set[int] = set()
         self.batches: set[int] = set()
@@ -232,7 +232,7 @@ class _Resolver:
         return xi
 
     def _of_gang(self, gang: int, rows: Codes, gpu_type: str) -> Floats:
-        """Return the factors of one gang size with every class; the first matching entry wins."""
+        """Return one gang size's factors with every class; the first matching entry wins."""
         single = self.sharing.gang_fallback == "single"
         is_gavel = self.sharing.interference == "gavel"
         xi = np.full((len(rows), len(self.label)), np.nan)
@@ -256,7 +256,7 @@ class _Resolver:
         return xi
 
     def _entries(self, group: _Entries, rows: Codes, *, has_batch: bool) -> Floats:
-        """Return a group's values for the classes in `rows` with every class; NaN = absent."""
+        """Return a group's factors between the classes in `rows` and all classes; NaN = absent."""
         batch = self.batch if has_batch else np.zeros_like(self.batch)
         kinds = dict.fromkeys(zip(self.label.tolist(), batch.tolist(), strict=True))
         index = {kind: i for i, kind in enumerate(kinds)}

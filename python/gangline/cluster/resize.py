@@ -35,7 +35,7 @@ def type_of(cluster: Cluster, gpu: str | None, field: str = "gpu") -> str:
 
 
 def resized(cluster: Cluster, gpu: str, servers: int) -> Cluster:
-    """Return the cluster after changing the number of servers with a GPU type.
+    """Return a copy of the cluster with the given number of servers of a GPU type.
 
     The blocks of the type grow and shrink together, one server at a time, so a larger cluster
     contains all servers of a smaller one.

@@ -37,7 +37,7 @@ class Fault(NamedTuple):
 
 
 def short(value: object) -> str:
-    """Return a value in the form in which messages show it."""
+    """Return a value as text for a message; long text is truncated."""
     text = str(value)
     return text if len(text) <= _VALUE_SHOWN else f"{text[:_VALUE_SHOWN]}..."
 

@@ -40,7 +40,7 @@ def write_sealed(path: Path, kind: str, data: Mapping[str, Any]) -> None:
     Raises
     ------
     FileExistsError
-        If there is another file at the path.
+        If there is a file at the path that is not an unchanged file of this kind.
     """
     check_free(path, kind)
     with whole(path, kind) as part:

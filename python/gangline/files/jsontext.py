@@ -81,7 +81,10 @@ class JsonFile:
         return TraceError.at(self.path, line, where or None, value, expected)
 
     def locate(self, faults: Sequence[Fault]) -> list[TraceError]:
-        """Return an error with its line for each fault, whose column is a key path."""
+        """Return an error with its line for each fault.
+
+        A fault's column is a key path from its record, or from the root if it begins with `$`.
+        """
         paths = [self._path(fault) for fault in faults]
         found = self._find(set(paths))
         errors = []

@@ -148,7 +148,7 @@ def check_free(path: Path, kind: str) -> None:
     Raises
     ------
     FileExistsError
-        If there is another file at the path.
+        If there is a file at the path that is not an unchanged file of this kind.
     """
     if not is_free(path, kind):
         words = f"exists and is not an unchanged {kind} of gangline; choose another place"

@@ -193,7 +193,7 @@ class _Search:
             yield from self.wrong(inner, item, (*path, index))
 
     def _leaf(self, value: object, kind: inspect.Type) -> str | None:
-        """Return the expected value if a scalar does not fit, else None."""
+        """Return the expected value if a scalar does not fit, otherwise None."""
         if isinstance(kind, (inspect.IntType, inspect.FloatType)):
             return self._number(value, kind)
         if isinstance(kind, inspect.LiteralType):

@@ -212,7 +212,7 @@ class TextFile:
         return rows if self._records is None else self._records[rows]
 
     def locate(self, faults: Sequence[Fault]) -> list[TraceError]:
-        """Return an error with its line for each fault, and with the text of the cell."""
+        """Return an error for each fault, with its line and the text of its cell."""
         wanted = {fault.row for fault in faults}
         found: dict[int, tuple[int, list[str]]] = {}
         for record, line, cells in self._walk():

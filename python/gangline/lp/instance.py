@@ -274,7 +274,7 @@ _PER_JOB_NUMBERS: dict[str, tuple[str, Callable[[F64], Any]]] = {
     "time_left_s": ("seconds, inf for none", lambda x: ~np.isnan(x)),
     "service_lost_s": ("finite seconds >= 0", lambda x: np.isfinite(x) & (x >= 0)),
 }
-# For each array, the allowed values of its finite numbers.
+# For each array, the allowed values; all numbers must also be finite.
 _COLUMNS: dict[str, tuple[str, Callable[[F64], Any]]] = {
     "rates": ("a finite rate >= 0", lambda x: x >= 0),
     "scale": ("a gang size >= 1", lambda x: x >= 1),
@@ -318,7 +318,7 @@ def _check_rates(policy: str, rates: F64, capacity: F64) -> None:
 
 
 def _pair_rates(policy: str, settings: Settings, columns: Mapping[str, F64], types: int) -> F64:
-    """Return the pair rates, whose rows are numbered by `kind`."""
+    """Check and return the pair rates; `kind` contains each job's row in this table."""
     if "kind" not in columns:
         raise _wrong(policy, "kind", None, "for each job, its row in pair_rates")
     table: F64 = np.asarray(settings.pair_rates, dtype=np.float64)

@@ -40,7 +40,7 @@ def solve(
     age_s: npt.ArrayLike | None = None,
     **settings: Unpack[SolveSettings],
 ) -> Allocation:
-    """Return the allocation of a policy: each job's time share per GPU type, and the objective.
+    """Return a policy's allocation: each job's share of time on each GPU type, and the objective.
 
     Parameters
     ----------

@@ -34,7 +34,7 @@ _PAIR = re.compile(r"(\w+)=(\S*)")
 _HOSTS = re.compile(r"[^,\[]*(?:\[[^\]]*\][^,\[]*)*")
 _RANGE = re.compile(r"(\d{1,9})-(\d{1,9})")
 _FIELDS = ("nodename", "gres", "cputot", "cpus", "realmemory", "state")
-# State=UNKNOWN is what slurm.conf gives to servers that are up; `unk` is a state in sinfo
+# slurm.conf gives State=UNKNOWN to servers that are up, so only sinfo's state `unk` must match
 _AWAY = re.compile(r"down|drain|fail|maint|not_?resp|future|unk\b|power|[*]", re.IGNORECASE)
 _SERVERS_MAX = 1_000_000  # Our own choice: a longer list of hosts is a mistake.
 _MIB_PER_GIB = 1024

@@ -84,7 +84,7 @@ def _decode(data: bytes, path: str) -> Any:
     try:
         return msgspec.json.decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        pass  # its message lacks the line and uses other terms
+        pass  # the decoder's message lacks the line and uses other terms
     try:
         line, words = malformed(data.decode("utf-8"))
         why = "JSON"

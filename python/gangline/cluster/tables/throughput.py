@@ -137,8 +137,8 @@ class ThroughputTable:
         for row in self.rates.to_pylist():
             if row["batch_size"] is not None and batch_size_of(row["model"]) is not None:
                 row["batch_size"] = None
-            # msgspec recognises a default by identity, so an equal text from a table would be
-            # written
+            # msgspec recognises a default only by identity; it would write an equal text from a
+            # table
             row["placement"] = sys.intern(row["placement"])
             rows.append(ThroughputRow(**row))
         return tuple(rows)
