@@ -1,4 +1,4 @@
-"""Makes text from outside safe for terminals and messages."""
+"""Makes untrusted text safe for terminals and messages."""
 
 from __future__ import annotations
 

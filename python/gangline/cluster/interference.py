@@ -232,7 +232,10 @@ class _Resolver:
         return xi
 
     def _of_gang(self, gang: int, rows: Codes, gpu_type: str) -> Floats:
-        """Return one gang size's factors with every class; the first matching entry wins."""
+        """Return the factors by which each class slows down the classes of one gang size.
+
+        The first matching entry wins.
+        """
         single = self.sharing.gang_fallback == "single"
         is_gavel = self.sharing.interference == "gavel"
         xi = np.full((len(rows), len(self.label)), np.nan)

@@ -312,7 +312,11 @@ def _room(cluster: ClusterKeys, gpu: str) -> tuple[int, int, int]:
 
 
 def _measured(cluster: ClusterKeys) -> list[tuple[int, str, int, int, float, float | None]]:
-    """Return the rates of consolidated gangs, each with the rate when spread, if it is known."""
+    """Return the measured rates of consolidated gangs.
+
+    Each row also contains the rate of the same gang when it is spread, or None if this rate is
+    unknown.
+    """
     found = cluster.throughput.rows if cluster.throughput is not None else None
     names = [gpu.name for gpu in cluster.gpu_types]
 

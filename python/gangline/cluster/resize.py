@@ -48,7 +48,10 @@ def resized(cluster: Cluster, gpu: str, servers: int) -> Cluster:
 
 
 def divide(counts: Sequence[int], servers: int) -> list[int]:
-    """Divide servers among blocks in proportion; each goes to the block most below its share."""
+    """Divide servers among blocks in proportion to their counts.
+
+    Each server goes to the block that is furthest below its share.
+    """
     divided = [0] * len(counts)
     queue = [(0.5 / old, i) for i, old in enumerate(counts) if old]
     heapq.heapify(queue)

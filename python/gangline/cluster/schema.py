@@ -663,7 +663,7 @@ class ClusterKeys(_Table, frozen=True, kw_only=True):
         return [gpu.memory_gb or MEMORY_GB_MAX for gpu in self.gpu_types]
 
     def server_arrays(self) -> dict[str, npt.NDArray[np.uint32]]:
-        """Return columns with one entry per server: indices `type` and `rack`, and number `gpus`.
+        """Return the columns `type` (index), `gpus` and `rack` (index), with one row per server.
 
         Racks are renumbered without gaps, in the order of their indices.
         """

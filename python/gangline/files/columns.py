@@ -27,7 +27,10 @@ def each(function: Callable[[Any], Any], columns: Mapping[str, Any]) -> dict[str
 
 
 def begin(function: Callable[[Any], bool], column: Any) -> Callable[[], bool]:
-    """Apply a function that releases the GIL to a column in a thread; the result waits for it."""
+    """Start to apply a function to a column, in a thread if the column is long.
+
+    The function should release the GIL. The returned function waits for the result.
+    """
     if len(column) < _LONG:
         return lambda: function(column)
     from concurrent.futures import ThreadPoolExecutor

@@ -159,7 +159,10 @@ class _Search:
             yield Misfit(path, value, self.name(kind))
 
     def _is_near(self, value: object, found: Misfit, path: Path) -> bool:
-        """Return whether the value has the right type: the fault is inside it, or is a bound."""
+        """Return whether the value has the right type.
+
+        The fault is then inside the value, or the value violates a lower bound.
+        """
         return found.path != path or (isinstance(value, (int, float)) and ">" in found.expected)
 
     def _of_struct(

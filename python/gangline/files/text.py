@@ -375,7 +375,7 @@ def _fields(count: int) -> str:
 
 
 def _is_padded(line: bytes, delimiter: str) -> bool:
-    """Return whether a header has blanks around its names, so that the cells have them as well."""
+    """Return whether a header has blanks around its names; if so, the cells have them as well."""
     cells = line.removesuffix(b"\n").removesuffix(b"\r").split(delimiter.encode())
     return any(cell != cell.strip(b" ") for cell in cells)
 
@@ -389,7 +389,7 @@ def _trimmed(array: Any) -> Any:
 
 
 def _without_blanks(strings: Any) -> Any:
-    """Replace cells that contain only blanks by null."""
+    """Replace cells that contain only blanks with null."""
     blank = pc.equal(pc.ascii_trim(strings, characters=" \t"), "")
     return pc.if_else(blank, pa.scalar(None, strings.type), strings)
 

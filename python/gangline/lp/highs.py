@@ -275,7 +275,10 @@ def _read(highs: Any, program: _Program, lower: F64, chosen: str) -> Solution:
 
 
 def _residual(program: _Program, lower: F64, x: F64) -> float:
-    """Return the largest violation of a bound or row, relative to bounds that are larger than 1."""
+    """Return the largest violation of a bound of a column or row.
+
+    A violation is divided by the absolute value of the bound if this value is larger than 1.
+    """
     taken = program.value * x[program.index]
     activity = np.bincount(program.row_of, weights=taken, minlength=program.size[0])
     worst = 0.0

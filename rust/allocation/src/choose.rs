@@ -290,7 +290,6 @@ struct Water {
     done: Vec<bool>,
 }
 
-/// Objective to maximise.
 #[derive(Clone, Copy, Debug)]
 enum Objective {
     Level,

@@ -17,7 +17,6 @@ const FREE_PIVOTS: usize = 200;
 /// The linear program that mixes plans.
 #[derive(Clone, Debug)]
 pub(crate) struct Master {
-    /// Number of GPU types.
     types: usize,
     /// Objective of each plan.
     values: Vec<f64>,

@@ -138,8 +138,8 @@ pub struct Next {
 pub enum Keeps {
     /// At least this fraction of the first objective, which is the value of the last column, is preserved.
     LastColumn(f64),
-    /// Earlier objectives are preserved exactly. Columns and rows with a multiplier have the same value in every
-    /// optimum, so they are fixed.
+    /// Earlier objectives are preserved exactly. Columns and rows with a nonzero multiplier have the same value in
+    /// every optimum, so they are fixed.
     Bounds,
 }
 

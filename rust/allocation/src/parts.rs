@@ -69,7 +69,6 @@ fn deal(ask: &Ask, parts: usize) -> Vec<Vec<usize>> {
     dealt
 }
 
-/// Returns the request for the jobs of one part.
 fn part_of(ask: &Ask, part: &[usize], parts: usize) -> Ask {
     fn some<T: Copy>(column: &[T], part: &[usize]) -> Vec<T> {
         if column.is_empty() {

@@ -39,7 +39,6 @@ pub(crate) struct ByRows<'a> {
 }
 
 impl ByRows<'_> {
-    /// Solves a program.
     pub(crate) fn run(
         &mut self,
         model: &Model,
@@ -241,7 +240,8 @@ impl Method for ByRows<'_> {
             for (own, reached) in filled.iter_mut().zip(&reached) {
                 *own = own.min(*reached);
             }
-            // A row with a multiplier is tight in every plan that lowers no level, so the class of the row cannot rise.
+            // A row with a nonzero multiplier is tight in every plan that lowers no level, so the class of the row
+            // cannot rise.
             let first = found.row_dual.len() - classes;
             let force = |class: usize| found.row_dual[first + class].abs() / heights[class];
             let all: f64 = wanted().map(|(class, speed)| force(class) * speed).sum();

@@ -11,7 +11,6 @@ pub(crate) const LEAST_STEPS: f64 = 1e-9;
 /// jobs.
 #[derive(Clone, Debug, Default)]
 pub struct Service {
-    /// History by job.
     books: Vec<Book>,
 }
 

@@ -15,11 +15,9 @@ use gangline_model::GpuTypeId;
 pub(crate) enum Told {
     /// Weight of each class.
     Weights,
-    /// Remaining work.
     Remaining,
     /// Ages of jobs, and the times from [`Service`](super::Service).
     Ages,
-    /// Entities.
     Entities,
     /// Each job forms its own class.
     Each,

@@ -11,7 +11,7 @@ use gangline_policies::place::{Demand, PlacementParams, Placer, Rule};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
 
-/// The draft of a plan whose actions are in a list.
+/// The draft of a plan; a Python list contains the actions of the plan.
 #[derive(Default)]
 pub(crate) struct Draft {
     parser: Parser,

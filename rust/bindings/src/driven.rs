@@ -186,7 +186,6 @@ impl Shared {
         }
     }
 
-    /// Reads the run.
     pub(crate) fn read<R>(&self, read: impl FnOnce(&Driven) -> PyResult<R>) -> PyResult<R> {
         match &*self.lock() {
             Place::Here(run) => read(run),
@@ -224,7 +223,6 @@ impl Held<'_> {
         self.run.as_mut().expect("until it ends")
     }
 
-    /// Ends the run.
     pub(crate) fn end(mut self) -> Box<Driven> {
         let run = self.run.take().expect("until it ends");
         *self.from.lock() = Place::Over;

@@ -15,7 +15,6 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use std::sync::PoisonError;
 
-/// Adds this file's functions to the Python module.
 pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(lp_solve, module)?)?;
     module.add_function(wrap_pyfunction!(lp_award, module)?)?;

@@ -296,8 +296,8 @@ impl Network {
             .at_tier(&Self::gang(gpu_type, model, batch_size, gpus), tier)
     }
 
-    /// Returns the locality factor of a gang with a shape: (GPUs per server: most, fewest; servers per rack: most,
-    /// fewest; racks).
+    /// Returns the locality factor of a gang with a shape: the maximum and minimum numbers of GPUs per server, the
+    /// maximum and minimum numbers of servers per rack, and the number of racks.
     fn at_shape(
         &self,
         gpu_type: u32,

@@ -345,7 +345,6 @@ fn step_fit([a_c, b_c, a_n, b_n, a_r, b_r, gamma]: Fit) -> StepFit {
     }
 }
 
-/// Returns a policy's parameters.
 pub(crate) fn params(given: &Bound<'_, PyDict>) -> PyResult<Params> {
     let mut params = Params::new();
     for (key, value) in given.iter() {

@@ -18,7 +18,6 @@ const NEVER_STARTED: i64 = i64::MAX;
 /// The key of an order; ties are broken by arrival, then by job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Measure {
-    /// Arrival.
     Arrival,
     /// Isolated duration, multiplied by the gang size if `by_gpus` is set.
     Duration,
@@ -28,7 +27,6 @@ pub(crate) enum Measure {
     /// Attained service. With limits, jobs are sorted by queue, and within a queue by first start. Without limits, jobs
     /// are sorted by the attained service itself.
     Attained,
-    /// Deadline.
     Deadline,
 }
 
@@ -185,7 +183,6 @@ impl Queue {
         }
     }
 
-    /// Returns the first waiting job.
     pub(crate) fn first(&self) -> Option<JobId> {
         let heads = self.sets.iter().filter_map(BTreeSet::first);
         heads.min().map(|rank| JobId(rank.job))
@@ -207,7 +204,6 @@ impl Queue {
         Ok(ranks)
     }
 
-    /// Returns a walk over the waiting jobs.
     pub(crate) fn walk(&self) -> Walk {
         let heads = self.sets.iter().enumerate();
         let heads = heads.filter_map(|(class, set)| Some(Reverse((*set.first()?, class as u32))));

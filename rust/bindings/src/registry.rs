@@ -13,7 +13,6 @@ use pyo3::types::{PyDict, PyList};
 /// Whether the tests' toy policies can be run; releases do not contain them.
 const HAS_TOYS: bool = cfg!(debug_assertions);
 
-/// Returns the policy with the given name.
 pub(crate) fn find(name: &str) -> Result<&'static PolicyInfo, PolicyError> {
     if HAS_TOYS {
         gangline_testkit::find(name)

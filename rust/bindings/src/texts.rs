@@ -6,7 +6,6 @@ use pyo3::prelude::*;
 use rustc_hash::FxHasher;
 use std::hash::Hasher;
 
-/// Adds this file's functions to the Python module.
 pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(surely_distinct, module)?)
 }

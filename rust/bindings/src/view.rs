@@ -202,7 +202,7 @@ impl PolicyView {
         ))
     }
 
-    /// Calls a function with the draft of a plan whose actions are in a list.
+    /// Brings the draft up to date with the actions in a list, and calls a function with the draft.
     fn draw<R>(
         &self,
         list: &Bound<'_, PyList>,
@@ -231,7 +231,7 @@ pub(crate) fn policy_error(field: &str, message: &str) -> PyErr {
     .unwrap_or_else(|error| error)
 }
 
-/// Returns the job with the given index.
+/// Returns the job with the given index, or an error if there is no such job.
 pub(crate) fn job_of(view: &ClusterView<'_>, job: u32) -> PyResult<JobId> {
     if (job as usize) < view.jobs().len() {
         return Ok(JobId(job));

@@ -4,7 +4,6 @@
 use crate::{JobId, ModelError};
 use std::ops::RangeInclusive;
 
-/// Maximum number of phases that a job can have.
 const PHASES_MAX: usize = 1024;
 /// Range of accepted relative rates of a phase, and of accepted relative sizes of its steps.
 const RELATIVE: RangeInclusive<f64> = 1e-6..=1e6;

@@ -214,7 +214,10 @@ def _first_guess(at: _Points, steps: Floats, passes: Floats) -> Floats:
 
 
 def _descend(errors: Callable[[Floats], Floats], start: Floats, is_free: Any) -> Floats:
-    """Minimise the squared errors over the free parameters; the others are 0, or 1 for gamma."""
+    """Minimise the squared errors over the free parameters.
+
+    The other parameters are fixed: the times at 0, and gamma at 1.
+    """
     import numpy as np
 
     fixed = np.where(np.arange(7) == 6, 1.0, 0.0)
