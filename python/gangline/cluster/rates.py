@@ -109,7 +109,10 @@ def _look_up(
     what: tuple[str, int, int],
     throughput: Throughput,
 ) -> tuple[list[float | None], bool]:
-    """Return the rates by type for (model, gang size, batch size), and whether they are estimated."""
+    """Return the rates by GPU type, and whether they are estimated.
+
+    `what` contains the model, the gang size and the batch size.
+    """
     rates = [known.exact(kind, *what) for kind in types]
     if throughput.missing != "nearest" or any(rate is not None for rate in rates):
         return rates, False

@@ -27,7 +27,7 @@ def each(function: Callable[[Any], Any], columns: Mapping[str, Any]) -> dict[str
 
 
 def begin(function: Callable[[Any], bool], column: Any) -> Callable[[], bool]:
-    """Start to apply a function to a column, in a thread if the column is long.
+    """Apply a function to a column, in a thread if the column is long.
 
     The function should release the GIL. The returned function waits for the result.
     """
