@@ -81,7 +81,7 @@ def _keys(sharing: Sharing) -> Iterator[Fault]:
         value = getattr(sharing, key)
         if kind not in kinds and value != getattr(default, key):
             words = " or ".join(f'"{name}"' for name in kinds)
-            yield f"sharing.{key}", f"interference = {words} with it", kind
+            yield f"sharing.{key}", f"this key only with interference = {words}", kind
     for key, instead in _NOT_YET.items():
         value = getattr(sharing, key)
         if value != getattr(default, key):

@@ -31,7 +31,7 @@ _OPENB = {
     "citation": "Weng et al., USENIX ATC 2023",
     "epoch": "start of the trace, date unknown",
 }
-_WINDOW = "a repository without a licence; the trace below it is CC BY 4.0"
+_WINDOW = "a repository without a licence; the original trace is CC BY 4.0"
 _WINDOW_HELIOS = {
     "origin": "SenseTime Helios 2020, a window of 15,000 jobs",
     "licence": _WINDOW,
