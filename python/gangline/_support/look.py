@@ -14,7 +14,7 @@ COLOURS = (
 DASHES: tuple[tuple[int, ...], ...] = (
     (), (9, 4), (3, 3), (12, 3, 3, 3), (6, 6), (2, 5), (9, 3, 3, 3, 3, 3), (14, 6),
 )  # fmt: skip
-WIDTHS = (3.2, 2.4, 2.0, 1.8)  # the last width is that of all further lines
+WIDTHS = (3.2, 2.4, 2.0, 1.8)  # the last width also applies to all further lines
 
 
 _NARROW = 100.0  # a time axis whose ends have a larger ratio has only the main ticks

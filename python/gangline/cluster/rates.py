@@ -51,7 +51,7 @@ class RateClasses(msgspec.Struct):
     table : float64 array, shape (classes, types)
         Rate of the whole gang in iterations per second; 0 = cannot run on that type.
     estimated : bool array, shape (jobs,)
-        Whether at least one rate of the job was estimated from another gang size (`missing =
+        Whether at least one rate of the job was estimated from a different gang size (`missing =
         "nearest"`).
     """
 

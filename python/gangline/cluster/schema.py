@@ -214,7 +214,7 @@ class Network(_Table, frozen=True):
         The treatment of a pair that is missing: `"error"`, `"one"`, or the name of a preset to use
         instead.
     monotone_n : bool
-        For a table: whether a larger gang must lose at least as much as a smaller one.
+        For a table: whether the factor of a larger gang is capped at the factor of a smaller gang.
     server, rack, network : TierLinks
         Links by tier.
     models : dict

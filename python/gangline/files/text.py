@@ -59,7 +59,7 @@ _WHOLE = r"^\+?(-?\d+)(\.0*)?$"
 
 
 def header(head: bytes, delimiter: str = ",") -> list[str]:
-    """Return the column names in the first line that is not empty, as they are written there."""
+    """Return the column names, as they are written in the header line."""
     start, end = _header_span(head)
     line = head[start:end].rstrip(b"\r\n")
     try:

@@ -825,7 +825,7 @@ impl<'a> Simplex<'a> {
                 return Ok(());
             }
             if still > STALLED {
-                // The first column with a gain is taken, however small the gain is.
+                // The first column with a gain enters the basis, however small the gain is.
                 offers.sort_by_key(|(_, extra)| extra.place());
                 offers.truncate(1);
             }

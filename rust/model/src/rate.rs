@@ -357,7 +357,7 @@ impl Interference {
     ///
     /// # Errors
     /// Returns [`ModelError::Table`] for a wrong length, a class that does not exist, or a factor that is neither NaN
-    /// nor finite and >= 1.
+    /// nor a finite number >= 1.
     pub fn by_class(of_job: Vec<u32>, classes: usize, xi: Vec<f64>) -> Result<Self, ModelError> {
         if let Some(bad) = of_job.iter().find(|&&class| class as usize >= classes) {
             return Err(bad_interference(format!("class {bad} of {classes}")));

@@ -224,7 +224,7 @@ def _descend(errors: Callable[[Floats], Floats], start: Floats, is_free: Any) ->
     free = np.flatnonzero(is_free)
 
     def parameters(point: Floats) -> Floats:
-        """Return times from their logarithms, and gamma from its position between its bounds."""
+        """Return the times from their logarithms, and gamma from the logit of its position."""
         found = fixed.copy()
         values = np.exp(point)
         values = np.where(free == 6, 1.0 + (_GAMMA_MAX - 1.0) * values / (1.0 + values), values)
