@@ -16,7 +16,7 @@ pub type GivenPhase = (f64, f64, f64);
 struct Phase {
     /// Share of the work that is done when the phase starts, in [0, 1); 0 for the first phase.
     progress: f64,
-    /// Factor that multiplies the base rate. The harmonic mean of the factors over the work is 1.
+    /// Factor that multiplies the base rate. The harmonic mean of the factors, weighted by work, is 1.
     factor: f64,
     /// Step size, such as the batch size, relative to the step size in the first phase.
     step_size: f64,
