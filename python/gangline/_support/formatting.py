@@ -287,7 +287,7 @@ def form_of(key: str) -> Callable[[float | None], str]:
 
 
 def amount(key: str, value: float) -> str:
-    """Return a value of the summary as users read it.
+    """Return a value of the summary as text for users.
 
     Examples
     --------

@@ -61,7 +61,7 @@ class RateClasses(msgspec.Struct):
 
 
 class CopyRates(msgspec.Struct):
-    """Rates at every gang size, for policies that run copies of a job at other gang sizes.
+    """Rates of gangs of every size, for policies that run copies of a job on other numbers of GPUs.
 
     Attributes
     ----------

@@ -187,7 +187,8 @@ class Network(_Table, frozen=True):
         `"none"`, `"alphabeta"` (links and models), `"table"` (pairs of the throughput table) or
         `"levels"` (explicit factors). By default, the kind follows from the other keys.
     preset : str
-        Name of the links to start from: dally-2024, hgx-h100, pcie-25g or ideal.
+        Preset of links, whose values other keys can replace: dally-2024, hgx-h100, pcie-25g or
+        ideal.
     detail : str
         The level of detail of a placement that determines its cost: `"tier"`, `"shape"` (default)
         or `"layers"`.

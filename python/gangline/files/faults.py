@@ -56,7 +56,7 @@ class Faults:
         expected: str,
         values: Sequence[str] | None = None,
     ) -> None:
-        """Register the records, in ascending order, that have invalid values in a column."""
+        """Register the records that have invalid values in a column; `rows` must be ascending."""
         if len(rows):
             self._parts.append((rows, column, expected, values))
             self.count += len(rows)

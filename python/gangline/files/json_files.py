@@ -27,7 +27,7 @@ def write_json(path: Path, data: object) -> None:
     except ValueError:
         data = finite(data)
         plain = json.dumps(data)
-    try:  # the same bytes as below, six times as fast
+    try:  # gives the same bytes as below, six times as fast
         text = msgspec.json.format(plain, indent=1)
     except msgspec.DecodeError:  # an unpaired surrogate, as in file names that are not UTF-8
         text = json.dumps(data, indent=1)

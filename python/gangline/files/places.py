@@ -100,7 +100,7 @@ def flush(path: Path) -> None:
 
 
 def is_sealed(source: Path | bytes, kind: str) -> bool:
-    """Return whether gangline wrote this file as this kind, and nothing has changed it since.
+    """Return whether gangline wrote this file as a file of this kind, and it has not changed since.
 
     Parameters
     ----------

@@ -114,7 +114,7 @@ def solve(
     time_limit_s: float = 60.0,
     seed: int = 0,
 ) -> tuple[list[Solution], str, bool]:
-    """Solve an LP for several objectives in turn, each from the vertex of the previous one.
+    """Solve an LP for several objectives in turn; each solve starts from the last optimal vertex.
 
     Parameters
     ----------

@@ -1,5 +1,5 @@
-//! The allocator that runs use: it optimises an objective for the jobs in each request, and prepares the resulting
-//! shares for rounds.
+//! The allocator that is used in runs. It optimises an objective for the jobs in each request, and prepares the
+//! resulting shares for rounds.
 
 use super::allocator::{Allocator, Ask, PairShare, Shares};
 use super::answer::{Answer, PairTime};
@@ -41,7 +41,7 @@ pub enum Programs {
 pub struct Tally {
     /// Purpose of the programs; `None` if the run solves no programs.
     pub of: Option<Programs>,
-    /// Number of allocations or auctions for each method; the name of a closed form is empty.
+    /// Number of allocations or auctions, by the name of the method; the name is empty for a closed form.
     pub allocations: BTreeMap<String, u64>,
     /// Number of linear programs that were solved.
     pub programs: u64,
@@ -124,7 +124,7 @@ pub struct Allocations {
     passed: BTreeSet<JobId>,
 }
 
-/// The shares of the jobs for the rounds, and the solution from which they were computed.
+/// The shares that rounds use, and the solution from which they were computed.
 #[derive(Clone, Debug)]
 pub struct Found {
     /// Rounded shares.
@@ -165,8 +165,8 @@ impl Allocations {
         tally.dropped_deadlines = self.passed.len() as u64;
     }
 
-    /// Returns an equal split in place of a failed allocation and counts it; returns the error if the settings do not
-    /// allow this.
+    /// Counts a failed allocation, and returns an equal split instead. Returns the error if the settings do not allow
+    /// this.
     fn instead(
         &mut self,
         ask: &Ask,

@@ -1,5 +1,5 @@
-//! Finds the exact optimal plan above given floors, with a simplex method that exploits the structure of these
-//! programs.
+//! Finds the exact optimal plan in which each class reaches a given minimum rate (its floor). The simplex method
+//! exploits the structure of these programs.
 //!
 //! | symbol | here | meaning |
 //! |---|---|---|
@@ -95,7 +95,7 @@ pub struct Chosen {
     pub shares: Vec<f64>,
     /// Time that each pair spends together, in job-seconds per second.
     pub together: Vec<f64>,
-    /// Value of the first objective: the sum of gains, or the factor by which all floors rise.
+    /// Value of the first objective: the sum of the gains, or the level `t` if floors rise.
     pub value: f64,
     /// Weight of each class's floor in the bound on the level; empty unless floors rise. In every plan, the sum of
     /// weight x rate / floor over all classes is at most 1 plus the level.

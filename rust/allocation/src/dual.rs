@@ -1,4 +1,4 @@
-//! Solves max-min fairness with prices: one unknown per GPU type, for any number of jobs.
+//! Solves the max-min fairness program with prices: there is one unknown per GPU type, for any number of jobs.
 //!
 //! | symbol | here | meaning |
 //! |---|---|---|
@@ -155,7 +155,7 @@ pub(crate) struct Market<'a> {
     corners: Vec<(f64, f64)>,
 }
 
-/// The cheapest shares at given prices.
+/// The optimal plan at given prices.
 #[derive(Clone, Debug)]
 struct Plan {
     prices: Vec<f64>,

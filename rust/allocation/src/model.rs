@@ -19,7 +19,7 @@ pub enum SolverError {
         /// The expected contents.
         expected: &'static str,
     },
-    /// The bounds did not converge in time.
+    /// The bounds did not converge within the allowed number of evaluations.
     #[error("gap {gap:.1e} after {evaluations} evaluations")]
     Gap {
         /// Relative gap: (bound - z) / z.

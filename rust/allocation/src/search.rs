@@ -1,4 +1,5 @@
-//! The step that all price searches share: it finds the point at which expensive levels become affordable.
+//! The step that is common to all price searches: it finds the boundary between points that are too expensive and
+//! points that are affordable.
 
 /// Maximum number of Newton steps and halvings; 3 to 10 steps are usual.
 const STEPS: u32 = 100;

@@ -47,7 +47,7 @@ impl<'a> Space<'a> {
         }
     }
 
-    /// Creates the set of plans for an objective that values steps in the same way as the choice among its optima.
+    /// Creates the set of plans for an objective in which a step has the same value as in the choice among optima.
     pub(crate) fn plain(
         table: &'a Table,
         rates: impl Into<Cow<'a, [f64]>>,

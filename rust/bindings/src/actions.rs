@@ -30,7 +30,7 @@ pub(crate) fn parse(view: &ClusterView<'_>, list: &[Bound<'_, PyAny>]) -> PyResu
     Ok(parser.finish())
 }
 
-/// The state while a plan is read tuple by tuple.
+/// The state of the parser while it reads a plan tuple by tuple.
 #[derive(Default)]
 pub(crate) struct Parser {
     orders: Orders,

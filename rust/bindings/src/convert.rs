@@ -187,7 +187,7 @@ pub(crate) struct Given<'py> {
 }
 
 impl<'py> Given<'py> {
-    /// Copies the references to columns from a Python dictionary, without changing it.
+    /// Copies the references to the columns in a Python dictionary; the dictionary does not change.
     pub(crate) fn new(columns: &Bound<'py, PyDict>) -> PyResult<Self> {
         columns.copy().map(|columns| Self { columns })
     }

@@ -22,8 +22,8 @@ pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
 }
 
 /// Returns the jobs' shares under the policy with the given name. `columns` are the arrays of `gangline.lp.solve`, and
-/// `given` holds the parameters as in a run. The other arguments come from the cluster of a run. If no job can run, all
-/// shares and the objective are 0.
+/// `given` contains the parameters of the policy, as in a run. The other arguments come from the cluster of a run. If
+/// no job can run, all shares and the objective are 0.
 #[pyfunction]
 #[pyo3(signature = (policy, columns, given, *, seed, prices, reference, in_order, by_name))]
 #[allow(clippy::too_many_arguments)] // Only `gangline.lp` calls this function.

@@ -1,4 +1,4 @@
-//! String columns in Arrow's layout: one array of bytes, with the start of each string.
+//! String columns in Arrow's layout: one array of bytes, and the position at which each string starts.
 
 use numpy::PyReadonlyArray1;
 use pyo3::exceptions::PyValueError;

@@ -424,7 +424,7 @@ impl PolicyView {
     }
 
     /// Fills the arrays of [`crate::window::Arrays`] for a placement rule, with the state after the actions in the
-    /// list. `estimate_error` is the error of the times shown; if it is `None`, no times are shown.
+    /// list. `estimate_error` is the error of the times that are shown; if it is `None`, no times are shown.
     #[allow(clippy::too_many_arguments)]
     fn window(
         &self,

@@ -12,7 +12,7 @@ use super::super::table::Table;
 /// If the weight of the missed deadlines is above this limit, it is more than solver noise.
 const MISSED: f64 = 1e-9;
 
-/// Solves the objective without deadlines: the sum of rate / price.
+/// Optimises the objective without deadlines: the sum of rate / price.
 pub(super) fn solve(
     table: &Table,
     prices: &[f64],
@@ -31,7 +31,7 @@ pub(super) fn solve(
     })
 }
 
-/// Solves the objective if some deadlines can still be met.
+/// Optimises the objective if some deadlines can still be met.
 pub(super) fn with_deadlines(
     table: &Table,
     prices: &[f64],

@@ -176,7 +176,7 @@ impl Objective {
         self
     }
 
-    /// Solves the objective for classes of jobs.
+    /// Optimises the objective for classes of jobs.
     ///
     /// # Errors
     /// Returns [`SolverError`] if no optimum is found or a number is out of range.
@@ -254,7 +254,7 @@ impl Objective {
         Ok(answer)
     }
 
-    /// Solves the objective with one method.
+    /// Optimises the objective with one method.
     fn by(&self, table: &Table, method: &mut dyn Method) -> Result<Answer, SolverError> {
         match self {
             Self::Las { is_agnostic } => las::solve(table, *is_agnostic, method),
@@ -285,7 +285,7 @@ impl Objective {
         }
     }
 
-    /// Returns whether the price method alone can solve this objective.
+    /// Returns whether the price method alone can optimise this objective.
     fn is_of_prices(&self) -> bool {
         matches!(
             self,
