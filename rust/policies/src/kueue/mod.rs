@@ -50,7 +50,7 @@ use waiting::{Line, Rank, Refused};
 /// jobs.
 static NO_QUOTA: Reason = Reason::new(
     "no quota",
-    "its queue may not use enough additional GPUs, and the job may not preempt enough other jobs",
+    "its queue is not allowed to use enough additional GPUs, and the job is not allowed to preempt enough other jobs",
     "its queue held {number} of the types that it can use; its quota and borrowing did not allow enough more, and it could not preempt enough",
 )
 .counts(Counted::Gpus);
