@@ -24,7 +24,7 @@ pub(super) static OF_USER: Reason = Reason::new(
 /// The job's user already runs as many jobs as the QOS allows.
 pub(super) static OF_USER_JOBS: Reason = Reason::new(
     "job limit",
-    "its user runs as many jobs as it may in its QOS (`qos_user_jobs`)",
+    "its user already runs as many jobs as its QOS allows (`qos_user_jobs`)",
     "its user may run {number} at a time in its QOS (qos_user_jobs), and starting it would have exceeded this{meanwhile}",
 )
 .counts(Counted::Jobs);
