@@ -40,7 +40,7 @@ use gangline_model::{JobId, SimSpan, SimTime, TimerTag};
 /// The GPUs are leased to other jobs until an instant, or until one of these jobs ends.
 pub(crate) static LEASED: Reason = Reason::new(
     "leased",
-    "the GPUs are leased to other jobs until an instant",
+    "the GPUs are leased to other jobs until a later time",
     "the GPUs were leased to other jobs until {until}",
 );
 
