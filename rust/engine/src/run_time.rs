@@ -24,7 +24,7 @@ pub enum Cost {
 /// Kind of job to which a row of costs applies: model label, number of GPUs and GPU type. `None` means all.
 pub type Kind = (Option<u32>, Option<u32>, Option<GpuTypeId>);
 
-/// Costs for one kind of job, indexed by [`Cost`]; `None` means that the row of a more general kind applies.
+/// Costs for one kind of job, indexed by [`Cost`]; `None` means that a row of lower precedence applies.
 pub type Costs = [Option<SimSpan>; 4];
 
 /// The deviations of the jobs' actual rates from those that policies know, and the costs for each kind of job.

@@ -1,7 +1,7 @@
 //! The waiting jobs of one demand class, ordered both by priority and by age.
 //!
-//! To find the first job that has waited long enough, a query walks over the jobs in order of priority. If no job has
-//! waited long enough, the walk is skipped.
+//! To find the first job that has waited long enough, a query walks over the jobs in order of priority. The order by
+//! age shows at once whether any job has waited long enough.
 
 use gangline_model::JobId;
 use std::collections::BTreeSet;

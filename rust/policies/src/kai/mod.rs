@@ -425,9 +425,8 @@ impl Kai {
         taken
     }
 
-    /// Returns whether the job has a place once these victims are gone, and whether it is fair to evict them. It is
-    /// fair if the queues of the job stay within their fair shares, or stay less saturated than the queues of the
-    /// victims.
+    /// Returns true if the job has a place once these victims are gone, and if it is fair to evict them. It is fair if
+    /// the queues of the job stay within their fair shares, or stay less saturated than the queues of the victims.
     fn is_solution(&mut self, plan: &mut Plan<'_>, ask: Ask, taken: &[Victim]) -> bool {
         let is_fair = taken.iter().all(|victim| {
             if victim.leaf == ask.leaf {

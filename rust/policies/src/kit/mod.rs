@@ -7,7 +7,7 @@
 //! | question | index | used by |
 //! |---|---|---|
 //! | Which waiting job of a class comes first? | [`ByClass`]: a heap per class; only the first job can leave | `fifo-skip`, `sjf`, `sjf-strict`, `ssf`, `gandiva`, `yarn-cs`, policies with rounds or preemption |
-//! | Which gangs are interchangeable, and where does one fit? | [`Places`]: the demand classes of the trace, and the placement rule | all except `hadar`, `hadare`, `pollux`, `optimus` and policies that share GPUs |
+//! | Which gangs are interchangeable, and where does one fit? | [`Places`]: the demand classes of the trace, and the placement rule | all except `hadar`, `hadare`, `pollux`, `optimus` and the policies in `sharing` |
 //! | Which servers of a group have this much free capacity? | [`Servers`]: by GPU type, size and free GPUs | `hadar`, `hadare` |
 //! | Which job's timer is due next? | [`JobTimers`]: one timer per job; only the earliest is set in the engine ([`Alarm`]) | policies with preemption, `gandiva` |
 //! | Which running job is last in the order, and how many GPUs do the jobs behind a rank hold? | `preempt::incremental` | `srtf`, `srsf`, `las`, `gittins`, and policies that are built on these |

@@ -168,8 +168,8 @@ impl Placer {
         }
     }
 
-    /// Returns whether the job's model counts as highly skewed, by its name or, with `skew = "sizes"`, by the size of
-    /// its largest tensor. A job without a model name counts as highly skewed.
+    /// Returns whether the job's model counts as highly skewed, by its name or, with `skew = "sizes"`, by the relative
+    /// size of its largest tensor. A job without a model name counts as highly skewed.
     #[inline]
     pub fn high_skew(&self, jobs: &JobFacts, job: JobId) -> bool {
         let label = jobs

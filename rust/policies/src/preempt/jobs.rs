@@ -143,8 +143,8 @@ impl Jobs {
 /// Sort key of a job; smaller keys come first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub(crate) struct Key {
-    /// The part that is compared first. Depending on the policy, it contains the protection of the job, its queue, or
-    /// the rank of its index.
+    /// The part that is compared first. Depending on the policy, it contains the protection of the job, its queue, the
+    /// rank of its Gittins index, or several of these.
     pub lead: u64,
     /// Value by which the policy orders jobs: an instant or a span, in ns.
     pub main: i64,
@@ -205,8 +205,8 @@ impl Key {
 /// Rank of a job among all waiting and running jobs at one instant. Decisions compare ranks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rank {
-    /// The part that is compared first. Depending on the policy, it contains the protection of the job, its queue, or
-    /// the rank of its index.
+    /// The part that is compared first. Depending on the policy, it contains the protection of the job, its queue, the
+    /// rank of its Gittins index, or several of these.
     pub lead: u64,
     /// Current value of the measure in ns, or in GPU-ns if the measure is a span times a gang size.
     pub value: i128,
