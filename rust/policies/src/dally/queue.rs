@@ -1,7 +1,7 @@
 //! The waiting jobs of one demand class, ordered both by priority and by age.
 //!
 //! To find the first job that has waited long enough, a query walks over the jobs in order of priority. The order by
-//! age shows at once whether any job has waited long enough.
+//! age shows at once whether any job has waited long enough; if none has, there is no walk.
 
 use gangline_model::JobId;
 use std::collections::BTreeSet;
@@ -47,9 +47,11 @@ impl Waiting {
 
     /// Returns the highest-ranked job that has been waiting since `bound` or earlier.
     pub(super) fn first_since(&self, bound: i64) -> Option<Rank> {
-        let is_any = self.ages.first().is_some_and(|&(since, _)| since <= bound);
-        let mut ranks = self.ranks.iter().filter(|_| is_any);
-        ranks.find(|rank| rank.since <= bound).copied()
+        let &(oldest, _) = self.ages.first()?;
+        if oldest > bound {
+            return None;
+        }
+        self.ranks.iter().find(|rank| rank.since <= bound).copied()
     }
 
     /// Returns the earliest instant after `bound` at which a job in the queue began to wait.
