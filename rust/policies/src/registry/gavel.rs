@@ -423,7 +423,7 @@ fn water_filling(params: &ParamReader, is_agnostic: bool) -> Objective {
 /// Returns the settings of a policy's allocations.
 pub(super) fn settings(params: &ParamReader) -> Settings {
     Settings {
-        // A policy that assigns jobs does not have this parameter.
+        // Some policies do not have this parameter.
         solver: Choice::named(params.word("solver")).unwrap_or_default(),
         chooses: TieBreak::named(params.word("tie_break")) != Some(TieBreak::Solver),
         time_limit_s: params.number("time_limit_s"),
@@ -431,7 +431,7 @@ pub(super) fn settings(params: &ParamReader) -> Settings {
     }
 }
 
-/// Returns the policy with the allocations of its objective.
+/// Creates a policy whose allocations optimise its objective.
 fn solved(params: &ParamReader, services: Services) -> Result<Box<dyn Policy>, PolicyError> {
     let objective = objective(params)?;
     let given = InRuns {
@@ -452,7 +452,7 @@ fn objective(params: &ParamReader) -> Result<Option<Objective>, PolicyError> {
     Ok(read.map(|read| read(params)))
 }
 
-/// Returns the policy with an allocator; jobs may share GPUs if the parameters allow it.
+/// Creates a policy with the given allocator; jobs may share GPUs if the parameters allow it.
 pub(super) fn rounds(
     params: &ParamReader,
     allocator: Box<dyn Allocator>,
@@ -502,7 +502,7 @@ fn sharing(
     )))
 }
 
-/// Returns the policy with the public simulator's timing, which does not support some parameters.
+/// Creates a policy with the public simulator's timing, which does not support some parameters.
 fn compat(
     params: &ParamReader,
     allocator: Box<dyn Allocator>,

@@ -17,7 +17,7 @@ const PARAMETERS: &[ParamSpec] = &[
          remaining time first); ignored with utility = makespan"),
     choice("tier", Tier::NAMES, "greedy").doc("how to search for the jobs to run: exact, beam or greedy"),
     spec("beam_width", ParamKind::Whole(1.0), ParamDefault::Int(16)).doc("with tier = beam: number of states that are kept after each job"),
-    flag("backfill", true).doc("whether jobs that cost more than their utility may use GPUs that would stay idle"),
+    flag("backfill", true).doc("whether jobs that cost more than their utility may use GPUs that would otherwise stay idle"),
     number("round_s", ParamKind::Above(0.0), 360.0).unit("s").doc("length of a round")
     .outlasting_restarts(),
     choice("cost_horizon", CostHorizon::NAMES, "round").doc("number of rounds that a job pays for: round (one) or remaining (all that it still needs)"),

@@ -66,7 +66,7 @@ const OWN: &[ParamSpec] = &[
         .unit("s")
         .doc("time between two samples of usage"),
     choice("reclaim_resolve", Resolve::NAMES, "lca")
-        .doc("queue whose reclaim_min_run_s applies: the job's queue (queue), or the one of this queue and its ancestors that is just below the common ancestor with the reclaiming queue (lca)"),
+        .doc("queue whose reclaim_min_run_s applies: the job's queue (queue), or the queue on its path to the root that is directly below the lowest common ancestor with the reclaiming queue (lca)"),
     number("cycle_s", ParamKind::Above(0.0), 1.0)
         .unit("s")
         .doc("time from a decision that evicted jobs to the next decision"),

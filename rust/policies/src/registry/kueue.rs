@@ -8,8 +8,9 @@ use crate::kueue::{
 use crate::params::{ParamDefault, ParamKind, ParamSpec, choice, flag, number, spec};
 
 const NAME: ParamSpec = spec("name", ParamKind::Text, ParamDefault::None);
-const WEIGHT: ParamSpec = number("weight", ParamKind::AtLeast(0.0), 1.0)
-    .doc("with fair sharing: weight by which the borrowed share is divided; at most six digits");
+const WEIGHT: ParamSpec = number("weight", ParamKind::AtLeast(0.0), 1.0).doc(
+    "with fair sharing: weight by which the borrowed share is divided; at most six digits in all",
+);
 const FLAVORS: ParamSpec = spec("flavors", ParamKind::Tables(FLAVOR), ParamDefault::None);
 
 const FLAVOR: &[ParamSpec] = &[

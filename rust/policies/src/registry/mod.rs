@@ -86,7 +86,7 @@ pub struct PolicyInfo {
     pub reads_durations_with: Option<&'static str>,
     /// Instants at which the policy may stop running jobs.
     pub stops: Stops,
-    /// Whether every job that fits is started, provided that the placement rule refuses no gang.
+    /// Whether the policy starts every job that fits, provided that the placement rule never refuses a gang.
     pub is_work_conserving: bool,
     /// Objective of the policy's allocations, if it makes any.
     pub objective: Option<ReadObjective>,

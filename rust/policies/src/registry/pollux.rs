@@ -23,7 +23,7 @@ const PARAMETERS: &[ParamSpec] = &[
     choice("search", SearchKind::NAMES, "greedy").doc("search method: greedy (by gain per GPU, \
          then moves) or ga (a genetic search over all placements, for comparison on small \
          clusters)"),
-    spec("ga_max_cells", ParamKind::Whole(1.0), ParamDefault::Int(4096)).doc("with search = ga: maximum of active jobs x servers; above it, the run ends with an error"),
+    spec("ga_max_cells", ParamKind::Whole(1.0), ParamDefault::Int(4096)).doc("with search = ga: maximum value of active jobs x servers; if it is exceeded, the run ends with an error"),
     spec("ga_population", ParamKind::Whole(2.0), ParamDefault::Int(100)).doc("with search = ga: number of placements kept from one generation to the next"),
     spec("ga_generations", ParamKind::Whole(1.0), ParamDefault::Int(100)).doc("with search = ga: number of generations in a decision"),
 ];

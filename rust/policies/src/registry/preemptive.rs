@@ -46,7 +46,7 @@ const GITTINS: &[ParamSpec] = &[
     spec("distribution", ParamKind::Positives, ParamDefault::None)
         .unit("GPU-s")
         .doc(
-            "list of total services that the policy assumes; none = those of the trace, so the policy knows the exact distribution",
+            "list of the jobs' total service in the distribution that the policy assumes; none = the distribution of the trace, which the policy then knows exactly",
         ),
     MIN_RUN,
     PERIOD,

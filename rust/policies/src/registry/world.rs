@@ -75,5 +75,5 @@ pub(super) const PAIRS: Premise = Premise::of(
     "choosing which jobs share a GPU by their slowdown factors",
     Fact::FactorsByPair,
 );
-/// Pairs on shared GPUs.
+/// The premise for sharing GPUs: without slowdown factors, the run would fail.
 pub(super) const SHARING: Premise = Premise::required(Fact::SlowdownFactors);
