@@ -51,9 +51,9 @@ const OWN: &[ParamSpec] = &[
         .doc("with fairshare = classic: divisor of the ratio of usage to shares (FairShareDampeningFactor)"),
     named("account_parents", &ParamKind::Text)
         .doc("parent of each account; absent = the root of the tree"),
-    named("account_shares", &WHOLE).doc("shares by account; absent = 1 (Fairshare)"),
+    named("account_shares", &WHOLE).doc("shares of each account; absent = 1 (Fairshare)"),
     named("user_shares", &WHOLE)
-        .doc("shares by account/user, or /user below the root; absent = 1 (Fairshare)"),
+        .doc("shares of each user, by account/user, or by /user for users directly below the root; absent = 1 (Fairshare)"),
     named("partition_tier", &WHOLE)
         .doc("tier of each partition; the highest tier is served first; absent = 1 (PriorityTier)"),
     named("partition_factor", &WHOLE)
