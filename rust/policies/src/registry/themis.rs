@@ -11,7 +11,7 @@ const THEMIS: &[ParamSpec] = &[
     number("lease_s", ParamKind::Above(0.0), 1200.0).unit("s").doc("time between auctions, which must be longer than every restart overhead; leases end at multiples of this time")
     .outlasting_restarts(),
     number("fairness", ParamKind::Share, 0.8).doc("share of bidders that are left out of an auction: those that are best off"),
-    choice("leftover", Leftover::NAMES, "rho").doc("job that gets the GPUs left over after an auction: rho (the worst off) or random (chosen at random)"),
+    choice("leftover", Leftover::NAMES, "rho").doc("job that gets the GPUs left over after an auction: rho (the worst off) or random (drawn with the seed of the run)"),
     choice("auction", Winners::NAMES, "greedy").doc("how to choose the winners: greedy (repeatedly \
          takes the highest bid per GPU) or milp (maximises the product of all valuations; at most \
          64 bidders)"),
