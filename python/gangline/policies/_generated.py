@@ -454,8 +454,8 @@ class Gittins(PolicyConfig):
         Service quantum: horizon of the index, which changes only at multiples of the quantum. In
         GPU-seconds.
     distribution : tuple of float, positive numbers, optional
-        List of total services that the policy assumes; none = those of the trace, so the policy
-        knows the exact distribution. In GPU-seconds.
+        List of the jobs' total service in the distribution that the policy assumes; none = the
+        distribution of the trace, which the policy then knows exactly. In GPU-seconds.
     preempt_min_run_s : float, >= 0
         Minimum run time after each start before a job may be preempted; under a placement rule that
         may refuse a gang, it must be 0 or longer than every restart overhead. In seconds.
@@ -552,8 +552,8 @@ class TiresiasGittins(PolicyConfig):
         Service quantum: horizon of the index, which changes only at multiples of the quantum. In
         GPU-seconds.
     distribution : tuple of float, positive numbers, optional
-        List of total services that the policy assumes; none = those of the trace, so the policy
-        knows the exact distribution. In GPU-seconds.
+        List of the jobs' total service in the distribution that the policy assumes; none = the
+        distribution of the trace, which the policy then knows exactly. In GPU-seconds.
     preempt_min_run_s : float, >= 0
         Minimum run time after each start before a job may be preempted; under a placement rule that
         may refuse a gang, it must be 0 or longer than every restart overhead. In seconds.
@@ -642,8 +642,8 @@ class Themis(PolicyConfig):
     fairness : float, >= 0 and < 1
         Share of bidders that are left out of an auction: those that are best off.
     leftover : str, one of rho, random
-        Job that gets the GPUs left over after an auction: rho (the worst off) or random (a keyed
-        draw).
+        Job that gets the GPUs left over after an auction: rho (the worst off) or random (drawn with
+        the seed of the run).
     auction : str, one of greedy, milp
         How to choose the winners: greedy (repeatedly takes the highest bid per GPU) or milp
         (maximises the product of all valuations; at most 64 bidders).
@@ -736,8 +736,8 @@ class Kai(PolicyConfig):
     usage_period_s : float, >= 1
         Time between two samples of usage. In seconds.
     reclaim_resolve : str, one of lca, queue
-        Queue whose reclaim_min_run_s applies: the job's queue (queue), or the one of this queue and
-        its ancestors that is just below the common ancestor with the reclaiming queue (lca).
+        Queue whose reclaim_min_run_s applies: the job's queue (queue), or the queue on its path to
+        the root that is directly below the lowest common ancestor with the reclaiming queue (lca).
     cycle_s : float, > 0
         Time from a decision that evicted jobs to the next decision. In seconds.
 
@@ -855,9 +855,10 @@ class Slurm(PolicyConfig):
     account_parents : mapping, a table by name, with text each, optional
         Parent of each account; absent = the root of the tree.
     account_shares : mapping, a table by name, with a whole number >= 0 each, optional
-        Shares by account; absent = 1 (Fairshare).
+        Shares of each account; absent = 1 (Fairshare).
     user_shares : mapping, a table by name, with a whole number >= 0 each, optional
-        Shares by account/user, or /user below the root; absent = 1 (Fairshare).
+        Shares of each user, by account/user, or by /user for users directly below the root; absent
+        = 1 (Fairshare).
     partition_tier : mapping, a table by name, with a whole number >= 0 each, optional
         Tier of each partition; the highest tier is served first; absent = 1 (PriorityTier).
     partition_factor : mapping, a table by name, with a whole number >= 0 each, optional
@@ -1636,7 +1637,7 @@ class Hadar(PolicyBase):
     beam_width : int, >= 1
         With tier = beam: number of states that are kept after each job.
     backfill : bool
-        Whether jobs that cost more than their utility may use GPUs that would stay idle.
+        Whether jobs that cost more than their utility may use GPUs that would otherwise stay idle.
     round_s : float, > 0
         Length of a round. In seconds.
     cost_horizon : str, one of round, remaining
@@ -1951,7 +1952,8 @@ class Pollux(PolicyBase):
         Search method: greedy (by gain per GPU, then moves) or ga (a genetic search over all
         placements, for comparison on small clusters).
     ga_max_cells : int, >= 1
-        With search = ga: maximum of active jobs x servers; above it, the run ends with an error.
+        With search = ga: maximum value of active jobs x servers; if it is exceeded, the run ends
+        with an error.
     ga_population : int, >= 2
         With search = ga: number of placements kept from one generation to the next.
     ga_generations : int, >= 1
