@@ -716,8 +716,8 @@ class Kai(PolicyConfig):
     ----------
     queue_by : str, one of vc, user, account, partition, qos
         Label that names the queue of a job.
-    queues : tuple of mappings, a list of tables with keys of name, parent, quota, limit, weight,
-        priority, preempt_min_run_s, reclaim_min_run_s, optional
+    queues : tuple of mappings, a list of tables with the possible keys name, parent, quota, limit,
+        weight, priority, preempt_min_run_s, reclaim_min_run_s, optional
         Table of queues; none = one queue per label, without quotas and with equal weights.
     fixed_priority : int, >= -2147483648
         Jobs of at least this priority are never evicted and run only within their queue's quota.
@@ -776,12 +776,12 @@ class Kueue(PolicyConfig):
     ----------
     queue_by : str, one of vc, user, account, partition, qos
         Label that names the queue of a job.
-    queues : tuple of mappings, a list of tables with keys of name, cohort, weight, flavors,
-        strategy, within, reclaim, borrow, borrow_max_priority, when_can_borrow, when_can_preempt,
-        optional
+    queues : tuple of mappings, a list of tables with the possible keys name, cohort, weight,
+        flavors, strategy, within, reclaim, borrow, borrow_max_priority, when_can_borrow,
+        when_can_preempt, optional
         Table of queues; none = one queue with all jobs and all GPUs.
-    cohorts : tuple of mappings, a list of tables with keys of name, parent, weight, flavors,
-        optional
+    cohorts : tuple of mappings, a list of tables with the possible keys name, parent, weight,
+        flavors, optional
         Cohorts with a quota, a weight or a parent.
     fair_sharing : bool
         Whether borrowed shares, instead of priorities, decide admission and preemption between
@@ -852,31 +852,31 @@ class Slurm(PolicyConfig):
     dampening : float, > 0
         With fairshare = classic: divisor of the ratio of usage to shares
         (FairShareDampeningFactor).
-    account_parents : mapping, a table by name, with text each, optional
+    account_parents : mapping, a table with text for each name, optional
         Parent of each account; absent = the root of the tree.
-    account_shares : mapping, a table by name, with a whole number >= 0 each, optional
+    account_shares : mapping, a table with a whole number >= 0 for each name, optional
         Shares of each account; absent = 1 (Fairshare).
-    user_shares : mapping, a table by name, with a whole number >= 0 each, optional
+    user_shares : mapping, a table with a whole number >= 0 for each name, optional
         Shares of each user, by account/user, or by /user for users directly below the root; absent
         = 1 (Fairshare).
-    partition_tier : mapping, a table by name, with a whole number >= 0 each, optional
+    partition_tier : mapping, a table with a whole number >= 0 for each name, optional
         Tier of each partition; the highest tier is served first; absent = 1 (PriorityTier).
-    partition_factor : mapping, a table by name, with a whole number >= 0 each, optional
+    partition_factor : mapping, a table with a whole number >= 0 for each name, optional
         Factor of each partition, divided by the largest factor; absent = 1 (PriorityJobFactor).
-    partition_types : mapping, a table by name, with a list of names without duplicates each,
+    partition_types : mapping, a table with a list of names without duplicates for each name,
         optional
         GPU types of each partition; absent = all.
-    qos_priority : mapping, a table by name, with a whole number >= 0 each, optional
+    qos_priority : mapping, a table with a whole number >= 0 for each name, optional
         Priority of each QOS, divided by the largest priority; absent = 0 (Priority).
-    qos_usage_factor : mapping, a table by name, with a number >= 0 each, optional
+    qos_usage_factor : mapping, a table with a number >= 0 for each name, optional
         For each QOS, the factor by which the charged GPU time is multiplied; absent = 1
         (UsageFactor).
-    qos_preempt : mapping, a table by name, with a list of names without duplicates each, optional
+    qos_preempt : mapping, a table with a list of names without duplicates for each name, optional
         For each QOS, the list of QOS whose jobs its jobs may preempt (Preempt).
     preempt_exempt_s : float, >= 0
         Time after the start of a job during which it is not preempted (PreemptExemptTime). In
         seconds.
-    qos_exempt_s : mapping, a table by name, with a number >= 0 each, optional
+    qos_exempt_s : mapping, a table with a number >= 0 for each name, optional
         For each QOS, the time after the start of a job during which it is not preempted; overrides
         preempt_exempt_s (PreemptExemptTime). In seconds.
     youngest_first : bool
@@ -888,15 +888,15 @@ class Slurm(PolicyConfig):
         Number of attempts to preempt fewer jobs, after enough were found (reorder_count).
     requeue_delay_s : float, >= 0
         Time after which a preempted job may start again (requeue_delay). In seconds.
-    qos_grp_gpus : mapping, a table by name, with a whole number >= 0 each, optional
+    qos_grp_gpus : mapping, a table with a whole number >= 0 for each name, optional
         Maximum number of GPUs that all jobs of a QOS may hold together; absent = no limit
         (GrpTRES).
-    qos_user_gpus : mapping, a table by name, with a whole number >= 0 each, optional
+    qos_user_gpus : mapping, a table with a whole number >= 0 for each name, optional
         Maximum number of GPUs that a user's jobs may hold in a QOS; absent = no limit
         (MaxTRESPerUser).
-    qos_user_jobs : mapping, a table by name, with a whole number >= 1 each, optional
+    qos_user_jobs : mapping, a table with a whole number >= 1 for each name, optional
         Maximum number of running jobs of a user in a QOS; absent = no limit (MaxJobsPerUser).
-    account_grp_gpus : mapping, a table by name, with a whole number >= 0 each, optional
+    account_grp_gpus : mapping, a table with a whole number >= 0 for each name, optional
         Maximum number of GPUs that the jobs of an account and of the accounts below it may hold
         together; a limit of the same kind on the QOS takes precedence (GrpTRES).
     default_limit_s : float, >= 0

@@ -570,7 +570,7 @@ fn positives<'a>(values: impl Iterator<Item = &'a ParamValue>) -> Option<Vec<f64
 
 fn expected_keys(what: &str, keys: &[ParamSpec]) -> String {
     let names: Vec<&str> = keys.iter().map(|key| key.name).collect();
-    format!("{what} with keys of {}", names.join(", "))
+    format!("{what} with the possible keys {}", names.join(", "))
 }
 
 fn are_distinct(values: &[ParamValue]) -> bool {
@@ -643,11 +643,11 @@ impl ParamKind {
             ParamKind::Choice(words) => format!("one of {}", words.join(", ")),
             ParamKind::Increasing => "positive numbers, strictly increasing".to_owned(),
             ParamKind::Positives => "positive numbers".to_owned(),
-            ParamKind::NamedWeights => "a table of positive weights by name".to_owned(),
+            ParamKind::NamedWeights => "a table with a positive weight for each name".to_owned(),
             ParamKind::NamedShares => {
                 "a table of positive shares by name that add up to at most 1".to_owned()
             }
-            ParamKind::Named(kind) => format!("a table by name, with {} each", kind.expected()),
+            ParamKind::Named(kind) => format!("a table with {} for each name", kind.expected()),
             ParamKind::Names => "a list of names without duplicates".to_owned(),
             ParamKind::Words(words) => {
                 format!(
