@@ -254,7 +254,7 @@ class _Resolver:
             decided |= new
             otherwise = _NEVER if is_gavel else np.nan
             xi[new] = np.where(entry > 0.0, np.maximum(1.0, entry), otherwise)[new]
-        if not single and gang != 1:  # `_OTHER` never stands for 1 GPU
+        if not single and gang != 1:  # here, `_OTHER` never stands for 1 GPU
             xi[~decided] = _NEVER
         return xi
 

@@ -25,7 +25,7 @@ F64: TypeAlias = npt.NDArray[np.float64]
 I32: TypeAlias = npt.NDArray[np.int32]
 I64: TypeAlias = npt.NDArray[np.int64]
 
-SIMPLEX_ROWS = 300  # with more rows, the interior-point method is faster (measured)
+SIMPLEX_ROWS = 300  # with more rows, interior point with crossover is faster (measured)
 RESIDUAL = 1e-7  # the largest relative violation of a row that a solution may have
 # HiGHS accepts rows whose absolute error is at most its tolerance. Our rows are scaled to about 1.
 # With the default of 1e-7, the error would be visible in objectives that are compared to 1e-6.
@@ -36,7 +36,7 @@ HELD = 1e-12
 TIME_IS_UP = "Time limit reached"
 
 # Further attempts after a method has failed because of rounding. Among 480 programs that span ten
-# orders of magnitude, the first attempt failed on 14, the second on 1, and the third on none.
+# orders of magnitude, the method itself failed on 14, the next attempt on 1, and the last on none.
 _RESCALED: _Way = ("simplex", {"simplex_scale_strategy": 4})
 _OTHER_WAYS: dict[str, list[_Way]] = {
     "simplex": [_RESCALED, ("ipx", {})],

@@ -36,8 +36,8 @@ const ROUNDING: f64 = 1e-14;
 const PIVOT: f64 = 1e-9;
 /// Largest shortage of a type that is allowed after the first phase, as a fraction of the GPUs of the type.
 const LACKING: f64 = 1e-11;
-/// After more than this number of steps without progress, each scan enters only the first column that has a gain. If
-/// the method still cycles, it ends at the step limit.
+/// After more than this number of steps without progress, only the first column with a gain enters the basis after each
+/// scan. If the method still cycles, it ends at the step limit.
 const STALLED: u32 = 40;
 /// A floor limits the level if its multiplier is above this fraction of the largest multiplier. Any other floor is
 /// tested again in the next rise.
@@ -982,7 +982,7 @@ impl<'a> Simplex<'a> {
             }
         }
         // After the scaling, the level is 0, and so is the slack of the floor of each limiting class. The slack of the
-        // first of these classes can therefore replace the level in the basis.
+        // class with the largest multiplier can therefore replace the level in the basis.
         self.extras[level] = Extra::Own(first, self.types + 1);
         self.unpin()?;
         self.invert_working()

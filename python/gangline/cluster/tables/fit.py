@@ -224,7 +224,10 @@ def _descend(errors: Callable[[Floats], Floats], start: Floats, is_free: Any) ->
     free = np.flatnonzero(is_free)
 
     def parameters(point: Floats) -> Floats:
-        """Return the times from their logarithms, and gamma from the logit of its position."""
+        """Return the times from their logarithms, and gamma from a logit.
+
+        The logit is that of gamma's position between its bounds.
+        """
         found = fixed.copy()
         values = np.exp(point)
         values = np.where(free == 6, 1.0 + (_GAMMA_MAX - 1.0) * values / (1.0 + values), values)

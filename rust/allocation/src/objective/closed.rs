@@ -23,7 +23,8 @@ pub(super) fn isolated(table: &Table) -> Answer {
     }
 }
 
-/// Places jobs first come, first served, each on its fastest type. The objective is the sum of the rates.
+/// Places jobs first come, first served, each on its fastest type with enough free GPUs. The objective is the sum of
+/// the rates.
 pub(super) fn fifo_perf(table: &Table, by_name: &[usize]) -> Answer {
     let shares = fastest_first(&table.rates, &table.gangs, &table.capacity, by_name);
     Answer {
