@@ -9,7 +9,7 @@ use super::rho::{Fairness, TRIALS};
 use super::search::affordable;
 use super::space::{Method, Plan, Space};
 
-/// Two trials count as equal if their relative difference is below this limit.
+/// Two trials count as equal if their relative difference is at most this limit.
 pub(crate) const SAME: f64 = 1e-11;
 
 impl Fairness<'_> {
