@@ -18,12 +18,12 @@ if TYPE_CHECKING:
     from typing import NoReturn
 
 _INTERRUPTED = 130
-# Our own choice: an interrupted command saves its results and ends long before this.
+# Our own choice: an interrupted command needs far less time to save its results and end.
 _PATIENCE_S = 10
 
 
 def main() -> int:
-    """Run the command line of this process; an interrupt never ends in a traceback."""
+    """Run the command that `sys.argv` holds; an interrupt never shows a traceback."""
     is_ours = signal.getsignal(signal.SIGINT) is signal.default_int_handler
     if is_ours:
         signal.signal(signal.SIGINT, _leave)  # an exception during imports might be swallowed
@@ -33,9 +33,9 @@ def main() -> int:
         if is_ours:
             signal.signal(signal.SIGINT, _interrupt)
         code = run()
-        if is_ours:  # all work is done, and gangline's handlers are gone while Python ends
+        if is_ours:  # the work is done, and nothing handles interrupts while Python shuts down
             signal.signal(signal.SIGINT, signal.SIG_IGN)
-    # an interrupt just before or after the command, which handles interrupts
+    # the interrupt came just before or after the command, which handles interrupts itself
     except KeyboardInterrupt:
         code = _INTERRUPTED
     return code

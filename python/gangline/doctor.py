@@ -1,6 +1,6 @@
-"""Checks the installation: libraries, missing extras and how to install them, and a self-check.
+"""Checks the installation, says how to install what is missing, and runs a self-check.
 
-Nothing here may fail: a broken library is a finding, not an error.
+Nothing in this module may raise an error: a broken library is a finding.
 
 Examples
 --------
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 __all__ = ["Check", "Library", "Report", "examine"]
 
 PACKAGE = "gangline"
-# The use of each extra.
+# What each extra is for.
 GIVES = {
     "batsim": "schedulers written for Batsim",
     "dask": "sweeps on a Dask cluster",
@@ -37,16 +37,17 @@ GIVES = {
     "testing": "property tests of policies",
     "rl": "environments for agents that learn to schedule",
 }
-# Packages whose modules have other names.
+# Packages whose modules have different names.
 MODULES = {"pyzmq": "zmq"}
 # Three jobs on one server with two GPUs, worked out by hand: (arrival, GPUs, duration).
 WORLD = {"a": (0.0, 2, 10.0), "b": (1.0, 1, 4.0), "c": (2.0, 2, 1.0)}
 EXPECTED = {
-    # Job a runs to 10 and b to 14. Job c needs both GPUs, so it runs after b.
+    # Job a ends at t = 10, and b at t = 14. Job c needs both GPUs, so it runs after b.
     "fifo": {"a": 10.0, "b": 14.0, "c": 15.0},
-    # At 10 the shortest job is c, which runs to 11, before b.
+    # At t = 10, the shortest waiting job is c, so it runs before b and ends at t = 11.
     "sjf": {"a": 10.0, "b": 15.0, "c": 11.0},
-    # At 1, b has less work left than a; at 2, c has less than b. c ends at 3, b at 6, and a at 15.
+    # At t = 1, b has less work left than a, and at t = 2, c has less than b. So c ends at t = 3, b
+    # at t = 6, and a at t = 15.
     "srtf": {"a": 15.0, "b": 6.0, "c": 3.0},
 }
 
@@ -62,11 +63,11 @@ class Library:
     version : str or None
         The version, or None if the library is not installed.
     extra : str
-        The extra that installs the library; empty = gangline itself needs it.
+        The extra that needs the library; empty if gangline itself needs it.
     gives : str
-        The purpose of the extra; empty = gangline itself needs the library.
+        The purpose of the extra; empty if gangline itself needs the library.
     problem : str
-        The reason why the library cannot be used; empty = it can.
+        The reason why the library cannot be used; empty if it can be used.
     install : str
         The command that installs the library.
     """
@@ -103,7 +104,8 @@ class Report:
     libraries : tuple of Library
         Libraries that gangline needs, followed by the libraries of its extras.
     checks : tuple of Check
-        The self-check: small runs and a linear program with known answers, and writing a file.
+        The parts of the self-check: loading the core, small runs and a linear program with known
+        answers, and writing a temporary file.
     """
 
     versions: dict[str, str]
@@ -188,7 +190,7 @@ def _core_loads() -> str:
 
 
 def _libraries() -> Iterable[Library]:
-    """Return the requirements in the package's metadata, then those of the extras, in order."""
+    """Yield the libraries as the package's metadata lists them: those of extras come last."""
     try:
         lines = importlib.metadata.requires(PACKAGE) or []
     except importlib.metadata.PackageNotFoundError:

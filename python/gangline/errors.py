@@ -45,7 +45,7 @@ __all__ = [
 ]
 
 
-_VALUE_SHOWN = 200  # the maximum number of characters of a wrong value
+_VALUE_SHOWN = 200  # the maximum number of characters of a wrong value in a message
 
 
 class GanglineError(Exception):
@@ -65,7 +65,8 @@ class GanglineError(Exception):
             setattr(self, name, value)
 
     def __str__(self) -> str:
-        # Names and cells in the message come from outside; the attributes keep them unchanged.
+        # Messages quote names and cells from users' files, so they are escaped; the attributes are
+        # not.
         return safe(super().__str__())
 
 
@@ -182,7 +183,7 @@ class PlacementError(PolicyError):
 
 
 class MissingDuration(PolicyError):  # noqa: N818 - says what is missing
-    """A policy needs durations, which the trace lacks for some jobs."""
+    """A policy needs durations, but some jobs of the trace have none."""
 
     jobs: Sequence[object] = ()
 
@@ -210,7 +211,7 @@ class PlanError(GanglineError):
     Attributes
     ----------
     job, job_id : int, str
-        The job in the action; for a timer, `tag` is set instead.
+        The job of the action; if the action sets or cancels a timer, `tag` is set instead.
     server : int, optional
         The server at fault, if any.
     rule : str
@@ -274,7 +275,7 @@ class MergeError(GanglineError, ValueError):
     name : str, optional
         The array at fault, if any.
     copy : int, optional
-        Number of the copy.
+        Index of the copy, counted from 0, if any.
     why : str
         Description of the mistake.
     """
@@ -299,7 +300,7 @@ class MissingExtraError(GanglineError):
 
 
 class SolverError(GanglineError):
-    """A linear program did not reach an optimum; the error names its status, size and options."""
+    """The solver found no optimum of a linear program; the error has the status and the options."""
 
     policy: str | None = None
     status: str | None = None

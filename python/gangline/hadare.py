@@ -1,7 +1,7 @@
-"""Helps real trainers divide the steps of a round and merge the copies' parameters after it.
+"""Helps real trainers to divide a round's steps among copies and to merge their parameters.
 
 HadarE trains copies of one job on different nodes at the same time. Before a round, `divide_steps`
-gives each copy a number of training steps, so that all stop together. After the round,
+gives each copy a number of training steps, so that all copies finish together. After the round,
 `merge_parameters` averages the copies' parameters, weighted by the steps that each has done. Both
 are pure functions of numpy arrays and know nothing of the simulator. They follow our interpretation
 of HadarE (arXiv 2503.10918).
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 __all__ = ["divide_steps", "merge_parameters"]
 
 _STEPS_MAX = 2**63 - 1
-_BLOCK = 1 << 16  # the number of elements in a block, whose float64 copies fit the cache
+_BLOCK = 1 << 16  # the number of elements in a block; its float64 copies fit in the cache
 
 
 def divide_steps(
@@ -48,9 +48,9 @@ def divide_steps(
 ) -> npt.NDArray[np.int64]:
     """Divide training steps among copies of different speeds, so that they stop together.
 
-    In the window, a copy has time for B = floor(rate x window) steps. If all these steps are
-    needed, each copy gets B steps. Otherwise, the remaining steps are divided in proportion to the
-    rates and rounded by largest remainders. No copy gets more than B steps.
+    A copy has time for B = floor(rate x window) steps in the window. If the job needs the B steps
+    of all copies, each copy gets its B. Otherwise, the remaining steps are divided in proportion to
+    the rates and rounded by largest remainders. No copy gets more than its B steps.
 
     Parameters
     ----------
@@ -59,13 +59,14 @@ def divide_steps(
     rates : float array, shape (copies,)
         Steps per second of each copy, finite and at least 0.
     window_s : float
-        Time in seconds in which copies can train: the round minus its overhead, at least 0.
+        Seconds for which the copies can train: the length of the round minus its overhead; at least
+        0.
 
     Returns
     -------
     int64 array, shape (copies,)
-        Steps of each copy. They add up to `min(remaining, sum of B)` exactly, and equal inputs
-        give equal outputs.
+        Steps of each copy. They add up to exactly `min(remaining, sum of B)`, and equal inputs give
+        equal outputs.
 
     Raises
     ------
@@ -75,7 +76,7 @@ def divide_steps(
     Notes
     -----
     Source: our interpretation of HadarE (arXiv 2503.10918). The quotients are exact fractions, not
-    floats, so that large numbers of steps are divided without loss.
+    floats, so that large numbers of steps are divided without rounding errors.
 
     Examples
     --------
@@ -96,7 +97,7 @@ def divide_steps(
     if not (math.isfinite(window) and window >= 0):
         raise _refused("window_s", window_s, "a finite number of seconds, at least 0")
     times = [speed * window for speed in speeds.tolist()]
-    # A rate above the number of remaining steps may have any value, even infinity.
+    # The steps that a copy could do may overflow, so a count above the remaining steps is cut off.
     room = [math.floor(most) if most <= wanted else wanted + 1 for most in times]
     if sum(room) <= wanted:
         return np.array(room, dtype=np.int64)
@@ -123,8 +124,8 @@ def merge_parameters(
 ) -> dict[str, Array]:
     """Average the parameters of copies, weighted by the training steps that each has done.
 
-    Float and complex arrays are added in float64 (complex128) in the order of the copies, and
-    rounded to their own dtype at the end. The result never lies outside the range of the copies'
+    Float and complex arrays are added up in float64 (complex128) in the order of the copies, and
+    the result is rounded to their own dtype. The result never lies outside the range of the copies'
     values. A copy without steps is left out. If only one copy took steps, its arrays are returned
     unchanged.
 
@@ -139,7 +140,7 @@ def merge_parameters(
         Rule for integer and boolean arrays (counters): take those of the first copy with the most
         steps, or require that all are equal.
     allow_nonfinite : bool
-        Average NaN and infinity as numpy does, instead of raising an error.
+        Whether to average NaN and infinity by numpy's rules instead of raising an error.
 
     Returns
     -------
@@ -155,9 +156,9 @@ def merge_parameters(
 
     Notes
     -----
-    Source: our interpretation of HadarE (arXiv 2503.10918). The weight of a copy is its steps
-    divided by all steps. Apart from the result, only small blocks need memory, no matter how large
-    the arrays are.
+    Source: our interpretation of HadarE (arXiv 2503.10918). The weight of a copy is its number of
+    steps divided by the total. The arrays are processed in small blocks, so hardly any memory is
+    needed beyond the result.
 
     Examples
     --------
@@ -177,7 +178,7 @@ def merge_parameters(
     for k, copy in enumerate(arrays):
         _check_alike(arrays[0], copy, k)
     used = [k for k, count in enumerate(counts) if count > 0]
-    # Weights are quotients of whole numbers, so the sum of steps does not overflow.
+    # The counts are Python integers, so their sum cannot overflow.
     weights = [counts[k] / sum(counts) for k in used]
     most = max(used, key=lambda k: (counts[k], -k))
     merged: dict[str, Array] = {}
@@ -209,7 +210,7 @@ def _whole(field: str, value: object) -> int:
 
 
 def _counts(steps: Sequence[int] | npt.NDArray[np.int64], copies: int) -> list[int]:
-    """Check the number of steps of each copy."""
+    """Return the number of steps of each copy, after checking them."""
     counts = []
     for k, value in enumerate(steps):
         try:
@@ -251,7 +252,7 @@ def _broken(name: str, copy: int, why: str) -> MergeError:
 
 
 def _is_inexact(dtype: np.dtype[Any]) -> bool:
-    """Return whether a dtype is averaged: floats, complex numbers and types like bfloat16."""
+    """Return whether a dtype is averaged: floats, complex numbers, and types such as bfloat16."""
     import numpy as np
 
     own = dtype.kind == "V" and dtype.names is None and dtype.subdtype is None
@@ -293,13 +294,14 @@ def _check_equal(name: str, parts: Sequence[Array], used: Sequence[int]) -> None
 
 
 def _average(parts: Sequence[Array], weights: Sequence[float]) -> Array:
-    """Return the weighted mean of arrays, block by block."""
+    """Return the weighted mean of arrays, computed block by block."""
     import numpy as np
 
     dtype = parts[0].dtype
     merged = np.empty(parts[0].size, dtype=dtype)
     start = 0
-    # Rounding can push a mean of the largest numbers above them, so it is clipped to their range.
+    # The weighted sum of very large numbers can overflow by rounding; it is then clipped to their
+    # range.
     with np.errstate(over="ignore", under="ignore", invalid="ignore"):
         for values in zip(*map(_blocks, parts), strict=True):
             mean = _mean(values, weights)
@@ -309,7 +311,7 @@ def _average(parts: Sequence[Array], weights: Sequence[float]) -> Array:
 
 
 def _mean(values: Sequence[npt.NDArray[Any]], weights: Sequence[float]) -> npt.NDArray[Any]:
-    """Return the weighted sum, added in the order of the copies and clipped to their range."""
+    """Return the weighted sum in the order of the copies, clipped to the range of the values."""
     import numpy as np
 
     if values[0].dtype.kind == "c":
@@ -323,6 +325,6 @@ def _mean(values: Sequence[npt.NDArray[Any]], weights: Sequence[float]) -> npt.N
         total += weight * value
         np.minimum(low, value, out=low)
         np.maximum(high, value, out=high)
-    # The sum of opposite infinities is NaN, which is kept.
+    # Opposite infinities add up to NaN, which is not clipped.
     cut: npt.NDArray[Any] = np.maximum(np.minimum(total, high), low)
     return cut

@@ -75,13 +75,14 @@ __all__ = [
 FORMATS = ("pdf", "png", "pgf", "svg")
 _KIND = "figure"  # the first word of the seal
 _AFTER_END = {"pdf": "%{}\n", "png": "{}", "pgf": "%{}\n", "svg": "<!-- {} -->\n"}
-"""The checksum is appended after the figure's end, where viewers stop reading."""
+"""Form of the checksum that follows the end of the figure, where viewers no longer read."""
 _CUT: dict[str, Any] = {"dpi": 200, "bbox_inches": "tight", "pad_inches": 0.01}  # almost no margin
-# The top of the axis as a multiple of the bound; our own choice, so that the crossing is visible.
+# The axis ends at this multiple of the bound or below, so that the crossing is easy to see; our own
+# choice.
 _CAPACITY_TOP = 4.0
-# Inches: the width of a panel of ratios and the height of a row; our own choice.
+# The width of a panel of ratios and the height of a row, in inches; our own choice.
 _PANEL, _ROW = 4.2, 0.19
-_SHIFT = 0.15  # The distance between the series of a row; our own choice.
+_SHIFT = 0.15  # The distance between the series in a row, in row heights; our own choice.
 _TABLES = ("csv", "parquet", "tex")
 _TEX = ("pdflatex", "xelatex", "lualatex")
 
@@ -224,7 +225,7 @@ def sweep(found: Sweep | Summary, key: SummaryKey = "jct_mean_s") -> Figure:
 
 
 def _ends(lines: Sequence[Line], per: float) -> tuple[_Floats, _Floats, _Floats]:
-    """Return the means and the ends of their intervals; NaN where there is no mean."""
+    """Return the means and the ends of their intervals; NaN if a mean has no interval."""
     found = [line.mean for line in lines if line.mean is not None]
     low = [np.nan if one.low is None else one.low for one in found]
     high = [np.nan if one.high is None else one.high for one in found]
@@ -242,7 +243,7 @@ def _hollow(axes: Axes, number: int, x: _Floats, y: _Floats, over: Sequence[bool
 
 
 def ratios(panels: Sequence[Panel]) -> Figure:
-    """Draw ratios with their intervals, in panels side by side or stacked.
+    """Draw ratios with their intervals, in one or more panels with at most two in a row.
 
     Parameters
     ----------
@@ -302,7 +303,7 @@ def ratios(panels: Sequence[Panel]) -> Figure:
 
 
 def save(figure: Figure, path: str | PathLike[str]) -> Path:
-    """Write a figure as PDF, PNG, PGF or SVG according to the suffix; it contains no date.
+    """Write a figure as PDF, PNG, PGF or SVG according to the suffix; the file has no date.
 
     Parameters
     ----------
@@ -366,7 +367,7 @@ def _save_pgf(figure: Figure, part: Path, path: Path) -> None:
                 axis.set_major_formatter(partial(_tick_in_tex, form))
         with mpl.rc_context({"pgf.texsystem": _tex(), "pgf.rcfonts": False}):
             figure.savefig(part, format="pgf", **_CUT)
-    except ValueError as error:  # TeX failed to measure a text; the last lines are TeX's own
+    except ValueError as error:  # TeX failed to measure a text; its message starts with "!"
         said = next((line for line in str(error).splitlines() if line.startswith("!")), str(error))
         message = f"plot: {path}: LaTeX cannot typeset text in the figure: {said}; or write .pdf"
         raise OptionError(message, field="path", value=str(path)) from None
@@ -375,7 +376,7 @@ def _save_pgf(figure: Figure, part: Path, path: Path) -> None:
             one.set_text(shown)
         for axis, form in ticks.items():
             axis.set_major_formatter(form)
-    # matplotlib defines the command only in its own document
+    # matplotlib defines this command only in the documents that it writes itself
     defined = r"\providecommand{\mathdefault}[1]{#1}"
     drawn = part.read_text("utf-8")
     part.write_text(drawn.replace("\\begingroup", f"\\begingroup%\n{defined}", 1), "utf-8")
@@ -393,7 +394,7 @@ def _in_tex(shown: str) -> str:
 
 
 def _tex() -> str | None:
-    """Return the TeX engine from matplotlib's settings, or else one that is installed."""
+    """Return the TeX engine in matplotlib's settings if it is installed, or else another one."""
     import matplotlib as mpl
 
     known = (mpl.rcParams["pgf.texsystem"], *_TEX)
@@ -482,7 +483,7 @@ def _latex(table: Comparison | pa.Table) -> str:
 
 
 def _shown(cell: object) -> str:
-    """Return a cell of an Arrow table, rounded so that rounding errors in sums are hidden."""
+    """Return the text of a cell; it has ten digits, so that rounding errors of sums do not show."""
     if cell is None or cell != cell:
         return ""
     return f"{cell:.10g}" if isinstance(cell, float) else str(cell)

@@ -35,12 +35,14 @@ __all__ = [
 _PLAIN_BARS = str.maketrans("▁▂▃▄▅▆▇█▏", ".:-=+*%#|")
 """Substitutes for bar characters that a terminal's encoding lacks."""
 NARROW = 80  # the maximum width of a line of a table, on any output
-_CELL_LONGEST = 500  # our own choice: characters of a cell
-_READABLE = 88  # our own choice: characters of a line of text
-_NAME_LEAST = 12  # characters that a column of words keeps in a narrow terminal
-# Of a text that is folded after spaces, after hyphens, and after the name before a parenthesis.
+_CELL_LONGEST = 500  # our own choice: the maximum number of characters in a cell
+_READABLE = 88  # our own choice: the maximum number of characters in a line of text
+_NAME_LEAST = 12  # in a narrow terminal, text columns with longer words get at least this width
+# A piece of text that stays on one line: text is folded after spaces, after hyphens, and after an
+# opening parenthesis that follows a name.
 _PIECE = re.compile(r"[^\s(-]+\(|[^\s-]*-+|[^\s-]+")
-# Of a title: a word, or a part of a key up to a dot or an underscore.
+# A piece of a title that stays on one line: a word, or a part of a key up to a dot or an
+# underscore.
 _TITLE_PIECE = re.compile(r"[^\s._]*[._]\s*|[^\s._]+\s*")
 
 
@@ -75,12 +77,12 @@ def write(*lines: object) -> None:
 
 
 def columns() -> int:
-    """Return the width of the terminal; for a pipe, a width at which no text is cut."""
+    """Return the width of the terminal; for a pipe, return a width at which no text is cut."""
     return max(shutil.get_terminal_size().columns, 40) if sys.stdout.isatty() else 200
 
 
 def prose(text: str) -> None:
-    """Write sentences to stdout, wrapped at the terminal's width with their indent."""
+    """Write sentences to stdout; on a terminal, wrap them at its width and keep their indent."""
     lines = text.split("\n")
     if sys.stdout.isatty():
         lines = [part for line in lines for part in _folded(line, columns())]
@@ -140,8 +142,8 @@ def table(
 
     Numbers that are already text are right-aligned, too: with `is_formatted`, in every column
     except the first; otherwise, in the columns `numbers`. The table is as wide as the terminal, but
-    at most `at_most`. If a name in the first column would be broken, the columns in `spare` are
-    left out, in the order given. The omitted columns are returned.
+    at most `at_most`. If cells would have to be wrapped, the columns in `spare` are left out, in
+    the order given, until the cells fit. The omitted columns are returned.
     """
     from rich import box
     from rich.console import Console
@@ -211,7 +213,7 @@ def _least(titles: Sequence[str], cells: Sequence[Sequence[str]]) -> int:
 
 
 def _wrapped(cell: str, width: int) -> str:
-    """Wrap a cell where a line may end; only pieces longer than the column are cut."""
+    """Wrap a cell between its pieces; only pieces longer than the column will be cut."""
     lines = [""]
     for piece in re.findall(rf"\s*(?:{_PIECE.pattern})", cell):
         if lines[-1] and len(lines[-1] + piece) > width:
@@ -243,7 +245,7 @@ def grouped(
     shown = [[safe(cell, _CELL_LONGEST) for cell in row] for row in rows]
     room = min(columns(), NARROW)
     every = [_column(name, [row[i] for row in shown]) for i, name in enumerate(titles)]
-    # columns move closer together before a row of numbers stands alone
+    # columns move closer together before the last key also becomes a heading
     for raised, gap in [*((i, 2) for i in range(keys)), (max(keys - 1, 0), 1), (keys, 2)]:
         widths, indent = every[raised:], 1 + bool(raised)
         wide = sum(widths) + gap * (len(widths) - 1)
@@ -289,11 +291,11 @@ def _title_lines(title: str, width: int) -> list[str]:
 def _widths(
     titles: Sequence[str], cells: Sequence[Sequence[str]], numeric: Sequence[bool], room: int
 ) -> tuple[list[int], bool]:
-    """Return the widths of columns, and whether there is room for all of them.
+    """Return the widths of columns, and whether all of them fit without wrapping.
 
     If the space is too small, titles of numeric columns are wrapped, but numbers are never cut.
-    Text columns share the remaining width: each gets room for its longest word if possible, and
-    the rest is divided in proportion to their lengths.
+    Text columns share the remaining width: each is as wide as its longest word if possible, and the
+    rest is divided evenly among the columns that need more.
     """
     longest = [max((len(row[i]) for row in cells), default=0) for i in range(len(titles))]
     natural = [max(len(name), size) for name, size in zip(titles, longest, strict=True)]

@@ -320,7 +320,7 @@ class Replicates:
 
 
 def say_about(trace: Trace, cluster: Cluster, policies: Sequence[PolicyLike]) -> None:
-    """Print notes on a trace, on its own or in combination with the cluster and the policies."""
+    """Print notes on a trace, on a cluster, and on their combination with policies."""
     say_notes(trace)
     _console.say(*notes_of(cluster))
     _say_types(trace, cluster)
@@ -390,7 +390,7 @@ def notes_of(cluster: Cluster) -> list[str]:
 
 
 def _say_types(trace: Trace, cluster: Cluster) -> None:
-    """Print which GPU types named by jobs the cluster lacks, because a typo would remove a type."""
+    """Print the GPU types that jobs name but the cluster lacks; they may be typing errors."""
     if "gpu_types" not in trace.columns:
         return
     named = set(trace.column("gpu_types").flatten().unique().to_pylist())
@@ -404,7 +404,7 @@ def _say_types(trace: Trace, cluster: Cluster) -> None:
 
 
 def _say_runtime(trace: Trace, cluster: Cluster) -> None:
-    """Print which models in `[runtime]` no job has, because a typo would leave their costs out."""
+    """Print the models in `[runtime]` that no job has; they may be typing errors."""
     from gangline.cluster.runtime import models_of
 
     named = models_of(cluster.runtime)
@@ -431,7 +431,7 @@ def _say_elastic(trace: Trace, cluster: Cluster, policies: Sequence[PolicyLike])
 
 
 def say_names(trace: Trace, policies: Sequence[PolicyLike]) -> None:
-    """Print which names in the tables of the policy `slurm` no job has."""
+    """Print the names in the tables of the policy `slurm` that no job has."""
     from gangline.policies.choice import resolve_policy
     from gangline.runs.slurm_names import unused
 

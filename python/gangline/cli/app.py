@@ -81,7 +81,7 @@ def _carry_out(tokens: list[str]) -> int:
     except GanglineError as error:
         notes = getattr(error, "__notes__", ())  # for example, the round of a failed solve
         words = _as_typed(str(error), tokens)
-        # Several errors of a trace have a line each; a line break in a name was made visible.
+        # Each error of a trace has its own line; line breaks in names have been escaped.
         _console.say(*"; ".join([f"gangline: {words}", *map(safe, notes)]).split("\n"))
         return _exit.code_of(error)
     except MemoryError:

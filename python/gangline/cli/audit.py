@@ -79,7 +79,7 @@ def audit(
     if trace is None and chosen != TraceBeside():
         raise TraceError("options for reading a trace need --trace")
     is_number = copy_gpus is not None and copy_gpus.isdecimal()
-    copies: Any = int(copy_gpus or 0) if is_number else copy_gpus  # another word is refused there
+    copies: Any = int(copy_gpus or 0) if is_number else copy_gpus  # `look` rejects any other word
     found = look(
         table,
         cluster,

@@ -19,7 +19,7 @@ app = App(name="cluster", help="Show, check, convert and list clusters.")
 _BLOCKS_SHOWN = 100
 _STEPS_SHOWN = 12
 _KIND = "cluster"
-"""The kind of file, which the seal states."""
+"""The kind of file, as it is named in the seal."""
 
 
 @app.command(help_epilogue=examples("cluster show"))
@@ -75,7 +75,7 @@ def _kind(gpu_type: GpuType) -> list[object]:
 
 
 def _failures(cluster: Cluster) -> list[str]:
-    """Print the server failures."""
+    """Return a line on the failures of servers, if there are any."""
     failures = cluster.failures
     if failures is None:
         return []
@@ -88,7 +88,7 @@ def _failures(cluster: Cluster) -> list[str]:
 
 
 def _show_network(cluster: Cluster) -> None:
-    """Print a table of locality factors, with a row per model and tier and a column per size."""
+    """Print a table of locality factors; each gang size has a column."""
     from gangline.cluster.network import locality_factors, shared_bw
 
     kept = locality_factors(cluster)

@@ -60,7 +60,7 @@ COMMANDS = {
     "cluster": Command("cluster:app", "show, check, convert and list clusters"),
     "trace": Command("trace:app", "inspect, check, convert, draw and fit traces"),
 }
-_WIDEST = 74  # the width of an example, including the mark of a continued line
+_WIDEST = 74  # the maximum width of a line in an example, before its backslash
 _PHILLY = "--trace mini:philly --cluster pollux-64"
 _DRAWN = '--trace "synth:pai?jobs=500&seed=0&max_gpus=16" --cluster 8x4xV100'
 _EXAMPLES = {

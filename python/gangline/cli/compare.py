@@ -115,7 +115,7 @@ def compare(
 
     def each(result: Result) -> None:
         # A run is on disk and in the report as soon as it is done. Therefore, an interrupt loses
-        # only the present run, and only the tables of one run are in memory.
+        # only the current run, and only the tables of one run are in memory.
         name = next(in_turn)
         dropped.update(dict.fromkeys(_inputs.dropped(result)))
         if out is not None:
@@ -144,7 +144,7 @@ def compare(
         **kept.options,
     )
     if out is not None:
-        comparison.save(out)  # the table alone: runs were saved one by one
+        comparison.save(out)  # only the table, because the runs were saved one by one
     if kept.html is not None:
         _page.write(digests, kept.html)
     if json or raw:
@@ -166,7 +166,7 @@ def compare(
 def _labels(
     policies: Sequence[PolicyLike], told: Sequence[str], baseline: str | None
 ) -> tuple[list[str], str | None]:
-    """Return the names that tables show, once per estimate, and that of the baseline."""
+    """Return the labels that tables show, one per policy and estimate, and that of the baseline."""
     from gangline.policies.choice import resolve_policy
     from gangline.runs.estimates import label, used_by
 

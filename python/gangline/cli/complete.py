@@ -25,7 +25,7 @@ __all__ = [
     "trace",
 ]
 
-_BUSIEST = 200  # our own choice: the maximum number of files that are offered
+_BUSIEST = 200  # our own choice: the maximum number of entries of a folder that are considered
 
 
 def policy(context: CompletionContext) -> list[str]:  # noqa: ARG001 - the protocol of completers

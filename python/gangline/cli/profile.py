@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 app = App(name="profile", help="Measure the GPU of this machine, and run jobs on it.")
 
-_MATRIX_MOST = 12  # the maximum number of models whose slowdown factors fit a table
+_MATRIX_MOST = 12  # the maximum number of models whose slowdown factors fit into a table
 _POLICIES = "fifo,sjf-ffs,sjf-bsbf"
 
 

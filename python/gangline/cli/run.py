@@ -58,7 +58,7 @@ _SHOWN = (
 """The summary values that are shown: name, key, and format."""
 
 
-_BESIDE_SPEC = ("html", "segments", "explain")  # the tables that a run of a spec may keep
+_BESIDE_SPEC = ("html", "segments", "explain")  # the options that may be given in addition to a spec
 
 
 def run(
@@ -229,7 +229,7 @@ def _simulate(
 
 
 def _repeat(path: Path, trace: str | None, *, keeps_segments: bool) -> _Done:
-    """Carry out a spec."""
+    """Repeat the run of a spec, and compare the hash of its events with that in the spec."""
     from gangline.runs.simulate import run as carry_out
     from gangline.runs.spec import RunSpec, read_spec
     from gangline.trace.read import read_again

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 _FAILED_SHOWN = 5
 _ABOUT = ("digest", "status", "error", "message", "traceback")
-_NAMED = ("policy", "trace", "trace_seed")  # keys that the line of a failed run names in any case
+_NAMED = ("policy", "trace", "trace_seed")  # keys that are always named for a failed run
 
 
 def sweep(

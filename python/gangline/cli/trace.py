@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 app = App(name="trace", help="Inspect, check, convert, draw and fit traces.")
-# the functions themselves, because a path would have no line in the list of `gangline trace --help`
+# functions instead of import paths, because `gangline trace --help` shows no text for a path
 _COMMANDS: dict[str, Callable[..., Any]] = {
     "info": info,
     "validate": validate,

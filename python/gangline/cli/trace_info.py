@@ -156,7 +156,7 @@ def _summary(facts: dict[str, Any]) -> list[list[str]]:
         ["jobs", words.count(facts["jobs"])],
         ["first to last arrival", words.duration(facts["span_s"])],
     ]
-    if facts["gpu_hours"]:  # work in iterations has none without a cluster
+    if facts["gpu_hours"]:  # without a cluster, work in iterations has no GPU-hours
         rows.append(["GPU-hours", words.times(facts["gpu_hours"])])
     if "offered_load" in facts:
         load = facts["offered_load"]
@@ -245,7 +245,7 @@ def _arrivals(arrival: Any) -> None:
 
 def _spark(counts: Any) -> str:
     most = counts.max()
-    # A bar above 0 is always drawn with some length.
+    # A count above 0 always gets a visible bar.
     return "".join(_LEVELS[max(round(8 * count / most), int(count > 0))] for count in counts)
 
 

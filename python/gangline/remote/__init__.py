@@ -1,1 +1,1 @@
-"""Connects schedulers in other processes, through gangline's protocol over a socket or Batsim's."""
+"""Connects schedulers in other processes, through gangline's protocol or Batsim's."""

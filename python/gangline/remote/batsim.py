@@ -1,4 +1,4 @@
-"""Defines `gangline.serve_batsim`, with which a scheduler decides over Batsim's protocol.
+"""Defines `gangline.serve_batsim`, which lets a scheduler written for Batsim make the decisions.
 
 The sources are the page "Protocol" of Batsim's documentation (JSON over ZeroMQ, Batsim 3 and 4) and
 the fields that pybatsim 3.2.1 reads. docs/guides/socket.md lists the differences.
@@ -27,10 +27,10 @@ if TYPE_CHECKING:
 __all__ = ["serve_batsim"]
 
 _WORKLOAD = "gangline"
-_CALL, _ORDER = 0, 1  # tags of timers: requested calls, and orders for a later time
-_IGNORED = {"SET_JOB_METADATA"}  # metadata that Batsim writes to its table of jobs
+_CALL, _ORDER = 0, 1  # tags of timers: requested calls, and events that take effect later
+_IGNORED = {"SET_JOB_METADATA"}  # it sets metadata that Batsim only writes to its table of jobs
 _NOTES = {"registration_finished", "continue_registration"}
-_POLL_MS_MAX = 500.0  # Ctrl-C just before a poll takes effect only after it
+_POLL_MS_MAX = 500.0  # a Ctrl-C just before a poll takes effect only when the poll ends
 
 
 class _Order(msgspec.Struct, frozen=True):
@@ -103,8 +103,8 @@ def serve_batsim(
     PeerError
         If the scheduler disconnects, hangs, or requests something that does not exist.
     PlanError
-        If the scheduler executes a job where it cannot run: the protocol has no reply for this
-        case.
+        If the scheduler executes a job on GPUs on which the job cannot run, because the protocol
+        has no reply for this case.
     StalledError
         If jobs wait and no future event can start them.
     OptionError
@@ -148,8 +148,8 @@ def serve_batsim(
 class _Scheduler:
     """A ZeroMQ request socket; every wait has a limit and ends when the other side disconnects.
 
-    ZeroMQ would reconnect silently and lose the request. So it is an error if the monitor reports
-    that the connection has ended.
+    ZeroMQ would otherwise reconnect silently and lose the request. Therefore, an error is raised
+    when the monitor reports that the connection has ended.
     """
 
     def __init__(self, address: Address, timeout_s: float) -> None:
@@ -164,7 +164,7 @@ class _Scheduler:
         self._context = zmq.Context()
         self._socket = self._context.socket(zmq.REQ)
         self._socket.maxmsgsize = MESSAGE_BYTES_MAX
-        self._socket.immediate = True  # it is not ready to send before the other side is connected
+        self._socket.immediate = True  # it is ready to send only after the other side has connected
         self._socket.ipv6 = ":" in address.host
         self._monitor = self._socket.get_monitor_socket(
             zmq.Event.HANDSHAKE_SUCCEEDED
@@ -231,7 +231,7 @@ class _Scheduler:
 
 
 class _Later(NamedTuple):
-    """An instruction for a later time, or one that is carried out now."""
+    """An event from the scheduler, and the time at which it takes effect."""
 
     at_s: float
     order: _Order
@@ -250,17 +250,17 @@ class _Session:
         self._places = [(server, slot) for server, size in enumerate(gpus) for slot in range(size)]
         self._alloc: dict[int, str] = {}  # the GPUs of running jobs
         self._duration_s: dict[int, float] = {}
-        self._gone: set[int] = set()  # rejected or killed jobs, which wait for ever
+        self._gone: set[int] = set()  # rejected or killed jobs; in the run, they wait forever
         self._to_come = to_come
         self._events: list[dict[str, Any]] = []  # events that were not sent yet
         self._later: list[_Later] = []
-        self._ready_s = 0.0  # until this time the scheduler is busy computing
+        self._ready_s = 0.0  # the scheduler is busy computing until this time
 
     def drive(self) -> Result:
-        """Make all decisions of the run."""
+        """Let the scheduler make all decisions of the run."""
         run = self._run
         self._say("SIMULATION_BEGINS", self._world())
-        self._exchange()  # Batsim sends this event alone, and schedulers initialise at it
+        self._exchange()  # Batsim sends this event alone; schedulers initialise when they get it
         try:
             while run.advance() == "decision":
                 self._decide()
@@ -310,7 +310,7 @@ class _Session:
                 self._say("REQUESTED_CALL", {})
 
     def _exchange(self) -> None:
-        """Send the events that happened, and record the scheduler's instructions."""
+        """Send the events that happened, and record the events that the scheduler sends back."""
         before_s = max(self._run.now_s, self._ready_s)
         message = {"now": before_s, "events": self._events}
         self._events = []
@@ -376,7 +376,7 @@ class _Session:
         self._events.append({"timestamp": self._run.now_s, "type": kind, "data": data})
 
     def _is_now(self, at_s: float) -> bool:
-        """Return whether an instant has come, up to the rounding error of seconds as floats."""
+        """Return whether an instant has come; the comparison in whole ns hides rounding errors."""
         now_ns = max(self._run.view.now_ns, round(self._run.now_s * 1e9))
         return round(at_s * 1e9) <= now_ns
 
@@ -460,7 +460,7 @@ class _Session:
         return job
 
     def _masks(self, alloc: str) -> dict[int, int]:
-        """Return, for each server, the slots that an interval set such as `0-3 7` names."""
+        """Return the slots in an interval set such as `0-3 7`, as a bit mask for each server."""
         masks: dict[int, int] = {}
         for interval in re.split(r"[ ,]+", alloc.strip()):
             first, dash, last = interval.partition("-")

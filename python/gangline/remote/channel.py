@@ -106,7 +106,7 @@ def listening(address: Address) -> Iterator[tuple[socket.socket, Address]]:
 
 
 def accept(door: socket.socket, until: float, timeout_s: float) -> Channel:
-    """Wait for a scheduler to connect, until an instant of `time.monotonic`."""
+    """Wait for a scheduler to connect; `until` is a value of `time.monotonic`."""
     try:
         door.settimeout(max(until - time.monotonic(), 0.001))
         return Channel(door.accept()[0], timeout_s)
@@ -116,7 +116,7 @@ def accept(door: socket.socket, until: float, timeout_s: float) -> Channel:
 
 
 class Channel:
-    """A connected socket; sending or receiving a message takes at most `timeout_s`, or fails."""
+    """A connected socket; sending or receiving a message fails after `timeout_s` seconds."""
 
     def __init__(self, connection: socket.socket, timeout_s: float) -> None:
         self._connection = connection

@@ -47,7 +47,7 @@ COLUMNS: dict[Table, frozenset[str]] = {
     "parts": _columns(Parts),
     "residents": _columns(Residents),
 }
-"""Columns of each table for which a scheduler may ask."""
+"""For each table, the columns that a scheduler may ask for."""
 
 SECRET = frozenset({"remaining_s", "work_remaining"})
 """Additional columns for schedulers that declare the knowledge `remaining`."""
@@ -57,7 +57,7 @@ _Counts: TypeAlias = dict[Annotated[str, msgspec.Meta(pattern="^[0-9]{1,10}$")],
 
 
 class _Message(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
-    """The base class of messages; unknown fields are rejected, as they may be typing errors."""
+    """The base class of messages; unknown fields are rejected: they may be typing errors."""
 
 
 class Hello(_Message, tag="hello", kw_only=True):
@@ -77,7 +77,7 @@ class Action(_Message, tag_field="do", kw_only=True):
     """An action; its fields are the arguments of the `gangline.Plan` method of the same name."""
 
     def arguments(self) -> dict[str, Any]:
-        """Return the request as text."""
+        """Return the fields that the scheduler has set, as keyword arguments."""
         return {
             name: value
             for name in self.__struct_fields__
@@ -122,7 +122,7 @@ class Place(_Terms, tag="place", kw_only=True):
     params: dict[str, str | float | bool] = {}
 
     def arguments(self) -> dict[str, Any]:
-        """Return the parsed action; the parameters of the placement rule are also arguments."""
+        """Return the fields that are set, and the parameters of the placement rule."""
         found = super().arguments()
         params = found.pop("params")
         if twice := sorted(params.keys() & set(self.__struct_fields__)):
@@ -210,12 +210,12 @@ _ENCODER = msgspec.json.Encoder()
 
 
 def read_hello(line: bytes) -> Hello:
-    """Check a scheduler's first message."""
+    """Parse and check a scheduler's first message."""
     return _HELLO.decode(line)
 
 
 def read_answer(line: bytes) -> Answer:
-    """Check a scheduler's reply to a decision."""
+    """Parse and check a scheduler's reply to a decision."""
     answer: Answer = _ANSWER.decode(line)
     return answer
 

@@ -1,4 +1,4 @@
-"""Defines `gangline.serve`, with which a scheduler in another process decides over a socket."""
+"""Defines `gangline.serve`, which lets a scheduler in another process make the decisions."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ __all__ = ["listen_address", "serve"]
 
 # Our own choice: a plan that starts 100,000 jobs by name needs a third of this limit.
 MESSAGE_BYTES_MAX = 16 * 2**20
-REFUSALS_MAX = 100  # our own choice: after this many errors in a row, it ignores them
+REFUSALS_MAX = 100  # our own choice: a scheduler with this many in a row ignores the errors
 _HELLO_S = 10.0  # Our own choice: a silent client must not block the scheduler for long.
 _HELLO_BYTES = 65536
 _LAST_WORDS_S = 1.0
@@ -49,7 +49,7 @@ _REFUSED = (
 
 
 def listen_address(listen: str, *, any_host: bool = False) -> Address:
-    """Return the address to listen on; reject a public one unless `any_host` is set."""
+    """Return the address to listen on; a public address is rejected unless `any_host` is set."""
     address = parse(listen, "listen")
     if not (address.is_local or any_host):
         message = (
@@ -95,7 +95,7 @@ def serve(
     Returns
     -------
     Result
-        The result; its bytes are those of an in-process run with the same plans.
+        The result; it is byte for byte that of an in-process run with the same plans.
 
     Raises
     ------
@@ -164,7 +164,7 @@ def _greet(
     knowledge: Literal["online", "remaining"],
     on_turned_away: Callable[[str], object] | None,
 ) -> tuple[Channel, Hello]:
-    """Wait for the first client that speaks the protocol, and reject all others."""
+    """Accept the first client that speaks the protocol, and reject those that come before it."""
     until = time.monotonic() + timeout_s
     while True:
         channel = accept(door, until, timeout_s)
@@ -186,7 +186,7 @@ def _greet(
 
 
 def _check(hello: Hello, knowledge: str) -> None:
-    """Reject another version, and columns that do not exist or must stay hidden."""
+    """Reject a different version, and columns that do not exist or must stay hidden."""
     if hello.version != VERSION:
         message = f"version: this gangline speaks version {VERSION}, not {hello.version}"
         raise PeerError(message, reason="wrong")
@@ -201,7 +201,7 @@ def _check(hello: Hello, knowledge: str) -> None:
 
 
 def _last_words(channel: Channel, error: BaseException) -> None:
-    """Send the scheduler the reason why the run ended, if it is still connected."""
+    """Tell the scheduler why the run ended, if the scheduler is still connected."""
     try:
         channel.send(_error(error, is_fatal=True), _LAST_WORDS_S)
     except PeerError:
@@ -324,7 +324,7 @@ class _Session:
 
 
 def _act(plan: Plan, answer: Answer) -> list[bool]:
-    """Add actions to a plan; return whether each was accepted, up to the first rejected one."""
+    """Add actions to a plan, and return whether each one that was tried was accepted."""
     done = []
     for action in answer.actions:
         name = str(action.__struct_config__.tag)

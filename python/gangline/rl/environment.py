@@ -38,7 +38,7 @@ REWARDS: Final = ("jct", "wait", "slowdown", "makespan", "utilization")
 """Names of the rewards. Each reward is the negative of an integral over a step's simulated time."""
 
 _NS: Final = 1e9
-_SEED_MAX: Final = 2**31  # Our own choice: every generator takes smaller seeds.
+_SEED_MAX: Final = 2**31  # Our own choice: every generator accepts seeds below this.
 _TIME_S: Final = 30 * 86_400.0  # Our own choice: longer times are shown as 1.
 _JOBS: Final = 1_000.0  # Our own choice: more waiting jobs are shown as 1.
 _ENDS: Final = ("until_s", "max_events")
@@ -208,7 +208,7 @@ class SchedulingEnv(gymnasium.Env["Observation", np.int64]):
             "jobs": gymnasium.spaces.Box(0.0, 1.0, shape),
             "cluster": gymnasium.spaces.Box(0.0, 1.0, (len(cluster),)),
         }
-        # gymnasium declares a dictionary of spaces but means one of their values
+        # gymnasium declares `Dict` as a space of `dict[str, Any]`, which mypy finds different
         self.observation_space = gymnasium.spaces.Dict(boxes)  # type: ignore[assignment]
         self.action_space = gymnasium.spaces.Discrete(self._window + 1)
 
@@ -300,7 +300,7 @@ class SchedulingEnv(gymnasium.Env["Observation", np.int64]):
 
     @property
     def simulation(self) -> Simulation:
-        """The episode's run, for reading only; the environment steps it."""
+        """The run of the episode; do not advance it, because the environment does so."""
         if self._run is None:
             raise OptionError("no episode is under way: call `reset`", field="simulation")
         return self._run
@@ -372,7 +372,7 @@ class SchedulingEnv(gymnasium.Env["Observation", np.int64]):
         self._look()
 
     def _look(self) -> None:
-        """Read the window and the cluster after the actions planned so far."""
+        """Update the window and the cluster to their state after the actions planned so far."""
         self._standing = self._core.view.window(
             self._plan.actions,
             self._rule,
@@ -385,7 +385,7 @@ class SchedulingEnv(gymnasium.Env["Observation", np.int64]):
         )
 
     def _reward(self, before: tuple[float, ...]) -> float:
-        """Return the reward for the increase in the sums since the last step."""
+        """Return the reward: minus the weighted increase of the sums since the last step."""
         sums = self._sums
         passed = sum(weight * (sums[at] - before[at]) for at, weight in self._weights)
         return 0.0 - passed / _NS
@@ -404,7 +404,7 @@ def _check_choice(name: str, value: object, known: tuple[str, ...]) -> None:
 
 
 def _weights(reward: str | Mapping[str, float], gpus: float) -> list[tuple[int, float]]:
-    """Return the weights of the sums; the sums are in ns, the last one in GPU-ns."""
+    """Return the index and weight of each sum; the last sum is in GPU-ns, the others are in ns."""
     given = {reward: 1.0} if isinstance(reward, str) else dict(reward)
     for name in given:
         _check_choice("reward", name, REWARDS)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Episodes"]
 
-_TIMES = ("arrival_s", "deadline_s", "start_s")  # columns of instants of the trace's clock
+_TIMES = ("arrival_s", "deadline_s", "start_s")  # columns of instants on the trace's clock
 
 
 class Episodes:
@@ -49,7 +49,7 @@ class Episodes:
 
 
 def _drawer(trace: TraceLike | Drawer) -> Drawer | None:
-    """Return a function that draws a trace, given a seed; None if the trace is fixed."""
+    """Return a function that draws a trace with a seed; None if the trace is fixed."""
     if callable(trace):
         return trace
     if not (isinstance(trace, str) and trace.startswith(SYNTH)):

@@ -1,4 +1,4 @@
-"""Handles the window of arrivals that selects the jobs that the metrics of a run cover."""
+"""Handles the arrival window; the metrics of a run cover only jobs that arrive in this window."""
 
 from __future__ import annotations
 
@@ -42,7 +42,8 @@ _FIELD = "count_arrivals"
 _NANOS = 1e9
 _UNITS = ((86400, "d"), (3600, "h"), (60, "min"))
 _STEPS_S = (86400, 3600, 60, 1)
-# A suggested window is rounded to at most this fraction of the time of arrivals; our own choice.
+# The unit to which a suggested window is rounded fits into the arrival period at least this many
+# times; our own choice.
 _FINE = 50.0
 
 
@@ -72,7 +73,7 @@ def check(window: Window) -> None:
 
 
 def counted(arrival_s: npt.NDArray[np.float64], window: Window | None) -> npt.NDArray[np.bool_]:
-    """Mark the jobs that arrive in the window, to the nanosecond; without a window, all jobs.
+    """Mark the jobs that arrive in the window, compared in whole ns; without a window, all jobs.
 
     Examples
     --------

@@ -17,7 +17,7 @@ __all__ = ["Total", "bar"]
 
 
 class _Drawing:
-    """A bar on stderr if stderr is a terminal, a line in a notebook, and nothing otherwise."""
+    """A text line in a notebook, a progress bar if stderr is a terminal, and otherwise nothing."""
 
     def __init__(self) -> None:
         self.show: Callable[[str, str, float, float], None] | None = None
@@ -101,7 +101,7 @@ class Total:
 
 
 class bar:  # noqa: N801 - used like a function
-    """Return the bar for a single run, the run's part of a `Total`, or the caller's callback."""
+    """Provide the progress callback of a run: of its own bar, of a `Total`, or of the caller."""
 
     def __init__(self, progress: bool | Progress | Total, label: str) -> None:
         self._given = progress

@@ -51,10 +51,10 @@ def compare(
         is run with all `seeds`. With five or more draws, the means have confidence intervals: see
         `Comparison.statistics`.
     workers : int
-        Maximum number of concurrent runs. It does not change the results, but the wall-clock times
-        become longer with a larger number. With more than one worker, policies written in Python
-        run in processes. Their classes must then be in a module, or in a program that does its work
-        under `if __name__ == "__main__":`.
+        Maximum number of concurrent runs. The number does not change the results, but the more runs
+        are concurrent, the longer each one takes. With more than one worker, policies written in
+        Python run in separate processes. Their classes must then be in a module, or in a program
+        that does its work under `if __name__ == "__main__":`.
     params : mapping, optional
         Parameters for policies that are given by name, keyed by that name.
     estimates : str or iterable of str
@@ -187,7 +187,7 @@ def _check(
 def _contenders(
     policies: Iterable[PolicyLike], params: Mapping[str, Mapping[str, Any]]
 ) -> list[ChosenPolicy]:
-    """Reject policies whose runs would be averaged with the runs of another policy."""
+    """Return the resolved policies; reject equal labels, whose runs would be averaged."""
     from gangline.files.decode import repeated
     from gangline.policies.choice import resolve_policy
 

@@ -54,13 +54,15 @@ __all__ = [
 
 _JSON = "comparison.json"
 KIND = "comparison"
-"""The kind of file that the seal of comparison.json names."""
-# Our own choice: below this share of a job's time or of mean JCTs, policies hardly differ.
+"""The kind of file, as it is named in the seal of comparison.json."""
+# Our own choice: policies hardly differ if waits are at most this fraction of the mean JCT, and
+# mean JCTs are at most this fraction apart.
 _HARDLY = 0.05
 _LABEL_MAX = 120  # Our own choice: file systems limit names to 255 bytes.
-# Our own choice: a policy with at most this fraction of the stops is named as the calmer one.
+# Our own choice: a policy is mentioned as calmer if it has at most this fraction of the preemptions
+# and migrations.
 _CALM = 0.5
-_NEAR = 1.25  # Our own choice: the calmer policy must take at most this many times as long.
+_NEAR = 1.25  # Our own choice: the calmer policy's mean JCT is at most this many times as long.
 
 
 class Comparison:
@@ -93,7 +95,7 @@ class Comparison:
         self.rows: list[RunRow] = []
         self.results: list[Result] = []
         self._log_hashes: list[str] = []
-        self._loads: dict[int | None, OfferedLoad] = {}  # by the seed of the trace
+        self._loads: dict[int | None, OfferedLoad] = {}  # keyed by trace seed
         self._window: arrival_window.Window | None = None
         self._contenders: dict[str, ChosenPolicy] = {}
         self._policies: dict[str, PolicyEntry] = {}  # as described in the specs of the runs
@@ -145,8 +147,8 @@ class Comparison:
     def verdict(self) -> tuple[list[str], list[list[str]], list[list[bool]]]:
         """Return the titles, the cells as text, and whether each cell is the best in its column.
 
-        Values within 1 % of the best value, or displayed identically to it, are marked as well. A
-        column in which all values tie has no mark.
+        `leaders` defines which values are marked in addition to the best one. A column in which all
+        values tie has no mark.
         """
         means: Sequence[Row] = self.means()
         titles = ["policy", *(measure.short for measure in formatting.MEASURES)]
@@ -192,10 +194,10 @@ class Comparison:
         -------
         list of dict
             The keys are policy, mean, low, high, seeds, difference (with the keys mean, low, high,
-            less_in, equal_in) and rank (a mean; 1 = least). A difference is a value minus the
-            baseline's value with the same seed. low and high are the 95 % bootstrap interval, or
-            None with fewer than five seeds. A policy is left out if at least one of its runs has no
-            value.
+            less_in, equal_in) and rank (the mean rank; 1 = least). A difference is a value minus
+            the baseline's value with the same seed. low and high are the 95 % bootstrap interval,
+            or None with fewer than five seeds. A policy is left out if at least one of its runs has
+            no value.
 
         Raises
         ------
@@ -284,7 +286,7 @@ class Comparison:
         for result, row in zip(self.results, kept, strict=True):
             name = plain_name = run_name(result.policy, result.seed, row.get("trace_seed"))
             taken = {other.lower() for other in named}
-            # labels may differ in characters that a folder name cannot have
+            # labels may differ only in characters that folder names cannot contain
             while name.lower() in taken:
                 name = f"{plain_name}-{len(taken) + 1}"
             named[name] = result
@@ -461,7 +463,7 @@ def headline(
         return ""
     took = _took(best[0])
     is_alike = len({_took(row) for row in best}) == 1
-    # With seeds, a policy can tie for the best with a different mean, so its lead differs.
+    # With several seeds, policies that tie can have different means, so their leads differ.
     level = best if is_alike or not tied else best[:1]
     names = formatting.listed([name(row["policy"]) for row in (level if others else best)])
     if not others:
@@ -524,7 +526,7 @@ def assumptions(
     means : sequence of dict
         One row per policy, as `means` returns them.
     policies : mapping
-        Mapping from policy labels to the descriptions of the policies in the specs of their runs.
+        For each label, the description of the policy in the specs of its runs.
     name : callable
         Function that formats the label of a policy.
     tied : sequence of str
@@ -595,13 +597,13 @@ def _calmest(rows: Sequence[Row], name: Name) -> str:
 
 
 def _calm(rows: Sequence[Row], name: Name) -> str:
-    """Return a sentence saying that these policies never stop running jobs."""
+    """Return a clause that says that these policies never stop running jobs."""
     verbs = "preempts and moves" if len(rows) == 1 else "preempt and move"
     return f"{formatting.listed([name(row['policy']) for row in rows])} {verbs} no job"
 
 
 def _calmer(best: Row, others: Sequence[Row], next_best: Sequence[Row], name: Name) -> str:
-    """Return a sentence on a nearly equal policy with fewer preemptions, or on the next one."""
+    """Return a clause on a nearly equal policy that stops fewer jobs, or else on the next best."""
     near = [
         row
         for row in others
@@ -651,7 +653,7 @@ def _took(row: Row) -> str:
 
 
 def load_said(loads: Sequence[OfferedLoad], means: Sequence[Row]) -> tuple[str, str]:
-    """Return the notes on the load before the recommendation, and those after it.
+    """Return the note on the load that precedes the recommendation, and the one that follows it.
 
     Parameters
     ----------

@@ -55,7 +55,7 @@ def check_ranges(trace: Trace, cluster: ClusterKeys, policy: str) -> None:
 
 
 def _lacking(trace: Trace, cluster: ClusterKeys, row: int) -> tuple[str, str] | None:
-    """Return the name of what a job lacks to be elastic, and the reason in words, or None."""
+    """Return what a job lacks to be elastic, as a name and in words, or None."""
     label = trace.column("model")[row].as_py() if "model" in trace.columns else None
     if label is None:
         return "model", "no model: give the trace a column `model` (`--models` draws one)"

@@ -114,7 +114,7 @@ def used_by(chosen: ChosenPolicy, given: Sequence[str]) -> Sequence[str]:
 def to_core(
     estimates: str, default_s: float, trace: Trace
 ) -> float | History | npt.NDArray[np.float64] | None:
-    """Return the noise, the history or the estimate of each job in the form that the core expects.
+    """Return the estimates for the core: the noise, the history, or the estimate of each job.
 
     Parameters
     ----------

@@ -113,7 +113,7 @@ def carry_out(
         The object that keeps the traces in memory.
     store : Store, optional
         A store of results; runs whose results it contains are not repeated. Each worker saves the
-        runs that it carries out there.
+        results of its runs in the store.
     executor, address : str
         As for `gangline.sweep`; a Dask cluster needs a store.
     workers : int
@@ -149,7 +149,7 @@ def _do(
 ) -> Outcome:
     """Carry out a run in this process and save its result."""
     digest = run.spec.digest
-    if store is not None and store.has(digest):  # another program may have been faster
+    if store is not None and store.has(digest):  # another process may have added it
         return Outcome(run)
     try:
         result = worlds.run(run, progress=progress)
@@ -191,7 +191,7 @@ def _unsent(name: str, error: Exception) -> PolicyError:
 
 
 _HERE: list[Worlds] = []  # the worlds in a process that was started for runs
-_WORLDS_MAX = 4  # Pairs that a process of a Dask cluster keeps in memory; our own choice.
+_WORLDS_MAX = 4  # Our own choice: pairs of cluster and trace that a Dask worker keeps.
 
 
 def _begin(worlds: Worlds) -> None:
@@ -207,7 +207,7 @@ def _do_sent(name: str, sent: bytes) -> Outcome:
 
 
 def _do_there(store: Store | None, run: Run) -> Outcome:
-    """Carry out a run in a process that is started for it, and leave the result in the store."""
+    """Carry out a run in a process that was started for runs; a store keeps the result, if any."""
     if not _HERE:
         _HERE.append(Worlds(_WORLDS_MAX))
     other = run.spec.versions_then_and_now()
@@ -248,7 +248,7 @@ class Worlds:
         self._clusters: _Shared[tuple[Cluster, _core.Cluster]] = _Shared(most)
 
     def __getstate__(self) -> dict[str, Any]:
-        # another process makes its own copy
+        # another process fills its own caches
         return {"_held": self._held, "_most": self._most}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -290,7 +290,7 @@ class Worlds:
         return Run(spec, policy if isinstance(policy, Policy) else None)
 
     def run(self, run: Run, *, progress: bool | Progress | Total = False) -> Result:
-        """Carry out a run; `progress` is that of `gangline.simulate`."""
+        """Carry out a run; `progress` is as for `gangline.simulate`."""
         return self.world(run.spec).carry_out(run, (), progress)[0]
 
     def watch(
@@ -300,7 +300,7 @@ class Worlds:
         return self.world(run.spec).watch(run, jobs, progress)
 
     def check(self, run: Run) -> None:
-        """Reject a run that `run` would reject before its first event, but do not carry it out."""
+        """Raise the errors that `run` would raise before its first event; carry out nothing."""
         self.world(run.spec).check(run)
 
     def world(self, spec: RunSpec) -> World:
@@ -323,7 +323,7 @@ def _key(value: object) -> bytes:
 
 
 class _Shared(Generic[T]):
-    """A cache of values by key; each is created once, and threads that need it wait for it.
+    """A cache in which each value is created once, while other threads that need it wait.
 
     Parameters
     ----------
@@ -372,7 +372,8 @@ class World:
         core = self._core_cluster, self._core_jobs
         try:
             return load_of(self.cluster, self.trace, *core, window=window)
-        # rates may differ by many orders of magnitude, which must not prevent the run
+        # the LP can fail if rates differ by many orders of magnitude, which must not prevent the
+        # run
         except SolverError:
             return None
 
@@ -431,7 +432,7 @@ class World:
     def again(
         self, run: Run, jobs: Sequence[int], progress: bool | Progress | Total
     ) -> tuple[Result, Watched]:
-        """Repeat a run with segments, and record why some jobs wait."""
+        """Repeat a run with segments, and record why the given jobs wait."""
         return self.watch(run._replace(spec=run.spec.with_segments()), jobs, progress)
 
     def _facts(self, chosen: ChosenPolicy, options: CheckedOptions) -> Facts:
@@ -457,7 +458,7 @@ class World:
 
     @cached_property
     def _unchanging(self) -> dict[str, Any]:
-        """Return the facts that are the same in all runs of this process."""
+        """Return the facts that are the same in all runs of this cluster and trace."""
         from gangline.runs.options import resolved_sharing
 
         trace, sharing = self.trace, self.cluster.sharing
@@ -519,7 +520,7 @@ class World:
 
     @cached_property
     def _links(self) -> _core.Network | None:
-        """Return the network, if the cluster has one that covers the jobs."""
+        """Return the network of the cluster, if any, after checking that it covers the jobs."""
         from gangline.cluster import network
 
         links = network.to_core(self.cluster, self._labels, self._core_cluster)
@@ -529,12 +530,12 @@ class World:
         return links
 
     def naming_jobs(self) -> _NamingJobs:
-        """Add the ids of jobs to errors of the core."""
+        """Return a context that adds the ids of jobs to errors of the core."""
         return _NamingJobs(self.trace)
 
 
 class _NamingJobs:
-    """Adds the ids of jobs to errors; a class, because step-by-step runs enter it at each step."""
+    """Adds the ids of jobs to errors; a class is cheap to enter at each step of a run."""
 
     __slots__ = ("_trace",)
 
@@ -551,7 +552,7 @@ class _NamingJobs:
 
 @cache
 def is_elastic(policy: str) -> bool:
-    """Return whether a registered policy changes the GPUs and batch sizes of elastic jobs."""
+    """Return whether a registered policy changes the gang and batch sizes of elastic jobs."""
     from gangline import _core
 
     return any(e["name"] == policy and e["family"] == "elastic" for e in _core.registry())

@@ -37,8 +37,8 @@ __all__ = [
 ]
 
 EXECUTORS = ("local", "dask")
-_AHEAD = 2  # the number of tasks per worker that are handed out before the first one is done
-_COUNT_EVERY_S = 5.0  # the seconds between two checks of the number of workers of a Dask cluster
+_AHEAD = 2  # the maximum number of unfinished tasks for each worker
+_COUNT_EVERY_S = 5.0  # the seconds between two counts of the workers of a Dask cluster
 _TRIES = 2  # a run that kills its process twice has failed
 _LOOK_S = 0.1  # the seconds between two checks of whether a run in a process is still needed
 
@@ -152,7 +152,8 @@ def _handed_out(
 ) -> Iterator[tuple[T, Future[R]]]:
     """Yield each task with its future when it is done; at most `room()` tasks are pending.
 
-    The function waits only on the queue of finished futures, where an interrupt does no harm.
+    The function waits only on the queue of finished futures, because an interrupt does no harm
+    there.
     """
     from queue import SimpleQueue
 
@@ -197,13 +198,13 @@ class Apart:
 
     def __exit__(self, raised: type[BaseException] | None, *_: object) -> None:
         for process in self._all:
-            # at Ctrl-C, or if the caller closes the generator
+            # `raised` is set at Ctrl-C, or if the caller closes the generator
             process.end(at_once=raised is not None)
         for process in self._all:
             process.join()
 
     def do(self, work: Callable[..., R], *given: object, report: Report | None) -> R:
-        """Return `work(*given)`, all of which must be picklable; `report` can stop the work.
+        """Return `work(*given)`; both and the result must be picklable. `report` can stop the work.
 
         Raises
         ------
@@ -253,7 +254,7 @@ class _Process:
         EOFError, ConnectionError
             If the process died.
         """
-        if not self._is_up:  # a message sent earlier is not read, and a long one would block
+        if not self._is_up:  # until then, no message is read, and a long one would block
             self._answer(report)
             self._is_up = True
         self._line.send((work, given))
@@ -263,13 +264,13 @@ class _Process:
     def _answer(self, report: Report | None) -> Any:
         while not self._line.poll(_LOOK_S):
             if not self._process.is_alive() and not self._line.poll():
-                raise EOFError  # a child of that process still has the other end open
+                raise EOFError  # no end of file comes, because a child process has the pipe open
             if report is not None:
                 report(0.0, 0, 0)  # this raises an exception if no more results are needed
         return self._line.recv()
 
     def end(self, *, at_once: bool) -> None:
-        """Let the process end."""
+        """End the process: at once, or when it has finished its task."""
         if at_once:
             self._process.kill()
         self._line.close()
@@ -281,7 +282,7 @@ class _Process:
 
 @contextmanager
 def _deaf_children() -> Iterator[None]:
-    """Start processes that ignore Ctrl-C from the very beginning.
+    """Make processes that are started in this context ignore Ctrl-C from the very beginning.
 
     The terminal sends the interrupt to the child processes too, but the parent must end them.
     """
@@ -301,7 +302,7 @@ def _deaf_children() -> Iterator[None]:
 
 
 def _serve(line: Connection) -> None:
-    """Serve the parent from a separate process, which ends when the parent ends or is killed."""
+    """Do the work of the parent in a separate process, which ends when the parent ends."""
     import multiprocessing
     import signal
     from multiprocessing.connection import wait
@@ -397,7 +398,7 @@ def in_dask(
 
 
 class _Room:
-    """The number of tasks to submit to a cluster whose workers may join and leave."""
+    """Counts how many tasks may be pending on a cluster whose workers may join and leave."""
 
     def __init__(self, client: Any) -> None:
         self._client = client

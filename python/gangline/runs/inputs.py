@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 TABLES = ("sharing", "runtime")  # the tables of a cluster whose keys a run may override
-# The maximum for one command; our own choice, because more seeds are probably a typing error.
+# The maximum number of seeds in one command; more are probably a typing error. Our own choice.
 SEEDS_MAX = 10_000
 
 __all__ = [
@@ -64,7 +64,7 @@ def make_options(values: Mapping[str, object]) -> CheckedOptions:
 
 
 def as_cluster(value: ClusterLike) -> Cluster:
-    """Return the cluster that keys, a TOML file, a node list, a preset or a short form gives."""
+    """Return a cluster, given its keys, a TOML file, a node list, a preset or a short form."""
     from collections.abc import Mapping
     from pathlib import Path
 

@@ -58,7 +58,7 @@ def load_result(folder: str | PathLike[str]) -> Result:
 
     kept = folder / result_folder.TRACE
     trace = partial(_read_jobs, kept, files[kept.name]) if kept.name in files else None
-    # JSON has no number for the mean of no values; only these keys can be without a number
+    # JSON has no NaN, so the mean of no values is null; nothing else in the summary can be null
     known = {key: math.nan if value is None else value for key, value in summary.items()}
     return Result(
         cast("RunSummary", known),

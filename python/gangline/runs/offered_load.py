@@ -54,13 +54,15 @@ _ALIKE = (
     "only differ in placement"
 )
 _TYPES = " and in the GPU types that they choose"
-# Larger loads are close to 1: waits are long and depend on the draw. Our own choice.
+# From a load of 0.9, waits are long and depend on the draw; from 1.005, the load counts as above 1.
+# Our own choice.
 _NEAR, _OVER = 0.9, 1.005
-# the tolerance is larger than the rounding of the LPs that divide jobs among GPU types
+# the tolerance exceeds the rounding errors of the LPs that divide jobs among GPU types
 _DUE = 1.0 + 1e-6
 _STEPS = 100  # Our own choice: the early load is at most 1 % too low, and its LP is solved quickly.
 _WINDOWS = ("window", "middle")
-# This share of jobs must be shorter than the time that a window leaves out; our own choice.
+# A window is suggested only if this fraction of the jobs fits into the time that it omits at one
+# end; our own choice.
 _MOST_JOBS = 0.9
 
 
@@ -281,7 +283,7 @@ def steady_window(loads: Sequence[OfferedLoad]) -> Window | None:
 
 
 def known(spec: Mapping[str, Any]) -> OfferedLoad | None:
-    """Return the load from the contents of a `spec.json`; earlier versions did not write it."""
+    """Return the load in the contents of a `spec.json`; None if an earlier version wrote it."""
     fields = spec.get("offered_load")
     return None if fields is None else OfferedLoad.from_dict(fields)
 
@@ -574,8 +576,8 @@ def _early_load(
     need = gpus[:, None] * seconds
     work = need.min(axis=1, initial=np.inf)
     cut = (seconds == left_s).any(axis=1) & (work > 0.0)
-    # Jobs that would end on only some types have many different ratios. The ratios are rounded down
-    # to a few, which cannot increase the load.
+    # For jobs that would end before `end` on only some types, the ratios of `need` to `work` all
+    # differ. They are rounded down to a few values, which cannot increase the load.
     need[cut] = work[cut, None] * np.floor(need[cut] / work[cut, None] * _STEPS) / _STEPS
     loads = _core.lp_even_loads(need, work, _capacity(cluster, begin, end, is_drawn=False))
     return None if loads is None else float(loads.max())
@@ -658,7 +660,7 @@ def _peak_share(cluster: Cluster, arrival: F64, gpus: F64, seconds: F64) -> floa
     lost = cluster.server_arrays()["gpus"][server].astype(np.float64)
     time = np.concatenate([arrival, down_s, arrival + slowest, up_s])
     change = np.concatenate([gpus, lost, -gpus, -lost])
-    # the GPUs of the other types that can be free although the gang fits on no type
+    # the GPUs that can be free in addition to `gpus - 1` although the gang fits on no type
     in_vain = np.minimum(gpus[:, None] - 1.0, counts[exists]).sum(axis=1) - (gpus - 1.0)
     beside = np.concatenate([in_vain, np.full(len(lost), in_vain.max())])
     beside = np.concatenate([beside, np.zeros(len(beside))])

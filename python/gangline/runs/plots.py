@@ -47,9 +47,9 @@ __all__ = [
 INSTALL = "pip install 'gangline[plot]'"
 _SIZE = (4.8, 2.8)  # inches; a column of most papers is 3.3 to 5 inches wide
 _POINTS = 2000  # a curve with more points is reduced to this number of quantiles
-_LEAST_S = 1.0  # a logarithmic axis has no zero, so shorter times are drawn at this one
+_LEAST_S = 1.0  # a logarithmic axis has no zero, so shorter times are drawn at 1 s
 _RATIOS = {"slowdown": "slowdown", "ftf": "finish-time fairness"}
-# these titles are short because tables are narrow
+# tables abbreviate these titles; figures show them in full
 _IN_FULL = {"GPU util.": "GPU utilization", "preempt.": "preemptions"}
 
 
@@ -161,7 +161,9 @@ def cdf(runs: Runs, column: str = "jct_s") -> Figure:
 
     Raises
     ------
-    OptionError If the table has no such numeric column, or if no runs are given. MissingExtraError
+    OptionError
+        If the table has no such numeric column, or if no runs are given.
+    MissingExtraError
         If the extra `plot` is not installed.
 
     Examples
@@ -281,7 +283,7 @@ def bars(comparison: Compared, key: str = "jct_mean_s") -> Figure:
 
 
 def decision_times(runs: Iterable[Drawn], *, against: str = "jobs") -> Figure:
-    """Draw decision times, from the median to the 99th percentile, against run size.
+    """Draw decision times, from the median to the 99th percentile, against the size of the run.
 
     Parameters
     ----------
@@ -351,7 +353,7 @@ def _png(figure: Figure) -> tuple[bytes, dict[str, int]]:
 
 
 def line(axes: Axes, number: int, label: str, x: Any, y: Any, **more: Any) -> None:
-    """Draw a line in the style that belongs to its position."""
+    """Draw a line in the style that belongs to its number."""
     colour, gaps = style_of(number)
     dashes: Any = (0, tuple(gap / 2.0 for gap in gaps)) if gaps else "solid"
     axes.plot(

@@ -43,7 +43,7 @@ class Lack(NamedTuple):
     mechanism: str
     """The mechanism that gains nothing without the fact; empty if the policies cannot run."""
     policies: tuple[str, ...]
-    """The labels of these policies."""
+    """The labels of the policies that need the fact."""
     remedy: str
 
     def sentence(self) -> str:
@@ -56,8 +56,8 @@ class Lack(NamedTuple):
 
 class _Fact(NamedTuple):
     lacks: Callable[[Cluster, Trace | None], str]
-    """A function that describes what is missing; "" if nothing is, or if this depends on the
-    jobs."""
+    """A function that describes what is missing; "" if nothing is missing, or if this depends on
+    the jobs and no trace is given."""
     remedy: str
     is_of_jobs: bool = False
     """Whether jobs that violate the premise can be left out of a run."""
@@ -99,7 +99,8 @@ def lacks(
                     name, known[name], mechanism, (chosen.label,), _FACTS[name].remedy
                 )
         fails = [lack for lack in mine.values() if not lack.mechanism]
-        found += fails or mine.values()  # a policy that cannot run has no mechanism without effect
+        # if the policy cannot run, its ineffective mechanisms do not matter
+        found += fails or mine.values()
     return merged(found)
 
 
@@ -149,7 +150,7 @@ def _declared() -> dict[str, list[dict[str, Any]]]:
 
 
 def premises(chosen: ChosenPolicy) -> list[dict[str, Any]]:
-    """Return a policy's premises under these parameters, as pairs of a fact and a mechanism."""
+    """Return the premises of a policy with its parameters; each names a fact and a mechanism."""
     if not isinstance(chosen.policy, str):
         return []
     return [

@@ -99,8 +99,8 @@ class Result:
     ) -> Result:
         """Build the result from a run's columns; the tables are built on access, without copies.
 
-        `facts` contains what is known before the run but is not in the run's spec, under the keys
-        of `Result.spec`.
+        `facts` contains the facts that are known before the run but are not in its spec. They have
+        the same keys as in `Result.spec`.
         """
         report, dropped = output.solver(), dict(output.dropped())
         summary = {**output.summary(), **(report.summary if report else {}), "wall_s": wall_s}
@@ -129,7 +129,7 @@ class Result:
         types = [gpu.name for gpu in cluster.gpu_types]
         return cls(
             cast("RunSummary", summary),  # a test compares its keys with the type
-            # the same values as in a saved result
+            # this gives the same values as in a saved result
             cast("SpecDict", {**finite(known), "cluster": keys}),
             jobs=lambda: result_tables.jobs(output.jobs(), trace),
             timeline=lambda: result_tables.timeline(output.timeline(), types),
@@ -284,7 +284,7 @@ class Result:
         return folder
 
     def add_to(self, home: Path, name: str, *, durable: bool, has_tables: bool) -> None:
-        """Write the result to a new folder of this name; do nothing if the folder exists."""
+        """Write the result to a new folder of this name in `home`, unless the folder exists."""
         files = self._files(has_tables=has_tables)
         result_folder.add(home, name, self.spec, files, durable=durable)
 

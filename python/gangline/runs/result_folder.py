@@ -50,7 +50,7 @@ REPORT = "report.html"  # the file that the command `report` writes
 TRACE = "trace.parquet"  # the jobs, if a result keeps them for later explanations
 _OTHERS = ("summary.json", "jobs.parquet", "timeline.parquet", "segments.parquet", TRACE)
 KIND = "result"
-"""The kind of file that the seal of spec.json names."""
+"""The kind of file, as it is named in the seal of spec.json."""
 
 
 class _File(msgspec.Struct):
@@ -200,9 +200,9 @@ def _fill(part: Path, spec: Mapping[str, Any], files: Mapping[str, Callable[[Pat
 
 
 def _replace(folder: Path, part: Path, old: Sequence[str], new: Sequence[str]) -> None:
-    """Remove the old files and move the new ones into place; finish an interrupted earlier call.
+    """Remove the old files and move the new ones into place.
 
-    At any time, the files that exist match spec.json.
+    At any time, the existing files match spec.json. A second call completes an interrupted one.
     """
     for name in old:
         if name not in new or (part / name).exists():
@@ -288,7 +288,7 @@ def _read(folder: Path) -> tuple[dict[str, Any], dict[str, Any], dict[str, Stamp
 
 
 def _is_file(path: Path) -> bool:
-    """Return whether a path is a file; raise an error if this is unknown (e.g. permissions)."""
+    """Return whether a path is a file; raise an OSError if this cannot be determined."""
     try:
         return stat.S_ISREG(path.stat().st_mode)
     except OSError as error:
@@ -316,7 +316,7 @@ def _checked(path: Path, spec: dict[str, Any]) -> Cluster:
     from gangline.cluster.description import Cluster
 
     try:
-        # Null stands for NaN in other parts of a cluster, but is not allowed in these.
+        # Null means NaN in other parts of a cluster, but is not allowed in these.
         kept = {key: spec["cluster"].get(key) for key in ("name", "gpu_types", "servers")}
         cluster = Cluster.from_dict(
             {key: value for key, value in kept.items() if value is not None}

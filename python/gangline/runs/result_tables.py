@@ -29,7 +29,7 @@ _ROWS_PER_GROUP = 1 << 17
 def jobs(columns: dict[str, npt.NDArray[Any]], trace: Trace) -> pa.Table:
     """Return the jobs table."""
     run, status = columns["run_s"], columns["status"]
-    # a job that can only run as copies of another size has no run time alone
+    # a job that can run only as copies of a different gang size has no slowdown
     unknown = bool((status != 0).any() or np.isnan(columns["slowdown"]).any())
 
     def maybe(values: npt.NDArray[np.float64]) -> Any:
@@ -112,7 +112,7 @@ def segments(columns: dict[str, Any], trace: Trace) -> pa.Table:
 
 
 def co_runners(columns: dict[str, Any]) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int64]]:
-    """Return the offsets (one more than rows) and the job indices of the co-runners."""
+    """Return the job indices of all co-runners, and before them the offsets at which rows begin."""
     offsets = columns.get("co_runner_offset", columns.get("co_offset"))
     values = columns.get("co_runner_values", columns.get("co_runners"))
     if offsets is None or values is None:
@@ -121,8 +121,8 @@ def co_runners(columns: dict[str, Any]) -> tuple[npt.NDArray[np.int32], npt.NDAr
 
 
 _WORD = pa.dictionary(pa.int8(), pa.string())
-_MOST_S = 1e10  # this is beyond the clock, which ends at 2**63 ns
-_ANY = (-math.inf, math.inf)  # written so that NaN also passes
+_MOST_S = 1e10  # later than the end of the clock at 2**63 ns
+_ANY = (-math.inf, math.inf)  # a column with these bounds may also contain NaN
 
 
 class _Column(NamedTuple):
@@ -276,7 +276,7 @@ def _repeats(column: pa.ChunkedArray) -> bool:
         return False
     if pa.types.is_floating(kind) or pa.types.is_integer(kind):
         values = column.chunk(0).to_numpy()
-        # The ends and the middle decide most columns without a full pass.
+        # In most columns, the first, middle or last value differs, so no full pass is needed.
         first = values[0]
         if values[-1] != first or values[len(values) // 2] != first:
             return False

@@ -157,7 +157,7 @@ def run(
 
 
 def _same(reference: TraceReference, given: TraceLike) -> Trace:
-    """Return the jobs that the caller passed, if the reference describes the same jobs."""
+    """Return the jobs that the caller passed, after checking that the reference describes them."""
     from os import PathLike
 
     from gangline.trace.read import as_trace, check_inputs, read_again

@@ -49,7 +49,7 @@ class Simulation:
         For runs without a policy: a decision is due only at 0, round_s, 2 round_s, ... By default,
         a decision is due at every arrival, completion, failure and repair, and when a timer fires.
     mixes_types, forks : bool
-        For runs without a policy: as the attributes of `gangline.Policy`.
+        For runs without a policy: see the attributes of `gangline.Policy` with these names.
     **options
         As for `gangline.simulate`.
 
@@ -93,7 +93,7 @@ class Simulation:
         if policy is None:
             planned = PolicyReference(name=PLANS)
             run = run._replace(spec=msgspec.structs.replace(run.spec, policy=planned))
-        self._run: Run = copy.deepcopy(run)  # the caller's policy object keeps its present state
+        self._run: Run = copy.deepcopy(run)  # the caller's policy object may change later
         self._taken_over = policy is None
         world, chosen, core = self._parts(self._run)
         self._object = copy.deepcopy(chosen.own)
@@ -116,7 +116,7 @@ class Simulation:
 
     def _set(self, core: _core.Simulation) -> None:
         self._core = core
-        # the spec contains hashes, which are too slow to compute at each step
+        # finding the world hashes parts of the spec, which is too slow to do at each step
         self._world = self._worlds.world(self._run.spec)
         self._view = View(core.view, self._world.trace.column("job_id"))
 

@@ -1,4 +1,4 @@
-"""Finds names in `slurm`'s tables that no job has, because a typo would disable a limit."""
+"""Finds names in `slurm`'s tables that no job has; a typing error could disable a limit."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ __all__ = ["unused"]
 _DEFAULTS: Mapping[Column, str] = {
     "qos": "normal", "partition": "default", "account": "", "user": "default",
 }  # fmt: skip
-"""For each column, the name that jobs without a value get. The names of a column's tables begin
-with the column."""
+"""For each column, the name that jobs without a value get. The tables about a column are parameters
+that begin with its name."""
 
 
 def unused(chosen: ChosenPolicy, trace: Trace) -> list[str]:
@@ -38,7 +38,7 @@ def unused(chosen: ChosenPolicy, trace: Trace) -> list[str]:
             below = [name for names in (given.get("qos_preempt") or {}).values() for name in names]
             tables.get("qos_preempt", {}).update(dict.fromkeys(below))
         elif kind == "account":
-            known.update((given.get("account_parents") or {}).values())  # need no jobs of their own
+            known.update((given.get("account_parents") or {}).values())  # parents need no jobs
         elif kind == "user":
             accounts = _names(trace, "account")
             known = set(map("/".join, zip(accounts, _names(trace, kind), strict=True)))

@@ -1,4 +1,4 @@
-"""Manages a folder of results: at most one per digest, always complete."""
+"""Manages a folder with at most one result per digest; every result in it is complete."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ __all__ = ["SAVED", "Store"]
 SAVED = ("summary", "jobs", "segments")
 """The levels at which a run can be saved; each level includes the levels before it."""
 
-# Our own choice: repeating a shorter run after a power failure costs less than flushing the results
-# of all.
+# Results are flushed to disk only for runs of at least this length. Our own choice: after a power
+# failure, repeating the shorter runs costs less than flushing all their results would have cost.
 _FLUSH_FROM_S = 0.1
 _STALE_S = 3600.0  # Our own choice: no result takes an hour to write.
 # The number of attempts to write a result if other processes remove its temporary folder; our own
@@ -152,7 +152,7 @@ class Store:
             return None
 
     def _remove(self, folder: Path) -> None:
-        # the result is written under another name first, so the folder of the digest is always
+        # the folder is renamed before it is deleted, so that the folder of the digest is always
         # complete or absent
         with contextlib.suppress(FileNotFoundError):
             aside = Path(tempfile.mkdtemp(prefix=PREFIX, dir=self.runs))

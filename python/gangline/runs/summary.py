@@ -105,7 +105,7 @@ class RunRow(RunSummary, total=False):
 
 
 class MeanRow(RunSummary, total=False):
-    """A policy's row in a table: the mean of each summary key over the runs with all seeds.
+    """A policy's row in a table: the mean of each summary key over all runs of the policy.
 
     A key whose value is not a number in every run is left out.
     """

@@ -42,8 +42,8 @@ class Change(TypedDict, total=False):
     Attributes
     ----------
     policy : policy configuration, Policy, or str
-        Another policy. The name of a policy stands for its default parameters; the name of the
-        policy of the original run stands for the parameters of that run.
+        The policy to use instead. The name of a policy stands for its default parameters; the name
+        of the policy of the original run stands for the parameters of that run.
     servers : int
         Number of servers to add, or to remove if negative.
     gpu : str
@@ -77,9 +77,9 @@ class Alternative:
     others : int
         Number of other jobs that finished both in this run and in the original one.
     others_jct_mean_s : float
-        Mean JCT of the other jobs in this run.
+        Mean JCT of these other jobs in this run.
     others_before_s : float
-        Mean JCT of the other jobs in the original run.
+        Mean JCT of these other jobs in the original run.
     error : str
         Reason why the run failed; empty if the run did not fail.
     """
@@ -112,7 +112,7 @@ class WhatIf:
     rows : list of Alternative
         The original run, then one run for each change, in order.
     notes : list of str
-        Assumptions of the alternatives.
+        Assumptions behind the alternatives.
 
     Examples
     --------
@@ -431,7 +431,7 @@ class _Columns:
         del self._jct[jobs["job_id"][row].as_py()]
 
     def alternative(self, change: str, before: _Columns) -> Alternative:
-        """Return the job's times in this run, and mean JCTs over jobs finished in both runs."""
+        """Return the job's times in this run, and mean JCTs of other jobs that finished in both."""
         others = [
             (jct, before._jct[name])
             for name, jct in self._jct.items()
