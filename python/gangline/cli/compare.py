@@ -39,7 +39,7 @@ JCT: from arrival to finish; queue: from arrival to first start; FTF: time taken
 an equal share of the cluster (rho); preempt.: number of times that running jobs were stopped"""
 _LOADS = """\
 offered load: work of all jobs divided by what the GPUs can do until the last arrival; GPU util.:
-share of all GPU time until the last job finishes that jobs held"""
+GPU time that jobs held, divided by all GPU time until the last job finishes"""
 
 
 def compare(

@@ -96,7 +96,8 @@ def eta(
     given, tables = _inputs.split_settings(settings)
     chosen = _inputs.policy(policy, given)
     lab = as_cluster(cluster)
-    _console.say(*_inputs.notes_of(lab))  # printed first, because a forecast counts servers that are down as up
+    # printed first, because a forecast counts servers that are down as up
+    _console.say(*_inputs.notes_of(lab))
     found = foresee(
         lab,
         trace,

@@ -58,7 +58,7 @@ _SHOWN = (
 """The summary values that are shown: name, key, and format."""
 
 
-_BESIDE_SPEC = ("html", "segments", "explain")  # the options that may be given in addition to a spec
+_BESIDE_SPEC = ("html", "segments", "explain")  # options that may be given in addition to a spec
 
 
 def run(

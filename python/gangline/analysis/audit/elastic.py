@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 __all__ = ["bound", "fastest", "sizes"]
 
-_ROUNDING = 1e-8  # a batch that is off by less than this share counts as whole, as in the engine
+_ROUNDING = 1e-8  # as in the engine, a number that exceeds a whole number by less counts as whole
 
 
 def sizes(gang: Ints, elastic: ElasticJobs | None) -> tuple[Ints, Ints]:
@@ -52,8 +52,8 @@ def bound(each: ElasticClass, gpus: Ints, apart: Bools, samples: Floats) -> Floa
     apart : bool array
         Whether the GPUs are on several servers.
     samples : float array
-        A possible number of samples per GPU and pass, in addition to the number that yields the
-        trace's total batch; NaN = unknown.
+        Number of samples per GPU and pass; if it is NaN, all possible numbers are tried. The number
+        that yields the trace's total batch is always tried, too.
     """
     shape = np.stack([gpus, apart, np.nan_to_num(samples)], axis=1)
     known, inverse = np.unique(shape, axis=0, return_inverse=True)
@@ -79,9 +79,11 @@ def _samples(each: ElasticClass, gpus: float) -> float:
 def _rates(each: ElasticClass, gpus: float, is_apart: bool, samples: Floats) -> Floats:
     """Return the highest rate for each number of samples per GPU and pass.
 
-    With A passes, a step takes q + (A - 1) p seconds and is worth g = (var + sqr) / (var / S + sqr)
-    steps of the initial batch, where S = A u. The quotient of g and the time of a step is largest
-    at A = sqrt(var (q - p) / (sqr u p)), and decreases on both sides.
+    Let p be the time of a pass, q the time of a pass with the exchange of gradients, and u the
+    batch of one pass on all GPUs, relative to the initial batch. With A passes, a step takes q + (A
+    - 1) p seconds. It makes as much progress as g = (var + sqr) / (var / S + sqr) steps with the
+    initial batch, where S = A u. The quotient of g and the time of a step is largest at A =
+    sqrt(var (q - p) / (sqr u p)), and decreases on both sides of this A.
     """
     a_c, b_c, a_n, b_n, a_r, b_r, gamma = each.fit
     more = max(gpus - 2.0, 0.0)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["Audit", "audit"]
 
 MAX_IDLE_S = 3600.0  # our own choice: ten rounds of 360 s, the longest published round
-_ANY_S = sys.float_info.max  # infinity would leave out the figures of a folder of a result, too
+_ANY_S = sys.float_info.max  # with infinity, the audit of a result would also omit the idle figures
 _LIMIT = (
     "the longest wait to allow, --max-idle-s, as `{policy}` may hold jobs back while GPUs are free"
 )

@@ -69,7 +69,7 @@ _NEEDS = {
     "idle": "when jobs arrive and how large they are: a jobs table or a trace",
     "sums": "columns that follow from others, such as jct_s, queue_s or gpu_seconds",
 }
-"""The data that each rule needs; named if the tables lack them and no check gives details."""
+"""The data that each rule needs; shown if the rule was not checked and no check says why."""
 
 _SCHEMA = pa.schema(
     [
@@ -100,7 +100,7 @@ class Findings:
     notes : list of str
         Assumptions, and likely explanations of findings.
     excess : float
-        The largest ratio of the GPUs held to the GPUs that could be held.
+        The largest ratio of an amount held to the amount allowed, apart from memory; at least 1.
     idle : dict, optional
         GPU time that was idle although a waiting gang could have been placed.
     """
@@ -141,7 +141,7 @@ class Findings:
         self._skipped.setdefault(rule, missing)
 
     def note(self, text: str) -> None:
-        """Add notes on assumptions or possible explanations of findings; each note appears once."""
+        """Add a note on an assumption or a likely cause of findings; each note appears once."""
         if text not in self.notes:
             self.notes.append(text)
 
@@ -248,7 +248,7 @@ class Findings:
         )
 
     def table(self) -> pa.Table:
-        """Return the kept findings, by rule."""
+        """Return the kept findings, ordered by rule."""
         order = {rule: i for i, rule in enumerate(RULES)}
         rows = sorted(self._rows, key=lambda row: order[row["rule"]])
         return pa.Table.from_pylist(rows, schema=_SCHEMA)

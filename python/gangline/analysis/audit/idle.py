@@ -3,10 +3,10 @@
 This is a strict form of the state `together` in `runs/explain/reasons.py`, because nothing is known
 about the scheduler. A gang fits if one server has enough free GPUs. A gang that is larger than
 every server fits if the completely free servers of one rack and type have enough GPUs. A still
-larger gang fits if the completely free servers of one type have enough. Therefore, a strict
-placement rule is no reason to let the gang wait. If the table does not name servers, a gang must
-fit for every possible distribution of the busy GPUs. A copy of a job always needs a single server.
-GPUs of failed servers are busy, and a shared GPU counts once for each of its jobs.
+larger gang fits if the completely free servers of one type have enough. Therefore, a gang that fits
+would fit even under a strict placement rule. If the table does not name servers, a gang must fit
+for every possible distribution of the busy GPUs. A copy of a job always needs a single server. GPUs
+of failed servers are busy, and a shared GPU counts once for each of its jobs.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ __all__ = ["Busy", "Waits", "check", "waits_between"]
 
 
 WHOLE = 0
-"""A value that stands for all GPUs of a server where a number of GPUs is expected."""
+"""A gang size that stands for all GPUs of a server."""
 
 
 class Waits(NamedTuple):
@@ -80,7 +80,7 @@ def waits_between(world: World, job: Ints, start: Floats, end: Floats, last: flo
     owner = np.concatenate([job[kept], job[kept]])
     time = np.concatenate([start[kept], end[kept]])
     sign = np.repeat([1, -1], len(kept))
-    order = np.lexsort((-sign, time, owner))  # a row that begins as another ends leaves no gap
+    order = np.lexsort((-sign, time, owner))  # a row that begins when another ends leaves no gap
     owner, time, held = owner[order], time[order], np.cumsum(sign[order])
     gap = np.flatnonzero((held[:-1] == 0) & (owner[1:] == owner[:-1]))
     first = np.full(world.jobs, np.inf)
@@ -143,7 +143,7 @@ def check_claim(world: World, findings: Findings, table: str, busy: Busy, waits:
     for gang, types, here in _queue(world, time, waits):
         most = np.max([free[kind] for kind in np.flatnonzero(types)], axis=0, initial=0)
         bad = here & lasts & (most >= gang)
-        bad[1:] &= ~bad[:-1]  # the beginning of the stretch
+        bad[1:] &= ~bad[:-1]  # only the beginning of each stretch
         findings.add(
             "work-conserving",
             table,
@@ -262,7 +262,7 @@ def _on_servers(world: World, time: Time, busy: Busy) -> Callable[[int, Bools], 
 
     def fits(gang: int, types: Bools) -> Bools:
         number, units = _chosen(levels, gang, types)
-        if number not in changes:  # a wide gang takes whole servers
+        if number not in changes:  # a gang that is larger than a server needs whole servers
             level = levels[number]
             unit = level.unit[change.unit]
             changes[number] = _Changes.of(unit, change.place, whole, level.gpus)
@@ -317,7 +317,7 @@ def _on_totals(world: World, held: Ints) -> Callable[[int, Bools], Bools]:
 
 
 def _longest(times: Floats, good: Bools, waits: Waits) -> tuple[Floats, Floats]:
-    """Return the longest unbroken stretch within each wait in which `good` holds, and its start."""
+    """For each wait, return its longest stretch in which `good` holds, and the stretch's start."""
     edges = np.diff(good.astype(np.int8), prepend=0, append=0)
     begin = times[np.flatnonzero(edges == 1)]
     end = times[np.minimum(np.flatnonzero(edges == -1), len(times) - 1)]
@@ -341,7 +341,7 @@ def _range_longest(length: Floats, low: Ints, high: Ints) -> Ints:
     """Return the index of the largest value from `low` to `high`; -1 for an empty range."""
     size = high - low + 1
     found = np.full(len(low), -1, dtype=np.int64)
-    best = np.arange(len(length))  # for the next 2**level values
+    best = np.arange(len(length))  # the index of the largest of the next 2**level values
     for level in range(int(size.max(initial=0)).bit_length()):
         mine = (size >= 1 << level) & (size < 2 << level)
         one, other = best[low[mine]], best[high[mine] - (1 << level) + 1]

@@ -176,7 +176,7 @@ def gpus_of_copies(result: Result | None, given: str | int | None) -> str | int:
 
 
 def jobs_per_gpu(result: Result | None, given: int | None) -> int:
-    """Return the given maximum number of jobs on one GPU or, by default, the result's maximum."""
+    """Return the given maximum number of jobs on one GPU; by default, 2 if the run shares GPUs."""
     if given is not None:
         return given
     # only summaries of policies that share GPUs have this key
@@ -184,15 +184,15 @@ def jobs_per_gpu(result: Result | None, given: int | None) -> int:
 
 
 _HOLD_BACK = ("limit", "no quota", "price")
-"""Endings of the names of reasons that let jobs wait while GPUs for all of them are free. The
-reasons of yarn-cs are not among them: the first job of a queue waits only while the first job of
-another queue does not fit."""
+"""Endings of the names of reasons for which jobs may wait although GPUs for all of them are free.
+The reasons of yarn-cs are not among them: the first job of a queue waits only while the first job
+of another queue does not fit."""
 
 
 def policy_that_holds_back(result: Result | None) -> str:
     """Return the policy of a result if it may leave GPUs free that a waiting job could use.
 
-    Quotas, limits and prices do not appear in the tables.
+    The tables do not show quotas, limits and prices, so such waits cannot be checked.
     """
     from gangline import _core
 
@@ -441,7 +441,7 @@ def _read_file(path: Path) -> tuple[pa.Table, TextFile | None]:
 
 
 def _separator(head: bytes) -> str:
-    """Return the column delimiter: a comma, or another one in a header without commas."""
+    """Return the column delimiter: a comma or, if the header has no commas, a different one."""
     line = head.removeprefix(BOM).lstrip().split(b"\n", 1)[0]
     found = [mark for mark in _SEPARATORS if mark in line and b"," not in line]
     return found[0].decode() if found else ","
@@ -452,7 +452,7 @@ def _read_arrow(head: bytes, data: bytes) -> pa.Table:
     is_file = head[:6] == b"ARROW1"
     reader = pa.ipc.open_file(place) if is_file else pa.ipc.open_stream(place)
     table = reader.read_all()
-    table.validate(full=True)  # its buffers are used unchecked, so offsets might point anywhere
+    table.validate(full=True)  # Arrow has not checked the buffers, so offsets might point anywhere
     return table
 
 
@@ -463,7 +463,7 @@ def _read_csv(text: TextFile) -> pa.Table:
         raise TraceError(
             f"{text.path}:1: expected Parquet, Arrow, or CSV with a header line", path=text.path
         )
-    text.names = [str(place) for place in range(len(names))]  # two columns may have one name
+    text.names = [str(place) for place in range(len(names))]  # two columns may have the same name
     columns = text.read(dict.fromkeys(text.names, pa.string()))
     if text.faults.count:
         raise text.faults.error(ERRORS_SHOWN, text.locate)

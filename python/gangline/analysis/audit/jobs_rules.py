@@ -46,7 +46,7 @@ class _Rows(TableRows):
         if not table.has("gpus"):
             gang = np.append(world.gang, -1)[self.job].astype(np.float64)
             self.gang = np.where(gang < 0, np.nan, gang)
-        self.least = self.most = self.gang  # GPUs of a part
+        self.least = self.most = self.gang  # bounds on the GPUs of a part
         if world.may_resize:
             self.least, self.most = (
                 np.append(sizes, -1)[self.job].astype(np.float64) for sizes in world.sizes
@@ -65,7 +65,7 @@ class _Rows(TableRows):
             self.run = np.where(self._in_one_piece(), self.span, np.nan)
 
     def _start(self) -> Floats:
-        """Return the first starts, which are derived from other columns if possible."""
+        """Return the first starts; they are derived from other columns if the table lacks them."""
         if self.table.has("first_start_s"):
             return self.table["first_start_s"]
         if self.table.has("queue_s"):
@@ -188,7 +188,7 @@ def _gangs(world: World, rows: _Rows) -> None:
 
 
 def _work(world: World, rows: _Rows, findings: Findings) -> Floats:
-    """Check run times; return the minimum time for which each row's job can have held its GPUs."""
+    """Check run times; return a lower bound on the time for which each row's job held its GPUs."""
     least = np.full(len(rows.table), np.nan)
     if world.has_noise:
         findings.skip("short-run", "how long jobs take: the cluster has run-time noise")
@@ -214,7 +214,8 @@ def _work(world: World, rows: _Rows, findings: Findings) -> Floats:
             found=ran,
             allowed=least,
         )
-    # The run time of the table if it has one, otherwise the time for its work.
+    # The run time in the table, if it is known; otherwise, the shortest time for the work of a
+    # finished job.
     held = np.where(np.isnan(rows.run), np.where(rows.done, least, np.nan), rows.run)
     return np.maximum(held, 0.0)
 
@@ -246,7 +247,7 @@ def _sums(world: World, rows: _Rows, findings: Findings) -> None:
 
 
 def _gpu_seconds(world: World, rows: _Rows, given: Floats, findings: Findings) -> None:
-    """Compare GPU-seconds with gpus x run; if a job has several parts, compare each part."""
+    """Check that GPU-seconds are at least gpus x run of one part, and at most that of all parts."""
     run = rows.table["run_s"]
     least, most = rows.least * run, rows.most * run
     slack = world.tolerance(most, rows.most + 2.0) * rows.parts
@@ -272,7 +273,7 @@ def _capacity(world: World, rows: _Rows, least: Floats, findings: Findings) -> N
     still = least >= rows.span - world.tolerance(rows.span, 2.0)
     kept = np.flatnonzero(still & np.isfinite(rows.span) & (rows.least >= 1))
     if not len(kept):
-        if world.held is None:  # without segments, nothing else shows this
+        if world.held is None:  # without segments, nothing else checks the capacity
             findings.withdraw("capacity", _why_not(rows, least))
         return
     assumed = ""
@@ -297,7 +298,7 @@ def _why_not(rows: _Rows, least: Floats) -> str:
 
 
 def _utilisation(world: World, rows: _Rows, least: Floats, findings: Findings) -> None:
-    """Check the capacity against the jobs that began after one instant and ended before another.
+    """Check that the jobs within an interval used no more GPU-seconds than the cluster has in it.
 
     Two kinds of intervals are checked: from the first start to each finish, and from each start to
     the last finish.
@@ -326,7 +327,7 @@ def _utilisation(world: World, rows: _Rows, least: Floats, findings: Findings) -
         findings.add_excess(
             "utilisation",
             TABLE,
-            dataclasses.replace(excess, at=excess.worst),  # the window ends at that event
+            dataclasses.replace(excess, at=excess.worst),  # the interval ends at that event
             "{found:.9g} GPU-s used of {allowed:.9g}",
             job=job[order],
             time=time,
@@ -334,7 +335,7 @@ def _utilisation(world: World, rows: _Rows, least: Floats, findings: Findings) -
 
 
 def _idle(world: World, rows: _Rows, findings: Findings) -> None:
-    """Look for gangs that wait although they fit; a stopped job counts as busy until its finish."""
+    """Look for gangs that wait although they fit; a preempted job is busy until its finish."""
     if rows.is_assumed or np.isnan(rows.start).all() or np.isnan(rows.least).all():
         findings.skip("idle", "when jobs started: first_start_s or queue_s, and gpus or a trace")
         return

@@ -32,7 +32,7 @@ SLOTS = 64
 
 
 class Stretches(NamedTuple):
-    """The stretches of each job part between two changes; rows on several servers are merged.
+    """The stretches of each part of a job between two changes; rows of several servers are merged.
 
     The stretches are ordered by job, part and start. Rows without usable times or a known job are
     left out.
@@ -66,7 +66,7 @@ class TableRows:
         at: Ints | None = None,
         **given: npt.NDArray[Any] | float,
     ) -> None:
-        """Add one finding per row, or per row in `at`, with its job, time and server."""
+        """Add a finding with job, time and server for each bad row, or bad row among `at`."""
         where = self._where
         if at is not None:
             where = {key: None if each is None else each[at] for key, each in where.items()}
@@ -83,7 +83,7 @@ class TableRows:
             self.findings.skip(rule, missing)
 
     def check_times(self, needed: Bools | None, names: Sequence[str], **given: Any) -> None:
-        """Check times; only rows that need all times must have all of them."""
+        """Check times; if `needed` is given, only these rows must have all of them."""
         for name in (name for name in names if self.table.has(name)):
             values = self.table[name]
             bad = ~(np.isfinite(values) & (values >= -self.world.tolerance_s))
@@ -144,7 +144,7 @@ class Rows(TableRows):
 
     @cached_property
     def width(self) -> Ints | None:
-        """GPU count of each row: from its slots or the column, otherwise its job's part size."""
+        """GPUs of each row: from its slots, from the column `gpus`, or of a part of its job."""
         if self.mask is not None:
             return np.bitwise_count(self.mask).astype(np.int64)
         if self.table.has("gpus"):
@@ -155,7 +155,7 @@ class Rows(TableRows):
 
     @cached_property
     def part(self) -> Ints | None:
-        """Rank of each row's part number among all part numbers; None if jobs have no parts."""
+        """Index of each row's part: the rank of its number, or its server; None if unknown."""
         if not self.table.has("part"):
             return self.server if self.world.forks and self.has_server else None
         given = np.nan_to_num(self.table["part"])
@@ -265,7 +265,7 @@ class Rows(TableRows):
 
     @cached_property
     def rate(self) -> Floats:
-        """Iterations per second of each kept row, or its maximum where the rate is not given."""
+        """Iterations per second of each kept row; where no rate is given, that of `base`."""
         if not self.table.has("rate"):
             return self.base
         given = self.table["rate"][self.kept]
@@ -276,7 +276,7 @@ class Rows(TableRows):
         """Iterations per second of each stretch: the mean over its rows, weighted by GPUs."""
         assert self.width is not None, "called only if GPUs are known"
         held, width = self.stretches, self.width[self.kept]
-        # a copy has a single row; an elastic job is whole at any size
+        # a part of a forked job has a single row; an elastic job is whole at any size
         whole = held.gpus if self.world.forks else np.maximum(self.world.gang[held.job], 1)
         is_elastic = self.pace[0]
         whole = np.where(is_elastic, held.gpus, whole)
@@ -285,7 +285,7 @@ class Rows(TableRows):
         total = np.bincount(stretch, weights=self.rate * width, minlength=len(held.job))
         rate = total.astype(np.float64) / np.maximum(whole, 1)
         as_given = alone & (held.gpus == whole)
-        rate[stretch[as_given[stretch]]] = self.rate[as_given[stretch]]  # to the last digit
+        rate[stretch[as_given[stretch]]] = self.rate[as_given[stretch]]  # this keeps every digit
         return rate
 
     @cached_property
@@ -308,11 +308,11 @@ class Rows(TableRows):
     def per_job(self, values: Any) -> Floats:
         """Sum the values of kept rows for each job."""
         total = np.bincount(self.job[self.kept], weights=values, minlength=self.world.jobs)
-        return total.astype(np.float64)  # jobs without rows are counted, not summed
+        return total.astype(np.float64)  # without any rows, `bincount` returns integers
 
 
 def held_seconds(group: Ints, start: Floats, end: Floats, groups: int) -> Floats:
-    """Return the time for which at least one interval of each group was open."""
+    """For each group, return the seconds during which at least one of its intervals was open."""
     sweep = Sweep(start, end, 0.0, group)
     owner = group[sweep.row]
     busy = np.cumsum(sweep.sign)[:-1] > 0  # the count is 0 at the end of each group

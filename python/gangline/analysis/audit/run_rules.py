@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = ["check", "fact"]
 
-SHARE = 1e-9  # the amount by which a fraction may exceed 1, as a sum of floats
+SHARE = 1e-9  # the amount by which a fraction may exceed 1, because it is a sum of floats
 UTILISATION = ("gpu_utilization", "useful_utilization", "node_utilization")
 
 
@@ -56,8 +56,9 @@ def _lost_jobs(world: World, run: Run, findings: Findings) -> None:
 def _left_by_a_stop(world: World, run: Run) -> Bools:
     """Return the rows of jobs that may be unfinished because the run was stopped.
 
-    If the outcome is unknown, the tables show whether the run was stopped: a stop ends segments
-    early and leaves jobs that arrive after the last event.
+    If the outcome is unknown, it is inferred from the segments. If one of them has the end
+    `stopped`, or if there are none, any job may be unfinished. Otherwise, only jobs that arrive no
+    earlier than the end of the last segment may be.
     """
     assert world.listed is not None, "called only with jobs"
     rows = len(world.listed)

@@ -240,7 +240,8 @@ def _capacity(world: World, rows: Rows, width: Ints, findings: Findings) -> None
     start = np.concatenate([rows.start, down])
     end = np.concatenate([rows.end, np.where(np.isfinite(up), up, down + 1.0)])
     good = np.concatenate([rows.good & (width > 0), np.ones(len(down), dtype=np.bool_)])
-    # An outage is a row that holds no GPUs: the held GPUs are checked when it begins.
+    # Outages are added as rows without GPUs, so that the held GPUs are also checked when an outage
+    # begins.
     amount = np.concatenate([width, np.zeros(len(down), dtype=np.int64)])
     kinds = np.concatenate([rows.type, world.server_type[server]])
     kept = np.flatnonzero(good)
@@ -297,7 +298,7 @@ def _idle(world: World, rows: Rows, width: Ints, findings: Findings) -> None:
     busy = idle.Busy(rows.server[kept], width[kept], start, end)
     waits = idle.waits_between(world, rows.job[kept], start, end, end.max(initial=0.0))
     if claims and not world.forks and world.knows_outages:
-        if world.max_share > 1:  # a shared GPU is busy once
+        if world.max_share > 1:  # a shared GPU counts as one busy GPU
             server, start, end = _busy_gpus(rows)
             busy = idle.Busy(server, np.ones(len(server), dtype=np.int64), start, end)
         idle.check_claim(world, findings, TABLE, busy, waits)
@@ -399,7 +400,7 @@ def _sharing_sums(
         return
     met, kept = co_runners.met, rows.kept
     beside = held_seconds(met.stretch, met.start, met.end, len(rows.stretches.job))
-    shared_s = float((met.end - met.start).sum()) / 2.0  # each of two jobs counts the other
+    shared_s = float((met.end - met.start).sum()) / 2.0  # each interval is counted for both jobs
     held_s = float((rows.length[kept] * rows.width[kept]).sum())
     wanted = {"share_gpu_fraction": shared_s / (held_s - shared_s) if held_s > 0.0 else np.nan}
     if beside.sum() > 0.0:

@@ -119,7 +119,7 @@ class CoRunners:
         met, xi = self.met, self._xi
         counts = np.bincount(met.stretch, minlength=len(self._rows.stretches.job))
         begin = np.cumsum(counts) - counts
-        # every meeting of the stretch, for each instant asked
+        # pair each instant with every meeting of its stretch
         count = counts[stretch]
         asked = np.repeat(np.arange(len(stretch)), count)
         within = np.arange(len(asked)) - np.repeat(np.cumsum(count) - count, count)
@@ -131,7 +131,7 @@ class CoRunners:
         asked, which = asked[order], which[order]
         last = np.ones(len(asked), dtype=np.bool_)
         last[:-1] = (asked[1:] != asked[:-1]) | (met.gpu[which[1:]] != met.gpu[which[:-1]])
-        asked, by_gpu = asked[last], xi[which[last]]  # NaN sorts last: an unknown factor
+        asked, by_gpu = asked[last], xi[which[last]]  # NaN, an unknown factor, sorts last
         sharing = self._world.cluster.sharing
         if sharing is not None and sharing.gang_xi == "mean":
             shared = np.bincount(asked, minlength=len(stretch))
@@ -152,7 +152,7 @@ class CoRunners:
 
     @cached_property
     def soon(self) -> Floats:
-        """An instant in each stretch, later than its beginning by the tolerance."""
+        """An instant in each stretch, later than its start by the tolerance or half its length."""
         held = self._rows.stretches
         return held.start + np.minimum(self._world.tolerance_s, (held.end - held.start) / 2.0)
 
@@ -169,7 +169,7 @@ class CoRunners:
 
 
 def _running_latest(end: Floats, first: Ints) -> Floats:
-    """Return, for each row, the latest end among the rows so far on the same GPU."""
+    """For each row, return the latest end among the row and the earlier rows on the same GPU."""
     if not len(end):
         return end
     by_end = np.argsort(end, kind="stable")
@@ -243,7 +243,8 @@ def _memory(world: World, rows: Rows) -> Ints | None:
     part = given / batch
     sharing = world.cluster.sharing
     if sharing is not None and sharing.acc_cost == 0.0 and rows.table.has("sub_batch"):
-        part = np.zeros(len(part))  # a free change of the sub-batch does not end a row
+        # a change of the sub-batch that costs nothing does not end a row
+        part = np.zeros(len(part))
     fixed = 0.5 if sharing is None else sharing.memory_fixed_fraction
     return np.floor(full[rows.job] * (fixed + (1.0 - fixed) * part) + 0.5).astype(np.int64)
 
@@ -258,7 +259,8 @@ def _batches(world: World, rows: Rows) -> tuple[Floats, Floats]:
     batch = np.append(np.nan_to_num(world.trace.numbers("batch_size")), 0.0)[rows.job]
     given = rows.table["sub_batch"]
     is_part = (given > 0.0) & (given < batch)
-    if world.elastic is not None:  # its passes may be larger than the traced batch
+    # a pass of an elastic job may be larger than the batch in the trace
+    if world.elastic is not None:
         elastic = np.append(world.elastic.rows, np.False_)[rows.job]
         is_part |= (given > 0.0) & (batch > 0.0) & elastic
     return np.where(is_part, batch, 1.0), np.where(is_part, given, 1.0)
@@ -335,7 +337,7 @@ def _rates(world: World, rows: Rows, co_runners: CoRunners | None, findings: Fin
     base = np.full(len(held.job), np.inf)
     np.minimum.at(base, stretch, rows.base)  # a gang on several types has a single rate
     base = base[stretch]
-    if world.run is None:  # otherwise each row may have a different rate
+    if world.run is None:  # in other simulators, the rows of a gang may have different rates
         base = np.maximum(base, rows.base)
     batch, sub_batch = _batches(world, rows)
     sharing = world.cluster.sharing

@@ -72,9 +72,9 @@ class Sweep:
         return np.cumsum(self.sign * amount[self.row])
 
     def differ(self, value: Ints) -> Bools:
-        """Return, for each event, whether the rows held after it have different values.
+        """For each event, return whether the rows held after it have different values.
 
-        The values must be small and non-negative; they are equal if their spread is 0.
+        The values must be small and non-negative. They are equal if their variance is 0.
         """
         count, total, squares = (self.held(amount) for amount in (value * 0 + 1, value, value**2))
         return np.asarray(count * squares != total**2)

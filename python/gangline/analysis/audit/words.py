@@ -21,7 +21,7 @@ _OURS = ("unfinished", "preempted", "moved", "retimed", "stopped")
 _REASONS = ("finished", "preempted", "moved", "failed", "retimed", "stopped")
 _MEANING = {**STATUS_WORDS, **dict.fromkeys(_OURS, "running"), "dropped": "killed"}
 del _MEANING["unknown"]  # the word says nothing about the outcome
-_OPEN = ("running", "unknown")  # the words for jobs that wait are mapped to unknown
+_OPEN = ("running", "unknown")  # `STATUS_WORDS` maps the words for waiting jobs to unknown
 
 
 @dataclass(frozen=True)

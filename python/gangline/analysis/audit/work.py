@@ -25,7 +25,7 @@ STOPS = ("preempted", "moved")
 
 
 class _Stints(NamedTuple):
-    """Stints: a part's stretches on the same GPUs without gaps, from a start or move to a stop."""
+    """Stints of parts: stretches on the same GPUs without gaps, from a start or move to a stop."""
 
     of_stretch: Ints
     start: Floats
@@ -82,10 +82,10 @@ def check(world: World, rows: Rows, findings: Findings) -> None:
 
 
 def _lost(world: World, rows: Rows, bounds: _Bounds, finished: Bools, slack: Floats) -> None:
-    """Check that the time without overhead and lost time suffices for a job's work.
+    """Check that a job's work fits the time that is neither overhead nor lost.
 
-    The rate in each lost second lies between the job's smallest and largest rate. If a job was
-    paused, the segments do not say for how long.
+    The rate during that time is between the job's smallest and largest rate. A job that was paused
+    is not checked, because the segments do not say for how long.
     """
     assert world.work is not None, "the caller asked"
     held, rate = rows.stretches, bounds.rate
@@ -186,8 +186,8 @@ class _Bounds:
             return self.rate * np.maximum(held.end - begin, 0.0)
 
         # A stretch without an explanation may have begun with a checkpoint or a pause, from which
-        # later checkpoints count. So may any stretch, unless the run is known to have taken no
-        # checkpoints.
+        # the checkpoint interval then counts. If the options of the run are unknown, this may apply
+        # to any stint.
         may_be_safe = (self._unexplained_stints > 0) | (not self._has_options)
         safe = self._safe_from(overhead)
         most = self._by_job(held.job, done - np.where(may_be_safe[at], 0.0, done_after(safe)))
@@ -196,7 +196,7 @@ class _Bounds:
         return np.minimum(self._by_job(held.job, done - done_after(safe)), most), most
 
     def _safe_from(self, overhead: Floats) -> Floats:
-        """Return the instant from which each stint's work was lost; infinity if none was lost."""
+        """For each stint, return when the lost work begins; infinity if no work was lost."""
         stints = self._stints
         if self._interval is None:
             return np.where(stints.fails, -np.inf, np.inf)
@@ -210,8 +210,8 @@ class _Bounds:
     def _unexplained_stints(self) -> Floats:
         """Number of stretches in each stint that may result from a checkpoint or a pause.
 
-        A stretch that results from a new co-runner, or from another share of an up-link, does not
-        count. For a job in parts, the tables do not show the reason.
+        A stretch that results from a new co-runner, or from a different share of an up-link, does
+        not count. For a forked job, the tables do not show the reason, so every stretch counts.
         """
         at, rate = self._stints.of_stretch, self.rate
         goes_on = np.diff(at, prepend=-1) == 0

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Run", "World"]
 
-_SUM_S = 1e-6  # sums of times that are rounded to nanoseconds drift by more than one
+_SUM_S = 1e-6  # sums of times that are rounded to nanoseconds drift by more than one nanosecond
 _SUM_ERROR = 1e-9  # relative: a sum of a million f64 terms is off by less
 
 
@@ -142,7 +142,7 @@ class World:
         return self._codes[id(table)]
 
     def tolerance(self, size: Floats | float = 0.0, terms: Floats | float = 1.0) -> Any:
-        """Return the possible rounding error of a sum of `terms` times of this size."""
+        """Return the possible rounding error of a sum, given its size and its number of terms."""
         return self.sum_s * terms + _SUM_ERROR * np.abs(size)
 
     @cached_property
@@ -214,7 +214,7 @@ class World:
 
     @cached_property
     def clock_s(self) -> float:
-        """Seconds by which the jobs table's clock is ahead of the trace's, equal for all jobs."""
+        """Seconds by which the jobs table's clock is ahead of the trace's; 0 if jobs differ."""
         if self.trace is None or self.listed is None or not self.listed.has("arrival_s"):
             return 0.0
         ahead = self.of_job("arrival_s") - self._trace_arrival
@@ -305,7 +305,7 @@ class World:
         if "duration_s" in self.trace.columns:
             timed = ~np.isnan(self.trace.numbers("duration_s"))
         if self.cluster.throughput is None and self.run is None:
-            work[~timed] = np.nan  # our engine does one iteration per second
+            work[~timed] = np.nan  # only our engine is known to do one iteration per second
         return work
 
     @cached_property

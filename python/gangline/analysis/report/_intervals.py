@@ -17,7 +17,7 @@ __all__ = ["Bar", "Interval", "intervals"]
 
 _WIDTH, _LEFT, _RIGHT = 760, 250, 16
 _LINE, _GAP, _TOP, _BOTTOM, _ROW = 13, 9, 30, 40, 16
-_LETTER = 6.4  # the width of a letter in the legend, generously
+_LETTER = 6.4  # a generous estimate of the width of a letter in the legend
 _ROUND = (1.0, 1.2, 1.5, 2.0, 3.0, 5.0, 7.0)
 
 
@@ -65,7 +65,7 @@ def intervals(
     series : sequence of str
         Names in the legend, in the order of the marks' series numbers.
     published : sequence of float
-        Positions of dashed lines.
+        Published ratios, each of which is marked by a dashed line.
 
     Examples
     --------

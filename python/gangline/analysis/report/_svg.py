@@ -32,10 +32,10 @@ __all__ = ["draw", "linear", "short", "square", "still"]
 
 _WIDTH, _HEIGHT = 480, 270
 _LEFT, _RIGHT, _TOP, _BOTTOM = 64, 12, 10, 52
-_GRID = 4000  # units of an axis: a tenfold zoom still has one per pixel; our own choice
-_LETTER, _LINE, _SAMPLE = 6.4, 14, 16  # of a label: letter width, height, line sample
+_GRID = 4000  # units of an axis: at tenfold zoom, there is one per pixel; our own choice
+_LETTER, _LINE, _SAMPLE = 6.4, 14, 16  # of a label: letter width, height, length of line sample
 _LABEL_CHARS = 18
-_TAIL_CHARS = 6  # the end that a shortened label keeps
+_TAIL_CHARS = 6  # the maximum number of characters at the end that a shortened label keeps
 
 
 class _Axis(NamedTuple):
@@ -135,7 +135,7 @@ def _axes(chart: Chart) -> tuple[_Axis, _Axis]:
         is_whole = all(np.array_equal(line.y, np.rint(line.y)) for line in chart.lines)
         y = _Axis(0.0, high, linear(0.0, high, whole=True), high * (1 if is_whole else 10))
     else:
-        # from one tick to another, so that there are at least two
+        # the axis begins and ends at a tick, so that there are at least two ticks
         around = ticks_s(0.0, math.inf)
         low = max((v for v in around if v <= ys.min()), default=float(ys.min()))
         high = min((v for v in around if v >= ys.max() and v > low), default=2.0 * float(ys.max()))
@@ -184,7 +184,7 @@ def _line(chart: Chart, line: Line, x: _Axis, y: _Axis) -> str:
 
 
 def _dots(chart: Chart, line: Line, axes: tuple[_Axis, _Axis], scale: tuple[float, float]) -> str:
-    """Return one mark per value if there are only a few values."""
+    """Return a dot for each value if the horizontal axis has categories."""
     if chart.x_scale != "names":
         return ""
     colour, _ = style_of(line.number)
@@ -199,9 +199,10 @@ def _dots(chart: Chart, line: Line, axes: tuple[_Axis, _Axis], scale: tuple[floa
 
 
 def _labels(chart: Chart, y: _Axis) -> list[tuple[int, float, str]]:
-    """Return each line's number, label height and name; labels are near line ends, without overlap.
+    """Return the number of each line, and the height and text of its label.
 
-    Identical lines share a height. If all lines end at the same value, the higher line comes first.
+    A label is close to the end of its line and does not overlap other labels. If lines end at the
+    same value, the label of the line that is higher or further left comes first.
     """
     if len(chart.lines) < 2:
         return []
@@ -305,7 +306,7 @@ def square(x: float, y: float, size: tuple[float, float], shown: str, depth: flo
 
 
 def short(label: str, most: int) -> str:
-    """Shorten a label in the middle, because public names differ at the end, in the batch size.
+    """Shorten a label in the middle, because public model names end in the batch size.
 
     Examples
     --------

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["Chart", "Line", "charts", "shares"]
 
 _DAY, _HOUR, _MINUTE = 86400.0, 3600.0, 60.0
-_LEAST_S = 1.0  # a logarithmic axis has no zero, so shorter times are drawn here
+_LEAST_S = 1.0  # a logarithmic axis has no zero, so shorter times are drawn at this value
 _LEAST_RATIO = 0.1
 _SHORT = {
     "up to 10 min": "≤ 10 min",
@@ -30,7 +30,7 @@ _SHORT = {
     "6 h to 1 d": "≤ 1 d",
     "over 1 d": "> 1 d",
 }
-_MARGIN, _CUT = 1.02, 0.9  # our own choice: cut an axis if the rest gets a tenth wider
+_MARGIN, _CUT = 1.02, 0.9  # our own choice: an axis is cut if that shortens it by a tenth
 
 
 @dataclass(frozen=True)

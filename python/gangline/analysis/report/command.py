@@ -83,7 +83,7 @@ def trace_seeds(runs: Sequence[Digest]) -> list[int]:
 
 
 def typed(arguments: Sequence[str]) -> str:
-    """Return a command line as typed, without outputs and without this machine's folders."""
+    """Return a command line as it was typed, but without outputs and this machine's folders."""
     kept, skips = [], False
     for argument in arguments:
         flag, equals, value = argument.partition("=")
@@ -113,7 +113,7 @@ def without_folders(value: Any, key: str = "") -> Any:
         return [without_folders(item) for item in value]
     if not isinstance(value, str) or key in _NO_PATHS:
         return value
-    if key == "options":  # values in a trace's metadata are texts with JSON
+    if key == "options":  # values in a trace's metadata are strings that contain JSON
         given = json_object(value)
         return value if given is None else json.dumps(without_folders(given))
     path = PurePosixPath(value)

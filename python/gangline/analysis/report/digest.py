@@ -53,17 +53,17 @@ __all__ = [
     "steps",
 ]
 
-POINTS = 2000  # the maximum number of points of a line, which exceeds the columns of a wide screen
+POINTS = 2000  # the maximum number of points of a line; a wide screen has fewer columns
 _CURVE_POINTS = 600  # the same for a cumulative curve, which is smooth
-# Our own choice: the number that fits on a wide screen without a blur; each bucket has three
+# Our own choice: a wide screen shows this number of buckets without a blur; each bucket has three
 # values.
 _BUCKETS = 400
 _TAIL_BUCKETS = 50
-_COARSE = 0.01  # our own choice: the error of GPU time beyond which a timeline is useless
+_COARSE = 0.01  # our own choice: a timeline is not used if its GPU time has a larger relative error
 _HOUR_S = 3600.0
 _LENGTH_EDGES_S = (600.0, 3600.0, 6 * 3600.0, 86400.0)  # our own choice: familiar lengths of jobs
 LENGTHS = ("up to 10 min", "10 min to 1 h", "1 h to 6 h", "6 h to 1 d", "over 1 d")
-_ROUNDING = 1e-9  # relative; an undisturbed job has a rho of 1 up to a few times 2e-16
+_ROUNDING = 1e-9  # relative; the rho of an undisturbed job differs from 1 by a few times 2e-16
 
 
 @dataclass(frozen=True)
@@ -241,7 +241,7 @@ class Digest:
 
     @property
     def trace_seed(self) -> int | None:
-        """Seed that drew the trace; None if it was not drawn here."""
+        """Seed with which gangline drew the trace; None if the trace was not drawn."""
         found = re.search(r'"seed": (\d+)', self.spec["trace"]["metadata"].get("origin", ""))
         return int(found[1]) if found else None
 
@@ -370,7 +370,7 @@ def digest(result: Result, *, repeats: bool = True) -> Digest:
 
 
 def steps(time_s: Floats, values: Floats, *, buckets: int = _BUCKETS, most: int = POINTS) -> Steps:
-    """Reduce a step function to means over equal parts of its span; up to 2,000 points are kept.
+    """Reduce a step function with many points to means over equal parts of its span.
 
     Parameters
     ----------
@@ -391,7 +391,7 @@ def steps(time_s: Floats, values: Floats, *, buckets: int = _BUCKETS, most: int 
     if len(time_s) <= most:
         return Steps(time_s, values, values, values)
     edges = np.linspace(time_s[0], time_s[-1], buckets + 1)
-    # A bucket sees the row in force when it begins and every row inside it.
+    # A bucket covers the row that is valid when it begins, and every row inside it.
     first = np.searchsorted(time_s, edges[:-1], "right") - 1
     last = np.maximum(np.searchsorted(time_s, edges[1:], "left"), first + 1)
     pairs = np.column_stack([first, last]).ravel()
@@ -433,7 +433,7 @@ def curve(values: Floats) -> Floats:
 
 
 def _is_fine(timeline: pa.Table, summary: Mapping[str, Any], gpu_s: float) -> bool:
-    """Return whether a timeline, even if sampled, still yields the GPU time in use."""
+    """Return whether a timeline, which may be sampled, gives the GPU time in use accurately."""
     if timeline.num_rows < 2:
         return False
     seconds = np.diff(floats(timeline, "t_s"))

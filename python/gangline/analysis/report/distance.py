@@ -238,7 +238,7 @@ def losses(drawn: Sequence[Digest]) -> Table:
 
 
 def _models(drawn: Sequence[Digest]) -> list[str]:
-    """Models ordered by their total losses over all runs, largest first."""
+    """Return the models with the largest total losses over all runs, largest first."""
     total: dict[str, float] = {}
     for run in drawn:
         for loss in run.losses:

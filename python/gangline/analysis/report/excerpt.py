@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 __all__ = ["Bar", "Excerpt", "excerpt"]
 
 _MOST_GPUS = 64  # our own choice: the maximum number of rows of a picture
-_MOST_BARS = 600  # our own choice: at most 60 kB of a page
-_BEFORE, _AFTER = 30, 60  # our own choice: arrivals around the instant with most work
+_MOST_BARS = 600  # our own choice: this number of bars takes at most 60 kB of a page
+_BEFORE, _AFTER = 30, 60  # our own choice: arrivals before and after the instant with most work
 
 
 @dataclass(frozen=True)
@@ -55,9 +55,9 @@ class Excerpt:
 def excerpt(result: Result, rows: Segments) -> Excerpt | None:
     """Return the part of a run around the instant with the most pending work.
 
-    The instant depends on the trace, not on the policy: work arrives with jobs and is assumed to
-    run on all GPUs. The result is None if the cluster has more than 64 GPUs, or if there is nothing
-    to draw.
+    The instant depends on the trace, not on the policy: work arrives with jobs, and all GPUs are
+    assumed to work on it. The result is None if the cluster has more than 64 GPUs, or if there is
+    nothing to draw.
 
     Parameters
     ----------
@@ -106,7 +106,7 @@ def _window(arrival: Floats, work: Floats, gpus: int) -> tuple[float, float]:
     behind = balance - np.minimum(np.minimum.accumulate(balance - work), 0.0)
     peak = int(np.argmax(behind))
     low, high = max(peak - _BEFORE, 0), min(peak + _AFTER, len(at) - 1)
-    # and half of the time that all GPUs need for the pending work
+    # the window also covers half of the time that all GPUs need for the pending work
     done = float(at[peak]) + 0.5 * float(behind[peak]) / gpus
     return float(at[low]), max(float(at[high]), done, float(at[low]) + 1.0)
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = ["REASONS", "fairness_columns", "gpu_time", "means", "pooled", "reasons", "rows"]
 
-# The kinds of loss of the GPU time held, and their keys in the summary.
+# The causes for which GPU time held is lost, and the keys of these losses in the summary.
 _LOSSES = (
     ("overhead", "overhead_fraction"),
     ("distance", "comm_fraction"),
@@ -87,7 +87,7 @@ def _pooled(mine: Sequence[Digest]) -> Digest:
 def _groups(
     seeds: Sequence[Sequence[Group]], once: float, place: Callable[[str], Any]
 ) -> list[Group]:
-    """Return the groups of all seeds in order; with `once`, a job counts once for all seeds."""
+    """Merge the groups of all seeds; `once` scales the sums, so that a job counts only once."""
     found: dict[Any, list[Group]] = {}
     for group in (group for groups in seeds for group in groups):
         found.setdefault(place(group.name), []).append(group)
@@ -104,7 +104,7 @@ def _groups(
 
 
 def _size(name: str) -> int:
-    """Return the larger power of two in the name of a group of gangs."""
+    """Return the exponent of the power of two up to which a group of gangs extends."""
     return (int(name.rsplit(maxsplit=1)[-1]) - 1).bit_length()
 
 
@@ -158,7 +158,7 @@ def means(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
 def _shared(
     rows: Sequence[Mapping[str, Any]], key: str, whole: Sequence[float]
 ) -> dict[str, float]:
-    """Return the share of the sum of `whole`, given the share in each row; nan if there is none."""
+    """Return the share of the sum of `whole`, given the share in each row; empty if unknown."""
     parts = [(row.get(key, math.nan), one) for row, one in zip(rows, whole, strict=True)]
     known = [(part, one) for part, one in parts if one and math.isfinite(part)]
     total = sum(one for _, one in known)

@@ -193,7 +193,7 @@ def _overheads(
     job_, part_, start_, end_ = job[order], part[order], start[order], end[order]
     fresh = np.ones(len(order), bool)
     same_part = (job_[1:] == job_[:-1]) & (part_[1:] == part_[:-1])
-    same_time = same_part & (start_[1:] == start_[:-1])  # the same gang on another server
+    same_time = same_part & (start_[1:] == start_[:-1])  # a different server of the same gang
     fresh[1:] = ~(same_time | (same_part & goes_on[:-1]))
     stretch = np.cumsum(fresh) - 1
     begin = start_[fresh]
@@ -277,7 +277,8 @@ def _prices(
         return price
     told = np.bincount(owner, np.minimum(price, length), len(total))
     unclear = (np.abs(told - total) > 1e-6 + 1e-9 * total)[owner]
-    # If the policy sets the cost, a single stretch had all of it, or restarts shared it evenly.
+    # If the policy sets the cost, the overhead is divided evenly among the restarts; a job without
+    # restarts had all of it at its first start.
     restarts = np.bincount(owner, ~is_first, len(total))[owner]
     share = np.where(restarts > 0, total[owner] / np.maximum(restarts, 1), total[owner])
     guess = np.where(is_first, np.where(restarts > 0, 0.0, share), share)

@@ -47,7 +47,7 @@ __all__ = [
 ]
 
 REPORT = "report"
-"""The kind of file, which the page's seal states."""
+"""The kind of file, as it is named in the page's seal."""
 _FILE_CHARS = 50_000  # our own choice: a cluster file of a thousand blocks of servers
 _SHOWN_CHARS = 2000  # the maximum length of a text from outside, such as a label; our own choice
 _BEST = "Green and bold: a column's best value, and all values within 1 % of it or shown alike."

@@ -33,10 +33,11 @@ class PairTime:
     model, co_model : str
         Labels of the models; equal if jobs of the same model shared GPUs.
     gpu_h : float
-        GPU-hours in which one job of each model ran on the GPU.
+        GPU-hours during which a job of each model was on the same GPU.
     done_h, co_done_h : float
         GPU-hours that the work done in this time would have taken without co-runners: the time
-        divided by each gang's slowdown factor. Sub-batches and overheads are not subtracted.
+        divided by each gang's slowdown factor. The effects of sub-batches and overheads are not
+        subtracted.
     """
 
     model: str

@@ -20,7 +20,7 @@ __all__ = ["content", "heat", "listed", "totals"]
 _MODELS_SHOWN = 8  # our own choice: a picture with more rows is not readable
 _PAIRS_SHOWN = 12
 _LABEL_CHARS = 17
-_SLANT = 92  # the last column title leans out of the picture
+_SLANT = 92  # additional width, because the last column title is slanted
 
 
 def content(drawn: Sequence[Digest], means: Sequence[Mapping[str, Any]]) -> str:
@@ -155,7 +155,7 @@ def heat(run: Digest) -> str:
 
 
 def _models(pairs: Sequence[PairTime]) -> list[str]:
-    """Models ordered by decreasing shared GPU time."""
+    """Return the models, ordered by decreasing shared GPU time."""
     total: dict[str, float] = {}
     for pair in pairs:
         for name in (pair.model, pair.co_model):

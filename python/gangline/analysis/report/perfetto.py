@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 __all__ = ["write_gantt"]
 
 KIND = "Gantt chart"
-"""The kind of file, which the chart's seal states."""
+"""The kind of file, as it is named in the chart's seal."""
 _INSTALL = "pip install 'gangline[gantt]'"
 _SEQUENCE = 1  # all packets come from one writer
 _COUNTERS = (("gpus_busy", "GPUs busy"), ("jobs_waiting", "Jobs waiting"))
@@ -98,7 +98,7 @@ def write_gantt(
 
 
 class _Writer:
-    """A stream of packets that writes each repeated string once."""
+    """A stream of packets in which each repeated string is written only once."""
 
     def __init__(self, file: IO[bytes]) -> None:
         from perfetto.trace_builder.proto_builder import StreamingTraceProtoBuilder
@@ -113,7 +113,7 @@ class _Writer:
     def packet(self) -> Any:
         packet = self._builder.create_packet()
         packet.trusted_packet_sequence_id = _SEQUENCE
-        # Bit 1: the table of texts begins here. Bit 2: this packet needs it.
+        # Bit 1 means that the table of strings begins here, and bit 2 that the packet needs it.
         packet.sequence_flags = 3 if self._is_first else 2
         self._is_first = False
         return packet
@@ -154,7 +154,7 @@ def _rack_track(rack: int) -> int:
 
 
 _ROOT, _FIRST_COUNTER = 4 << 40, (4 << 40) + 1
-_EXPLICIT = 3  # children are in the order of their rank
+_EXPLICIT = 3  # children are shown in the order of their rank
 
 
 def _tracks(writer: _Writer, result: Result, drawn: Gantt) -> None:
@@ -325,7 +325,7 @@ def _counters(writer: _Writer, result: Result, from_s: float | None, to_s: float
             time_s[first:last].tolist(), values[first:last].tolist(), strict=True
         ):
             if value == before:
-                continue  # a counter is valid until it changes
+                continue  # a counter keeps its value until it changes
             before = value
             at = time if from_s is None else max(time, from_s)
             packet = _event(writer, TrackEvent.TYPE_COUNTER, _FIRST_COUNTER + i, round(at * 1e9))

@@ -59,7 +59,7 @@ def load_runs(folder: str | PathLike[str]) -> list[Result]:
     if (folder / "spec.json").is_file():
         return [load_result(folder)]
     inside = sorted(path for path in folder.iterdir() if (path / "spec.json").is_file())
-    # A name with a leading dot is a folder that is being written.
+    # A folder whose name begins with a dot is still being written.
     runs = [load_result(path) for path in inside if not path.name.startswith(".")]
     order = _order(folder / "comparison.json")
     if not runs:
@@ -78,7 +78,7 @@ def load_runs(folder: str | PathLike[str]) -> list[Result]:
             )
             raise ResultError(message, path=str(folder))
         chosen.append(alike[row.log_hash].pop(0))
-    # Runs of an earlier comparison into the same folder are not part of this one.
+    # Runs that an earlier comparison left in the folder are not part of this comparison.
     return chosen or runs
 
 

@@ -88,7 +88,7 @@ class Shapes:
 
 
 def gangs(rows: Segments, type_of_server: Ints) -> Gangs:
-    """Merge the rows of each gang on several servers.
+    """Merge the rows of each gang, which has one row for each of its servers.
 
     Parameters
     ----------
@@ -159,7 +159,7 @@ def _copies(found: Gangs) -> tuple[int, int, float]:
     copies = np.repeat([1, -1], count)
     order = np.lexsort((copies, time, job))  # ends come before starts of the same instant
     job, time = job[order], time[order]
-    # the sum of a job's changes is 0, so one running sum serves all jobs
+    # the changes of a job add up to 0, so one running sum is enough for all jobs
     now = np.cumsum(copies[order])
     gpus = np.cumsum(np.concatenate([found.gpus, -found.gpus])[order])
     length = np.append(np.diff(time), 0.0)

@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Story", "alone_s", "sentences", "stops", "tell", "with_causes", "worst"]
 
-_TOLD = 10  # our own choice: jobs on a page
-_NAMED = 2  # our own choice: takers of a job's GPUs that are named
+_TOLD = 10  # our own choice: the maximum number of jobs on a page
+_NAMED = 2  # our own choice: the maximum number of jobs that are named as takers of GPUs
 _SMALL = 0.01  # our own choice: losses below this share of the delay are not mentioned
 
 

@@ -36,7 +36,7 @@ __all__ = [
 
 _USERS_SHOWN = 12
 _MODELS_SHOWN = 12
-_SHORT = 16  # our own choice: the letters of a label that fit next to the columns on a phone
+_SHORT = 16  # our own choice: on a phone, this number of letters fits next to the columns
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Describes differences between runs that other numbers hide: gang sizes, copies and speeds."""
+"""Describes differences between runs that a page does not show elsewhere, such as copies."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["said"]
 
 
 def said(runs: Sequence[Digest]) -> list[str]:
-    """Return the differences that affect a comparison, as sentences in HTML; "" if there are none.
+    """Return a sentence in HTML, or "", for each difference that affects a comparison.
 
     Parameters
     ----------

@@ -46,7 +46,7 @@ __all__ = ["REASONS", "Waits", "floats", "idle_share", "waits"]
 REASONS = (TOO_FEW, HEAD_OF_LINE, APART, TOGETHER)
 _HEAD = REASONS.index(HEAD_OF_LINE)
 _OF_STATE = np.array([REASONS.index(state) for state in STATES], np.uint8)
-_ROUNDING_S = 1e-6  # sums of a few million seconds are no more exact
+_ROUNDING_S = 1e-6  # sums of a few million seconds are not more exact than this
 
 
 @dataclass(frozen=True)
@@ -80,7 +80,8 @@ class Waits:
     def behind_head(self) -> float:
         """Share of the time to the first start that is head-of-line blocking; nan if no job waited.
 
-        Without segments, the value is unknown (nan) while servers of one of several types are down.
+        Without segments, `waits` cannot find it if there are several GPU types and servers were
+        down.
         """
         first = self.reasons_s[self.is_first]
         total = float(first.sum())

@@ -67,8 +67,8 @@ def content(
     drawn : sequence of Digest
         One run per policy, in the same order.
     best, worst : labels
-        The recommended policies and, if there is one, the slowest policy; the page tells stories
-        about their jobs.
+        The recommended policies and, if there is one, the slowest policy. The section tells the
+        stories of jobs under the first recommended policy and under the slowest.
     """
     first = next((run for run in drawn if run.label in best[:1]), None)
     tells = first is not None and first.again is not None and any(s.wait_s for s in first.stories)
