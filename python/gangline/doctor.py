@@ -1,6 +1,6 @@
 """Checks the installation, says how to install what is missing, and runs a self-check.
 
-Nothing in this module may raise an error: a broken library is a finding.
+A broken library is a finding and must never make `examine` fail.
 
 Examples
 --------

@@ -65,8 +65,8 @@ class GanglineError(Exception):
             setattr(self, name, value)
 
     def __str__(self) -> str:
-        # Messages quote names and cells from users' files, so they are escaped; the attributes are
-        # not.
+        # Messages quote names and cells from users' files, so they are escaped. The attributes are
+        # not escaped.
         return safe(super().__str__())
 
 
@@ -275,7 +275,7 @@ class MergeError(GanglineError, ValueError):
     name : str, optional
         The array at fault, if any.
     copy : int, optional
-        Index of the copy, counted from 0, if any.
+        Index of the copy at fault, if any, counted from 0.
     why : str
         Description of the mistake.
     """
@@ -300,7 +300,7 @@ class MissingExtraError(GanglineError):
 
 
 class SolverError(GanglineError):
-    """The solver found no optimum of a linear program; the error has the status and the options."""
+    """The solver found no optimum; the error has the linear program's status, size and options."""
 
     policy: str | None = None
     status: str | None = None

@@ -49,8 +49,8 @@ def divide_steps(
     """Divide training steps among copies of different speeds, so that they stop together.
 
     A copy has time for B = floor(rate x window) steps in the window. If the job needs the B steps
-    of all copies, each copy gets its B. Otherwise, the remaining steps are divided in proportion to
-    the rates and rounded by largest remainders. No copy gets more than its B steps.
+    of all copies, each copy gets B steps. Otherwise, the remaining steps are divided in proportion
+    to the rates and rounded by largest remainders. No copy gets more than its B steps.
 
     Parameters
     ----------
@@ -97,7 +97,8 @@ def divide_steps(
     if not (math.isfinite(window) and window >= 0):
         raise _refused("window_s", window_s, "a finite number of seconds, at least 0")
     times = [speed * window for speed in speeds.tolist()]
-    # The steps that a copy could do may overflow, so a count above the remaining steps is cut off.
+    # A copy may have time for more steps than remain, even for infinitely many. The exact number
+    # then does not matter.
     room = [math.floor(most) if most <= wanted else wanted + 1 for most in times]
     if sum(room) <= wanted:
         return np.array(room, dtype=np.int64)

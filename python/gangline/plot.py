@@ -75,7 +75,7 @@ __all__ = [
 FORMATS = ("pdf", "png", "pgf", "svg")
 _KIND = "figure"  # the first word of the seal
 _AFTER_END = {"pdf": "%{}\n", "png": "{}", "pgf": "%{}\n", "svg": "<!-- {} -->\n"}
-"""Form of the checksum that follows the end of the figure, where viewers no longer read."""
+"""For each format, the checksum line, which is appended where viewers no longer read."""
 _CUT: dict[str, Any] = {"dpi": 200, "bbox_inches": "tight", "pad_inches": 0.01}  # almost no margin
 # The axis ends at this multiple of the bound or below, so that the crossing is easy to see; our own
 # choice.

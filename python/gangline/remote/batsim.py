@@ -376,7 +376,7 @@ class _Session:
         self._events.append({"timestamp": self._run.now_s, "type": kind, "data": data})
 
     def _is_now(self, at_s: float) -> bool:
-        """Return whether an instant has come; the comparison in whole ns hides rounding errors."""
+        """Return whether an instant has come; both times are rounded to whole nanoseconds."""
         now_ns = max(self._run.view.now_ns, round(self._run.now_s * 1e9))
         return round(at_s * 1e9) <= now_ns
 

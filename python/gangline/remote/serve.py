@@ -36,7 +36,9 @@ __all__ = ["listen_address", "serve"]
 
 # Our own choice: a plan that starts 100,000 jobs by name needs a third of this limit.
 MESSAGE_BYTES_MAX = 16 * 2**20
-REFUSALS_MAX = 100  # our own choice: a scheduler with this many in a row ignores the errors
+# Our own choice: a scheduler that sends this many wrong messages in a row ignores the error
+# replies.
+REFUSALS_MAX = 100
 _HELLO_S = 10.0  # Our own choice: a silent client must not block the scheduler for long.
 _HELLO_BYTES = 65536
 _LAST_WORDS_S = 1.0
@@ -324,7 +326,7 @@ class _Session:
 
 
 def _act(plan: Plan, answer: Answer) -> list[bool]:
-    """Add actions to a plan, and return whether each one that was tried was accepted."""
+    """Add actions to a plan; for each one that is tried, return whether it was accepted."""
     done = []
     for action in answer.actions:
         name = str(action.__struct_config__.tag)

@@ -208,7 +208,7 @@ class SchedulingEnv(gymnasium.Env["Observation", np.int64]):
             "jobs": gymnasium.spaces.Box(0.0, 1.0, shape),
             "cluster": gymnasium.spaces.Box(0.0, 1.0, (len(cluster),)),
         }
-        # gymnasium declares `Dict` as a space of `dict[str, Any]`, which mypy finds different
+        # mypy objects, because gymnasium's `Dict` is a space of `dict[str, Any]`
         self.observation_space = gymnasium.spaces.Dict(boxes)  # type: ignore[assignment]
         self.action_space = gymnasium.spaces.Discrete(self._window + 1)
 

@@ -101,7 +101,7 @@ class Total:
 
 
 class bar:  # noqa: N801 - used like a function
-    """Provide the progress callback of a run: of its own bar, of a `Total`, or of the caller."""
+    """Yield the progress callback of a run: for its own bar, for a `Total`, or the caller's."""
 
     def __init__(self, progress: bool | Progress | Total, label: str) -> None:
         self._given = progress

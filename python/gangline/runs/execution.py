@@ -207,7 +207,7 @@ def _do_sent(name: str, sent: bytes) -> Outcome:
 
 
 def _do_there(store: Store | None, run: Run) -> Outcome:
-    """Carry out a run in a process that was started for runs; a store keeps the result, if any."""
+    """Carry out a run in a process that was started for runs; a store, if any, keeps the result."""
     if not _HERE:
         _HERE.append(Worlds(_WORLDS_MAX))
     other = run.spec.versions_then_and_now()
@@ -300,7 +300,7 @@ class Worlds:
         return self.world(run.spec).watch(run, jobs, progress)
 
     def check(self, run: Run) -> None:
-        """Raise the errors that `run` would raise before its first event; carry out nothing."""
+        """Raise the errors that `run` would raise before its first event, without running."""
         self.world(run.spec).check(run)
 
     def world(self, spec: RunSpec) -> World:

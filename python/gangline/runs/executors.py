@@ -204,7 +204,9 @@ class Apart:
             process.join()
 
     def do(self, work: Callable[..., R], *given: object, report: Report | None) -> R:
-        """Return `work(*given)`; both and the result must be picklable. `report` can stop the work.
+        """Return `work(*given)`; function, arguments and result must be picklable.
+
+        `report` can stop the work.
 
         Raises
         ------
@@ -264,7 +266,7 @@ class _Process:
     def _answer(self, report: Report | None) -> Any:
         while not self._line.poll(_LOOK_S):
             if not self._process.is_alive() and not self._line.poll():
-                raise EOFError  # no end of file comes, because a child process has the pipe open
+                raise EOFError  # there is no end of file while its child has the pipe open
             if report is not None:
                 report(0.0, 0, 0)  # this raises an exception if no more results are needed
         return self._line.recv()

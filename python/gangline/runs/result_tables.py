@@ -112,7 +112,11 @@ def segments(columns: dict[str, Any], trace: Trace) -> pa.Table:
 
 
 def co_runners(columns: dict[str, Any]) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int64]]:
-    """Return the job indices of all co-runners, and before them the offsets at which rows begin."""
+    """Return the co-runners of all rows, in the form of an Arrow list array.
+
+    The first array contains the offset of each row, and that of the end. The second array contains
+    job indices.
+    """
     offsets = columns.get("co_runner_offset", columns.get("co_offset"))
     values = columns.get("co_runner_values", columns.get("co_runners"))
     if offsets is None or values is None:

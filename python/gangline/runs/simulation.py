@@ -116,7 +116,7 @@ class Simulation:
 
     def _set(self, core: _core.Simulation) -> None:
         self._core = core
-        # finding the world hashes parts of the spec, which is too slow to do at each step
+        # looking up the world hashes parts of the spec, which is too slow for each step
         self._world = self._worlds.world(self._run.spec)
         self._view = View(core.view, self._world.trace.column("job_id"))
 

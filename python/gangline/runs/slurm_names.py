@@ -20,8 +20,8 @@ __all__ = ["unused"]
 _DEFAULTS: Mapping[Column, str] = {
     "qos": "normal", "partition": "default", "account": "", "user": "default",
 }  # fmt: skip
-"""For each column, the name that jobs without a value get. The tables about a column are parameters
-that begin with its name."""
+"""For each column, the name that jobs without a value get. The names of the parameters with tables
+about a column begin with the name of the column."""
 
 
 def unused(chosen: ChosenPolicy, trace: Trace) -> list[str]:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 __all__ = ["bound", "fastest", "sizes"]
 
-_ROUNDING = 1e-8  # as in the engine, a number that exceeds a whole number by less counts as whole
+_ROUNDING = 1e-8  # as in the engine, an excess below this does not add a pass or a sample
 
 
 def sizes(gang: Ints, elastic: ElasticJobs | None) -> tuple[Ints, Ints]:
@@ -79,11 +79,11 @@ def _samples(each: ElasticClass, gpus: float) -> float:
 def _rates(each: ElasticClass, gpus: float, is_apart: bool, samples: Floats) -> Floats:
     """Return the highest rate for each number of samples per GPU and pass.
 
-    Let p be the time of a pass, q the time of a pass with the exchange of gradients, and u the
-    batch of one pass on all GPUs, relative to the initial batch. With A passes, a step takes q + (A
-    - 1) p seconds. It makes as much progress as g = (var + sqr) / (var / S + sqr) steps with the
-    initial batch, where S = A u. The quotient of g and the time of a step is largest at A =
-    sqrt(var (q - p) / (sqr u p)), and decreases on both sides of this A.
+    Let p be the time of a pass, q the time of a pass that ends with the exchange of gradients, and
+    u the batch of one pass on all GPUs, relative to the initial batch. With A passes, a step takes
+    q + (A - 1) p seconds. It makes as much progress as g = (var + sqr) / (var / S + sqr) steps with
+    the initial batch, where S = A u. The quotient of g and the time of a step is largest at
+    A = sqrt(var (q - p) / (sqr u p)), and decreases on both sides of this A.
     """
     a_c, b_c, a_n, b_n, a_r, b_r, gamma = each.fit
     more = max(gpus - 2.0, 0.0)

@@ -42,7 +42,7 @@ def on_tables(world: World, findings: Findings) -> None:
 
 
 def on_findings(world: World, findings: Findings) -> None:
-    """Withdraw `gang` if job sizes are unknown; name the option that allows the excess GPUs."""
+    """Withdraw the rule `gang` if sizes are unknown; name the option that allows the excess."""
     if world.may_resize and world.trace is None:
         findings.withdraw("gang", "which jobs may change their size, and how far: a trace")
     if findings.excess > 1.0:

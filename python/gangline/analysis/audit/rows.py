@@ -83,7 +83,7 @@ class TableRows:
             self.findings.skip(rule, missing)
 
     def check_times(self, needed: Bools | None, names: Sequence[str], **given: Any) -> None:
-        """Check times; if `needed` is given, only these rows must have all of them."""
+        """Check that times are valid; if `needed` is given, only these rows must have all times."""
         for name in (name for name in names if self.table.has(name)):
             values = self.table[name]
             bad = ~(np.isfinite(values) & (values >= -self.world.tolerance_s))

@@ -35,7 +35,7 @@ _LEFT, _RIGHT, _TOP, _BOTTOM = 64, 12, 10, 52
 _GRID = 4000  # units of an axis: at tenfold zoom, there is one per pixel; our own choice
 _LETTER, _LINE, _SAMPLE = 6.4, 14, 16  # of a label: letter width, height, length of line sample
 _LABEL_CHARS = 18
-_TAIL_CHARS = 6  # the maximum number of characters at the end that a shortened label keeps
+_TAIL_CHARS = 6  # a shortened label keeps at most this number of characters at its end
 
 
 class _Axis(NamedTuple):

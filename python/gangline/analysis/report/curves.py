@@ -19,7 +19,7 @@ _LEFT, _RIGHT, _TOP, _BOTTOM = 90, 16, 14, 44
 _TICKS = 9
 _ROW = 18  # the height of a row of the legend
 _UNITS_S = (86400.0, 3600.0, 60.0)
-_BEYOND = 1.2  # higher multiples of the top are drawn at this one, outside the picture
+_BEYOND = 1.2  # values above this multiple of the top are drawn at it, outside the picture
 
 
 @dataclass(frozen=True)

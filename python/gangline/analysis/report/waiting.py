@@ -80,8 +80,7 @@ class Waits:
     def behind_head(self) -> float:
         """Share of the time to the first start that is head-of-line blocking; nan if no job waited.
 
-        Without segments, `waits` cannot find it if there are several GPU types and servers were
-        down.
+        Without segments, the share cannot be computed if servers of one of several types were down.
         """
         first = self.reasons_s[self.is_first]
         total = float(first.sum())
