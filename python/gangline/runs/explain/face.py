@@ -162,7 +162,7 @@ def _repeated(
     again: Again | None,
     progress: bool | Progress,
 ) -> tuple[Tables, Watched | None, str]:
-    """Return the repeated run's tables and records, or the original tables and why it failed."""
+    """Repeat the run; return its tables and records, or the old tables and why it failed."""
     reason = "this result came from another process: save and load it"
     if again is not None:
         try:
@@ -187,7 +187,7 @@ def _repeated(
 
 
 def _rule(policy: Mapping[str, Any]) -> str:
-    """Return the properties of a built-in policy, and the estimates that the policy got."""
+    """Return the summary of a built-in policy, and the estimates that the policy got."""
     from gangline.policies.registry import registry
     from gangline.runs.estimates import given_to
 
@@ -260,14 +260,14 @@ class _Story:
         )
 
     def _asked_for(self, reasons: Records) -> Records:
-        """Return the causes, supplemented by the GPU requests of other jobs that waited."""
+        """Return the causes; for other jobs that waited, add the GPUs that they asked for."""
         at = np.flatnonzero((reasons["job"] >= 0) & (reasons["gpus"] < 0))
         reasons = reasons.copy()
         reasons["gpus"][at] = self._gpus.take(reasons["job"][at]).to_numpy()
         return reasons
 
     def _free(self, table: pa.Table, instants: Floats) -> Free:
-        """Return the GPUs that these segments leave free from the first of the instants on."""
+        """Return the GPUs that these segments leave free from the first instant on."""
         start_s, end_s = instants[0], instants[-1]
         outages = [
             (server, down_s, up_s)
@@ -307,12 +307,12 @@ class _Story:
     def _without_later(self, free: Free) -> tuple[Floats, dict[tuple[int, ...], Bools]]:
         """Return when enough GPUs would have been free if later arrivals had held none.
 
-        There is one entry for each set of GPU types that the gang may use. Instants at which the
-        later arrivals hold no such GPUs are left out.
+        There is one entry for each set of GPU types that the gang may use. It is false at instants
+        at which the later arrivals hold no such GPUs.
         """
         segments = self._segments
         is_earlier = segments.arrival[segments.job] <= segments.arrival[self._row]
-        # every instant of `free` is one of these
+        # every instant of `free` is also an instant of `without`
         without = self._free(segments.table.filter(is_earlier), free.time_s)
         at = np.searchsorted(free.time_s, without.time_s, "right") - 1
         enough = {}

@@ -80,7 +80,7 @@ class Free:
         state = np.where(near >= gang, _TOGETHER, np.where(gpus >= gang, _APART, _TOO_FEW))
         if len(state) == 1:
             return ForGang(self.time_s, gpus[0], near[0], state[0])
-        # the type with the best state, and then the one with the most GPUs
+        # the type with the best state; among several, the one with the most free GPUs
         best = np.argmax(state * (gpus.max(initial=0) + 1) + gpus, axis=0)
         every = np.arange(gpus.shape[1])
         return ForGang(self.time_s, gpus[best, every], near[best, every], state[best, every])
@@ -173,8 +173,8 @@ def free_of_segments(
     cluster : Cluster
         The cluster of the run.
     arrival : float array
-        Arrivals of jobs. Instants that the result contains in addition to those at which GPUs are
-        taken or released.
+        Instants, such as arrivals of jobs, that the result contains in addition to those at which
+        GPUs are taken or released.
     outages : rows of (server, down_s, up_s)
         Intervals in which servers were down.
 
@@ -205,7 +205,7 @@ def free_of_segments(
     # sorted by server, then by time: small numbers are sorted in linear time
     order = order[np.argsort(place[order].astype(_least(len(gpus))), kind="stable")]
     moment, place = moment[order], place[order]
-    # all changes of a server add up to 0, so one running sum serves all servers
+    # the changes of a server add up to 0, so one running sum is enough for all servers
     busy = np.cumsum(np.concatenate([held, -held])[order])
     last = np.append((moment[1:] != moment[:-1]) | (place[1:] != place[:-1]), True)[: len(order)]
     moment, place, busy = moment[last], place[last], busy[last]
@@ -230,7 +230,7 @@ def free_of_segments(
 
 
 def instants(*columns: Floats) -> tuple[Floats, list[Ints]]:
-    """Return the sorted distinct values of several columns, and the index of each value in them.
+    """Return the sorted distinct values of several columns, and each value's index among them.
 
     The function is fast for columns that are already sorted, such as the starts of segments.
     """

@@ -117,7 +117,7 @@ class Segments:
 
     @cached_property
     def is_alone(self) -> npt.NDArray[np.bool_]:
-        """Return, for each row, whether its job shares none of its GPUs."""
+        """For each row, return whether its job shares none of its GPUs."""
         import pyarrow.compute as pc
 
         others = pc.binary_length(self.table["co_runner"].cast("string")).fill_null(0)
@@ -255,7 +255,7 @@ class Segments:
         which, taker, _ = self._taken(lost)
         times, (at,) = instants(self.end[lost[which]])
         jobs = len(self.arrival)
-        # gangs on several servers can have several servers in common
+        # a pair can occur several times, because gangs can have several servers in common
         key = np.sort((at * jobs + self.job[lost[which]]) * jobs + taker)
         key = key[np.append(True, key[1:] != key[:-1])[: len(key)]]
         return key // jobs % jobs, key % jobs, times[key // jobs // jobs]
@@ -274,7 +274,7 @@ class Segments:
 
     @cached_property
     def _had(self) -> npt.NDArray[np.uint64]:
-        """Return, for each row, the GPUs that its job already held and so took from no job."""
+        """For each row, return the GPUs that its job already held and took from no other job."""
         had = np.zeros(len(self.mask), np.uint64)
         if "xi" not in self.table.column_names:  # no other job held these GPUs
             return had

@@ -180,7 +180,7 @@ def _reasons(columns: dict[str, Any], declared: list[Reason]) -> npt.NDArray[np.
     reasons = np.empty(len(columns["row"]), REASON)
     for name in ("decided_s", "job", "gpus", "number", "until_s"):
         reasons[name] = columns[name]
-    # -1 counts from the end
+    # the index -1 selects the last entry, which is empty
     reasons["cause"] = np.asarray([*(one.name for one in declared), ""])[columns["reason"]]
     reasons["words"] = np.asarray([*columns["said"], ""], object)[columns["words"]]
     is_gpus = np.asarray([*(one.number == "gpus" for one in declared), False])[columns["reason"]]

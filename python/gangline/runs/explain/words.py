@@ -27,8 +27,8 @@ BAR = 64
 """Characters of the timeline."""
 _SHOWN = 3  # the maximum number of names, or of reasons of one kind
 _EVENTS = 14
-_MINUTE_S, _EPOCH_S = 60.0, 1e8  # Later instants are shown as dates; our own choice.
-_SOME = 0.1  # the share of a character's time from which it counts
+_MINUTE_S, _EPOCH_S = 60.0, 1e8  # Other instants are shown only in seconds; our own choice.
+_SOME = 0.1  # the share of a character's time that both states need for a `+`
 
 _TOO_FEW, _APART, _TOGETHER = map(STATES.index, (TOO_FEW, APART, TOGETHER))
 _TIERS = ("one server", "servers of one rack", "servers anywhere")
