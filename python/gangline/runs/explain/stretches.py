@@ -210,7 +210,7 @@ def _plain(time_s: Floats, cause: str, until_s: Floats) -> Records:
 
 
 def _mark_rounds(rows: Records, free: ForGang, reasons: Mapping[str, Reason]) -> None:
-    """Mark stretches in which enough GPUs have come free, or closer together, since the decision."""
+    """Mark stretches before which enough GPUs came free, or closer together, after the decision."""
     ending = [reason for reason in reasons.values() if reason.ends_when_free]
     of_places = [one.name for one in ending if one.names("free") and one.name not in OF_TABLES]
     then = free.state[_first(free.time_s, rows["decided_s"])]
@@ -228,7 +228,7 @@ def _first(time_s: Floats, start_s: Floats) -> Ints:
 
 
 def _within(time_s: Floats, start_s: Floats, end_s: Floats) -> tuple[Ints, Ints]:
-    """Return the index of the first instant that matters in each span, and of the first after it."""
+    """For each span, return the index of its first relevant instant, and of the first after it."""
     return _first(time_s, start_s), np.searchsorted(time_s, end_s, "left")
 
 
