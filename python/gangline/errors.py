@@ -252,7 +252,7 @@ class OutOfMemoryError(GanglineError, MemoryError):
     time_s : float, optional
         Simulated time that the run had reached.
     segments : int, optional
-        Number of segments rows that the run had recorded.
+        Number of rows of the segments table that the run had recorded.
     """
 
     time_s: float | None = None

@@ -50,7 +50,7 @@ def divide_steps(
 
     A copy has time for B = floor(rate x window) steps in the window. If the job needs the B steps
     of all copies, each copy gets B steps. Otherwise, the remaining steps are divided in proportion
-    to the rates and rounded by largest remainders. No copy gets more than its B steps.
+    to the rates and rounded by largest remainders. No copy gets more than B steps.
 
     Parameters
     ----------

@@ -586,7 +586,6 @@ def policies(
 
 
 def _parameters(name: str) -> Collection[str]:
-    """Return the names of a policy's parameters."""
     from gangline.policies.own import is_own, load, parameters
     from gangline.policies.registry import find, presets, registry
 

@@ -118,7 +118,7 @@ def _show_network(cluster: Cluster) -> None:
 
 @app.command(help_epilogue=examples("cluster validate"))
 def validate(*files: str) -> int:
-    """Check cluster files, and report the first mistake in each.
+    """Check cluster files one after the other, and stop at the first mistake.
 
     Parameters
     ----------

@@ -66,8 +66,7 @@ def eta(
     history
         A log of finished jobs; the intervals are derived from their run times.
     estimate_error
-        Instead of a history: the standard deviation of the logarithm of the run time divided by the
-        time limit.
+        Instead of a history: the standard deviation of log(run time / time limit).
     default_limit_s
         Time limit in seconds of jobs without one.
     arrivals

@@ -68,8 +68,8 @@ def plan(
     step
         Step between successive loads to try; default 0.05.
     most
-        The largest number of servers, or the largest load; by default, enough separate servers for
-        every job, or a load of 20.
+        The largest number of servers, or the largest load; by default, enough servers for every job
+        to have its own, or a load of 20.
     exhaustive
         Try every size up to the largest that the search tries.
     allow_overload

@@ -87,8 +87,8 @@ def run(
     spec
         A spec.json, or the folder of a result; its run is repeated with all its options.
     trace
-        A file, or a generator such as synth:philly?jobs=10000&seed=1; with a spec, where its trace
-        is now.
+        A file, or a generator such as synth:philly?jobs=10000&seed=1; with a spec, the path to
+        which its trace has moved.
     cluster
         A TOML file, a list of servers, a preset, or 8x8xA100 (8 servers of 8).
     policy

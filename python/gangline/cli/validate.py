@@ -42,9 +42,9 @@ def validate(
     policies
         Names separated by commas; module:Class is a policy in Python.
     observed
-        The observed times: a table with job_id, finish_s or jct_s, and if known arrival_s,
-        first_start_s or queue_s, and run_s; POLICY=FILE gives the table of one policy; repeatable.
-        The default is the observed starts and finishes in the trace itself.
+        The observed times: a table with job_id, with finish_s or jct_s, and, if known, with
+        arrival_s, first_start_s or queue_s, and run_s. POLICY=FILE gives the table of one policy;
+        repeatable. The default is the observed starts and finishes in the trace itself.
     columns
         NATIVE=THEIRS,... for other column names in these tables; NATIVE= leaves a column out.
     peer

@@ -74,12 +74,13 @@ def serve(
 ) -> Result:
     r"""Let a scheduler in another process make the decisions of a run, from now to its end.
 
-    One scheduler connects and speaks the protocol of docs/guides/socket.md: JSON lines.
+    One scheduler connects and speaks the protocol of docs/guides/socket.md, in the form of JSON
+    lines.
 
     Parameters
     ----------
     run : Simulation
-        The run. From now on, the run accepts plans, as after `Simulation.apply`.
+        The run. From this call on, it accepts only plans, as after `Simulation.apply`.
     listen : str, default "127.0.0.1:0"
         HOST:PORT or unix:PATH; for port 0, the system chooses a port.
     knowledge : str, default "online"

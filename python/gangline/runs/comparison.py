@@ -195,9 +195,9 @@ class Comparison:
         list of dict
             The keys are policy, mean, low, high, seeds, difference (with the keys mean, low, high,
             less_in, equal_in) and rank (the mean rank; 1 = least). A difference is a value minus
-            the baseline's value with the same seed. low and high are the 95 % bootstrap interval,
-            or None with fewer than five seeds. A policy is left out if at least one of its runs has
-            no value.
+            the baseline's value with the same seed. low and high are the ends of the 95 % bootstrap
+            interval, or None with fewer than five seeds. A policy is left out if at least one of
+            its runs has no value.
 
         Raises
         ------

@@ -191,7 +191,7 @@ def _unsent(name: str, error: Exception) -> PolicyError:
 
 
 _HERE: list[Worlds] = []  # the worlds in a process that was started for runs
-_WORLDS_MAX = 4  # Our own choice: pairs of cluster and trace that a Dask worker keeps.
+_WORLDS_MAX = 4  # Our own choice: the maximum number of worlds that a Dask worker keeps.
 
 
 def _begin(worlds: Worlds) -> None:

@@ -414,7 +414,7 @@ class _Room:
 
 
 def _cluster(address: str | None, workers: int) -> AbstractContextManager[Any]:
-    """Yield the cluster at an address, or a new one that ends with the context."""
+    """Return a context with the address, or with a new cluster that ends with the context."""
     from distributed import LocalCluster
 
     if address is not None:

@@ -559,7 +559,7 @@ def _measure(
 def _early_load(
     cluster: Cluster, gpus: F64, seconds: F64, left_s: F64, begin: float, end: float
 ) -> float | None:
-    """Return the load from the work that jobs would do before `end` if each started at its arrival.
+    """Return the load of the work that jobs would do before `end` if each started at its arrival.
 
     A job that has not waited has used each GPU type for a fraction of the time that it would need
     if it used only this type. These fractions add up to at least 1. Therefore, every schedule

@@ -244,7 +244,7 @@ def _by_model(
 
 
 def _mean_times_s(cluster: Cluster) -> tuple[float, float] | None:
-    """Return the mean times between failures and to repair, if failures are random."""
+    """Return the mean time between failures and the mean time to repair, if these are random."""
     failures = cluster.failures
     if failures is None or failures.mtbf_hours is None or failures.mttr_hours is None:
         return None

@@ -147,7 +147,7 @@ def write(
             old, new = _earlier(folder), (SPEC, *files)
             try:
                 _replace(folder, part, old, new)
-            except KeyboardInterrupt:  # a begun replacement is completed first
+            except KeyboardInterrupt:  # first complete the replacement that has begun
                 _replace(folder, part, old, new)
                 raise
 

@@ -37,7 +37,7 @@ _DIGITS = 32  # Our own choice: 128 bits of the SHA-256 are enough to distinguis
 
 
 class RunSpec(msgspec.Struct, frozen=True, kw_only=True, dict=True):
-    """The specification of a run: `gangline.run` carries it out, and equal specs give equal bytes.
+    """The specification of a run for `gangline.run`; equal specs give byte-identical results.
 
     The `spec.json` of every result contains a RunSpec; `RunSpec.load` reads it.
 

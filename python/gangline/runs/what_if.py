@@ -253,9 +253,10 @@ def what_if(
     job : str or int
         The `job_id` of the job.
     *changes : mapping
-        Each mapping is one run; its keys are those of `Change`: `policy`; `servers` to add, and
-        `gpu`, their GPU type if the cluster has several; `gpus` that the job asks for, with the
-        same GPU-hours; `later_s`, the seconds by which the job is submitted later. A mapping with
+        Each mapping describes one run; its keys are those of `Change`. `policy` is the policy to
+        use. `servers` is the number of servers to add, and `gpu` is their GPU type, if the cluster
+        has several. `gpus` is the number of GPUs that the job asks for, with the same GPU-hours.
+        `later_s` is the number of seconds by which the job is submitted later. A mapping with
         several keys is a single run with all of these changes.
     workers : int, optional
         Maximum number of concurrent runs; by default, one per core, or one if the policy is an

@@ -30,7 +30,7 @@ def sizes(gang: Ints, elastic: ElasticJobs | None) -> tuple[Ints, Ints]:
 
 
 def fastest(elastic: ElasticJobs, most_gpus: int) -> Floats:
-    """Return the iterations per second of each job on its fastest gang, at speed 1."""
+    """For each job, return the iterations per second of its fastest gang on GPUs of speed 1."""
     best = np.zeros(len(elastic.classes))
     for kind, each in enumerate(elastic.classes):
         gpus = np.arange(each.min_gpus, min(each.max_gpus, most_gpus) + 1)
@@ -41,7 +41,7 @@ def fastest(elastic: ElasticJobs, most_gpus: int) -> Floats:
 
 
 def bound(each: ElasticClass, gpus: Ints, apart: Bools, samples: Floats) -> Floats:
-    """Return an upper bound on iterations per second for any number of passes, at speed 1.
+    """Return an upper bound on the iterations per second on GPUs of speed 1, for any passes.
 
     Parameters
     ----------
@@ -92,7 +92,7 @@ def _rates(each: ElasticClass, gpus: float, is_apart: bool, samples: Floats) -> 
     step = (one_pass**gamma + exchange**gamma) ** (1.0 / gamma)
     unit = gpus * samples / each.init_batch
     best = np.zeros(len(samples))
-    # the noise scale between two batches lies between their noise scales
+    # at a batch size between two listed ones, the noise scale lies between theirs
     pairs = [pair for row in each.phases for pair in zip(row[1::2], row[2::2], strict=True)]
     for sqr, var in pairs:
         if var == 0.0 or sqr == 0.0:

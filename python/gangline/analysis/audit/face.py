@@ -23,7 +23,7 @@ _ANY_S = sys.float_info.max  # with infinity, the audit of a result would also o
 _LIMIT = (
     "the longest wait to allow, --max-idle-s, as `{policy}` may hold jobs back while GPUs are free"
 )
-TOLERANCE_S = 1e-6  # our own choice: far below the times of any schedule, above float noise
+TOLERANCE_S = 1e-6  # our own choice: far below the times of any schedule, but above rounding errors
 
 
 class Audit:
@@ -36,7 +36,8 @@ class Audit:
     counts : dict of str to int
         Number of violations of each broken rule.
     findings : pyarrow.Table
-        The first findings of each rule: rule, table, job_id, time_s, server, found, allowed, what.
+        The first findings of each rule, with the columns rule, table, job_id, time_s, server,
+        found, allowed, what.
     checked : tuple of str
         Rules that were checked.
     skipped : dict of str to str
@@ -132,10 +133,10 @@ def audit(
     Parameters
     ----------
     table : Arrow table, path, or folder of a result
-        Segments (job_id, start_s, end_s and server with gpu_mask, or gpus) or jobs (job_id,
-        finish_s and any of arrival_s, first_start_s, run_s, gpus, ...); the columns are those in
-        the reference, with times in seconds. A folder stands for its jobs table and its segments
-        table, if it has one.
+        A segments table (with job_id, start_s and end_s, and with either server and gpu_mask or
+        gpus) or a jobs table (with job_id, finish_s and any of arrival_s, first_start_s, run_s,
+        gpus, ...). The columns are those in the reference, with times in seconds. In a folder, the
+        jobs table is checked, and also the segments table if there is one.
     cluster : Cluster, mapping, or str, optional
         The cluster: an object, its keys, the name of a preset or a TOML file. The default is the
         cluster in the folder of a result; other tables need this argument.
@@ -168,8 +169,8 @@ def audit(
     first : int
         Number of findings kept for each rule; all findings are counted.
     require : sequence of str
-        Rules that must have been checked for the audit to be `ok`. `unmet` lists the rules for
-        which the tables lack the columns.
+        Rules that must have been checked for the audit to be `ok`. `unmet` lists those of these
+        rules for which data are missing.
 
     Returns
     -------

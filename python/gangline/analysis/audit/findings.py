@@ -172,7 +172,7 @@ class Findings:
         Parameters
         ----------
         rule, table : str
-            The rule, and the table.
+            The names of the rule and of the table.
         bad : bool array
             Rows that break the rule.
         what : str or callable

@@ -297,7 +297,7 @@ class _Changes(NamedTuple):
 
 
 def _on_totals(world: World, held: Ints) -> Callable[[int, Bools], Bools]:
-    """Return a function that says when a gang fits for every distribution of the busy GPUs."""
+    """Return a function that says when a gang fits, however the busy GPUs are distributed."""
     levels = _levels(world)
 
     def fits(gang: int, types: Bools) -> Bools:

@@ -381,7 +381,7 @@ class _Source:
     text: TextFile | None
 
     def wrong(self, name: str, row: int, value: object, expected: str) -> TraceError:
-        """Return the error for one cell, with its line in a text file or row in another table."""
+        """Return the error for one cell; it names the line of a text file, or otherwise the row."""
         theirs = self.theirs[name]
         column = name if theirs == name else f"{theirs} ({name})"
         fault = Fault(row, column, expected, short(value))
@@ -492,7 +492,7 @@ def _numbers(table: pa.Table, name: str, source: _Source) -> npt.NDArray[np.floa
 
 
 def _parsed(column: Any, name: str, source: _Source) -> Any:
-    """Convert strings to numbers; the error for a string that is not a number names its place."""
+    """Convert strings to numbers; an error names the place of the first other string."""
     cells = pc.ascii_trim(column, characters=" \t")
     cells = pc.if_else(pc.equal(cells, ""), pa.scalar(None, cells.type), cells)
     try:

@@ -106,7 +106,7 @@ class TableRows:
     def check_capacity(
         self, at: Ints, start: Floats, end: Floats, kind: Ints, gpus: Ints, more: str = ""
     ) -> None:
-        """Check the number of GPUs that the rows hold, in total and for each GPU type named."""
+        """Check the number of GPUs that the rows hold, in total and for each type that is named."""
         world = self.world
         sweep = Sweep(start, end, world.tolerance_s)
         job = np.append(self.job, -1)[at][sweep.row]
@@ -228,7 +228,7 @@ class Rows(TableRows):
 
     @cached_property
     def base(self) -> Floats:
-        """Iterations per second of each kept row if it is alone on its GPUs."""
+        """Iterations per second of each kept row if its job has no co-runners."""
         assert self.width is not None, "called only if GPUs are known"
         kept = self.kept
         base = self.world.base_of_rows(self.job[kept], self.type[kept], self.width[kept])

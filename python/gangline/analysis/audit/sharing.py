@@ -235,7 +235,7 @@ def _on_gpus(
 
 
 def _memory(world: World, rows: Rows) -> Ints | None:
-    """Memory in bytes per GPU that each row needs at its sub-batch; None if the trace lacks it."""
+    """Return the bytes per GPU that each row needs at its sub-batch; None if they are unknown."""
     if world.trace is None or "memory_gb" not in world.trace.columns:
         return None
     full = np.append(np.floor(np.nan_to_num(world.trace.numbers("memory_gb")) * GIB + 0.5), 0.0)
@@ -250,7 +250,7 @@ def _memory(world: World, rows: Rows) -> Ints | None:
 
 
 def _batches(world: World, rows: Rows) -> tuple[Floats, Floats]:
-    """Batch and sub-batch of each row; both are 1 if the row uses the full batch."""
+    """Return the batch and sub-batch of each row; both are 1 if the row uses the full batch."""
     ones = np.ones(len(rows.table))
     has_batch = world.trace is not None and "batch_size" in world.trace.columns
     if not has_batch or not rows.table.has("sub_batch"):

@@ -26,7 +26,7 @@ _OPEN = ("running", "unknown")  # `STATUS_WORDS` maps the words for waiting jobs
 
 @dataclass(frozen=True)
 class Fates:
-    """The meaning of each word in one column, by row.
+    """For each row of a column, the meaning of its word.
 
     Attributes
     ----------

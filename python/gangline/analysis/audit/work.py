@@ -151,7 +151,7 @@ class _Bounds:
         )
 
     def _overheads(self) -> Floats:
-        """Time in seconds without progress at the start of each stint; NaN if unknown.
+        """Return the seconds without progress at the start of each stint; NaN if unknown.
 
         If the options of the run are unknown, the cost of a stop is unknown too.
         """
@@ -246,7 +246,7 @@ class _Bounds:
         return np.maximum(least, 0.0), most
 
     def _without_progress(self, rate: Floats, *, is_fast: bool) -> Floats:
-        """Maximum (`is_fast`) or minimum amount of work that each job's overhead costs."""
+        """Return the maximum (`is_fast`) or minimum work that each job's overhead costs."""
         order = np.lexsort((-rate if is_fast else rate, self._held.job))
         job, length = self._held.job[order], self._length[order]
         before = np.cumsum(length) - length

@@ -75,8 +75,9 @@ class Run:
 class World:
     """All known facts, indexed by job and by segment row.
 
-    Job indices refer to the jobs of the trace, else of the jobs table, else of the segments; -1
-    means a job that is not among them. Unknown numbers are NaN, and unknown counts are -1.
+    Job indices refer to the jobs of the trace; without a trace, to those of the jobs table; and
+    without either, to those of the segments. An index of -1 means a job that is not among them.
+    Unknown numbers are NaN, and unknown counts are -1.
     """
 
     def __init__(
@@ -107,7 +108,7 @@ class World:
         else:
             assert held is not None, "there is at least one table"
             reference = held.ids.dictionary
-        self._codes: dict[int, Ints] = {}  # by table, of which there are at most two
+        self._codes: dict[int, Ints] = {}  # keyed by table; there are at most two
         self._reference = reference.cast(pa.string())
         self.jobs = len(self._reference)
         servers = cluster.server_arrays()
@@ -263,7 +264,7 @@ class World:
 
     @cached_property
     def is_open(self) -> Bools:
-        """Return whether the jobs table calls each job running or waiting."""
+        """For each job, return whether the jobs table says that it is running or waiting."""
         found = np.zeros(self.jobs, dtype=np.bool_)
         if self.listed is not None and self.status is not None:
             codes = self.codes(self.listed)
@@ -343,7 +344,7 @@ class World:
 
     @cached_property
     def best_part(self) -> Floats:
-        """Iterations per second of the fastest part that each job can have; 0 if it has none."""
+        """Iterations per second of the fastest possible part of each job; 0 if it can have none."""
         assert self.base is not None, "called only with a trace"
         if not self.forks:
             own = np.asarray((self.base * self.usable).max(axis=1))
@@ -383,7 +384,7 @@ class World:
         return usable
 
     def restarts(self, options: Mapping[str, Any]) -> Floats:
-        """Return the time in seconds without progress after a restart of each job."""
+        """For each job, return the seconds without progress after a restart."""
         restart, by_model = options.get("restart_s") or 0.0, options.get("restart_by_model") or {}
         if not by_model or self.trace is None or "model" not in self.trace.columns:
             return np.full(self.jobs, restart)

@@ -58,7 +58,7 @@ class Chart:
     x_title, y_title : str
         Titles of the axes, with units.
     lines : list of Line
-        At most 2,000 points each.
+        The lines, with at most 2,000 points each.
     x_scale : str
         "time" (linear), "seconds" (logarithmic, with times as ticks), "ratio" (logarithmic) or
         "names".
@@ -94,7 +94,7 @@ def charts(runs: Sequence[Digest]) -> dict[str, Chart]:
     Parameters
     ----------
     runs : sequence of Digest
-        One line per policy, in the order of the page.
+        The runs, one per policy, in the order of the page.
     """
     drawn = [
         _jct(runs),

@@ -161,8 +161,8 @@ class Digest:
         only a coarse one.
     behind_head : float
         Share of the jobs' waiting time before their first start that is due to head-of-line
-        blocking, as defined by `waiting.blocked_share`; nan if no job waited or the tables do not
-        show it.
+        blocking, as defined by `waiting.Waits.behind_head`; nan if no job waited or the tables do
+        not show it.
     busy_until_s : float
         Seconds from the first arrival to the last arrival or the end of the last wait, whichever is
         later.
@@ -521,7 +521,8 @@ def _shapes(result: Result, rows: Segments) -> tuple[Shapes | None, Ints | None]
     """Return a summary of the gangs, and for each job the fewest GPUs that it requested or held."""
     names, of_server = _types(result)
     if len(names) == 1 and not rows.part.any() and not result.spec["cluster"].get("elastic"):
-        return None, None  # no page shows them, and all gangs have the requested size
+        # pages do not show the shapes of such a run, and all gangs have the requested size
+        return None, None
     asked = np.asarray(result.jobs["gpus"].to_numpy(), np.int64)
     held = gangs(rows, of_server)
     found, fewest = shapes(held, names, asked), asked.copy()

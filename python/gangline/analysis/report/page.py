@@ -66,8 +66,9 @@ def render(runs: Sequence[Digest], *, command: str = "") -> str:
     Parameters
     ----------
     runs : sequence of Digest
-        The runs, at least one. If a policy has runs with several seeds, tables show their averages,
-        and charts show the first run.
+        The runs, at least one. If a policy has runs with several seeds, tables show their averages.
+        Charts of distributions and of groups of jobs pool these runs; other charts show the first
+        run.
     command : str
         Command that repeats the runs; by default, it is derived from them.
 
@@ -170,7 +171,7 @@ def _sha256(script: str) -> str:
 
 
 def _drawings(all_charts: dict[str, Chart]) -> dict[str, str]:
-    """Return an HTML block per chart or set of linked charts; a set's key is its common word."""
+    """Return an HTML block for each chart or set of linked charts (keyed by `linked`)."""
     sets: dict[str, list[str]] = {}
     for chart in all_charts.values():
         figure = (

@@ -58,7 +58,7 @@ class PairTime:
 
     @property
     def gain_h(self) -> float:
-        """GPU-hours saved: the hours that both jobs' work takes alone, minus the hours it took."""
+        """GPU-hours that the work of both jobs takes alone, minus the GPU-hours that it took."""
         return self.done_h + self.co_done_h - self.gpu_h
 
 

@@ -35,7 +35,7 @@ class Gangs:
     gpus : int array, shape (gangs,)
         Total number of GPUs held on all servers.
     types : uint64 array, shape (gangs,)
-        GPU types as bits.
+        GPU types of the gang, with one bit for each type.
     of_row : int array, shape (rows,)
         Index of the gang to which each row of the segments belongs.
     """
@@ -61,7 +61,7 @@ class Shapes:
         Number of jobs that at some time had a gang on several types, and GPU-hours held by such
         gangs.
     mixes : dict of tuple of str to float
-        The same GPU-hours for each combination of GPU types, in decreasing order.
+        Part of `mixed_gpu_h` for each combination of GPU types, in decreasing order.
     copied_jobs, copied_gpu_h : int, float
         Number of jobs that ran as several copies at once, and GPU-hours that they held while doing
         so.

@@ -56,14 +56,14 @@ class Story:
         The waiting time for each of `waiting.REASONS`; empty if the tables do not explain all of
         it.
     causes : tuple of (float, str)
-        The waiting time for each of the policy's reasons, given as sentences, longest first; empty
-        if the reasons are unknown.
+        For each of the policy's reasons, the waiting time and the reason as a sentence, longest
+        time first; empty if the reasons are unknown.
     preemptions, migrations : int
-        Number of times that the policy stopped the job, and number of times that it moved it.
+        Number of times that the policy stopped the job, and number of times that it moved the job.
     takers : tuple of (str, int)
-        Jobs that took this job's GPUs most often, with the number of times.
+        Jobs that took this job's GPUs most often, each with the number of times.
     taker_jobs : int
-        Number of those jobs.
+        Number of all jobs that took this job's GPUs.
     """
 
     row: int
@@ -176,7 +176,7 @@ _TAKEN = ("gpus", "jct_s", "wait_s", "overhead_s", "comm_s", "preemptions", "mig
 
 
 def with_causes(stories: Sequence[Story], again: Again | None, log_hash: str) -> list[Story]:
-    """Add the policy's reasons why the jobs waited, found by repeating the run once.
+    """Repeat the run once, and add the policy's reasons why the jobs waited.
 
     Parameters
     ----------
@@ -292,7 +292,7 @@ def stops(jobs: pa.Table, stopped: Ints, taker: Ints) -> dict[str, float]:
 
 
 def _first_rows(rows: Segments) -> npt.NDArray[np.bool_]:
-    """Return which rows are the first of their gang; other rows describe its further servers."""
+    """Mark the first row of each gang; its other rows describe its other servers."""
     order = np.lexsort((rows.start, rows.job))
     job, start = rows.job[order], rows.start[order]
     first = np.empty(len(order), np.bool_)

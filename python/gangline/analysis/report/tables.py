@@ -105,7 +105,7 @@ def policy_mark(number: int) -> str:
 
 
 def label_cell(label: str, kind: str = "words") -> Cell:
-    """Return a cell with a name from outside."""
+    """Return a cell with an escaped name, such as that of a model."""
     return Cell(f"<bdi>{text(label)}</bdi>", label, kind=kind)
 
 
@@ -153,6 +153,7 @@ def ranked(
     labels, rows : sequences of one length
         Labels of the policies, and for each policy, the values keyed by metric.
     columns : sequence of Measure
+        The metrics to show.
     runs : sequence of dict
         One row per run. With five or more seeds, these rows decide which policies are best.
     """

@@ -4,14 +4,14 @@ At each instant, a job without GPUs waits for the first of these reasons that ap
 uses the same names for the states of a wait (`runs/explain/reasons.py`):
 
 too few
-    Of every type, fewer GPUs are free than the job asks for.
+    No GPU type has as many free GPUs as the job asks for.
 head-of-line
     Enough are free, but the first job in the queue, which has not started yet, asks for more than
     are free: head-of-line blocking.
 apart
     Enough are free, but on more servers than a gang of its size needs.
 together
-    Enough are free on few servers: the policy let the job wait.
+    Enough are free on few enough servers, so it is the policy that lets the job wait.
 
 GPUs of a server that is down are not free. With a run's segments, the reasons for all waiting are
 known. With only the timeline, they are known until the first start, and `apart` counts as

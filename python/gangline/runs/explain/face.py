@@ -307,8 +307,8 @@ class _Story:
     def _without_later(self, free: Free) -> tuple[Floats, dict[tuple[int, ...], Bools]]:
         """Return when enough GPUs would have been free if later arrivals had held none.
 
-        There is one entry for each set of GPU types that the gang may use. It is false at instants
-        at which the later arrivals hold no such GPUs.
+        There is one entry for each set of GPU types that the gang may use. Each entry is false at
+        instants at which the later arrivals hold no such GPUs.
         """
         segments = self._segments
         is_earlier = segments.arrival[segments.job] <= segments.arrival[self._row]

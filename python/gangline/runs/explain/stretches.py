@@ -60,8 +60,8 @@ class Stretch(NamedTuple):
     job_id : str, optional
         The other job, if the cause names a job.
     gpus : int, optional
-        Number of GPUs. These are the GPUs that the other job held at the decision, or that it asked
-        for if it waited, or else the GPUs of the waiting job's queue, or those that a limit allows.
+        Number of GPUs that the cause names: those that the other job held at the decision, or asked
+        for if it waited; those of the waiting job's queue; or those that a limit allows.
     tier : str, optional
         The widest tier that the job accepted.
     until_s : float
@@ -210,7 +210,7 @@ def _plain(time_s: Floats, cause: str, until_s: Floats) -> Records:
 
 
 def _mark_rounds(rows: Records, free: ForGang, reasons: Mapping[str, Reason]) -> None:
-    """Mark stretches before which enough GPUs came free, or closer together, after the decision."""
+    """Mark stretches in which GPUs have come free and the job only waits for the next round."""
     ending = [reason for reason in reasons.values() if reason.ends_when_free]
     of_places = [one.name for one in ending if one.names("free") and one.name not in OF_TABLES]
     then = free.state[_first(free.time_s, rows["decided_s"])]

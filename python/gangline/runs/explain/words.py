@@ -195,7 +195,7 @@ def _number(reason: Reason, rows: Records) -> str:
 
 
 def _own_words(said: Facts, same: Rows[Stretch]) -> str:
-    """Return the reason of a policy written in Python, with the job named for the longest time."""
+    """Return the reason of a policy in Python, with the job that it named for the longest time."""
     jobs, which = np.unique(same.columns["job"], return_inverse=True)
     longest = np.argmax(np.bincount(which, _lengths(same.columns)))
     named = same[np.flatnonzero(which == longest)]
@@ -236,7 +236,7 @@ def _when(said: Facts) -> str:
 
 
 def _others(same: Rows[Stretch]) -> tuple[list[str], int]:
-    """Return the jobs named for the longest time, their GPUs, and the number of other jobs."""
+    """Return the jobs that were named the longest, their GPUs, and the number of other jobs."""
     rows = same.columns
     if rows["job"].max() < 0:
         return ["other jobs"], 0
