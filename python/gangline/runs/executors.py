@@ -43,8 +43,8 @@ _TRIES = 2  # a run that kills its process twice has failed
 _LOOK_S = 0.1  # the seconds between two checks of whether a run in a process is still needed
 
 _DIED = (
-    "its process died twice; was there enough memory? A program carries out policies in Python "
-    'under `if __name__ == "__main__":`'
+    "its process died twice; was there enough memory? In a program, code that runs policies in "
+    'Python must be under `if __name__ == "__main__":`'
 )
 
 T = TypeVar("T")

@@ -208,7 +208,7 @@ class CheckedOptions(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
         core = core or cluster.to_core()
         return _core.RunOptions(
             core,
-            **own,  # options are arguments of the core: a missing or unknown one is a TypeError
+            **own,  # a missing or unknown option is a TypeError, as for any argument
             max_share=sharing.max_share,
             interference=pairs,
             gang_xi=sharing.gang_xi,

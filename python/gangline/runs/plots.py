@@ -1,6 +1,7 @@
 """Draws figures of runs with matplotlib (the extra `plot`), for `gangline.plot`.
 
-The functions use only attributes of results, so that they can be offered as `result.plot`.
+The functions know results only by their attributes, because the class `Result` imports this module
+to offer them as `result.plot`.
 """
 
 from __future__ import annotations

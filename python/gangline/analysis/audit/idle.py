@@ -3,8 +3,8 @@
 This is a strict form of the state `together` in `runs/explain/reasons.py`, because nothing is known
 about the scheduler. A gang fits if one server has enough free GPUs. A gang that is larger than
 every server fits if the completely free servers of one rack and type have enough GPUs. A still
-larger gang fits if the completely free servers of one type have enough. Therefore, a gang that fits
-would fit even under a strict placement rule. If the table does not name servers, a gang must fit
+larger gang fits if the completely free servers of one type have enough. Therefore, even a strict
+placement rule would allow the gang to start. If the table does not name servers, a gang must fit
 for every possible distribution of the busy GPUs. A copy of a job always needs a single server. GPUs
 of failed servers are busy, and a shared GPU counts once for each of its jobs.
 """

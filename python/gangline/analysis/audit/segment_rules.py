@@ -404,7 +404,7 @@ def _sharing_sums(
     held_s = float((rows.length[kept] * rows.width[kept]).sum())
     wanted = {"share_gpu_fraction": shared_s / (held_s - shared_s) if held_s > 0.0 else np.nan}
     if beside.sum() > 0.0:
-        # a stretch has one factor from its beginning to its end
+        # the slowdown factor is constant during a stretch
         wanted["xi_mean"] = float((beside * co_runners.at_begin).sum() / beside.sum())
     for key, value in wanted.items():
         given = summary.get(key)

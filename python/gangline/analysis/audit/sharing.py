@@ -175,7 +175,7 @@ def _running_latest(end: Floats, first: Ints) -> Floats:
     by_end = np.argsort(end, kind="stable")
     rank = np.empty(len(end), dtype=np.int64)
     rank[by_end] = np.arange(len(end))
-    # the ranks of each GPU are raised above those of all earlier GPUs
+    # the ranks of each GPU are raised above those of earlier GPUs, so that each GPU starts anew
     lift = (np.cumsum(np.diff(first, prepend=0) != 0)) * len(end)
     return np.asarray(end[by_end[np.maximum.accumulate(rank + lift) - lift]])
 

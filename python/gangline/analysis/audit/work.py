@@ -185,9 +185,9 @@ class _Bounds:
             begin = np.maximum(held.start, np.maximum(progress_from, instant[at]))
             return self.rate * np.maximum(held.end - begin, 0.0)
 
-        # A stretch without an explanation may have begun with a checkpoint or a pause, from which
-        # the checkpoint interval then counts. If the options of the run are unknown, this may apply
-        # to any stint.
+        # If nothing else explains why a stretch begins, the reason may be a checkpoint or a pause,
+        # at which a new checkpoint interval begins. If the options of the run are unknown, this may
+        # apply to any stint.
         may_be_safe = (self._unexplained_stints > 0) | (not self._has_options)
         safe = self._safe_from(overhead)
         most = self._by_job(held.job, done - np.where(may_be_safe[at], 0.0, done_after(safe)))

@@ -87,7 +87,7 @@ def excerpt(result: Result, rows: Segments) -> Excerpt | None:
         reason = row["end_reason"] if row["end_s"] <= high else ""
         is_shared = bool(row.get("co_runner"))
         blocks = _runs(row["gpu_mask"])
-        if is_shared:  # bars of one GPU each, because another job may share some of the GPUs
+        if is_shared:  # each GPU has its own bar, because another job may share only some of them
             blocks = [(slot + i, 1) for slot, slots in blocks for i in range(slots)]
         for slot, slots in blocks:
             place = (row["server"], slot, from_s - first)

@@ -158,7 +158,7 @@ _EXPLICIT = 3  # children are shown in the order of their rank
 
 
 def _tracks(writer: _Writer, result: Result, drawn: Gantt) -> None:
-    """Describe every rack, server and GPU in the order of the cluster, and the second lanes."""
+    """Write the tracks of racks, servers and GPUs, in the order of the cluster, with all lanes."""
     cluster = _cluster(result)
     names = [kind.name for kind in cluster.gpu_types]
     arrays = {key: values.tolist() for key, values in cluster.server_arrays().items()}

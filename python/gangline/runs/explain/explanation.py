@@ -56,7 +56,7 @@ class Explanation(Facts):
     """
 
     def to_dict(self) -> dict[str, Json]:
-        """Return plain values, with instants in seconds as in the tables, or None for no instant."""
+        """Return plain values; instants are in seconds, as in the tables, or None if absent."""
         data = {**vars(self), "wait_s": self.wait_s, "run_s": self.run_s, "text": str(self)}
         del data["reasons"]
         data["runs"] = [asdict(run) for run in self.runs]

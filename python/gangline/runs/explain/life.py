@@ -125,7 +125,7 @@ class Segments:
 
     @cached_property
     def _held(self) -> tuple[Ints, Floats, Floats, Ints]:
-        """The spans in which jobs held GPUs without a break, and the number of each row's span."""
+        """The spans in which jobs held GPUs without a break, and the index of each row's span."""
         return _spans(self.job, self.start, self.end)
 
     def life(self, job: int, last_s: float, *, is_over: bool) -> Life:
@@ -274,7 +274,7 @@ class Segments:
 
     @cached_property
     def _had(self) -> npt.NDArray[np.uint64]:
-        """For each row, return the GPUs that its job already held and took from no other job."""
+        """For each row, return the GPUs that its job held just before, and so took from no job."""
         had = np.zeros(len(self.mask), np.uint64)
         if "xi" not in self.table.column_names:  # no other job held these GPUs
             return had
