@@ -367,7 +367,7 @@ def _save_pgf(figure: Figure, part: Path, path: Path) -> None:
                 axis.set_major_formatter(partial(_tick_in_tex, form))
         with mpl.rc_context({"pgf.texsystem": _tex(), "pgf.rcfonts": False}):
             figure.savefig(part, format="pgf", **_CUT)
-    except ValueError as error:  # TeX failed to measure a text; its message starts with "!"
+    except ValueError as error:  # TeX failed to measure a text; its message begins with "!"
         said = next((line for line in str(error).splitlines() if line.startswith("!")), str(error))
         message = f"plot: {path}: LaTeX cannot typeset text in the figure: {said}; or write .pdf"
         raise OptionError(message, field="path", value=str(path)) from None

@@ -552,7 +552,7 @@ def find_modules_here() -> None:
 def policies(
     names: str, settings: list[str] | None
 ) -> tuple[list[PolicyBase | Policy], ClusterOptions]:
-    """Build the policies of `--policies a,b` with `--set a.key=value`; also return cluster keys.
+    """Build the policies of `--policies a,b` with `--set a.key=value`, and the cluster settings.
 
     A setting without a policy name applies to every policy with this parameter.
     """

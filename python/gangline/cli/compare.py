@@ -272,7 +272,6 @@ def _show_statistics(
 
 
 def _between(row: Spread | None) -> str:
-    """Show a mean with its interval."""
     if row is None:
         return ""
     said = formatting.brief(row["mean"])

@@ -33,7 +33,7 @@ def doctor(*, json: Json = False) -> int:
 
 
 def _show(report: Report) -> None:
-    """Print whether the installation works, what is wrong or missing, versions and libraries."""
+    """Print whether the installation works, then what is wrong or missing, then all versions."""
     versions = report.versions
     failed = [f"{check.name}: {check.problem}" for check in report.checks if check.problem]
     failed += [f"{item.name}: {item.problem}" for item in report.libraries if _is_needed(item)]

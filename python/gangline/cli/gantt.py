@@ -1,4 +1,4 @@
-"""`gangline gantt`: draws when each job was on which GPU, for Perfetto's viewer."""
+"""`gangline gantt`: draws which jobs held which GPUs over time, for Perfetto's viewer."""
 
 from __future__ import annotations
 

@@ -199,7 +199,6 @@ def show(
 
 
 class _Done(NamedTuple):
-    """A completed run."""
 
     result: Result
     jobs: Trace

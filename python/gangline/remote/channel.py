@@ -116,7 +116,7 @@ def accept(door: socket.socket, until: float, timeout_s: float) -> Channel:
 
 
 class Channel:
-    """A connected socket; sending or receiving a message fails after `timeout_s` seconds."""
+    """A connected socket; sending or receiving a message fails if it takes over `timeout_s`."""
 
     def __init__(self, connection: socket.socket, timeout_s: float) -> None:
         self._connection = connection

@@ -99,7 +99,7 @@ class Groups:
         return cls(column, [str(name) for name in labels.dictionary.to_pylist()], codes)
 
     def split(self, among: npt.NDArray[np.bool_]) -> Iterator[tuple[str, Ints]]:
-        """Yield the name of each group, and the indices of those of its jobs that `among` marks."""
+        """Yield the name of each group, and the indices of its jobs that are marked in `among`."""
         import numpy as np
 
         places = np.flatnonzero(among & (self.codes >= 0))

@@ -37,7 +37,7 @@ __all__ = [
 ]
 
 EXECUTORS = ("local", "dask")
-_AHEAD = 2  # the maximum number of unfinished tasks for each worker
+_AHEAD = 2  # the maximum number of pending tasks for each worker
 _COUNT_EVERY_S = 5.0  # the seconds between two counts of the workers of a Dask cluster
 _TRIES = 2  # a run that kills its process twice has failed
 _LOOK_S = 0.1  # the seconds between two checks of whether a run in a process is still needed

@@ -116,7 +116,6 @@ def _parquet(path: Path) -> pa.Table:
 
 
 def _read_jobs(path: Path, stamp: tuple[int, int, int]) -> Trace:
-    """Read the trace's jobs, which were saved with a result."""
     from gangline.trace.read import read_trace
 
     trace = read_trace(path, format="native")

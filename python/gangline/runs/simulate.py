@@ -49,17 +49,26 @@ def simulate(
         cell in a notebook. A callable is called with (simulated seconds, jobs done, jobs), at most
         ten times a second.
     **options
-        The keys of `gangline.RunOptions`: `seed` (default 0); `restart_s` and `first_start_s`
-        (seconds without progress; default 0); `restart_by_model` (mapping from labels to restart
-        times; labels that no job has are counted in the notes of the spec); `checkpoint_interval_s`
-        (seconds of progress; by default, a preempted job keeps all its progress); `on_infeasible`
-        ("error", the default, or "drop"); `segments` (default False; True keeps that table);
-        `timeline` ("auto", "change", "off" or a sampling time in seconds); `check_invariants`
-        (default False); `skip_rounds` (default True); `until_s` and `max_events` (when to stop;
-        default never); `count_arrivals` (two times such as (172800, 777600), or "2d,9d"; default
-        all arrivals); `sharing` and `runtime` (keys that override those in the cluster's tables of
-        these names). With `count_arrivals`, all jobs run, but the job metrics of the summary cover
-        only jobs that arrive at or after the first time and before the second.
+        The keys of `gangline.RunOptions`:
+
+        - `seed`: seed of the run (default 0).
+        - `restart_s`, `first_start_s`: seconds without progress after a restart or a first start
+          (default 0).
+        - `restart_by_model`: mapping from model labels to restart times; labels that no job has are
+          counted in the notes of the spec.
+        - `checkpoint_interval_s`: seconds of progress between checkpoints; by default, a preempted
+          job keeps all its progress.
+        - `estimates`: estimates that the policy gets in place of durations (default "exact"), and
+          `estimate_default_s`: the estimate for jobs without one (default 3600).
+        - `on_infeasible`: "error" (the default) or "drop", for jobs that can never run.
+        - `segments`: whether to keep the segments table (default False).
+        - `timeline`: "auto" (the default), "change", "off" or a sampling time in seconds.
+        - `check_invariants` (default False) and `skip_rounds` (default True).
+        - `until_s`, `max_events`: when to stop the run (default never).
+        - `count_arrivals`: two times such as (172800, 777600), or "2d,9d". All jobs run, but the job
+          metrics of the summary cover only jobs that arrive at or after the first time and before
+          the second. By default, all jobs count.
+        - `sharing`, `runtime`: keys that override those in the cluster's tables of these names.
 
     Returns
     -------

@@ -41,7 +41,7 @@ def fastest(elastic: ElasticJobs, most_gpus: int) -> Floats:
 
 
 def bound(each: ElasticClass, gpus: Ints, apart: Bools, samples: Floats) -> Floats:
-    """Return an upper bound on the iterations per second on GPUs of speed 1, for any passes.
+    """Return an upper bound on the iterations per second at speed 1, for any number of passes.
 
     Parameters
     ----------

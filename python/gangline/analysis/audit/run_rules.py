@@ -57,8 +57,8 @@ def _left_by_a_stop(world: World, run: Run) -> Bools:
     """Return the rows of jobs that may be unfinished because the run was stopped.
 
     If the outcome is unknown, it is inferred from the segments. If one of them has the end
-    `stopped`, or if there are none, any job may be unfinished. Otherwise, only jobs that arrive at
-    or after the end of the last segment may be unfinished.
+    `stopped`, or if their ends are unknown, any job may be unfinished. Otherwise, only jobs that
+    arrive at or after the end of the last segment may be unfinished.
     """
     assert world.listed is not None, "called only with jobs"
     rows = len(world.listed)

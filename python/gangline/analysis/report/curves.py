@@ -144,7 +144,6 @@ def levels(top: float, *, is_time: bool = False) -> list[float]:
 
 
 def _legend(row: int, one: Curve) -> str:
-    """Return a row of the legend, below the curves."""
     y = _HEIGHT + _ROW * row + _ROW // 2
     return (
         f'<line x1="{_LEFT}" x2="{_LEFT + 36}" y1="{y}" y2="{y}" {stroke_of(one.number)}/>'

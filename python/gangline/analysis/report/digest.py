@@ -529,7 +529,7 @@ def _shapes(result: Result, rows: Segments) -> tuple[Shapes | None, Ints | None]
     np.minimum.at(fewest, held.job, held.gpus)
     rate, kind = floats(rows.table, "rate"), of_server[rows.server]
     speeds = {one.get("speed", 1.0) for one in result.spec["cluster"]["gpu_types"]}
-    # work in seconds has a rate of 1 where nothing slows it down
+    # a job whose work is in seconds has a rate of 1 if nothing slows it down
     tops = [float(rate[kind == number].max(initial=1.0)) for number in range(len(names))]
     is_uniform = len(names) > 1 and len(speeds) == 1 and set(tops) == {1.0}
     return replace(found, is_uniform=is_uniform), fewest

@@ -104,7 +104,7 @@ def _groups(
 
 
 def _size(name: str) -> int:
-    """Return the exponent of the power of two up to which a group of gangs extends."""
+    """Return the exponent of the smallest power of two that covers the gang sizes of a group."""
     return (int(name.rsplit(maxsplit=1)[-1]) - 1).bit_length()
 
 

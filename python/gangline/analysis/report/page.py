@@ -340,7 +340,7 @@ def _knows(policy: Mapping[str, Any]) -> str:
 
 
 def _counted(trace: Mapping[str, Any], *, dropped: bool) -> str:
-    """Explain a trace's counters: either those of omitted jobs, or all others."""
+    """Explain the counters in a trace's notes: those of omitted jobs, or all others."""
     counted = [(name, n) for name, n in trace["notes"].items() if (name in DROPPED) == dropped]
     meant = [(n, explain(name, trace["metadata"]).replace("`", "")) for name, n in counted]
     return "; ".join(f"{n:,}: {said}" for n, said in meant)

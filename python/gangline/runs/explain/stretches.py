@@ -228,7 +228,7 @@ def _first(time_s: Floats, start_s: Floats) -> Ints:
 
 
 def _within(time_s: Floats, start_s: Floats, end_s: Floats) -> tuple[Ints, Ints]:
-    """For each span, return the index of its first relevant instant, and of the first after it."""
+    """For each span, return the range of instants whose values apply to it: first and end index."""
     return _first(time_s, start_s), np.searchsorted(time_s, end_s, "left")
 
 
