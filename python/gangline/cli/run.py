@@ -199,7 +199,6 @@ def show(
 
 
 class _Done(NamedTuple):
-
     result: Result
     jobs: Trace
     policy: PolicyLike

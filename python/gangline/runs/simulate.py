@@ -65,9 +65,9 @@ def simulate(
         - `timeline`: "auto" (the default), "change", "off" or a sampling time in seconds.
         - `check_invariants` (default False) and `skip_rounds` (default True).
         - `until_s`, `max_events`: when to stop the run (default never).
-        - `count_arrivals`: two times such as (172800, 777600), or "2d,9d". All jobs run, but the job
-          metrics of the summary cover only jobs that arrive at or after the first time and before
-          the second. By default, all jobs count.
+        - `count_arrivals`: two times such as (172800, 777600), or "2d,9d". All jobs run, but the
+          job metrics of the summary cover only jobs that arrive at or after the first time and
+          before the second. By default, all jobs count.
         - `sharing`, `runtime`: keys that override those in the cluster's tables of these names.
 
     Returns
