@@ -418,7 +418,7 @@ def test_a_plan_measures_the_window(tmp_path: Path) -> None:
     options: dict[str, Any] = {"workers": 1, "count_arrivals": TEXT, "out": tmp_path}
     found = gl.plan_capacity("2x4xV100", ADDRESS, "fifo", keep=keep, **options)
     ends = arrival_window.said(WINDOW)
-    assert f"cover the jobs that arrive between {ends}." in " ".join(found.sentences())
+    assert f"cover only jobs that arrive between {ends}." in " ".join(found.sentences())
     assert found.to_dict()["count_arrivals"] == list(WINDOW)
     for point in found.points:
         lab = gl.Cluster.homogeneous(servers=int(point.size), gpus=4, gpu="V100")

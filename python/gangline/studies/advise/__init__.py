@@ -1,4 +1,4 @@
-"""Uses a cluster's log to advise on the scheduler and the number of servers, and on who gains.
+"""Advises on the scheduler and the number of servers from a log, and shows which users gain.
 
 Examples
 --------

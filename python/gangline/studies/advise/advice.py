@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 __all__ = ["Advice"]
 
 _HARDLY = "at most a minute or 5 %"
-_LONGER, _LONGER_S = 0.05, 60.0  # our own choice, as for the waits of users
+_LONGER, _LONGER_S = 0.05, 60.0  # our own choice; the same limits apply to the waits of users
 
 
 class Advice(Facts):
@@ -69,14 +69,14 @@ class Advice(Facts):
         resembles = " ".join([*self.calibration.sentences(), *self._other_base()])
         said.append(Claim("calibration", resembles, typed.calibration()))
         if self.load is not None:
-            alone = replace(self.load, middle=None)  # options of an advice are never suggested
+            alone = replace(self.load, middle=None)  # `advise` has no option for a suggested window
             load = (alone.in_words(), by_partition(self.trace), unfinished(self.trace))
             said.append(Claim("load", " ".join(filter(None, load)), typed.load()))
         said.append(Claim("needs", self._needs(), "gangline policies"))
         return [replace(one, text=formatting.shortened(one.text, self.names)) for one in said]
 
     def notes(self) -> list[str]:
-        """Return notes on the scope of the numbers and on omissions."""
+        """Return notes on what the numbers cover and what was left out."""
         said = [formatting.shortened(line, self.names) for line in self._notes()]
         return [*formatting.meanings(self.names), *said]
 
@@ -112,7 +112,7 @@ class Advice(Facts):
         return [*said, *self.calibration.notes]
 
     def _left_out(self) -> list[str]:
-        """Say which jobs can never run on a size, or under some of the policies on it."""
+        """Say how many jobs are too large for each size, and which policies leave out more."""
         said: list[str] = []
         sizes: dict[tuple[str, int], list[str]] = {}
         for size in self.clusters:
@@ -133,20 +133,20 @@ class Advice(Facts):
         return said
 
     def _mixes(self) -> list[str]:
-        """Say which servers each size has, if there are several types."""
+        """If there are several GPU types, say how many servers of each type the sizes have."""
         if len(self.cluster.gpu_types) < 2 or len(self.clusters) < 2:
             return []
         others = [mix(lab) for size, lab in self.clusters.items() if size != self.servers]
         return [f"The other sizes are {listed(others)}; --gpu varies the servers of one type."]
 
     def _quotas(self) -> list[str]:
-        """Say which quotas limit larger sizes because they do not grow with the servers."""
+        """For each policy except the base, say if its quotas are too small for the largest size."""
         most = max(one.gpus for one in self.options)
         others = [one.label for one in self.contenders if one.label != self.base]
         return [said for label in others if (said := self._quota(label, most))]
 
     def _quota(self, label: str, gpus: int) -> str:
-        """Say which quotas are too small for that many GPUs; "" if none are."""
+        """Say that the quotas of a policy cover fewer GPUs than that; "" if they do not."""
         quota = self._contender(label).quota_gpus
         if quota is None or quota >= gpus:
             return ""
@@ -156,7 +156,7 @@ class Advice(Facts):
         )
 
     def _other_base(self) -> list[str]:
-        """Say why the base is not the nearest policy."""
+        """If the base is not the nearest policy, say so, and why."""
         nearest = self.calibration.best
         if nearest is None or nearest.policy == self.base:
             return []
@@ -189,13 +189,13 @@ class Advice(Facts):
         }
 
     def save(self, folder: str | PathLike[str], *, command: str = "") -> Path:
-        """Write the page, all numbers, the log and the clusters, under the names in the commands.
+        """Write the page, all numbers, and the log and cluster files that the commands use.
 
         Parameters
         ----------
         folder : path
-            The folder. Files of earlier advice in this folder are replaced; any other file with a
-            required name causes an error.
+            The folder. Files of earlier advice in it are replaced. Any other file that has one of
+            the names to be written causes an error.
         command : str
             The command as typed, shown on the page.
 
@@ -306,7 +306,7 @@ class Advice(Facts):
         return said
 
     def _longest(self, row: Option) -> list[str]:
-        """If the longest waits clearly grow, say so."""
+        """If the longest waits are clearly longer than under the base, say so."""
         before, after = self.here.wait_p99_s, row.wait_p99_s
         if self.covers_others(row) or after - before <= max(_LONGER_S, _LONGER * before):
             return []
@@ -350,7 +350,7 @@ class Advice(Facts):
         return said + ("." if is_all else f"; for the others the change is {_HARDLY}.")
 
     def _fewer(self) -> tuple[str, int] | None:
-        """Say with how many servers the best scheduler matches the base."""
+        """If the best scheduler matches the base with fewer servers, say how many it needs."""
         if self.best.policy == self.base:
             return None
         target = self.here.wait.mean
@@ -371,7 +371,7 @@ class Advice(Facts):
         return said + self._differs(row) + self._saved(row), row.servers
 
     def _more(self) -> tuple[str, int] | None:
-        """Say with how many servers the base matches the best scheduler."""
+        """Say how many servers the base needs to match the best scheduler."""
         if self.best.policy == self.base:
             return None
         target = self.best.wait.mean
@@ -400,7 +400,7 @@ class Advice(Facts):
         return said + self._differs(row) + self._saved(row), row.servers
 
     def _larger(self) -> list[tuple[str, int]]:
-        """Say what changes under the base at the next size and at the largest size."""
+        """Say how waits and costs change under the base at the next and at the largest size."""
         if not self.here.wait.mean:
             return []
         rows = [one for one in self.options if one.policy == self.base]
@@ -427,7 +427,11 @@ class Advice(Facts):
         return mix(self.clusters[row.servers])
 
     def _keeps(self, one: Option, target: float) -> bool:
-        """Return whether jobs wait no longer, not merely due to the log's end or omitted jobs."""
+        """Return whether the mean wait is at most the target, and is comparable with it.
+
+        It is not comparable if more jobs are left out than under the base. On a smaller cluster
+        that is overloaded, it is not comparable either: it depends on where the log ends.
+        """
         is_sound = one.servers > self.servers or not one.is_over
         return one.wait.mean <= target and is_sound and one.cannot_run <= self.here.cannot_run
 
@@ -439,7 +443,7 @@ class Advice(Facts):
         return f" That costs {abs(row.cost_per_month - now):,.0f} {word} a month."
 
     def _needs(self) -> str:
-        """Say which schedulers need durations, and how accurate the durations in the runs are."""
+        """Say which schedulers need durations, and that the runs use exact durations."""
         informed = [f"`{one.label}`" for one in self.contenders if one.needs_run_times]
         if not informed:
             return "No contender needs to know how long jobs run."

@@ -1,4 +1,4 @@
-"""Finds the policy that resembles the log most, and measures how close the resemblance is."""
+"""Finds the policy that resembles the log most, and measures how much it resembles the log."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Calibration", "Likeness", "calibrate", "is_mistake"]
 
-# Our own choice: the policy behind a synthetic log with noise meets both in 93 of 100 logs, and no
-# policy does if the waits of a log are shuffled (docs/decisions.md).
+# Our own choice of limits. In 93 of 100 synthetic logs with noise, the policy that produced the log
+# meets both. If the waits of a log are shuffled, no policy meets both (docs/decisions.md).
 _ALIKE_RANKS = 0.4
 _ALIKE_FACTOR = 2.0
 _RANK_DIGITS, _ERROR_DIGITS = 2, 3  # the precision of the table: 0.40 and +12.3 %
@@ -36,8 +36,8 @@ _RULE = (
     f"in the log and its rank correlation is at least {_ALIKE_RANKS:.2f}. The distance only orders "
     "the policies."
 )
-_JOBS_MIN = 20  # our own choice: fewer jobs cannot tell schedulers apart
-_FEW = 0.02  # our own choice: if a smaller share of jobs waits, the order of starts is unknown
+_JOBS_MIN = 20  # our own choice: with fewer jobs, schedulers cannot be told apart
+_FEW = 0.02  # our own choice: if a smaller share of jobs waits, the order of starts says little
 
 
 @dataclass(frozen=True)
@@ -51,8 +51,8 @@ class Likeness:
     waits : Waits
         The comparison of simulated waits with observed ones.
     is_apart : bool
-        Whether the parts of the log show that this policy is clearly farther from the log than the
-        nearest one.
+        Whether this policy is clearly farther from the log than the nearest policy, judged by the
+        parts of the log.
     """
 
     policy: str
@@ -66,7 +66,7 @@ class Likeness:
 
     @property
     def unlike(self) -> tuple[str, ...]:
-        """The metrics that differ too much from the log's, under their titles in the table.
+        """Titles, as in the table, of the metrics that differ too much from those of the log.
 
         The metrics are rounded as in the table, so the table never contradicts the rule.
         """
@@ -76,7 +76,7 @@ class Likeness:
         else:
             ratio = 1.0 + round(pair.error, _ERROR_DIGITS)
             is_near = 1.0 / _ALIKE_FACTOR <= ratio <= _ALIKE_FACTOR
-        # without a correlation, all waits of a side are equal, and the means say everything
+        # there is no correlation if all simulated or all observed waits are equal; means suffice
         is_alike = is_near if rank is None else round(rank, _RANK_DIGITS) >= _ALIKE_RANKS
         return ("mean wait",) * (not is_near) + ("rank corr.",) * (not is_alike)
 
@@ -93,7 +93,7 @@ class Likeness:
 
 @dataclass(frozen=True)
 class Calibration:
-    """The policies' resemblance to a log, from the nearest policy to the farthest.
+    """The resemblance of each policy to a log, from the nearest policy to the farthest.
 
     Attributes
     ----------
@@ -127,10 +127,10 @@ class Calibration:
         return best is not None and best.waits.jobs < _JOBS_MIN
 
     def base(self, plain: Collection[str]) -> str | None:
-        """Return the nearest policy; if the log does not distinguish several, prefer `plain`.
+        """Return the nearest policy; if the log does not distinguish several, one in `plain`.
 
-        `plain` contains the policies that do not need to know how long jobs run, which any site can
-        use.
+        `plain` contains the policies that do not need to know how long jobs run. Any site can use
+        such a policy.
         """
         best = self.best
         if best is None:
@@ -237,8 +237,8 @@ def calibrate(
 ) -> Calibration:
     """Simulate each contender, and compare its waits with the observed ones.
 
-    This is the layer *prediction* of `gangline.validate`, and its runs are those of the advice
-    itself.
+    The comparison is the layer *prediction* of `gangline.validate`, with the run options of the
+    advice.
     """
     import numpy as np
 
@@ -293,6 +293,6 @@ def is_mistake(error: GanglineError) -> bool:
 
 
 def _is_apart(losses: npt.NDArray[np.float64], best: npt.NDArray[np.float64], parts: Parts) -> bool:
-    """Return whether the parts show that a policy is clearly farther from the log."""
+    """Return whether a policy is clearly farther from the log than the nearest policy."""
     low = parts.mean(losses - best).low
     return low is not None and low > 0.0

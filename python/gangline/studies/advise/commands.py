@@ -71,7 +71,7 @@ class Typed:
         return shlex.join([*words, "--on-infeasible", "drop"])
 
     def _cluster(self, servers: int) -> str:
-        """Return a short form such as 6x8xA100 if it is complete, or else a file name."""
+        """Return a short form such as 6x8xA100 if it describes the cluster, or else a file name."""
         found = cluster_argument(self._facts.clusters[servers].to_dict())
         return self._file(cluster_file(servers)) if found == CLUSTER_FILE else found
 

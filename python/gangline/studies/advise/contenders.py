@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 
 __all__ = ["USUAL", "Contender", "contender", "default_contenders"]
 
-# Schedulers that clusters run, then those with which papers and sites compare them. Each needs only
-# facts that an export contains.
+# First the schedulers that clusters run, then those that papers and sites compare them with. Each
+# of them needs only data that a log export contains.
 _DEFAULT = ("slurm", "kueue", "easy", "fifo", "fifo-skip", "sjf", "las", "srtf")
 USUAL = "easy"  # our own choice for a log without starts, since most batch schedulers backfill
 _NO_CONDITION = "no"
@@ -42,7 +42,7 @@ class Contender(NamedTuple):
 
     @property
     def quota_gpus(self) -> int | None:
-        """The GPUs that the quotas of `kueue` cover in total; None without quotas."""
+        """Total number of GPUs that the quotas of `kueue` cover; None without quotas."""
         params: Mapping[str, Any] = self.policy.params
         if self.policy.policy != "kueue" or not params.get("queues"):
             return None
@@ -62,7 +62,7 @@ def default_contenders(jobs: Trace, named: Iterable[str] = ()) -> list[str]:
     Without time limits, the backfilling of `slurm` reserves nothing, and without quotas, `kueue`
     merely orders jobs by priority. Both would then seem to resemble a log that `fifo-skip`
     produced. Therefore, `slurm` is included only if jobs have time limits, and `kueue` only if
-    their priorities differ; parameters given for either of them also include it.
+    their priorities differ. Each of them is also included if parameters are given for it.
 
     Parameters
     ----------
@@ -90,7 +90,7 @@ def default_contenders(jobs: Trace, named: Iterable[str] = ()) -> list[str]:
 
 
 def contender(policy: ChosenPolicy) -> Contender:
-    """Return what a policy needs; a Python policy declares it itself."""
+    """Return a policy and its requirements; a Python policy is assumed to stop jobs."""
     if policy.own is not None:
         return Contender(policy, policy.reads_durations, stops_jobs=True)
     entry = declarations().get(str(policy.policy), {})

@@ -24,12 +24,12 @@ if TYPE_CHECKING:
 
 __all__ = ["AdviseOptions", "advise"]
 
-_USERS = ("user", "account", "vc")  # the first column that the log has
-_PAIRS_MAX = 2  # our own choice: clusters of two sizes in memory at once
+_USERS = ("user", "account", "vc")  # the first of these columns that the log has names the users
+_PAIRS_MAX = 2  # our own choice: at most two sizes of the cluster are in memory at once
 
 
 class AdviseOptions(TypedDict, total=False):
-    """The keyword options of `gangline.advise` after its own arguments."""
+    """The options of `gangline.advise` that its signature does not list by name."""
 
     gpu: str | None
     restart_s: float | None
@@ -54,7 +54,7 @@ def advise(
     """Compare schedulers and numbers of servers on the jobs of a log.
 
     The calibration comes first: each policy is simulated, and its waits are compared with the
-    observed ones. The policy that resembles the log most is the base. Every row compares its waits
+    observed ones. The policy that resembles the log most is the base. Each row compares its waits
     with those of the base on the current servers, and names the users who gain.
 
     Parameters
@@ -86,8 +86,8 @@ def advise(
     progress : bool
         Whether to show the number of finished runs.
     **options
-        restart_s, first_start_s and checkpoint_interval_s, as for `gangline.simulate`; gpu, a GPU
-        type of the cluster, if only the number of its servers should change.
+        restart_s, first_start_s and checkpoint_interval_s, as for `gangline.simulate`; gpu, the GPU
+        type whose number of servers changes (by default, all types change).
 
     Returns
     -------
@@ -181,7 +181,7 @@ def advise(
 
 
 def _others(cluster: Cluster, gpu: str) -> int:
-    """Return the number of servers of other GPU types."""
+    """Return the number of servers that have other GPU types."""
     from gangline.cluster.resize import type_of
 
     kind = type_of(cluster, gpu)
@@ -223,7 +223,7 @@ def _carry_out(
     *,
     progress: bool,
 ) -> tuple[dict[tuple[str, int], Outcome], dict[str, str]]:
-    """Run every policy on every size; omit policies that fail on any size, with the reasons."""
+    """Run every policy on every size; return the outcomes, and why each failed policy failed."""
     from gangline.runs.execution import Worlds, carry_out
     from gangline.studies.advise.calibration import is_mistake
     from gangline.studies.advise.options import outcome
@@ -259,7 +259,7 @@ def _carry_out(
 
 
 def _base(asked: str | None, nearest: str | None, labels: Sequence[str]) -> str:
-    """Return the base: the requested policy, else the nearest to the log, else the default."""
+    """Return the base: the requested policy, or else the nearest, `easy`, or the first."""
     from gangline.studies.advise.contenders import USUAL
 
     if asked is not None and asked not in labels:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 __all__ = ["Claim", "Facts", "signed"]
 
 _USERS_SHOWN = 15
-_TIE, _TIE_S = 0.01, 60.0  # our own choice: means that differ by less than either are equal
+_TIE, _TIE_S = 0.01, 60.0  # our own choice: means are equal if they differ by at most either
 _WORDS = {"account": "account", "vc": "queue"}
 
 
@@ -157,7 +157,7 @@ class Facts:
         return base if is_tie else top
 
     def _change_s(self, one: Option) -> float:
-        """Return the change in the mean wait from the base, over common jobs if there are any."""
+        """Return the mean wait minus that of the base, over jobs that finish in both, if any."""
         change_s = one.difference.mean
         return one.wait.mean - self.here.wait.mean if math.isnan(change_s) else change_s
 
@@ -215,7 +215,7 @@ class Facts:
         )
 
     def user_cells(self) -> list[list[str]]:
-        """Return the users whom the best scheduler affects most on the current servers."""
+        """Return a row for each user whom the best scheduler affects most."""
         affected = sorted(self.best.users, key=lambda one: -abs(one.change_s * one.jobs))
         return [
             [
@@ -257,7 +257,7 @@ def signed(seconds: float) -> str:
 
 
 def _change(one: Estimate) -> str:
-    """Return a change; a `?` means that the parts of the log leave its sign uncertain."""
+    """Return a change as text; a `?` marks a change whose sign is uncertain."""
     clear = one.low is not None and one.high is not None and (one.low > 0.0 or one.high < 0.0)
     clear = clear or (one.mean == 0.0 and not one.low and not one.high)
     return signed(one.mean) + " ?" * (not clear)

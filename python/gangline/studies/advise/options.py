@@ -159,7 +159,7 @@ class Reference(NamedTuple):
 
 
 def outcome(result: Result, servers: int) -> Outcome:
-    """Return the numbers from a run that the rows need."""
+    """Return the numbers of a run that the rows need."""
     wait = result.jobs["wait_s"].to_numpy().astype("float64")
     keys = ("wait_mean_s", "jct_mean_s", "preemptions", "finished", "dropped")
     every = dict[str, Any](result.summary)

@@ -28,7 +28,7 @@ def write(
     path: str | PathLike[str],
     command: str,
 ) -> Path:
-    """Write the sentences, the table, its curve, the calibration, the users and the commands."""
+    """Write a page with the sentences, the tables, the curves and the commands."""
     from gangline.analysis import report
 
     claims, notes = content
@@ -71,7 +71,7 @@ def _words(row: list[str], words: tuple[int, ...] = ()) -> list[Cell]:
 
 
 def _options(advice: Facts) -> list[list[Cell]]:
-    """Return the rows with a sort key for each column; the shortest mean wait is marked as best."""
+    """Return the rows with their sort keys, and mark the shortest mean wait of each size."""
     from dataclasses import replace
 
     titles = advice.titles()

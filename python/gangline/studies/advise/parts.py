@@ -49,7 +49,7 @@ class Parts:
 
     @classmethod
     def of(cls, arrival_s: Floats) -> Parts:
-        """Divide a log into weeks if it spans five, or days if it spans five, or else tenths."""
+        """Divide a log into weeks, days or tenths: the longest of these of which it spans five."""
         import numpy as np
 
         begin, end = (float(one) for one in (arrival_s.min(), arrival_s.max()))
@@ -65,7 +65,7 @@ class Parts:
 
     @property
     def has_intervals(self) -> bool:
-        """Return whether enough of the parts contain arrivals."""
+        """Return whether enough parts contain arrivals to compute intervals."""
         import numpy as np
 
         return len(np.unique(self.codes)) >= LEAST_SEEDS

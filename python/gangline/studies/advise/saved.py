@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["KIND", "NUMBERS", "PAGE", "check", "save"]
 
 PAGE, NUMBERS, KIND = "advice.html", "advice.json", "advice"
-_CLUSTER = "cluster"  # as `gangline cluster convert` seals it
+_CLUSTER = "cluster"  # the kind of file that `gangline cluster convert` writes
 
 
 def check(folder: str | PathLike[str]) -> None:

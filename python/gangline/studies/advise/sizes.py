@@ -73,9 +73,9 @@ def mix(cluster: Cluster) -> str:
 
 
 def resized(cluster: Cluster, servers: int, gpu: str | None = None) -> Cluster:
-    """Return the cluster with another number of servers, with its blocks in the same proportions.
+    """Return the cluster with a different number of servers; its blocks keep their proportions.
 
-    With a GPU type, only the number of its servers changes.
+    If a GPU type is given, only the number of servers of this type changes.
 
     Examples
     --------
@@ -100,7 +100,7 @@ def resized(cluster: Cluster, servers: int, gpu: str | None = None) -> Cluster:
 
 
 def _name(cluster: Cluster, blocks: Sequence[Mapping[str, object]], servers: int) -> str:
-    """Return a short form such as `6x8xA100` if it is complete, or else a longer name."""
+    """Return a short form such as `6x8xA100` if the old name is one, or else a longer name."""
     from gangline.cluster.short_form import keys_of_text
 
     short = ",".join(f"{one['count']}x{one['gpus']}x{one['gpu']}" for one in blocks)

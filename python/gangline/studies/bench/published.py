@@ -1,7 +1,7 @@
 """Reads and writes this release's results: the mean JCT of every run, and a row per policy.
 
-Each row contains the digest of the suite and the digest of its mean JCTs, so that neither file can
-be changed without the other.
+Each row contains the digest of the suite and the digest of the policy's mean JCTs. Therefore,
+neither file can be changed without the other.
 """
 
 from __future__ import annotations

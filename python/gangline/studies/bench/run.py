@@ -45,12 +45,12 @@ class Bench:
         Whether only a small part of the suite was run.
     rows : list of dict
         One row per policy on the shipped workloads, ordered by class of knowledge and by mean rank.
-        The keys are those of `gangline.bench.standings`, and also: `run` (True if the policy was
-        run in this call, False if the row is published), `runs`, `preemptions_per_job` and
-        `failed`; for policies that were run in this call, `run_s` (mean wall-clock time of a run in
-        seconds).
+        The keys are those of `gangline.bench.standings`, and: `run` (True if the policy was run in
+        this call, False if the row is published), `runs`, `preemptions_per_job`, `failed` and
+        `run_s` (mean wall-clock time of a run in seconds, only for policies that were run in this
+        call).
     real_rows : list of dict
-        The same rows for real traces; these contain only policies run in this call.
+        The same kind of rows for real traces, only for policies that were run in this call.
     failed : list of dict
         Runs that failed, with `error` and `message`; their policies have no rank.
     scores : dict
@@ -184,7 +184,7 @@ def bench(
     files = chosen.find_traces(Path(traces)) if traces is not None else {}
     made = Bench(chosen, chosen.worlds(quick=quick), is_quick=quick)
     with tempfile.TemporaryDirectory(prefix="gangline-bench-") as aside:
-        # a temporary store needs no tables
+        # a temporary store does not need the tables of jobs
         where = (Path(aside), "summary", workers) if out is None else (Path(out), "jobs", workers)
         runs = _carry_out(made, made.worlds, taking_part, {}, *where, progress=progress)
         made.rows = _rows(made, taking_part, runs)
@@ -367,5 +367,5 @@ def _measured(runs: Sequence[dict[str, Any]]) -> dict[str, dict[str, Any]]:
 
 def _as_published(row: dict[str, str]) -> dict[str, Any]:
     stops = float(row["preemptions_per_job"])
-    # times of runs on another machine are not comparable with those of this one
+    # run times that were measured on a different machine are not comparable
     return {"runs": int(row["runs"]), "failed": 0, "preemptions_per_job": stops, "run_s": None}

@@ -42,8 +42,8 @@ def standings(
     Returns
     -------
     list of dict
-        policy, knowledge; place (1 is the best, shared by all policies whose ranks the seeds cannot
-        distinguish from it); rank, rank_low, rank_high: the rank averaged over worlds and seeds,
+        policy, knowledge; place: 1 for the best policy, and for every policy that the seeds do not
+        distinguish from it; rank, rank_low, rank_high: the rank averaged over worlds and seeds,
         and its 95 % interval; speedup, speedup_low, speedup_high: the baseline's mean JCT divided
         by the policy's, as a geometric mean over worlds, and its 95 % interval.
     """

@@ -41,7 +41,7 @@ __all__ = ["ROW", "Verified", "check_row", "verify", "write_row"]
 ROW, RUNS = "row.toml", "runs.csv"
 _COLUMNS = ("workload", "cluster", "load", "restart_s", "seed", "jct_mean_s", "log_hash")
 _SPEEDUPS = ("speedup", "speedup_low", "speedup_high")
-_DIGITS = 5  # the digits of the numbers of a row, as in the published table
+_DIGITS = 5  # significant digits of the numbers in a row, as in the published table
 _SHOWN = 3  # the maximum number of differing runs that are listed
 
 
@@ -93,7 +93,7 @@ def check_row(policy: PolicyLike, folder: Path) -> None:
     Raises
     ------
     PolicyError
-        If this is not a Python policy, or its class is not defined in a file.
+        If the policy is not a Python policy, or if its class is not defined in a file.
     FileExistsError
         If a required path names a file that is not part of a row.
     """
@@ -232,7 +232,7 @@ def _verified(folder: Path, *, quick: bool, workers: int | None) -> Verified:
 def _numbers_that_differ(
     row: _Row, suite: Suite, knowledge: str, label: str, runs: Mapping[Cell, tuple[float, str]]
 ) -> list[str]:
-    """Return how the numbers in a row differ from those of its runs."""
+    """Return the differences between the numbers in a row and those computed from its runs."""
     cells = [(world, seed) for world in suite.worlds() for seed in suite.seeds]
     if set(runs) != set(cells) or row.runs != len(cells):
         return [f"{RUNS}: expected the {len(cells)} runs of suite {row.suite}, got {len(runs)}"]

@@ -1,4 +1,4 @@
-"""Reads suites: worlds as data, with one file per version, which never changes."""
+"""Reads suites of worlds; each version of the suite is a data file that never changes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Suite", "World", "load_suite", "stretch", "suites"]
 
-_DIGITS = 6  # our own choice: digits of the factor that sets the load of a trace
+_DIGITS = 6  # our own choice: significant digits of the factor that sets the load of a trace
 
 
 class World(NamedTuple):
@@ -35,14 +35,14 @@ class World(NamedTuple):
 
 
 class Workload(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A generator's `synth:` address, in which `{seed}` is replaced."""
+    """A generator's `synth:` address, in which `{seed}` is replaced by the seed."""
 
     name: str
     trace: str
 
 
 class RealTrace(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A public file and its SHA-256; each seed uses another time window of the file."""
+    """A public file and its SHA-256; each seed uses a different time window of the file."""
 
     name: str
     file: str
@@ -70,7 +70,7 @@ class Suite(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
     loads, restarts_s, seeds : tuple
         Loads and restart times of the worlds, and seeds of the runs.
     workloads, clusters, traces : tuple
-        The components of worlds; `traces` are real traces, which are not shipped.
+        The components of the worlds; `traces` are real traces, which are not shipped.
     estimate_error : float
         Sigma of the log-normal error in durations, for the class `estimates`.
     baseline : str
@@ -158,7 +158,7 @@ class Suite(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
     def traces_at_load(
         self, workload: str, seed: int, files: dict[str, Path]
     ) -> dict[tuple[str, float], TraceReference]:
-        """Return the trace for a seed on each cluster and at each load."""
+        """Return the trace for a seed, keyed by cluster name and load."""
         from gangline.trace.read import read_trace, refer
 
         source, options = self._source(workload, seed, files)
@@ -202,7 +202,7 @@ class Suite(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
 
 
 def stretch(jobs: Trace, reference_gpus: float, load: float) -> float:
-    """Return the factor by which to stretch arrivals so that reference GPUs get this load."""
+    """Return the factor that stretches arrivals so that the reference GPUs get this load."""
     gpus, durations = jobs.column("gpus").to_pylist(), jobs.column("duration_s").to_pylist()
     work = math.fsum(g * d for g, d in zip(gpus, durations, strict=True))
     factor = work / (reference_gpus * load * jobs.span_s)
@@ -210,7 +210,7 @@ def stretch(jobs: Trace, reference_gpus: float, load: float) -> float:
 
 
 def suites() -> list[int]:
-    """Return the existing versions.
+    """Return the versions of the suite that exist.
 
     Examples
     --------

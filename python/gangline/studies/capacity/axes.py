@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["Load", "Servers"]
 
 _STEP_LEAST = 1e-6  # our own choice: finer than any measurement; loads are shown with 9 digits
-_LOAD_MOST = 20.0  # our own choice: arrivals compressed to a twentieth are nearly a batch
+_LOAD_MOST = 20.0  # our own choice: arrivals in a twentieth of the time are nearly a batch
 
 
 class Servers:
@@ -73,7 +73,7 @@ class Servers:
         return window
 
     def given(self, size: int, window: Window) -> Window:  # noqa: ARG002 - the same at every size
-        """Return the option that makes a run at this size count only the arrivals in a window."""
+        """Return the `count_arrivals` option for a window, which is the same at every size."""
         return window
 
     def gpus(self, size: int) -> int:
@@ -93,7 +93,9 @@ class Servers:
 
 
 class Load:
-    """A size is minus a load (a multiple of the trace's load), as a higher load is harder.
+    """A size is minus the number of steps in a load, because a higher load is harder.
+
+    A load is a multiple of the trace's load.
 
     Parameters
     ----------
@@ -139,7 +141,7 @@ class Load:
         return window[0] / self.shown(size), window[1] / self.shown(size)
 
     def given(self, size: int, window: Window) -> Window:
-        """Return the option that counts a window at a size, converted to the clock of load 1."""
+        """Return the `count_arrivals` option for a window, converted to the clock of load 1."""
         begin, end = (round(second * self.shown(size), 9) for second in window)
         return begin, end
 

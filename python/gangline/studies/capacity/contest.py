@@ -131,7 +131,7 @@ class CapacityContest:
         return rows
 
     def marks(self) -> list[list[bool]]:
-        """Return for each cell whether it belongs to `best` and is thus the best in its column."""
+        """For each cell, return whether it is the answer of one of the best policies."""
         return [
             [column == 1 and plan.policy in self.best for column in range(len(self.titles()))]
             for plan in self.plans
@@ -146,7 +146,7 @@ class CapacityContest:
         }
 
     def save(self, folder: Path) -> None:
-        """Write plan.json, which may replace an earlier plan but no other file."""
+        """Write plan.json; an earlier plan is replaced, but any other file causes an error."""
         from gangline.files.json_files import write_sealed
 
         write_sealed(folder / PLAN, KIND, self.to_dict())
@@ -189,7 +189,7 @@ class CapacityContest:
         return said
 
     def _bound_by_load(self) -> list[str]:
-        """Say where only the load decides the answer, and which overloaded sizes do not count."""
+        """Say which answers are overloaded or, if none is, which ones the load alone decides."""
         bound = [plan.policy for plan in self.plans if plan.is_bound_by_load]
         over = [plan.policy for plan in self.plans if plan.point and plan.point.is_overloaded]
         if over:

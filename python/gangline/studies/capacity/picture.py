@@ -17,11 +17,11 @@ if TYPE_CHECKING:
 
 __all__ = ["SHOWN", "curve"]
 
-SHOWN = 4.0  # our own choice: the top as a multiple of the bound, so that the crossing is visible
+SHOWN = 4.0  # our own choice: the axis ends at this multiple of the bound, to show the crossing
 
 
 def curve(plans: Sequence[CapacityPlan], target: Target) -> str:
-    """Draw a target's mean at each size as one line per plan, with intervals as bands.
+    """For each plan, draw a line of the target's means at all sizes, and a band of intervals.
 
     The horizontal line is the bound; dotted lines mark the answers. Values above four times the
     bound are cut off. A hollow dot marks an overloaded size, at which the jobs offer more work than

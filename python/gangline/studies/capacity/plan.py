@@ -59,11 +59,11 @@ if TYPE_CHECKING:
 
 __all__ = ["plan_capacity"]
 
-_PAIRS_MAX = 4  # our own choice: pairs of a trace and a size in memory at once
-_FARTHEST = 4  # our own choice: the range for the ends of the interval, as a multiple of the answer
-_STEP = 0.05  # our own choice: the step of the load
+_PAIRS_MAX = 4  # our own choice: maximum number of pairs of a trace and a size in memory
+_FARTHEST = 4  # our own choice: ends of the interval are searched up to this multiple of the answer
+_STEP = 0.05  # our own choice: the default step between loads
 _HOURS_PER_MONTH = 365.25 * 24.0 / 12.0
-# A cluster can be too small for a job; this is an answer, not an error.
+# These errors mean that the cluster is too small for a job, which is a valid outcome of a size.
 _TOO_SMALL = ("InfeasibleJobError", "StalledError")
 _NOT_HERE = ("seed", "on_infeasible", "until_s", "max_events", "segments", "timeline")
 
@@ -144,17 +144,18 @@ def plan_capacity(
     seeds : iterable of int
         Seeds of the runs.
     trace_seeds : iterable of int
-        Seeds for generating a `synth:` trace, once with each seed; five or more seeds give
+        Seeds with which a `synth:` trace is generated, one trace per seed; five or more seeds give
         confidence intervals.
     price_per_hour : float, optional
-        Price of one GPU-hour of this type; by default, the price in the cluster file.
+        Price of one GPU-hour of the GPU type that is varied; by default, the price in the cluster
+        file.
     out : path, optional
         A store, as for `gangline.sweep`, so that an interrupted plan continues where it stopped.
     workers : int, optional
         Maximum number of concurrent runs; by default, one per core.
     progress : bool
-        Whether to show one progress bar for all runs. The total in the bar grows while the search
-        needs more sizes.
+        Whether to show one progress bar for all runs. Its total grows as the search tries more
+        sizes.
     **options
         restart_s, first_start_s, count_arrivals and other options of `gangline.simulate`. If the
         load is varied, the window of arrivals to count is compressed or stretched like the trace.
@@ -162,10 +163,10 @@ def plan_capacity(
     Returns
     -------
     CapacityPlan
-        The answer, every size that was tried, and whether these sizes contradict each other. The
-        answer meets the targets, and the next smaller size misses them or is overloaded. Without
-        `exhaustive`, an even smaller size might meet them if the curve is not monotone. A sequence
-        of policies returns a `CapacityContest`, which has a plan for each policy.
+        The answer, every size that was tried, and whether the curve over these sizes is monotone.
+        The answer meets the targets, and the next smaller size misses them or is overloaded.
+        Without `exhaustive`, an even smaller size might meet them if the curve is not monotone. For
+        a sequence of policies, a `CapacityContest`, which has a plan for each policy.
 
     Raises
     ------
@@ -325,8 +326,9 @@ def _folder(out: str | PathLike[str] | None) -> Any:
 def _ends(runs: _Evaluations, answer: int | None, *, is_any: bool) -> tuple[float, float] | None:
     """Return the answers at the favourable and the unfavourable ends of the intervals.
 
-    None if there is no answer, or if there are too few seeds. If the targets are not certain to be
-    met even with four times as many servers, or with a quarter of the load, that end is inf or 0.
+    None if there is no answer, or if there are too few seeds. The unfavourable end is inf if the
+    targets are uncertain even with four times as many servers or at the largest size. If the load
+    is varied, this end is 0 if the targets are uncertain even at the smallest load.
     """
     axis, targets = runs.question.axis, runs.question.targets
     if answer is None or runs.question.replicates < LEAST_SEEDS or not runs.seeds_matter:
@@ -360,7 +362,7 @@ def _end(target: Target, values: Mapping[str, Estimate], *, best: bool) -> float
 
 
 class _Question:
-    """The inputs of a plan, which all its policies share, and the store of their runs."""
+    """The inputs that all policies of a plan share, and the store of their runs."""
 
     axis: Servers | Load
     targets: Sequence[Target]
@@ -457,7 +459,7 @@ class _Question:
     def carry_out(
         self, name: str, pairs: list[tuple[dict[str, Any], RunSpec]], *, is_shown: bool
     ) -> Sweep:
-        """Carry out the runs missing from the store, and write a table of all these runs to it."""
+        """Carry out the runs that the store lacks, and write a table of all runs in `pairs`."""
         from gangline.studies.sweep.plan import Listed
         from gangline.studies.sweep.run import carry_out_all
 
@@ -494,7 +496,7 @@ class _Evaluations:
 
     @property
     def seeds_matter(self) -> bool:
-        """Return whether seeds generate different traces, or any number differs between seeds."""
+        """Return whether seeds generate different traces, or any value differs between seeds."""
         if self.question.by_trace:
             return True
         each = [values for row in self._raw.values() for values in row.values()]
@@ -505,13 +507,16 @@ class _Evaluations:
         return [pair for size in sorted(self._known) for pair in self._pairs(size)]
 
     def all_waiting(self, size: int) -> dict[str, Estimate]:
-        """Return the total wait at a size for targets on the first wait, if jobs are preempted."""
+        """For each target on the first wait, return the same statistic of the total wait.
+
+        Empty if no job is preempted.
+        """
         keys = [one.key for one in self.question.targets if one.key.startswith("queue_")]
         if not self.preempts or not self._runs.get(size):
             return {}
         found = {}
         for key in (key.replace("queue", "wait", 1) for key in keys):
-            # the summary may lack a statistic of one of the two, but the quantile is the same
+            # quantiles are computed from the jobs, because the summary may lack them
             values = [(run, self._value(size, run, key)) for run in self._runs[size]]
             found[key] = estimate(self._replicates(values), range_of(key))
         return found

@@ -36,17 +36,20 @@ KIND = "plan"
 """The file kind recorded in the header of plan.json."""
 _BAR = 16  # characters of a bar; the bound is in the middle
 _SIZES_TOLD = 8
-_NEAR = 0.9  # our own choice: from this load on, waits depend strongly on the draw
-_ROUNDED = 1.005  # a smaller excess would be shown as 1.00
+_NEAR = 0.9  # our own choice: at and above this load, waits depend strongly on the draw of jobs
+_ROUNDED = 1.005  # a load between 1 and this limit would be rounded to 1.00
 MORE_WORK = "more work than {} can do while jobs arrive"
 _ENDLESS = "If jobs continued to arrive at this rate, the backlog would grow without limit"
-# Why a job can never run, if more servers might help. Other reasons are limits, quotas and types.
+# Words in the reasons why a job can never run, if more servers might help. Other reasons are due to
+# limits, quotas and GPU types.
 _OF_THE_SIZE = (
     "than the cluster has",
     "has no place on the empty cluster",
     "has no copy that fits",
 )
-_LARGE, _MANY = 0.25, 30.0  # our own choice: a large share of ten jobs, thrice an even one
+# Our own choice: the ten largest jobs are mentioned if they account for at least a quarter of the
+# work, and for at least three times as much as ten average jobs.
+_LARGE, _MANY = 0.25, 30.0
 
 
 @dataclass(frozen=True)
@@ -128,8 +131,8 @@ class CapacityPlan:
     preempts : bool
         Whether any run preempted a job.
     all_waiting : dict of str to Estimate
-        If jobs are preempted: for each target on a `queue` key, the same statistic of the total
-        wait, at the answer.
+        For each target on a `queue` key, the same statistic of the total wait, at the answer. Empty
+        if no job is preempted.
     allow_overload : bool
         Whether an overloaded size may be the answer.
     traces, jobs : int
@@ -189,7 +192,7 @@ class CapacityPlan:
 
     @property
     def is_monotone(self) -> bool:
-        """Return whether every easier size does at least as well, among those that were tried."""
+        """Return whether, among the sizes tried, every easier size does at least as well."""
         return not self.broken_beyond and not self.rises
 
     @property
@@ -239,11 +242,11 @@ class CapacityPlan:
             return []
         when = arrival_window.said(self.count_arrivals)
         when += " at load 1" if self.vary == "load" else ""
-        return [f"Metrics of jobs and the offered load cover the jobs that arrive between {when}."]
+        return [f"Job metrics and the offered load cover only jobs that arrive between {when}."]
 
     @property
     def what_ends(self) -> str:
-        """The end of the trace or overload: the reason why targets can be met at loads above 1."""
+        """The reason why targets can be met at loads above 1: the trace or the overload ends."""
         return "the trace ends" if self.count_arrivals is None else "the overload ends"
 
     def titles(self) -> list[str]:
@@ -303,7 +306,7 @@ class CapacityPlan:
         }
 
     def save(self, folder: Path) -> None:
-        """Write plan.json, which may replace an earlier plan but no other file."""
+        """Write plan.json; an earlier plan is replaced, but any other file causes an error."""
         from gangline.files.json_files import write_sealed
 
         write_sealed(folder / PLAN, KIND, self.to_dict())
@@ -329,7 +332,7 @@ class CapacityPlan:
 
     @property
     def _only_overloaded(self) -> list[Point]:
-        """Sizes that meet the targets only because the trace ends."""
+        """Sizes that meet the targets but cannot be the answer, because they are overloaded."""
         return [one for one in self.points if one.keeps and not self._may_be(one)]
 
     @property
@@ -390,7 +393,7 @@ class CapacityPlan:
         return f"{high:g} or less" if low == 0.0 and self.vary == "load" else f"{low:g} to {high:g}"
 
     def hidden(self) -> list[str]:
-        """Say which waits a target on the first start ignores if jobs are preempted."""
+        """If jobs are preempted, warn that targets on the first start ignore later waits."""
         said = []
         if self.all_waiting:
             keys = formatting.listed([one.replace("wait", "queue", 1) for one in self.all_waiting])
@@ -472,7 +475,7 @@ class CapacityPlan:
         small = [point for point in self.points if point.why]
         if not small:
             return []
-        # the rest of the error says how to continue without these jobs, which a plan must not
+        # the rest of the error says how to leave out these jobs, which a plan must not do
         why = small[-1].why.partition("; leave such")[0]
         if not any(words in why for words in _OF_THE_SIZE):
             easier = "More servers do" if self.vary == "servers" else "Less load does"
@@ -533,7 +536,7 @@ class CapacityPlan:
 
 
 def free_restarts(policies: Sequence[str]) -> str:
-    """Return a warning about assumptions that favour policies with preemption."""
+    """Return a warning that free restarts favour the given policies."""
     listed = formatting.listed(list(policies))
     return f"Preemption is free in these runs (restart_s is 0), which favours {listed}."
 

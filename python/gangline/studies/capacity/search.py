@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 __all__ = ["Found", "smallest"]
 
 _NEAR = 2  # our own choice: the number of sizes that are tried on either side of the answer
-_ALONG = (0.5, 0.75, 1.25, 1.5, 2.0)  # our own choice: multiples of the answer for the curve
+_ALONG = (0.5, 0.75, 1.25, 1.5, 2.0)  # our own choice: multiples of the answer that are also tried
 
 
 @dataclass(frozen=True)

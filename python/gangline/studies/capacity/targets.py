@@ -22,13 +22,13 @@ _QUANTILE = re.compile(r"(jct|queue|wait|slowdown|ftf)_p([1-9]\d?)(_s)?")
 _RATIOS = ("slowdown", "ftf")
 _MEASURES = ("jct", "queue", "wait", *_RATIOS)
 _SHARES = ("utilization", "_fraction", "fragmentation")
-_USUAL = "p95"  # our own choice: the statistic of a measure without one
+_USUAL = "p95"  # our own choice: the statistic if a target names only the measure
 _WORDS = {
     "average": "mean", "avg": "mean", "median": "p50", "waiting": "wait", "queueing": "queue",
     "queuing": "queue", "rho": "ftf", "utilisation": "utilization",
 }  # fmt: skip
 _BY_CLOCK = ("wall_s", "solver_s", "decision_p50_us", "decision_p99_us", "decision_max_us")
-# Only some summaries have these keys, so they cannot be listed from any run.
+# Only some summaries have these keys, so the run in `_known_keys` does not show them.
 _SOMETIMES = (
     "cost", "deadlines", "deadlines_met", "deadlines_dropped", "share_gpu_fraction", "xi_mean",
     "packing_gain", "shares_started", "shares_refused", "sub_batch_starts",

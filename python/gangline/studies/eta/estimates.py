@@ -31,8 +31,8 @@ LEAST = 20
 """Minimum number of finished jobs in a group; our own choice."""
 LATEST = 200
 """Only this many of a group's latest finished jobs count, because habits change; our own choice."""
-_LEAST_LEFT = 5  # our own choice: of a group, jobs that took longer than a running job has so far
-_LEAST_S = 1e-3  # our own choice: what is left of a running job, at least
+_LEAST_LEFT = 5  # our own choice: fewest jobs of a group that outlasted a running job's time so far
+_LEAST_S = 1e-3  # our own choice: the minimum remaining run time of a running job
 _GROUPS: tuple[tuple[str, ...], ...] = (
     ("user", "model", "gpus"),
     ("user", "gpus"),
@@ -41,7 +41,7 @@ _GROUPS: tuple[tuple[str, ...], ...] = (
     ("gpus",),
     (),
 )
-"""Groupings of jobs; the first one in which enough jobs have finished is used."""
+"""Groupings of jobs, narrowest first; the first one with enough finished jobs is used."""
 
 LATER_MOST = 2_000
 """Maximum number of jobs that arrive during one run; our own choice."""
@@ -108,7 +108,7 @@ class Log(NamedTuple):
 
     @classmethod
     def of(cls, trace: Trace) -> Log:
-        """Use all jobs of a trace whose run time is known."""
+        """Build the log from all jobs of a trace whose run time is known."""
         if "duration_s" not in trace.columns:
             message = "history: expected a log with run times, got one with iterations"
             raise OptionError(message, field="history")
@@ -150,7 +150,7 @@ class Arrivals:
         arrival = trace.numbers("arrival_s")[rows]
         self._order = np.argsort(arrival, kind="stable")
         self._trace, self._rows, self._run_s = trace, rows, run_s
-        # the first job follows the last one after a mean gap
+        # blocks may wrap around, so the first job follows the last one after the mean gap
         since_s = arrival[self._order] - arrival[self._order[0]]
         mean_s = float(since_s[-1]) / max(len(rows) - 1, 1)
         self._gap_s = np.append(mean_s, np.diff(since_s))  # before each job
@@ -158,7 +158,7 @@ class Arrivals:
         self._random = np.random.Generator(np.random.Philox(np.random.SeedSequence([seed, 1])))
 
     def draw(self, drawn_s: Floats) -> Coming:
-        """Return the jobs that arrive later in one run; `drawn_s` is their unknown run times."""
+        """Return the jobs that arrive later in one run; `drawn_s` replaces unknown run times."""
         count = len(self._rows)
         # if all jobs arrived at once, the arrival rate is unknown
         wanted = LATER_MOST if self._gap_s.any() else count
@@ -289,7 +289,7 @@ class Estimates:
         return chosen
 
     def _longer(self, pools: list[Floats], elapsed: float, limit: float) -> Floats:
-        """Return the run times of the first group in which enough jobs took longer than this."""
+        """Return the run times above `elapsed` in the first group that has enough of them."""
         if not pools:
             if np.isnan(limit):
                 message = "no finished job can estimate the run times of jobs without a limit"

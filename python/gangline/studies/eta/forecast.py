@@ -42,9 +42,9 @@ __all__ = ["eta"]
 
 _DRAWS_MAX = 10_000  # our own choice: the same limit as for seeds
 _HORIZON = 2.0  # our own choice: later jobs arrive for this multiple of the longest wait
-_DIGITS = 9  # for 2 / (1 - level), which may be a whole number
+_DIGITS = 9  # to round 2 / (1 - level), which may be a whole number except for float errors
 _NANO = 1e9
-_LEAST_ELAPSED_S = 1e-3  # our own choice: a new start precedes the waiting jobs
+_LEAST_ELAPSED_S = 1e-3  # our own choice: a job that has just started precedes the waiting jobs
 _KEPT = (
     "job_id", "gpus", "model", "batch_size", "user", "vc", "gpu_types", "memory_gb", "weight",
     "time_limit_s", "account", "partition", "qos", "priority", "nice", "servers", "cpus",
@@ -92,7 +92,7 @@ def eta(
         The instant to forecast from: in seconds on the clock of the queue, as a duration such as
         "2d", or as a date YYYY-MM-DD HH:MM:SS. By default, the last instant in the queue.
     history : Trace, Arrow table, or str, optional
-        A log of finished jobs, used in addition to those of the queue.
+        A log of finished jobs, used in addition to the finished jobs in the queue.
     estimate_error : float, optional
         Used instead of a history: the standard deviation of log(run time / time limit), >= 0. The
         median run time is then the limit.
@@ -100,8 +100,8 @@ def eta(
         Time limit in seconds, > 0, of the jobs without one, in the queue and in the history.
     arrivals : bool
         Whether more jobs arrive later. Each run draws them in blocks from the history, or else from
-        all jobs that have arrived in the queue. At most 2,000 jobs arrive, and only within twice
-        the wait of the last job in a run where every job takes its median run time.
+        all jobs that have arrived in the queue. At most 2,000 jobs arrive. They arrive within twice
+        the longest wait, as computed in a run where every job takes its median run time.
     draws : int
         Number of runs, from 2 to 10,000.
     level : float
@@ -188,7 +188,7 @@ def eta(
         estimate_error,
         now.trace.column("job_id").take(rows).to_pylist(),
     )
-    # the class of an object may have no module that a process could import
+    # the class of a policy object might not be in a module that other processes can import
     at_once = 1 if workers is None and chosen.own is not None else check_workers(workers)
     worlds = Worlds(at_once + 1)
     world = _World(now, rows, elapsed, _round_s(chosen.policy, chosen.params), _passes_s(chosen))
@@ -314,7 +314,7 @@ def _wrong(field: str, value: object, expected: str) -> OptionError:
 def _seen(
     logs: list[Log], rows: npt.NDArray[np.int64]
 ) -> tuple[Trace, npt.NDArray[np.int64], Floats]:
-    """Return the jobs that arrive in a log, and their run times (NaN if unfinished)."""
+    """Return the jobs from which later jobs are drawn, and their run times (NaN if unfinished)."""
     first = logs[0]
     if len(logs) > 1:
         return first.trace, first.rows, first.run_s
@@ -328,7 +328,7 @@ def _arrivals(
     middle_s: Floats,
     last_start_s: Callable[[Coming | None], float],
 ) -> Arrivals:
-    """Return the later jobs, which arrive during twice the wait of the current last job."""
+    """Return the source of later jobs, which arrive within twice the longest wait."""
     horizon_s = _HORIZON * last_start_s(None)
     while True:
         coming = Arrivals(*seen, horizon_s, seed)
@@ -364,7 +364,7 @@ def _kept(trace: Trace, rows: npt.NDArray[np.int64]) -> pa.Table:
 def _with_times(
     table: pa.Table, arrival_s: Floats, duration_s: Floats, limit_s: Floats
 ) -> pa.Table:
-    """Add arrivals, run times, and the run times that the policy assumes to a trace."""
+    """Add columns to a trace: arrivals, run times, and the run times that the policy assumes."""
     estimate_s = np.where(np.isnan(limit_s), duration_s, limit_s)
     times = {"arrival_s": arrival_s, "duration_s": duration_s, "estimate_s": estimate_s}
     for name, values in times.items():
@@ -387,8 +387,8 @@ class _World:
         forecast is then a round boundary, and each running job arrives at the last boundary before
         its start.
     passes_s : float
-        Period of the passes. The instant of the forecast is a multiple of this, so that no job
-        waits only for a pass of `slurm`; 0 allows any instant.
+        Interval at which all passes of `slurm` coincide. The instant of the forecast is a multiple
+        of this interval, so that no job waits only for the next pass; 0 allows any instant.
     """
 
     def __init__(
@@ -444,7 +444,7 @@ class _World:
         ]
 
     def _never(self, row: int, cluster: Cluster) -> Cause:
-        """Say why a job can never run: all its GPU types are unknown, or for another reason."""
+        """Say why a job can never run: all its GPU types are unknown, or it is too large."""
         known = {gpu.name for gpu in cluster.gpu_types}
         named: list[str] = []
         if "gpu_types" in self._columns.column_names:

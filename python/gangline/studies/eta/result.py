@@ -141,7 +141,7 @@ class Eta:
     epoch : str
         Date at which this clock is 0; empty if unknown.
     spread : Spread
-        Source of the intervals.
+        The data and settings on which the intervals are based.
     forecasts : list of Forecast
         One forecast per job, in the order of arrival.
     running : int

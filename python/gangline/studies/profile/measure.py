@@ -78,7 +78,7 @@ def measure(
     seconds : float
         Length of a time window in seconds.
     repeats : int
-        Number of time windows for each measurement.
+        Number of time windows in which each rate is measured.
     starts : int
         Number of starts to measure for each model, each with a checkpoint and a restart; 0 = none.
     pairs : bool
@@ -93,7 +93,8 @@ def measure(
     progress : callable, optional
         Called with a line of text for each step.
     save : callable, optional
-        Called with the measurements so far: once after all models alone, and then after each pair.
+        Called with the measurements so far: once when all models have been measured alone, and then
+        after each pair.
 
     Returns
     -------

@@ -29,7 +29,7 @@ _COSTS = ("first_start_s", "restart_s", "stop_s", "checkpoint_s")
 
 
 class Start(msgspec.Struct, frozen=True):
-    """The costs of one start of a model, in seconds; None if it has no checkpoint.
+    """The costs of one start of a model in seconds; costs that need a checkpoint may be None.
 
     Attributes
     ----------
@@ -40,7 +40,8 @@ class Start(msgspec.Struct, frozen=True):
     restart_s : float or None
         The same time if the process reads a checkpoint first.
     stop_s : float or None
-        Time from the command to stop until the process has ended, including a checkpoint.
+        Time from the command to stop until the process has ended, including the time to write a
+        checkpoint.
     checkpoint_s : float or None
         Time to write a checkpoint.
 
@@ -65,9 +66,9 @@ class Rate(msgspec.Struct, frozen=True):
     model : str
         Label of the model.
     batch : int
-        Samples of an iteration.
+        Number of samples per iteration.
     passes : int
-        Passes of an iteration: 1, or more with gradient accumulation.
+        Number of passes per iteration; more than 1 with gradient accumulation.
     per_s : list of float
         Iterations per second, one value per repeat.
     memory_bytes : int
@@ -154,9 +155,9 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
         model : str
             Label of the model.
         batch : int, optional
-            Samples per iteration; by default, the full batch size.
+            Number of samples per iteration; by default, the full batch size.
         passes : int
-            Passes of an iteration.
+            Number of passes per iteration.
         """
         size = self.batch(model) if batch is None else batch
         what = (model, size, passes)
@@ -188,7 +189,7 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def drift(self) -> float:
-        """The largest ratio between a model's rates alone, measured before and after the pairs."""
+        """The largest ratio between a model's rates alone before and after the pairs."""
         medians: dict[tuple[str, int, int], list[float]] = {}
         for one in self.alone:
             medians.setdefault((one.model, one.batch, one.passes), []).append(median(one.per_s))
@@ -208,7 +209,7 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
         return rows
 
     def sharing(self) -> list[dict[str, Json]]:
-        """Return rows for a `[sharing]` table, in both directions; no `xi` means "cannot share"."""
+        """Return rows for a `[sharing]` table in both directions; `xi` is None for failed pairs."""
         known = dict.fromkeys(pair for one in self.pairs for pair in (one.models, one.models[::-1]))
         return [
             {"model": model, "co_model": other, "gpu_type": self._gpu_type, "gpus": 1,
@@ -217,7 +218,7 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
         ]  # fmt: skip
 
     def runtime(self) -> list[dict[str, Json]]:
-        """Return what starts, stops and checkpoints cost for each model, as medians in seconds."""
+        """For each model, return the median costs of starts, stops and checkpoints in seconds."""
         rows = []
         for model in dict.fromkeys(one.model for one in self.starts):
             row: dict[str, Json] = {"model": model, "gpus": 1, "gpu_type": self._gpu_type}
@@ -329,7 +330,7 @@ def median_interval(
     values : sequence of float
         Results of the repeated measurements.
     below : sequence of float, optional
-        The same for the divisor of the ratio.
+        Results for the divisor, if the interval is for a ratio.
 
     Returns
     -------

@@ -268,7 +268,7 @@ class _Torch:
         import torch
 
         torch.manual_seed(0)
-        if device == "cuda":  # memory that an earlier training of this process left
+        if device == "cuda":  # release memory that an earlier training of this process left
             torch.cuda.empty_cache()
             torch.cuda.reset_peak_memory_stats()
         self._torch, self._passes, self._device = torch, passes, device

@@ -2,7 +2,7 @@
 
     {"do": "look"}                                 reports what there is to train on
     {"do": "load", "source": "bert", "batch": 16, "passes": 1, "device": "cuda", "warm_up": true}
-    {"do": "run"}                                  runs steps until "halt", after a first reply
+    {"do": "run"}                                  replies after some steps, runs until "halt"
     {"do": "work", "steps": 500}                   runs that many steps
     {"do": "save", "path": "checkpoint"}           writes a checkpoint
     {"do": "stop", "path": "checkpoint"}           writes a checkpoint, then ends the process
@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 
     from gangline.studies.profile.trainers import Trainer
 
-CHUNK_S = 0.05  # our own choice: the time between two looks at the clock
-_WARM_UP = 5  # our own choice: steps in which libraries choose their kernels
+CHUNK_S = 0.05  # our own choice: the time between two readings of the clock
+_WARM_UP = 5  # our own choice: the number of steps in which libraries choose their kernels
 
 Order = dict[str, Any]
 
@@ -60,7 +60,7 @@ class _Orders:
 
 
 class _Training:
-    """A trainer, and the number of steps between two checks of the time."""
+    """A trainer, and the number of steps between two readings of the clock."""
 
     def __init__(self, order: Order) -> None:
         began = time.monotonic()
@@ -163,8 +163,8 @@ def _follow(orders: _Orders, say: Callable[[Order], None]) -> None:
 
 def main() -> None:
     """Reply to commands until standard input is closed."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the process that gives orders
-    # A training may print: its output goes to standard error, apart from the answers.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # only the parent process handles Ctrl-C
+    # A user's training code may print. Its output goes to standard error, apart from the replies.
     voice = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
 
@@ -178,7 +178,7 @@ def main() -> None:
         traceback.print_exc()
         sys.stderr.flush()
         os._exit(1)
-    os._exit(0)  # the thread that reads holds the lock of standard input
+    os._exit(0)  # a normal exit might fail: the reading thread holds the lock of standard input
 
 
 if __name__ == "__main__":

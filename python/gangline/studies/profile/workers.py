@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Window", "Worker", "Workers", "together"]
 
-SETTLE_S = 0.15  # the part of a run that does not count; our own choice
+SETTLE_S = 0.15  # our own choice: seconds that are not counted after the last worker has started
 _END_S = 5.0  # our own choice: how long a killed process may take to end
 Answer = dict[str, Any]
 
@@ -105,7 +105,7 @@ class Worker:
     def load(
         self, batch: int, passes: int, *, path: str | None = None, warm_up: bool = True
     ) -> None:
-        """Tell the worker to build a trainer, unless it already has this one.
+        """Send the command to build a trainer, unless the worker already has this one.
 
         Parameters
         ----------
@@ -146,7 +146,7 @@ class Worker:
         self._process.wait(_END_S)
         self._listener.join(_END_S)
         for stream in (self._process.stdin, self._process.stdout, self._errors):
-            with contextlib.suppress(OSError):  # an order may be left in its buffer
+            with contextlib.suppress(OSError):  # a command may be left in the buffer
                 stream.close()  # type: ignore[union-attr]
 
     def has_ended(self) -> None:
@@ -178,7 +178,7 @@ class Worker:
 
 
 class Workers:
-    """The processes of a measurement, keyed by model and number; they end with the context.
+    """The processes of a measurement, keyed by model and number; leaving the context ends them.
 
     Parameters
     ----------
@@ -201,7 +201,7 @@ class Workers:
         keys = keys[: self._most]
         for key in keys:
             worker = self._kept.pop(key, None) or self._start(key, keys)
-            self._kept[key] = worker  # last in the order, because the first ones are stopped first
+            self._kept[key] = worker  # moved to the end: processes at the front are stopped first
             worker.load(*(trains or (key[0].batch, 1)))
         found = [self._kept[key] for key in keys]
         for worker in found:

@@ -15,7 +15,7 @@ from gangline.studies.reproduce.study import Choice, Claim, Contender, Study
 
 __all__ = ["STUDY"]
 
-_GPUS = 8  # GPUs of a server
+_GPUS = 8  # GPUs per server
 _SIZE = re.compile(r"([1-9]\d{0,3})x([1-9]\d{0,3})")
 _PRESETS = ("dally-2024", "dally-2024-small")
 
@@ -69,7 +69,7 @@ STUDY = Study(
         Contender("tiresias", "tiresias"),
         Contender("tiresias-oracle", "tiresias", {"skew": "oracle"}),
         Contender("themis", "themis"),
-        # our own choice: turns of a minute are meant for switches that cost nearly nothing
+        # our own choice: turns of one minute assume that a switch costs nearly nothing
         Contender("gandiva", "gandiva", {"switch_s": 1.0}),
         Contender("dally", "dally"),
         Contender("dally-manual", "dally-manual"),

@@ -84,7 +84,7 @@ STUDY = Study(
         # density starves gangs if many jobs wait; this order does not
         Contender("hadar-jct-srtf", "hadar-jct", {"order": "srtf"}),
         Contender("hadar-ftf", "hadar", {"utility": "ftf"}),
-        # its beam looks at every waiting job in each round: minutes for 480 jobs
+        # its beam search looks at every waiting job in each round, which takes minutes for 480 jobs
         Contender("hadar-paper", "hadar-paper", only=("static-60", "static-160")),
         Contender("hadare", "hadare"),
         Contender("hadare-nofork", "hadare-nofork"),

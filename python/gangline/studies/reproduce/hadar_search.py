@@ -1,7 +1,7 @@
 """Measures what Hadar gains by searching: exact, beam and greedy search on few jobs.
 
-This study tests no claim from a paper; it compares the methods and what they cost. All settings are
-our own choice.
+This study tests no claim from a paper; it compares the three methods with each other. All settings
+are our own choice.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 __all__ = ["STUDY"]
 
-_SERVERS = 3  # one server of each type of hadar-60: 12 GPUs, so that 8 jobs already compete
+_SERVERS = 3  # one server of each type of hadar-60: 12 GPUs, so that even 8 jobs compete
 _CLUSTER = "hadar-12"
 
 
@@ -33,7 +33,8 @@ def _cluster(name: str, network: str) -> Cluster:
 
 
 def _contender(name: str, **params: Json) -> Contender:
-    # the order and the gate of hadar-paper; the utility whose sum can be read off the results
+    # the order of hadar-paper, without backfilling; the default utility, because its sum can be
+    # computed from the results
     given: dict[str, Json] = {"order": "arrival", "backfill": False, "exact_max_jobs": 64, **params}
     return Contender(name, "hadar", given)
 

@@ -223,7 +223,7 @@ def shown(ratio: Ratio) -> str:
 
 
 def factor_rows(found: Sequence[Ratio], doubt: str = "") -> list[dict[str, Any]]:
-    """Return one row per claim and rival: the published factor, the measured one, the verdict."""
+    """Return one row per claim and rival, with the published and measured factor and a verdict."""
     rows = []
     for ratio in pooled(found):
         factor = ratio.factor

@@ -15,11 +15,11 @@ if TYPE_CHECKING:
 
 __all__ = ["Saving", "judge", "percent", "reached", "readings", "savings", "sentences"]
 
-# A mean below this counts as no difference, because the seeds change it by as much.
+# A mean saving below this counts as no difference, because the seeds alone change it by as much.
 NEGLIGIBLE = 0.01
 # Shares are shown, and judged, in whole per cent.
 ROUNDING = 0.005
-HALF = 0.5  # our own choice: from this share of the claimed gain on, a claim holds in part
+HALF = 0.5  # our own choice: a claim holds in part from this share of the claimed gain on
 
 
 @dataclass(frozen=True)
@@ -124,7 +124,7 @@ def reached(share: float) -> str:
 
 
 def readings(study: Study, found: Sequence[Saving], doubt: str = "") -> list[dict[str, Any]]:
-    """Return one row per claim and rival: the published number, the measured one, the verdict.
+    """Return one row per claim and rival: the published and the measured number, and the verdict.
 
     The rows cover the rivals from the paper, which get no verdict, and then the fair contender.
     The result has no rows if the fair contender or the hero was not run on the paper's network.

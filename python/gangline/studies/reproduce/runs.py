@@ -87,7 +87,7 @@ class Reproduction:
         One row per run: cluster, network, workload, policy, seed, and the metrics (times in
         seconds).
     varied : list of dict
-        The same rows for the runs with one changed setting, which is named by `variation`.
+        Rows of the same form for the runs with one changed setting; `variation` names the setting.
 
     Examples
     --------
@@ -180,7 +180,7 @@ class Reproduction:
         return found
 
     def _factors(self) -> list[Table]:
-        """Return for each claim a table by world and rival, and one by variation and rival."""
+        """For each claim, return a table by world and rival, and one by variation and rival."""
         by_world = self.ratios
         found = []
         for factor, *_ in distinct(by_world):
@@ -407,11 +407,11 @@ class _World(NamedTuple):
 
     setting: Setting
     cluster: Cluster
-    own: Mapping[str, dict[str, Any]]  # keys of the cluster that contenders have
+    own: Mapping[str, dict[str, Any]]  # for each contender, the keys of its cluster
     trace: TraceReference
     options: CheckedOptions
     contenders: Sequence[Contender]
-    variation: str  # the label; empty = as in the study
+    variation: str  # the label of the variation; empty if nothing is changed
 
     @property
     def folder(self) -> str:
@@ -428,7 +428,7 @@ class _Keys(NamedTuple):
 
 
 class _Folders(Store):
-    """A study's runs: its worlds are saved as by `compare --out`, variations by digest."""
+    """The saved runs of a study: worlds in the layout of `compare --out`, variations by digest."""
 
     def __init__(self, folder: Path, plain: Sequence[Run]) -> None:
         super().__init__(folder)
@@ -512,7 +512,7 @@ def _keys(run: Run) -> _Keys:
 
 
 def _check_room(runs: Iterable[Run], here: Worlds) -> None:
-    """Raise an error if a cluster is smaller than a gang of its workload."""
+    """Raise an error if a gang needs more GPUs than its cluster has of any one type."""
     for world, _ in groupby(runs, key=lambda run: _keys(run).world):
         most = int(here.trace(world.trace).numbers("gpus").max())
         room = max(world.cluster.gpus_by_type().values())
@@ -525,7 +525,7 @@ def _check_room(runs: Iterable[Run], here: Worlds) -> None:
 
 
 def _check_start(run: Run, here: Worlds) -> None:
-    """Raise an error if a contender would not start in its world."""
+    """Raise an error if a contender's run could not start in its world."""
     try:
         here.check(run)
     except GanglineError as error:
@@ -558,7 +558,7 @@ def _row(study: Study, run: Run, result: Result) -> dict[str, Any]:
     known = {
         **result.summary,
         "comm_mean_s": pc.mean(jobs["comm_s"]).as_py(),
-        # the utility `normalised` of hadar as it came out; 0 for a job without a finish
+        # the mean of hadar's utility `normalised` in this run; 0 for a job that did not finish
         "speed_mean": pc.mean(pc.divide(1.0, jobs["slowdown"]).fill_null(0.0)).as_py(),
     }
     row |= {key: known[key] for key in MEASURES}

@@ -30,8 +30,8 @@ __all__ = ["STAND_INS", "STUDY"]
 _SERVERS, _GPUS = 16, 4
 _FACTORS = (1.0, 1.25, 1.5, 1.75, 2.0)
 _HOME = "xi-1.5"
-# The counterpart of each application of the workload in Gavel's public pair table: the most similar
-# kind of network, at a medium batch size among the measured ones.
+# For each application of the workload, its counterpart in Gavel's public pair table: the most
+# similar kind of network, with a medium one of the measured batch sizes.
 STAND_INS = {
     "cifar10": "ResNet-18 (batch size 128)",
     "imagenet": "ResNet-50 (batch size 64)",
@@ -41,8 +41,8 @@ STAND_INS = {
     "yolov3": "CycleGAN",
 }
 _MEASURED_TYPE = "v100"
-# Servers, and medians over the models of the same table on one GPU: speed against V100, slowdown
-# factor of a pair.
+# For each GPU type, the number of servers, and two medians over the models of the same table on one
+# GPU: the speed relative to V100, and the slowdown factor of a pair.
 _MIXED = {"V100": (10, 1.0, 1.47), "P100": (3, 0.81, 1.70), "K80": (3, 0.25, 1.87)}
 
 
@@ -185,7 +185,7 @@ _REMARKS = (
 )
 
 _SWEEP = (_HOME, "xi-1.25")
-_FITTING = {"on_infeasible": "drop"}  # a gang has one GPU type, and some need more than 40
+_FITTING = {"on_infeasible": "drop"}  # a gang has one GPU type; some gangs need more than 40 GPUs
 _PREEMPTIVE = ("tiresias", "srtf")
 
 STUDY = Study(

@@ -201,13 +201,13 @@ class Setting:
     @property
     def folder(self) -> str:
         """Name of the world's folder on disk, without the seed."""
-        # a cluster may be a file
+        # a cluster may be named by the path of a file
         return "-".join(self._parts()).replace("/", "_")
 
     @property
     def title(self) -> str:
         """Name of the world in tables and messages."""
-        # the name of the file of a cluster
+        # only the last part of a path
         return ", ".join(part.rpartition("/")[2] for part in self._parts())
 
     def _parts(self) -> list[str]:
@@ -400,7 +400,7 @@ class Study:
         return Contender(name, name)
 
     def choose(self, given: Choice, *, quick: bool) -> Choice:
-        """Fill in what a selection omits from the quick or the full set, and check its names.
+        """Complete a selection from the quick or the full set, and check its names.
 
         Raises
         ------

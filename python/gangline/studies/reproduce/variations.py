@@ -32,7 +32,7 @@ class Place:
 
 
 def places(study: Study, choice: Choice) -> list[Place]:
-    """Return all variations, unchanged first; none if their world or a hero is not selected."""
+    """Return all variations, unchanged first; none without their world or a hero with a rival."""
     chosen = study.settings(choice)
     home = next((setting for setting in study.varied if setting in chosen), None)
     if home is None or not study.variations or not contenders(study, choice, UNCHANGED):

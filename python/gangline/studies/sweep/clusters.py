@@ -1,4 +1,4 @@
-"""Derives clusters from others: with fewer servers, other GPU types or failures."""
+"""Derives a cluster from another one: with a different size, different GPU types or failures."""
 
 from __future__ import annotations
 

@@ -26,13 +26,14 @@ _SEED = re.compile(r"(?<=[?&])seed=\d+")
 
 
 def lacks_of(specs: Iterable[RunSpec], worlds: Worlds) -> list[Lack]:
-    """Return the data that the runs lack, once per mechanism; clusters are named if they differ.
+    """Return the data that the runs lack, with one entry per mechanism.
 
+    An entry names clusters unless it applies to all of them.
     Each policy is checked once on each cluster, with the first seed of each trace. A trace is read
     only if a policy declares what it needs.
     """
     found: dict[tuple[str, int, str], tuple[str, list[Lack]]] = {}
-    clusters: dict[int, tuple[str, object]] = {}  # kept, so that no identity is used twice
+    clusters: dict[int, tuple[str, object]] = {}  # keeps the clusters, so that no `id` is reused
     for spec in specs:
         lab = str(spec.cluster["name"])
         clusters[id(spec.cluster)] = lab, spec.cluster
@@ -44,7 +45,7 @@ def lacks_of(specs: Iterable[RunSpec], worlds: Worlds) -> list[Lack]:
         if premises(chosen):
             drops = spec.options.get("on_infeasible") == "drop"
             jobs: Trace | None = None
-            with suppress(GanglineError):  # its runs say what is wrong with a trace
+            with suppress(GanglineError):  # if a trace cannot be read, its runs report why
                 jobs = worlds.trace(spec.trace)
             found[key] = lab, lacks(spec.build_cluster(), jobs, [chosen], drops=drops)
     everywhere = {lab for lab, _ in clusters.values()}
@@ -73,7 +74,7 @@ def names_of(specs: Iterable[RunSpec], worlds: Worlds) -> list[str]:
         seen.add(key)
         chosen = spec.policy.resolve()
         if chosen.policy == "slurm":
-            with suppress(GanglineError):  # its runs say what is wrong with a trace
+            with suppress(GanglineError):  # if a trace cannot be read, its runs report why
                 found.update(dict.fromkeys(unused(chosen, worlds.trace(spec.trace))))
     return list(found)
 

@@ -76,7 +76,7 @@ class Ledger:
         return self._digests[_WIDTH * index : _WIDTH * (index + 1)].hex()
 
     def state(self, index: int) -> State:
-        """Return the record of a run in the sweep's table."""
+        """Return the state of a run."""
         return State(self._states[index])
 
     def enter(self, outcome: Outcome) -> None:
@@ -86,8 +86,7 @@ class Ledger:
         self._states[index] = State.FAILED if error else State.FINISHED
         if error:
             self.errors[index] = {"error": type(error).__name__, "message": str(error)}
-            if not isinstance(
-                error, GanglineError
-            ):  # of the user's code; equal texts are kept once
+            if not isinstance(error, GanglineError):
+                # an error in the user's code; equal tracebacks are stored once
                 text = "".join(traceback.format_exception(error))
                 self.errors[index]["traceback"] = sys.intern(text)

@@ -1,7 +1,7 @@
 """Computes a sweep's means, grouped by the values of some keys, with intervals and differences.
 
-The seeds are the replicates. Runs that differ in other keys, which are not keys of the summary, are
-averaged within each seed.
+The seeds are the replicates. Within each seed, runs that differ only in keys outside the summary
+are averaged.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ SEEDS = ("trace_seed", "seed")
 
 @dataclass(frozen=True)
 class Group:
-    """The runs of a sweep with the same values for the keys of a summary.
+    """The runs of a sweep that have the same values for the keys of a summary.
 
     Attributes
     ----------
@@ -202,7 +202,7 @@ class Means:
 
 
 def measure_of(key: str) -> Measure:
-    """Return the format of a summary key; for a key outside the tables, no direction is better.
+    """Return the format of a summary key; a key outside the tables has no better direction.
 
     Examples
     --------

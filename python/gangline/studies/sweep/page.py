@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 __all__ = ["run_cells", "write_page"]
 
-_VALUES_SHOWN = 8  # our own choice: the values of a key that are listed before the rest are counted
+_VALUES_SHOWN = 8  # our own choice: number of values of a key that are listed; the rest are counted
 
 
 def write_page(done: Sweep, summary: Means, path: Path, command: str = "") -> None:
@@ -117,7 +117,7 @@ def _means(summary: Means) -> list[Column]:
 
 
 def _described(done: Sweep) -> list[list[Any]]:
-    """Return the keys of a sweep with their values, and how its runs ended."""
+    """Return the number of runs and of failures, and the values of each key and option."""
     table, counts = done.table, done.counts
     rows: list[list[Any]] = [["runs", f"{counts['runs']:,}, of which {counts['failed']:,} failed"]]
     for key in done.keys:

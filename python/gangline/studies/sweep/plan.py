@@ -44,8 +44,8 @@ _NEEDED = ("trace", "cluster", "policy")
 _SEED = "{trace_seed}"
 _OF_TRACE = ("trace", "trace_seed", "rescale")
 _SETTINGS = "set"
-_ABOUT = re.compile(r"(?:run option |options: )?([a-z_.]+): ")  # the beginning of many errors
-_REMEMBERED = 64  # our own choice: the number of remembered traces, clusters and policies
+_ABOUT = re.compile(r"(?:run option |options: )?([a-z_.]+): ")  # prefix of many error messages
+_REMEMBERED = 64  # our own choice: number of traces, of clusters and of policies that are cached
 _TRACE_OPTIONS = (
     *(name for name in Options.__struct_fields__ if name != "special"),
     *dict.fromkeys(name for item in FORMATS for name in item.options),
@@ -65,7 +65,7 @@ class _Policy(NamedTuple):
 
 
 class Listed:
-    """Runs that are listed individually and have the same keys; otherwise like `Plan`."""
+    """Runs that are listed individually and have the same keys; the methods are those of `Plan`."""
 
     def __init__(
         self, name: str, pairs: Iterable[tuple[Keys, RunSpec]], save: str = "jobs"
@@ -84,7 +84,7 @@ class Listed:
         return self._pairs[index][0]
 
     def spec(self, index: int) -> RunSpec:
-        """Return a run."""
+        """Return the spec of a run."""
         return self._pairs[index][1]
 
     def order(self) -> Iterable[int]:
@@ -160,7 +160,7 @@ class Plan:
         return keys
 
     def spec(self, index: int) -> RunSpec:
-        """Return a run."""
+        """Return the spec of a run."""
         places = self._places(index)
         policy = self._policy(places)
         made = msgspec.structs.replace(
@@ -217,7 +217,7 @@ class Plan:
         )
 
     def _make_world(self, keys: Keys) -> RunSpec:
-        """Return a spec with the values that all runs on the cluster of these keys share."""
+        """Return a spec with everything that the runs on this cluster have in common."""
         value: Any = keys["cluster"]
         is_derived = isinstance(value, Mapping) and "from" in value
         with self._naming("cluster"):
@@ -265,13 +265,13 @@ class Plan:
         if "rescale" in keys:
             options["rescale"] = keys["rescale"]
         if not path.startswith(("synth:", "mini:")):
-            path = str(Path(path).absolute())  # a worker may run elsewhere
+            path = str(Path(path).absolute())  # a worker may run in a different folder
         with self._naming("trace"):
             return refer(path, **options)
 
     @contextmanager
     def _naming(self, part: str) -> Iterator[None]:
-        """Add to an error the file and the key, or else the key that sets this part."""
+        """Add the file and a key to an error: the key that it names, or else that of the part."""
         try:
             yield
         except GanglineError as error:
@@ -285,11 +285,11 @@ class Plan:
 
 
 Runs: TypeAlias = Plan | Listed
-"""The runs of a sweep, by index; each access builds the run anew."""
+"""The runs of a sweep, accessed by index; each access builds the run again."""
 
 
 def drawn_trace(keys: Keys) -> str:
-    """Return the trace of a run; `{trace_seed}` is filled in."""
+    """Return the trace of a run, with `{trace_seed}` replaced by the seed."""
     path = str(keys["trace"])
     return path.replace(_SEED, str(keys["trace_seed"])) if "trace_seed" in keys else path
 
@@ -300,7 +300,7 @@ def is_setting(key: str) -> bool:
 
 
 def _part(key: str) -> str:
-    """Return the key itself, or the part of a run that it sets."""
+    """Return the part of a run that a key sets; a key without a dot is a part itself."""
     owner, dot, _ = key.rpartition(".")
     return key if not dot else owner if owner in TABLES else _SETTINGS
 

@@ -78,7 +78,7 @@ class Series:
 
     @contextmanager
     def showing(self, name: str, runs: int, done: int) -> Iterator[Callable[[bool], None]]:
-        """Add the runs of another sweep to the total, and show progress as `showing` does."""
+        """Add the runs of another sweep to the total; yield a function to call when a run ends."""
         self._count.begin(f"{self._name}, {name}", runs, done)
         self._draw()
 

@@ -44,7 +44,7 @@ _LIGHT = (
     "In no trace do the jobs ever ask for more than all GPUs at once: no job has to wait for lack "
     "of GPUs, so most policies look the same."
 )
-_VALUES_TOLD = 8  # the values of a key that are listed before they are counted
+_VALUES_TOLD = 8  # if there are more values, only their number is stated
 
 
 def _in_seeds(differences: Sequence[Difference | None]) -> bool:
@@ -59,7 +59,7 @@ def title(means: Means, measure: str) -> str:
 
 
 class Column(NamedTuple):
-    """A column of a table: its cells as strings, and the keys by which they are sorted."""
+    """A column of a table: its cells as strings, and their sort keys."""
 
     title: str
     cells: list[str]
@@ -253,7 +253,7 @@ def _policy(means: Means, group: Group) -> str:
 
 
 def _loads(means: Means) -> list[str]:
-    """Explain any offered loads above 1, the largest one in full."""
+    """Describe the offered loads above 1; only the largest one is described in full."""
     loads = {name: next((g.loads for g in of if g.loads), ()) for name, of in means.worlds}
     over = [name for name, of in loads.items() if any(load.is_over for load in of)]
     if not over:

@@ -206,7 +206,7 @@ class _Loads:
 
 
 def _varies(table: pa.Table, key: str) -> bool:
-    """Return whether a key has several values, ignoring settings of other policies."""
+    """Return whether a key has several values; None, its value for other policies, is ignored."""
     return len(table[key].drop_null().unique()) > 1
 
 

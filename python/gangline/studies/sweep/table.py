@@ -26,9 +26,8 @@ if TYPE_CHECKING:
 
 __all__ = ["check", "read", "write"]
 
-_ROWS_AT_ONCE = (
-    500  # our own choice: the number of rows that are Python objects, and of a row group
-)
+# Our own choice: the number of rows that are Python objects at the same time, and of a row group.
+_ROWS_AT_ONCE = 500
 _LAST = ("digest", "status")
 _NAMES = _TABLE, _TEXT, _FAILED = "table.parquet", "table.csv", "failed.json"
 
@@ -108,7 +107,7 @@ def _schema(rows: Iterator[dict[str, Any]]) -> pa.Schema:
 
 def _kind(value: Any) -> str:
     if type(value) is int:
-        return "int64" if value < 2**63 else "uint64"  # a seed may be as large
+        return "int64" if value < 2**63 else "uint64"  # a seed may be that large
     return {type(None): "null", bool: "bool", float: "float64"}.get(type(value), "string")
 
 

@@ -203,7 +203,7 @@ def _times(times: dict[str, Floats]) -> Times:
 
 
 def _kinds(trace: Trace, both: npt.NDArray[np.bool_]) -> dict[str, tuple[Ints, list[str]]]:
-    """Return the groups of jobs by size, length and model, if the trace contains these columns."""
+    """Return the groups of jobs by size, length and model, as far as the trace has the columns."""
     found = {"size": size_codes(trace.numbers("gpus")[both])}
     if "duration_s" in trace.columns:
         durations = trace.numbers("duration_s")[both]

@@ -50,10 +50,10 @@ def validate(
         The policies, without duplicates.
     observed : table, path, or mapping of policy to table
         The observed times: a jobs table with job_id, and with finish_s or jct_s. It may also have
-        arrival_s, first_start_s or queue_s, and run_s (time holding GPUs). All times are in
-        seconds. Either one table for all policies, or one for each policy, keyed by the policy's
-        name or label. By default, the trace's columns observed_start_s and observed_finish_s are
-        used, and the durations in the trace are the run times.
+        arrival_s, first_start_s or queue_s, and run_s (time for which GPUs were held). All times
+        are in seconds. Either one table for all policies, or one for each policy, keyed by the
+        policy's name or label. By default, the trace's columns observed_start_s and
+        observed_finish_s are used, and the durations in the trace are the run times.
     columns : mapping, optional
         Mapping from native names to names in the table, for example ``{"finish_s": "end_time"}``.
     peer : table, path, or mapping of policy to table, optional

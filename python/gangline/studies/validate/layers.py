@@ -54,7 +54,10 @@ _LEAST_S = (
 
 
 def observed_runs(outcomes: Outcomes, policy: ChosenPolicy) -> Floats:
-    """Return each job's run time: as observed, or start to finish if nothing is preempted."""
+    """Return the observed run time of each job.
+
+    If it is unknown and the policy never stops jobs, it is the time from start to finish.
+    """
     entry = _entry(policy)
     if entry is None or entry["stops"] != "no":
         return outcomes.run_s
@@ -94,7 +97,7 @@ def with_runs(trace: Trace, run_s: Floats) -> Trace:
 
 
 def bare(cluster: Cluster) -> Cluster:
-    """Return a cluster with the same GPUs and racks, on which every job runs at one speed."""
+    """Return a cluster with the same GPUs and racks, on which all jobs run at the same speed."""
     data = cluster.to_dict()
     keys = {name: value for name, value in data.items() if name not in _SLOWS}
     keys["gpu_types"] = [
@@ -104,7 +107,7 @@ def bare(cluster: Cluster) -> Cluster:
 
 
 def bare_options(options: dict[str, Any]) -> dict[str, Any]:
-    """Return the options of a run, except overheads, which would cost jobs time."""
+    """Return the options of a run, except those that set overheads."""
     return {name: value for name, value in options.items() if name not in _OVERHEADS}
 
 

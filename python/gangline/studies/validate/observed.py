@@ -60,7 +60,7 @@ DEFECTS: Mapping[str, str] = {
 _ROUNDING_S = (
     1e-3  # our own choice: logs in milliseconds may round a start and an arrival differently
 )
-_NAMED = 3  # the number of jobs that are named for each count
+_NAMED = 3  # for each defect, the maximum number of jobs that are named
 
 
 @dataclass(frozen=True)
@@ -132,7 +132,7 @@ def read_outcomes(
     is_known = np.asarray(places.is_valid())
     job = np.asarray(places.fill_null(0), dtype=np.int64)
     arrival = trace.numbers("arrival_s")[job]
-    # A wrong cell in a row of another job, such as the makespan at the end, is irrelevant.
+    # Invalid cells in rows that belong to no job, such as a makespan at the end, do not matter.
     columns = _checked(found, arrival, is_known)
     _refuse_disorder(found, columns)
     if not is_known.any():

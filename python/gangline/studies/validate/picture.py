@@ -21,8 +21,8 @@ __all__ = ["pictures"]
 
 _SIZE, _LEFT, _BOTTOM, _TOP = 360, 64, 44, 14
 _LEAST_S = 1.0  # a logarithmic axis has no zero
-_DOTS = 2000  # our own choice: of more jobs every n-th is drawn, in the order of the trace
-_STEPS = 600  # our own choice: points of a curve
+_DOTS = 2000  # our own choice: if there are more jobs, only every n-th is drawn, in trace order
+_STEPS = 600  # our own choice: maximum number of points in a curve
 
 
 def pictures(

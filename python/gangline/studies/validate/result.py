@@ -70,9 +70,9 @@ class PolicyValidation:
     jct_s : dict of str to float64 array
         JCTs of these jobs, keyed by layer.
     losses : dict of str to float64 array
-        For each layer, how much each job of the trace contributes to the logarithm of
-        `Waits.distance`, which is the mean of the contributions; NaN for a job whose waits are not
-        compared.
+        For each layer, the contribution of each job in the trace to the logarithm of
+        `Waits.distance`. The logarithm is the mean of the contributions. NaN for a job whose waits
+        are not compared.
     """
 
     def __init__(

@@ -45,16 +45,17 @@ __all__ = ["ALL", "Estimate", "RuntimeFit", "fit_runtime"]
 ALL = "all models"
 """Name of the factor for jobs without a model, and for kinds with few jobs."""
 
-_HUBER = 1.345  # Huber's: 95 % of the efficiency of least squares if errors are normal
-_MAD = 1.4826022185056018  # normal distribution: standard deviation over median distance
+_HUBER = 1.345  # Huber's constant: 95 % of the efficiency of least squares if errors are normal
+_MAD = 1.4826022185056018  # normal distribution: standard deviation / median absolute deviation
 _STEPS = (
     200  # our own choice: the maximum number of reweighted fits, which end when nothing changes
 )
-_STILL = 1e-12  # relative
+_STILL = 1e-12  # a relative change of at most this ends the fit
 _LEAST = 1e-3  # our own choice: fitted times are at least this fraction of the observed ones
-_MAD_ERROR = 1.1664  # relative standard error of this deviation, times the square root of the jobs
+# Relative standard error of the deviation from `_MAD`, times the square root of the number of jobs.
+_MAD_ERROR = 1.1664
 _NORMAL = 1.959963984540054  # the 0.975 quantile of the normal distribution, for 95 % intervals
-_MOST_NOISE = 2.0  # that a run takes
+_MOST_NOISE = 2.0  # the largest `job_noise` that a run accepts
 _LEAST_JOBS = 5  # our own choice: fewer jobs would not determine the factor of a model
 _ALIKE = 0.9  # our own choice: estimates with a higher correlation are not distinguished
 
@@ -132,10 +133,10 @@ class RuntimeFit:
         return Trace.from_arrow(jobs.table.set_column(place, "duration_s", durations))
 
     def options(self) -> dict[str, float]:
-        """Return what starts cost, at least 0, as options of `gangline.simulate`.
+        """Return the costs of starts, at least 0, as options of `gangline.simulate`.
 
-        The options exclude costs fitted for individual models; they cover only models with few
-        jobs.
+        Costs that were fitted for individual models are excluded. If there are such costs, the
+        options cover only models with few jobs.
         """
         costs = {"first_start_s": self.start_s, "restart_s": self.restart_s}
         return {name: max(one.value, 0.0) for name, one in costs.items() if one is not None}
@@ -188,7 +189,7 @@ def fit_runtime(
     columns: Mapping[str, str] | None = None,
     costs_by_model: bool = False,
 ) -> RuntimeFit:
-    """Fit run times to durations: rate factors by model and gang size, and what starts cost.
+    """Fit run times to durations: rate factors by model and gang size, and the costs of starts.
 
     Parameters
     ----------
@@ -282,7 +283,7 @@ def _fitted(
     values, scale, scaled, left = _log_normal(scaled, is_factor, ratio)
     inside = np.abs(left) <= _HUBER * scale
     bent = np.clip(left, -_HUBER * scale, _HUBER * scale)
-    # a number that only outliers determine has no slope there, so outliers count by their weights
+    # without its outliers, a number that only they determine has no slope; so they are weighted
     is_far = ~(scaled[inside] != 0.0).any(axis=0)
     rough = ~inside & (scaled[:, is_far] != 0.0).any(axis=1)
     weight = inside.astype(np.float64)

@@ -124,10 +124,10 @@ def waits(arrival_s: Floats, observed: Times, simulated: Times, tolerance_s: flo
 
 
 def losses(arrival_s: Floats, observed: Times, simulated: Times) -> Floats:
-    """Return each job's contribution to the logarithm of the distance, which is their mean.
+    """Return the contribution of each job to the logarithm of the distance.
 
-    The value is NaN unless both waits of the job are known in the observation and in the
-    simulation.
+    The logarithm is the mean of the contributions. A contribution is NaN unless both waits of the
+    job are known in the observation and in the simulation.
     """
     known = _known(observed, simulated)
     found = np.full(len(arrival_s), np.nan)
