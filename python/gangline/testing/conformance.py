@@ -382,7 +382,7 @@ class _Trial:
 
     @cached_property
     def _needs(self) -> set[object]:
-        """Return the field named in the policy's error in a world of one GPU and one job."""
+        """Run the policy in a world of one GPU and one job, and return the field in its error."""
         alone = World(
             {
                 "gpu_types": [{"name": "A", "memory_gb": 16}],
@@ -401,7 +401,7 @@ class _Trial:
 
 @dataclass(frozen=True)
 class _Seen:
-    """The events in one world."""
+    """The facts about one world that `Coverage` counts."""
 
     longest_wait_s: float
     is_preempted: bool
@@ -441,7 +441,7 @@ def _draw(
     trial: _Trial, count: int, seed: int, time_scales: Sequence[float]
 ) -> Counterexample | None:
     """Generate worlds until the policy fails in one, and make this world as small as possible."""
-    from gangline.testing import strategies  # before hypothesis: it says what to install
+    from gangline.testing import strategies  # imported first: its error says what to install
     from gangline.testing.search import smallest
 
     if count < 1:

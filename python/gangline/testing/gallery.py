@@ -21,7 +21,7 @@ __all__ = ["BREAKS", "Sound"]
 
 
 class Sound(Policy):
-    """Backfills in arrival order and breaks no law of fifo-skip; the base class of the others.
+    """Backfills in arrival order and breaks no law of fifo-skip; base class of the other policies.
 
     `order` sorts the waiting jobs, `may_start` can prevent a job's start, and `is_done` can end a
     decision early.
@@ -120,7 +120,7 @@ class SmallestGangFirst(Sound):
 
 
 class LastComeFirstServed(Sound):
-    """Starts the job that arrived last first."""
+    """Starts the most recently arrived job first."""
 
     def order(self, waiting: list[tuple[int, ...]]) -> list[tuple[int, ...]]:
         """Return the waiting jobs; the latest arrival comes first."""
@@ -134,7 +134,7 @@ class LongestFirst(Sound):
     left: dict[int, float]
 
     def decide(self, view: View, changes: Changes) -> Plan:
-        """Record how long each job runs."""
+        """Record the remaining run time of each waiting job, and then decide."""
         pairs = zip(view.waiting("job"), view.waiting("remaining_s"), strict=True)
         self.left = {int(job): float(left) for job, left in pairs}
         return super().decide(view, changes)

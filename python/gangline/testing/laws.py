@@ -32,9 +32,9 @@ if TYPE_CHECKING:
 
 __all__ = ["CLAIMS", "LAWS", "Evidence", "Law", "laws_of"]
 
-# the tolerance of a difference of two times in seconds, which are whole nanoseconds
+# tolerance in seconds for the difference between two times that are whole nanoseconds
 _SLACK_S = 2e-9
-_WAIT_S = 1e-6  # less than this is rounding of a wait, a difference of longer times
+_WAIT_S = 1e-6  # a wait is a difference between longer times; below this, it is a rounding error
 _SLACK = 1e-9  # the relative tolerance of sums of times in seconds
 
 
@@ -90,7 +90,7 @@ class Law:
         return self.sentence.format(bound=f"{self.bound:g}")
 
     def within(self, bound: float) -> Law:
-        """Return the same law with another bound.
+        """Return the same law with a different bound.
 
         Raises
         ------
@@ -113,7 +113,7 @@ class Law:
         return self.applies(evidence) and (evidence.longest_wait_s > 0.0 or not self.needs_wait)
 
     def broken(self, evidence: Evidence) -> str | None:
-        """Return how a run violates the law; None if it does not."""
+        """Return a description of how a run violates the law; None if it does not."""
         if not self.applies(evidence):
             return None
         amount, words = self.measure(evidence)
@@ -212,7 +212,7 @@ class Evidence:
 
 
 def longest_wait_s(result: Result) -> float:
-    """Return the longest time that a finished job of a run waited, without rounding errors."""
+    """Return the longest time that a finished job waited; 0 if it is only a rounding error."""
     waits = [wait for wait in result.jobs["wait_s"].to_pylist() if wait is not None]
     return max((wait for wait in waits if wait > _WAIT_S), default=0.0)
 
@@ -301,8 +301,8 @@ def _sharing_incentive(evidence: Evidence) -> Measured:
         took_s = job.finish_s - job.arrival_s
         if took_s / alone_s > worst.amount and took_s > alone_s + _SLACK_S:
             words = (
-                f"job {job.name} takes {took_s:g} s, and would take {alone_s:g} s on an equal "
-                f"share of the GPUs, one of {len(jobs)}"
+                f"job {job.name} takes {took_s:g} s, but would take {alone_s:g} s on an equal "
+                f"share of the GPUs (1/{len(jobs)} of them)"
             )
             worst = Measured(took_s / alone_s, words)
     return worst
@@ -441,10 +441,10 @@ CLAIMS: dict[str, tuple[str, ...]] = {
     "arrival-order": (*_BY_ARRIVAL, "fifo-skip"),
     "shortest-first": _BY_LENGTH,
     # greedy schedules of gangs are at most twice as long as the best schedule (Graham 1969; Naroska
-    # and Schwiegelshohn 2002), which is no longer with more servers
+    # and Schwiegelshohn 2002), which does not become longer with more servers
     "more-capacity": ("fifo-skip", "sjf", "ssf", "srtf", "srsf"),
     "as-good-as-fifo-skip": ("fifo-skip", "srtf", "srsf"),
-    # only jobs with less work left go first, so each delays the job by at most its own work
+    # only jobs with less remaining work go first, so each delays a job by at most that job's work
     "sharing-incentive": ("srtf", "srsf"),
     # a later job of the same size goes first only if it is shorter
     "no-envy": (*_BY_ARRIVAL, "fifo-skip", *_BY_LENGTH),

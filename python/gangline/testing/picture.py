@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["gantt", "headline", "last_run", "program"]
 
 _COLUMNS = 40
-_ROWS_OF_JOBS = 3  # the maximum number of lines of a program that list the jobs
+_ROWS_OF_JOBS = 3  # the maximum number of lines in a program that list the jobs
 _LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 _SERVERS_MAX = 16
 
@@ -182,7 +182,7 @@ def _axis(step: float, width: int) -> str:
 
 
 def _cells(spans: Sequence[tuple[float, float, str]], step: float, width: int, idle: str) -> str:
-    """Return a letter per column: the letter of its longest span, or `2` for two spans."""
+    """For each column, return the letter of the longest span, or `2` if spans overlap in time."""
     cells = ""
     for column in range(width):
         start, end = column * step, (column + 1) * step
@@ -199,7 +199,7 @@ def _cells(spans: Sequence[tuple[float, float, str]], step: float, width: int, i
 def _waits(
     name: str, arrival: float, segments: Sequence[dict[str, Any]], end_s: float | None
 ) -> list[tuple[float, float]]:
-    """Return the intervals without a GPU, from a job's arrival to its end or the chart's end."""
+    """Return the intervals in which a job waits, including a last one until `end_s` if given."""
     held = sorted((row["start_s"], row["end_s"]) for row in segments if row["job_id"] == name)
     waits, free = [], arrival
     for start, end in held:

@@ -1,4 +1,4 @@
-"""The pytest plug-in: Defines `@pytest.mark.gangline_worlds(200)` and the fixture `world`.
+"""The pytest plug-in: defines `@pytest.mark.gangline_worlds(200)` and the fixture `world`.
 
 A marked test is run in the given number of randomly generated worlds. A failure is reported once,
 for the smallest failing world. The report contains a program that creates this world, and a Gantt

@@ -32,7 +32,7 @@ LAW_NAMES: tuple[str, ...] = (*RULES, "ends", "repeats")
 "ends" requires that a run ends, and "repeats" that a second run is the same."""
 
 TOLERANCE_S = 6e-10
-"""The engine's times are whole nanoseconds; times in a trace may differ by half of that."""
+"""The engine's times are whole nanoseconds; times in a trace may differ by half a nanosecond."""
 
 Broken: TypeAlias = tuple[str, str]
 

@@ -39,12 +39,13 @@ def smallest(
     seed: int,
     drawn: SearchStrategy[World] | None = None,
 ) -> tuple[World, Exception] | None:
-    """Return a failing world, as small as possible, and its failure; None if none fails.
+    """Return a failing world, as small as possible, and its failure; None if no world fails.
 
     Parameters
     ----------
     fails : callable
-        Function that runs a check in a world and returns a description of the failure, or None.
+        Function that runs a check in a world. It returns the exception if the check fails, and
+        otherwise None.
     count : int
         Number of worlds to generate.
     seed : int
@@ -119,7 +120,7 @@ def _without_parts(
 
 
 def _smaller(world: World) -> Iterator[World]:
-    """Yield copies of the world, each without one of its parts."""
+    """Yield copies of the world, each without one of its parts or with a smaller value."""
     keys: dict[str, Any] = world.cluster_keys
     jobs: list[dict[str, Any]] = world.jobs
     options = world.options

@@ -70,7 +70,7 @@ _OF_JOBS = (
 )
 _OF_RUNS = ("restart_s", "first_start_s", "restart_by_model", "count_arrivals")
 _OF_PLACES = ("network", "levels", "sharing", "throughput")
-_KIND = ("model", "gpus", "gpu_type")  # the keys by which the costs of starts name jobs
+_KIND = ("model", "gpus", "gpu_type")  # the keys that select jobs in the table of start costs
 _COSTS = ("first_start_s", "restart_s", "stop_s", "checkpoint_s")
 _SIGMAS = ("job_noise", "run_noise", "straggler_noise")
 
@@ -327,8 +327,8 @@ def run_time_tables(
 ) -> dict[str, Any]:
     """Draw a `[runtime]` table: noise, and start costs for each kind of job.
 
-    Without `restarts`, only first starts and checkpoints take time, because a lease, turn or round
-    must be longer than a restart.
+    Without `restarts`, a restart or a stop takes at most a quarter of a second, because a lease,
+    turn or round must be longer than a restart.
     """
     noise = st.sampled_from([0.0, 0.0, 0.05, 0.3, 2.0])
     table: dict[str, Any] = {name: draw(noise) for name in draw(st.sets(st.sampled_from(_SIGMAS)))}
@@ -359,7 +359,7 @@ def run_time_tables(
 
 @st.composite
 def run_time_worlds(draw: st.DrawFn) -> World:
-    """Draw worlds as `worlds` does, with a `[runtime]` table: noise, and costs of starts and stops.
+    """Draw worlds like those of `worlds`, with a `[runtime]` table: noise, start and stop costs.
 
     Returns
     -------
@@ -387,7 +387,7 @@ def phases(draw: st.DrawFn) -> str:
 
 @st.composite
 def phase_worlds(draw: st.DrawFn) -> World:
-    """Draw worlds as `worlds` does, with jobs whose rate changes as they progress.
+    """Draw worlds like those of `worlds`, with jobs whose rate changes as they progress.
 
     Returns
     -------
@@ -405,7 +405,7 @@ def phase_worlds(draw: st.DrawFn) -> World:
 def _throughputs(
     draw: st.DrawFn, keys: dict[str, Any], jobs: Sequence[dict[str, Any]]
 ) -> dict[str, Any]:
-    """Draw rates by type for some jobs: types in any order, zeros, gaps, and some batch sizes."""
+    """Draw rates by GPU type for some jobs; some rates are 0 or missing, some need a batch size."""
     rates = st.sampled_from([1.0, 0.0, 0.25, 3.0, 7.5, 40.0])
     known: dict[tuple[str, str, int, int | None], float] = {}
     for row in jobs:
@@ -618,7 +618,7 @@ def _slowdowns(draw: st.DrawFn, types: Sequence[str]) -> dict[str, Any]:
 
 @st.composite
 def iteration_worlds(draw: st.DrawFn) -> World:
-    """Draw worlds as `sharing_worlds` does, with fitted or measured iteration times of models.
+    """Draw worlds like those of `sharing_worlds`, with fitted or measured iteration times.
 
     Returns
     -------
@@ -809,7 +809,7 @@ def plans(draw: st.DrawFn, view: View, *, wild: bool = False) -> Plan:
     Parameters
     ----------
     view : View
-        The arguments with which `decide` is called.
+        The view with which `decide` is called.
     wild : bool
         Whether plans may break the engine's rules: jobs that are not waiting, gangs of the wrong
         size, or GPUs that are in use or do not exist.

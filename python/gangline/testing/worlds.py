@@ -159,7 +159,7 @@ def small_worlds() -> list[tuple[Cluster, Trace, RunOptions]]:
     tight, mixed, broken, racks, models, elastic = _clusters()
     few, many = (Trace.from_arrow(_jobs(count, most)) for count, most in ((40, 4), (60, 8)))
     labelled = Trace.from_arrow(_labelled(_jobs(40, 8)))
-    drop: RunOptions = {"on_infeasible": "drop"}  # for policies that cannot serve every gang
+    drop: RunOptions = {"on_infeasible": "drop"}  # for policies that cannot run every gang
     return [
         (tight, few, {**drop}),
         (tight, few, {**drop, "restart_s": 7.0, "first_start_s": 2.0}),

@@ -160,7 +160,7 @@ TWO = world((0.0, 1, 4.0), (1.0, 1, 2.0))
             "fifo",
             "sharing-incentive",
             world((0, 1, 5), (0, 1, 1)),
-            "job b takes 6 s, and would take 2 s on an equal share of the GPUs, one of 2",
+            "job b takes 6 s, but would take 2 s on an equal share of the GPUs (1/2 of them)",
         ),
         ("srtf", "sharing-incentive", world((0, 1, 5), (0, 1, 1)), None),
         # a needs 1 s; b has had that at 1 s
