@@ -24,7 +24,7 @@ _SHOWN = 16  # digits of a hash in a sentence; repeat.toml contains all digits
 
 @cache
 def versions_of_run() -> dict[str, str]:
-    """Return the inputs that determine a kit's bytes: versions, and the hash of the core."""
+    """Return what can change the bytes of a kit's files: versions, and the hash of the core."""
     from gangline import _core
     from gangline.runs.spec import versions
 

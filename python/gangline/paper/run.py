@@ -47,7 +47,7 @@ class Entrant(NamedTuple):
 
 
 class Row(NamedTuple):
-    """A policy in a world in which no setting, or one setting, is changed."""
+    """A policy in a world that is unchanged or has one changed setting."""
 
     world: PaperWorld
     change: Change
@@ -97,7 +97,8 @@ class Paper:
     worlds : list of PaperWorld
         The worlds in which the policies ran.
     seeds : list of int
-        The seeds; each one is the seed of a run and also generates the jobs of its world.
+        The seeds. Each seed generates the jobs of a world, and is also the seed of the runs on
+        these jobs.
     is_quick : bool
         Whether the small variants of the workloads were used.
     rows : list of Row
@@ -233,7 +234,7 @@ def carry_out(
 
 
 class _Cell(NamedTuple):
-    """A policy in a world, with its runs; it has no runs if the world lacks data that it needs."""
+    """A policy in a world, with its runs; no runs if the world lacks data that the policy needs."""
 
     world: PaperWorld
     change: Change
@@ -278,7 +279,7 @@ def _refuse_repeated(field: str, given: Sequence[Any]) -> None:
 
 
 def _cells(made: Paper, place: PaperWorld, traces: Worlds) -> Iterator[_Cell]:
-    """Yield each policy in a world, first unchanged and then with each change."""
+    """Yield each policy in a world: first in the unchanged world, and then with each change."""
     from gangline.runs.inputs import make_options
     from gangline.runs.premises import lacks, merged
     from gangline.runs.spec import RunSpec, keys_of
@@ -310,9 +311,9 @@ def _cells(made: Paper, place: PaperWorld, traces: Worlds) -> Iterator[_Cell]:
 
 
 def _affected(change: Change, found: Sequence[_Taking]) -> list[_Taking]:
-    """Omit rivals that a parameter change does not affect, unless it affects a new policy.
+    """Omit rivals that a parameter change does not affect, unless the change affects a new policy.
 
-    If the change affects no policy, no policy runs.
+    If the change affects no policy at all, no policy runs.
     """
     names = change.params.keys()
     touched = [one for one in found if names <= one[1].params.keys()]
@@ -341,7 +342,7 @@ def _taking_part(made: Paper, place: PaperWorld, change: Change) -> Iterator[_Ta
 
 
 def _changed(chosen: ChosenPolicy, change: Change) -> ChosenPolicy:
-    """Return a policy after applying those parameters of a change that the policy has."""
+    """Return a policy with the parameters of a change, if the policy has all of them."""
     from gangline.policies.choice import resolve_policy
 
     if not change.params or not change.params.keys() <= chosen.params.keys():

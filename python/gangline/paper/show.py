@@ -279,7 +279,7 @@ def _axis(panel: Panel, right: float, down: float) -> list[str]:
     return [*lines, r"\end{axis}"]
 
 
-_LEGEND = 3  # entries in a row
+_LEGEND = 3  # entries per row of a legend
 
 
 def _legend_rows(panel: Panel) -> int:

@@ -40,13 +40,13 @@ class Change:
     base : str
         Name of an alternative cluster in the world, or "" for the usual one.
     scale : float
-        Factor by which the number of servers of each kind is multiplied.
+        Factor by which the number of servers of each type is multiplied.
     cluster : mapping
         Tables that replace those in the cluster file.
     options : mapping
         Run options, the same for all policies.
     params : mapping
-        Parameters to set for the policies that have them; the other policies run unchanged.
+        Parameters to set for the policies that have all of them; the other policies run unchanged.
     load : float
         The load on the common world; 0 means its usual load.
 
@@ -480,7 +480,7 @@ _MADE = {
     "common": _common,
 }
 NAMES = tuple(_MADE)
-"""The worlds, keyed by name, in the order of the tables."""
+"""The names of the worlds, in the order of the tables."""
 
 
 @cache
