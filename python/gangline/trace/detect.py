@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from gangline.files.source import Source
 
 SWF_FIELDS = 18
-_SWF_STATUS = 11  # the number of the field, from 1
+_SWF_STATUS = 11  # the number of the status field, counted from 1
 _SWF_STATUSES = (b"-1", b"0", b"1", b"2", b"3", b"4", b"5")
 GAVEL_NUMBERS = {7: (4, 5, 6), 10: (5, 6, 7, 8, 9), 12: (5, 6, 8, 9, 10, 11)}
 """Indices of the numeric columns of Gavel traces with 7, 10 and 12 columns."""
@@ -52,14 +52,14 @@ _LOGS = ("kubernetes", "lsf", "pbs", "slurm")
 _OLD_TIRESIAS = {"start_time", "model_size", "aggr_interval"}
 _PAI_TABLE = "pai_"
 _CUT_DOWN = 3
-"""Minimum number of columns, all known to only one format, that identify a file of that format."""
+"""If a file has at least this many columns, the only format that has all of them is named."""
 _NEAREST = 2
 _OWN = (
     "a trace of your own needs arrival_s, gpus and duration_s: say which columns hold them, for "
     "example `--columns arrival_s=submitted,gpus=cards,duration_s=hours@h`"
 )
 _FRAGMENTS = "these are the fragments of an OpenDC workload; read the file of its tasks instead"
-# Our own choice: a file that lacks more than half of the columns has another format.
+# Our own choice: a file that lacks more than half of a format's columns has a different format.
 _NEAR_ENOUGH = 0.5
 _NAMES_SHOWN = 8
 _TABLE_LEAST = 2  # Our own choice: one name with separators can look like two columns.
@@ -155,7 +155,7 @@ def _by_first_bytes(head: bytes) -> str | None:
 
 
 def _is_nodes(text: bytes) -> bool:
-    """Return whether all visible Kubernetes objects are nodes."""
+    """Return whether all Kubernetes objects in the first bytes of a file are nodes."""
     return b'"Node"' in text and not any(
         f'"{kind}"'.encode() in text for kind in ("Workload", "Job", "PodGroup", "Pod")
     )
@@ -226,7 +226,7 @@ def _stranger(head: bytes) -> str | None:
             "`--format slurm --option fields=JobID,Submit,...`"
         )
     if text.startswith(b"{") and b'"apiVersion"' in text:
-        return "this is a list of Kubernetes nodes, which describes a cluster: `--cluster`"
+        return "this is a list of Kubernetes nodes, which describes a cluster: use `--cluster`"
     if text.startswith((b"{", b"[")):
         return "JSON without `jobs` and `profiles` (batsim), or `attempts` (philly-json)"
     if unreadable := _not_text(head):
@@ -258,9 +258,9 @@ def _cluster(head: bytes) -> str | None:
     have = {simple(name) for name in header(head)}
     for item in NODE_LISTS:
         if item.kind == "csv" and set(item.columns) <= have:
-            return f"this is a node list ({item.name}), which describes a cluster: `--cluster`"
+            return f"this is a node list ({item.name}), which describes a cluster: use `--cluster`"
     if b"[[servers]]" in head or b"[[gpu_types]]" in head:
-        return "this is a cluster file, which describes a cluster: `--cluster`"
+        return "this is a cluster file, which describes a cluster: use `--cluster`"
     return None
 
 

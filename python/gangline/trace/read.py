@@ -156,7 +156,7 @@ def refer(
 
 
 def read_again(reference: TraceReference, place: str | PathLike[str] | None = None) -> Trace:
-    """Read or draw the trace that a reference describes; `place` is the path of a file that moved.
+    """Read or draw the trace that a reference describes; `place` is the new path of a moved file.
 
     Raises
     ------
@@ -179,7 +179,7 @@ def read_again(reference: TraceReference, place: str | PathLike[str] | None = No
 
 
 def redrawn(reference: TraceReference, seed: int) -> TraceReference:
-    """Return the trace that the same generator, parameters and options give with another seed.
+    """Return the trace that the same generator, parameters and options give with a different seed.
 
     Raises
     ------
@@ -231,7 +231,7 @@ def _reference(source: Source, name: str, options: trace_options.Options) -> Tra
 
 
 def as_trace(value: object) -> Trace:
-    """Accept a Trace, a path, a `synth:` address or any Arrow table."""
+    """Return a trace, given a Trace, a path, a `synth:` address or any Arrow table."""
     if isinstance(value, Trace):
         return value
     if isinstance(value, str) or hasattr(value, "__fspath__"):

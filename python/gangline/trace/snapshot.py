@@ -1,4 +1,4 @@
-"""Reads the state of a queue at a moment: the running, waiting and finished jobs.
+"""Reads the state of a queue at an instant: the running, waiting and finished jobs.
 
 The readers of exports leave out waiting and running jobs, because their run times are not known.
 This module keeps these jobs, with unknown run times.
@@ -43,20 +43,20 @@ _REFUSED = ("limit", "rescale", "status", "window")
 
 
 class Snapshot(NamedTuple):
-    """The jobs of a queue at a moment.
+    """The jobs of a queue at an instant.
 
     Attributes
     ----------
     trace : Trace
         All jobs of the table, sorted by arrival.
     at_s : float
-        The moment, in seconds on the clock of the trace.
+        The instant, in seconds on the clock of the trace.
     running, pending, finished : int64 arrays
         Rows of the trace, sorted by start, arrival and finish, respectively.
     start_s, finish_s : float64 arrays
         Start and finish of each row; NaN if unknown.
     later : int
-        Number of jobs that arrive after the moment.
+        Number of jobs that arrive after the instant.
     """
 
     trace: Trace
@@ -76,16 +76,16 @@ def read_snapshot(
     format: str | None = None,  # noqa: A002
     **options: object,
 ) -> Snapshot:
-    """Read the jobs of a queue at a moment.
+    """Read the jobs of a queue at an instant.
 
     Parameters
     ----------
     source : Trace, Arrow table, path, or str
         An export or a table in any known format in which jobs wait or run. It may also be a log of
-        finished jobs with their starts; in that case, `at` selects the moment.
+        finished jobs with their starts; in that case, `at` selects the instant.
     at : float or str, optional
-        The moment: seconds on the clock of the trace, a duration such as "2d", or a date YYYY-MM-DD
-        HH:MM:SS. By default, it is the last instant in the table.
+        The instant: seconds on the clock of the trace, a duration such as "2d", or a date
+        YYYY-MM-DD HH:MM:SS. By default, it is the last instant in the table.
     format : str, optional
         As for `gangline.read_trace`.
     **options
@@ -94,8 +94,8 @@ def read_snapshot(
     Raises
     ------
     TraceError
-        As for `gangline.read_trace`; also if `at` is not a moment, or if no job waits at that
-        moment.
+        As for `gangline.read_trace`; also if `at` is not a valid instant, or if no job waits at
+        that instant.
 
     Examples
     --------
@@ -144,7 +144,7 @@ def keep_open(raw: Raw) -> float:
     columns["duration_s"] = column(np.where(is_open, _PLACEHOLDER_S, known))
     if "observed_start_s" in columns:
         columns["observed_start_s"] = column(np.where(waits, np.nan, start))
-    if "observed_finish_s" in columns:  # the end of a running job is that of its time limit
+    if "observed_finish_s" in columns:  # the end of a running job is the end of its time limit
         finish = _numbers(columns, "observed_finish_s", rows)
         columns["observed_finish_s"] = column(np.where(is_open, np.nan, finish))
     return last_s if math.isfinite(last_s) else math.nan
@@ -166,7 +166,7 @@ def _status(columns: Mapping[str, Any], rows: int) -> npt.NDArray[np.object_]:
 def snapshot_of(
     trace: Trace, at: float | str | None = None, *, last_s: float = math.nan
 ) -> Snapshot:
-    """Return the jobs of a queue at a moment; `last_s` is an instant that no column contains."""
+    """Return the jobs of a queue at an instant; `last_s` is an instant that no column contains."""
     columns: dict[str, Any] = {str(name): trace.column(name) for name in trace.columns}
     rows = len(trace)
     arrival = _numbers(columns, "arrival_s", rows)
@@ -191,7 +191,7 @@ def snapshot_of(
     pending = is_here & ~running & ~runs & waits
     done = finish <= at_s
     if not pending.any():
-        message = f"{trace.path}: no job waits at {at_s:,.12g} s; pick another moment (`at`)"
+        message = f"{trace.path}: no job waits at {at_s:,.12g} s; pick a different instant (`at`)"
         raise TraceError(message, path=trace.path, value=at_s)
     return Snapshot(
         trace,
@@ -211,7 +211,7 @@ def _sorted(rows: Bools, times: Floats) -> Rows:
 
 
 def _moment(at: float | str, trace: Trace) -> float:
-    """Convert a moment to seconds on the clock of a trace."""
+    """Convert an instant to seconds on the clock of a trace."""
     expected = "seconds on the trace's clock, a duration such as 2d, or a date"
     if not isinstance(at, str):
         if isinstance(at, bool) or not math.isfinite(at):

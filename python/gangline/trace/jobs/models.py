@@ -133,7 +133,7 @@ def _chosen(
 def _merged(
     table: pa.Table, columns: dict[str, pa.Array], given: npt.NDArray[np.bool_]
 ) -> pa.Table:
-    """Return the table with the given rows replaced; the columns are in the schema's order."""
+    """Return the table with new values in the given rows, and the columns in schema order."""
     import pyarrow.compute as pc
 
     merged = {name: table[name] for name in table.column_names}

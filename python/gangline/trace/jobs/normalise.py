@@ -69,8 +69,8 @@ class Raw(msgspec.Struct, kw_only=True):
     marks : dict of str to bool array
         For each counter that counts only kept rows, the rows to count.
     moments : dict of str to str
-        Mapping from the internal name of each required instant to the text that a message gives as
-        expected if the instant is missing.
+        For each required instant, keyed by internal name, the text that an error message shows as
+        the expected value if the instant is missing.
     present : list of str
         Names of all columns of a table in memory, for messages; empty for files.
     shift_s : float
@@ -106,8 +106,8 @@ def normalise(raw: Raw, options: Options) -> pa.Table:
     _drop_by_format(raw, columns, keep, options)
     _refuse_bad(raw, columns, keep, options)
     columns = {name: _cast(raw, name, array) for name, array in columns.items()}
-    # The check starts here, where the ids are mostly in order. Dropped rows can only leave it
-    # undecided.
+    # The check starts here, where the ids are mostly in order. Rows that are dropped later can make
+    # its result unknown, but not wrong.
     are_distinct = begin(surely_distinct, columns.get("job_id", _NO_IDS))
     _filters(raw, columns, keep, options)
     rows = _chosen(raw, columns, keep.rows, options)
@@ -272,7 +272,7 @@ def _refuse_bad(raw: Raw, columns: dict[str, Any], keep: _Keep, options: Options
 
 
 def _wrong(raw: Raw, columns: dict[str, Any]) -> list[tuple[str, npt.NDArray[np.bool_], str]]:
-    """For each column with values out of bounds, yield their rows and what was expected."""
+    """For each column with invalid values, return its name, their rows and what was expected."""
     found = []
     for name, (least, greatest, words) in BOUNDS.items():
         if name not in columns:
@@ -313,7 +313,7 @@ def _outside(
 ) -> npt.NDArray[np.bool_] | None:
     """Return a mask of the values that are NaN or out of bounds; None if there are none."""
     if values.dtype.kind == "f":
-        values = values.astype(np.float64, copy=False)  # bounds beyond a narrow type overflow there
+        values = values.astype(np.float64, copy=False)  # bounds could overflow in a narrower type
     if len(values) and least <= values.min() and values.max() <= greatest and not whole:
         return None
     wrong = ~((values >= least) & (values <= greatest))
@@ -362,7 +362,7 @@ def _note(raw: Raw, wrong: npt.NDArray[np.bool_], column: str, words: str, array
 
 
 def _unit_of_moments(array: Any, rows: npt.NDArray[np.bool_]) -> tuple[str, int] | None:
-    """Return the unit of arrivals that seem to count from 1970, and its number per second."""
+    """Return the unit of arrivals that seem to count from 1970, and how many make a second."""
     values = numbers(array)[rows].astype(np.float64)
     for unit, per_second in _UNITS.items():
         if _EPOCH[0] <= values.min() / per_second and values.max() / per_second <= _EPOCH[1]:
@@ -373,7 +373,7 @@ def _unit_of_moments(array: Any, rows: npt.NDArray[np.bool_]) -> tuple[str, int]
 def _in_another_unit(
     raw: Raw, rows: npt.NDArray[np.int64], array: Any, words: str, unit: tuple[str, int]
 ) -> TraceError:
-    """Return one error for a whole column: the number of rows, the first row, and the unit."""
+    """Return one error for a whole column that seems to be in a different unit."""
     first = rows[:3]
     records = first if raw.records is None else raw.records(first)
     column = raw.names.get("arrival_s", "arrival_s")

@@ -245,7 +245,7 @@ def build(
     Parameters
     ----------
     raw, options : Raw, Options
-        The source, and the options of the reader.
+        The result of the reader, and the options of the reader.
     known : callable, optional
         Function that returns additional metadata; it is called last because it might have to wait
         for a hash.

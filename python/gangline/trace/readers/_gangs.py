@@ -1,7 +1,7 @@
 """Collects jobs one by one from records or objects, and converts them to columns.
 
 This is slower than reading whole columns, which is what the readers for logs with millions of jobs
-do. The module serves readers of nested objects, and of lines whose fields differ.
+do. The module is for readers of nested objects, and of lines whose fields differ.
 """
 
 from __future__ import annotations
@@ -117,7 +117,7 @@ def raw_of(
     notes: dict[str, int],
     special: Special | None = None,
 ) -> Raw:
-    """Return the jobs as columns, with marks for jobs that never ran or never ended."""
+    """Return the jobs as columns, and the rows to drop, such as jobs that never ran."""
     first = min((gang.arrival for gang in gangs), default=0.0)
     later = np.asarray([gang.eligible > gang.arrival + _LATER_S for gang in gangs], np.bool_)
     if special is not None and special.arrival == "eligible":

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = ["LogLines", "Wrong", "whole"]
 
-_CELLS = 32  # The memory that a job takes, expressed in numbers of 8 bytes; our own choice.
+_CELLS = 32  # The assumed memory per job, in units of 8 bytes; our own choice.
 _DIGITS = 12  # Our own choice: a longer number is neither a time nor a number of GPUs.
 
 
@@ -85,7 +85,7 @@ class LogLines:
         self._lost += 1
 
     def attach(self, raw: Raw, places: Sequence[int]) -> None:
-        """Set up a Raw so that its errors contain lines; `places` maps its rows to records."""
+        """Set up a Raw so that its errors contain line numbers; `places` maps rows to records."""
         lines = np.asarray(places, np.int64)
         raw.faults, raw.lost = self._faults, self._lost
         raw.records = lambda rows: lines[rows]

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 __all__ = ["mended"]
 
-_LINES = 100  # Our own choice: a text of more lines is not a field.
+_LINES = 100  # Our own choice: text that spans more lines is not a single record.
 _NEWLINE = ord("\n")
 
 
@@ -45,7 +45,7 @@ def mended(
     """
     try:
         data.decode("utf-8")
-    except UnicodeDecodeError:  # names of jobs in another encoding
+    except UnicodeDecodeError:  # job names may be in a different encoding
         data = data.decode("utf-8", "replace").encode()
     fields = [simple(name) for name in names]
     bar, header = separator.encode(), separator.join(names).encode()

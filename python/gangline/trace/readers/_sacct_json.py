@@ -203,7 +203,7 @@ def _text(resources: list[_Tres] | None) -> str:
 
 
 def _mend_starts(moments: dict[str, Any], times: list[_Times]) -> int:
-    """Compute the start from the end if this version of Slurm gives the eligible time as start."""
+    """Compute the start from the end if this version of Slurm states the eligible time as start."""
     ran, slept = (
         np.asarray([_value(getattr(time, name)) or 0.0 for time in times], np.float64)
         for name in ("elapsed", "suspended")

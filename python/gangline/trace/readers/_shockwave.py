@@ -1,6 +1,6 @@
 """Computes batch sizes and rates by epoch, for jobs that change their batch size during the run.
 
-The facts come from the public simulator of Shockwave (uw-mad-dash/shockwave at e07dd205, MIT;
+The data come from the public simulator of Shockwave (uw-mad-dash/shockwave at e07dd205, MIT;
 licence in shockwave_LICENSE.txt): data set sizes, the epochs at which `accordion` and `gns` change
 the batch size, and measured rates on V100.
 """
@@ -66,7 +66,8 @@ _RATES: dict[tuple[str, int], dict[int, float]] = {
     for gpus, rates in by_gpus.items()
 }
 
-# Epochs from which the batch is 2, 4, 8 and 16 times the first, by model, first batch and GPUs.
+# For each model, initial batch size and number of GPUs: the epochs from which the batch size is 2,
+# 4, 8 and 16 times the initial one.
 _DOUBLED: dict[tuple[str, int, int], tuple[int, ...]] = {
     ("ResNet-18", 16, 1): (31, 41, 51, 71),
     ("ResNet-18", 32, 1): (21, 31, 51),
@@ -103,7 +104,8 @@ _DOUBLED: dict[tuple[str, int, int], tuple[int, ...]] = {
     ("Recommendation", 4096, 1): (41,),
 }
 
-# Ranges of epochs in which gradients change much; the first range may depend on the first batch.
+# Ranges of epochs in which gradients change much; the end of the first range may depend on the
+# initial batch size.
 _CRITICAL: dict[str, tuple[tuple[int, int], ...]] = {
     "ResNet-18": ((0, 10), (150, 160), (250, 260)),
     "ResNet-50": tuple((epoch, epoch + 10) for epoch in range(0, 600, 30)),
@@ -119,7 +121,7 @@ _FIRST_CRITICAL = {
 
 
 class Batches(NamedTuple):
-    """A job as its line describes it: model, initial batch size, GPUs, and steps at this size."""
+    """A job as its line describes it: model, initial batch size, GPUs, and steps at that size."""
 
     model: str
     batch: int
@@ -155,7 +157,10 @@ def batches_of(job: Batches, mode: str) -> list[tuple[int, int]]:
 
 
 def _accordion(job: Batches) -> list[tuple[int, int]]:
-    """Use the largest batch size after 30 % of epochs; critical epochs use the initial one."""
+    """Return the changes of batch size: to the largest one after 30 % of the epochs.
+
+    In critical epochs, the batch size is the initial one.
+    """
     largest = max(_RATES[job.model, job.gpus])
     free = 3 * job.epochs // 10 + 1  # the first epoch e with 10 e > 3 times the epochs
     changes, epoch = [], 0
@@ -169,7 +174,7 @@ def _accordion(job: Batches) -> list[tuple[int, int]]:
 
 
 def phases_of(job: Batches, mode: str) -> list[Phase]:
-    """Return, for each batch size, its start and the relative speed and size of its steps.
+    """For each batch size, return its start, and the relative rate and size of its steps.
 
     The start is given as a fraction of the work.
 

@@ -71,7 +71,7 @@ class _Workload(msgspec.Struct):
 
 
 class _Length(NamedTuple):
-    """A profile's run time, `fixed + shared / resources`, and whether it ignores transfers."""
+    """A profile's run time, `fixed + shared / resources`, and whether transfers are ignored."""
 
     fixed: float
     shared: float = 0.0

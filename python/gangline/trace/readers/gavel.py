@@ -73,7 +73,7 @@ class Special(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     throughput: str = ""
-    reference: str = "v100"  # the public tables' spelling of the type that the objectives refer to
+    reference: str = "v100"  # the type on which the objectives are based, as public tables spell it
     modes: Literal["read", "ignore"] = "read"
 
 

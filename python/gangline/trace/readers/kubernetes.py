@@ -2,7 +2,7 @@
 
 The reader accepts Kueue's Workloads, the Jobs of Kubernetes and Volcano, the pod groups of Volcano
 and KAI, and pods. An object and an object that it owns in the same export count as one job. Pods in
-the export show when their gang ran. Pod groups without pods do not say when they ended.
+the export show when their gang ran. For pod groups without pods, the end is unknown.
 """
 
 from __future__ import annotations
@@ -178,7 +178,7 @@ class _Gang(Gang, kw_only=True):
     open_pods: int = 0
 
     def settle(self) -> None:
-        """Derive from the pods when the gang ran and whether it still runs; add missing names."""
+        """Set the gang's times, status and names; the times and the status depend on its pods."""
         if np.isfinite(self.first_pod):
             self.start = self.first_pod
             self.finish = self.last_pod if np.isfinite(self.last_pod) else self.finish
@@ -326,7 +326,7 @@ class _Reader:
         return gang
 
     def add_pod(self, gang: _Gang, row: int, pod: _Object) -> None:
-        """Derive from a pod when its gang ran, and what the gang requests if this is not stated."""
+        """Update a gang's times from a pod, and its requests if no other object states them."""
         begin = self._seconds(row, "status.startTime", pod.status.start_time)
         ends = [
             self._seconds(row, "status.containerStatuses", container.state.terminated.finished_at)
@@ -398,7 +398,7 @@ class _Reader:
                     value = self._amount(row, amount)
                     if sums is total:
                         sums[name] = sums.get(name, 0.0) + value
-                    else:  # these pods run one after the other
+                    else:  # init containers run one after the other
                         sums[name] = max(sums.get(name, 0.0), value)
         for name, amount in first.items():
             total[name] = max(total.get(name, 0.0), amount)

@@ -28,9 +28,9 @@ _RECORD = '"JOB_FINISH" "'
 _EVENT = re.compile(r'"[A-Z_]+" "[\d.]+" \d+ ')
 _START = re.compile(rb'\s*"[A-Z_]+" "[\d.]+" \d{9,10} ')
 _CELL = re.compile(r'"([^"]*(?:""[^"]*)*)"|([^\s"]+)')
-_LINES = 100  # Our own choice: a text of more lines is not a record.
+_LINES = 100  # Our own choice: text that spans more lines is not a single record.
 _RUSAGE = " ".join(f"rusage{number}" for number in range(19))
-# A field whose name ends with :N gives the number of items that follow it, of N fields each.
+# A field whose name ends with :N gives the number of items that follow it; each item has N fields.
 _ORDER = f"""
     event version event_time job_id user_id options processors submit_time begin_time term_time
     start_time user queue res_req depend_cond pre_exec from_host cwd in_file out_file err_file
@@ -44,7 +44,7 @@ _ORDER = f"""
     provision_time out_dir run_time sub_cwd networks:2 affinity energy cpi gips gbs gflops
     slots:1 ineligible_time
 """
-# Runs of single fields, each with the number of fields per item of the list that follows it.
+# Groups of single fields, each with the number of fields per item of the list that follows it.
 _LAYOUT = [
     (tuple(names.split()), int(width or 0))
     for names, width in re.findall(r"([^:]+)(?::(\d))?", _ORDER)
@@ -120,7 +120,7 @@ def _records(lines: LogLines, notes: dict[str, int]) -> Iterator[tuple[int, str]
     first = 0
     for number, line in lines:
         if begun and (_EVENT.match(line) or len(begun) == _LINES):
-            yield first, " ".join(begun)  # the text has no end; the next record begins here
+            yield first, " ".join(begun)  # the quoted text has no end; the next record begins here
             begun = []
         if not begun:
             first = number

@@ -21,7 +21,8 @@ NAME = "muri"
 _MS = 1000.0
 _STAGES_MAX = 8  # Our own choice: the public files have three stages.
 _STAGES = [f"resource_time_{i}" for i in range(_STAGES_MAX)]
-# They are required, although their sum is not used: a file without them is in seconds.
+# `iteration_time` and the first stage are required, because a file without them is in seconds. The
+# iteration time itself, which is the sum of the stages, is not used.
 _WANTED = {
     **tiresias.COLUMNS,
     "iteration_time": ("iteration_time", pa.float64()),

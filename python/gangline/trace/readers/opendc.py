@@ -99,7 +99,7 @@ def _read_parquet(source: Source) -> Raw:
 
 
 def _clock(head: bytes, names: list[str]) -> pa.DataType:
-    """Return whether a CSV file writes instants in milliseconds or as dates."""
+    """Return the type of the instants in a CSV file: milliseconds, local dates or zoned dates."""
     at = names.index("submission_time") if "submission_time" in names else 0
     for line in head.splitlines()[1:]:
         cells = line.decode("utf-8", "replace").split(",")
@@ -176,7 +176,7 @@ def _identifiers(raw: Raw, array: Any) -> Any:
 
 
 def _has_parents(array: Any) -> npt.NDArray[np.bool_]:
-    """Return which tasks wait for others: their cell is a non-empty list, also as a string."""
+    """Return which tasks wait for others, that is, have a list of parents that is not empty."""
     kind = array.type
     if pa.types.is_list(kind) or pa.types.is_large_list(kind):
         some = pc.greater(pc.list_value_length(array), 0)

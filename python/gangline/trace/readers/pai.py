@@ -98,7 +98,7 @@ def read(source: Source, options: Options) -> Raw:
 
 
 def _find(folder: Source, table: str) -> Source | None:
-    """Return the path of the file that contains a table in a folder; the file may be compressed."""
+    """Return the file that contains a table in a folder, possibly compressed; None without one."""
     for suffix in _SUFFIXES:
         path = folder.path / f"{table}{suffix}"
         if path.is_file():
@@ -111,7 +111,7 @@ def _find(folder: Source, table: str) -> Source | None:
 
 
 def _open(source: Source, columns: tuple[str, ...]) -> TextFile:
-    """Open a table; its column names are in a file next to it, in its first line, or known."""
+    """Open a table, with the column names from a file next to it, its first line, or `columns`."""
     stem = (source.member or source.path.name).rpartition("/")[2].partition(".")[0]
     beside = source.path.with_name(f"{stem}.header")
     if beside.is_file():

@@ -37,7 +37,7 @@ _INSTANT = "seconds since 1970"
 _REQUEST = "Resource_List."
 _GPUS = ("ngpus", "gpus")  # the names in PBS and in Torque
 _TYPES = ("accelerator_model", "gpu_type", "gpu_model")
-_SIGNAL = 256  # from this exit status on, a signal ended the job, such as that of qdel
+_SIGNAL = 256  # at or above this exit status, a signal ended the job, for example that of qdel
 _SLACK_S = 60.0  # Time for prologue, epilogue and sampling of the walltime; our own choice.
 _NO_PROJECT = "_pbs_project_default"
 
@@ -185,7 +185,7 @@ def _clock(fields: Mapping[str, str], name: str) -> float | None:
 
 
 def _set_resources(gang: Gang, fields: Mapping[str, str]) -> None:
-    """Set GPUs and other resources from the allocation, or from the requested sums or chunks."""
+    """Set GPUs and other resources from the allocation, or else from requested totals or chunks."""
     granted = [(1, chunk) for chunk in _chunks(fields.get("exec_vnode", ""))]
     listed = {
         key.removeprefix(_REQUEST): value
@@ -224,7 +224,7 @@ def _chunks(text: str) -> Iterator[dict[str, str]]:
 
 
 def _gpus(part: list[tuple[int, dict[str, str]]]) -> list[float]:
-    """Return the total number of GPUs in each request for equal chunks with GPUs."""
+    """For each group of equal chunks with GPUs, return the total number of GPUs."""
     return [
         float(many * _number(key, chunk[key]))
         for many, chunk in part

@@ -140,7 +140,7 @@ def _times(
 def _lengths(
     raw: Raw, attempts: _Attempts, moments: tuple[Any, Any], zone: str | None, run_time: str
 ) -> None:
-    """Compute durations and gang sizes; return which jobs have no duration or size, and why."""
+    """Set durations, starts and gang sizes, and the jobs to drop with the reasons."""
     jobs = len(attempts.counts)
     start, end = _seconds(raw, moments, zone)
     begun, ended = ~np.isnan(start), ~np.isnan(end)
@@ -180,7 +180,7 @@ def _seconds(
     if zone is not None:
         local = times.Local(zone, raw.path)
         epoch_us = times.earliest(local.convert(raw.columns["arrival_s"])[0])
-        # A time of an attempt that the zone skips is unknown, as if it had not been recorded.
+        # A local time that does not exist in the zone is unknown, as if it had not been recorded.
         moments = (local.convert(moments[0])[0], local.convert(moments[1])[0])
     to_seconds(raw, ("arrival_s",), zone, repeated=REPEATED_US)
     return times.seconds(moments[0], epoch_us), times.seconds(moments[1], epoch_us)

@@ -364,9 +364,9 @@ def _resources(raw: Raw, columns: Mapping[str, Any], special: Special, rows: int
         # squeue writes N/A for a job that requests none
         each = np.nan_to_num(_gres(per_node))
         granted = {**granted, "gpus": each * _numbers(columns.get("nnodes"), rows)}
+    # the request counts only without an allocation; a job whose allocation has no GPUs needs none
     for name in ("gpus", "cpus", "host_memory_gb", "servers"):
         found[name] = np.where(np.isnan(granted[name]), asked[name], granted[name])
-    # a job whose allocation has no GPUs needs none
     nodes = _numbers(columns.get("nnodes"), rows)
     found["servers"] = np.where(np.isnan(found["servers"]), nodes, found["servers"])
     slices = np.isfinite(granted["slices"]) & (granted["slices"] > 0)

@@ -323,7 +323,7 @@ class _Filler:
             if isinstance(operand, str):
                 cells = self._cells(operand)
                 if target in _SIZES and _is_text(cells):
-                    # the unit is that of the first operand, as in nodes times GiB
+                    # the unit applies only to the first operand
                     unit = factor if place == 0 else 1.0
                     values = self._checked(target, operand, sizes(cells, unit), _SIZE)
                     found.append(values)

@@ -1,4 +1,4 @@
-"""Draws traces that resemble public traces; a seed gives the same bytes on all platforms.
+"""Draws traces that resemble public traces; the same seed gives the same bytes on all platforms.
 
 Examples
 --------

@@ -73,7 +73,7 @@ class BsbfParameters(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def generate(given: BsbfParameters) -> Raw:
-    """Draw the jobs; those drawn for a smaller number are a subset of those for a larger one."""
+    """Draw the jobs; the jobs for a smaller number are among the jobs for a larger number."""
     from gangline import _core
 
     jobs = given.jobs

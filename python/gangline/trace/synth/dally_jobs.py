@@ -37,7 +37,7 @@ _Ints = npt.NDArray[np.int64]
 _DAY_S = 86400.0
 _LAST_ARRIVAL_S = 4.0e9  # the same limit as in the generators of the core
 
-# The jobs of the public files by model, under the labels of the network's models.
+# The number of jobs in the public files for each model, under the labels of the network's models.
 MODELS = {
     "MobileNetV3": 125,
     "BERT-large": 125,
@@ -46,7 +46,8 @@ MODELS = {
     "ResNet18": 38,
     "VGG11": 34,
 }
-# The jobs of the public files by gang size: the batch of 500, and the 411 gangs of the weeks.
+# The number of jobs in the public files for each gang size: in the batch of 500 jobs, and among the
+# 411 gangs of the weeks.
 GPUS = {1: 270, 2: 13, 4: 52, 8: 109, 16: 42, 32: 11, 40: 1, 48: 1, 56: 1}
 GPUS_MULTI = {2: 41, 3: 1, 4: 96, 8: 190, 16: 56, 32: 23, 40: 2, 48: 1, 56: 1}
 # The mean gaps of the public Poisson workloads: busy, medium, quiet.

@@ -189,7 +189,7 @@ def dally_batch(*, jobs: int = 500, seed: int = 0, **parameters: Unpack[DallyKey
     jobs : int
         Number of jobs. 500 gives the published counts: 270 single-GPU jobs and 230 gangs of up to
         56 GPUs; 125 MobileNetV3, 125 BERT-large, 125 ResNet50, 53 AlexNet, 38 ResNet18, 34 VGG11.
-        With another number, the shares stay the same up to rounding, but the jobs differ.
+        With a different number, the shares stay the same up to rounding, but the jobs differ.
     seed : int
         The same seed gives the same jobs.
     **parameters
@@ -248,8 +248,9 @@ def dally_week(*, jobs: int = 411, seed: int = 0, **parameters: Unpack[DallyWeek
 
     Notes
     -----
-    Jobs arrive in one of three Poisson processes on each day, and in all three within each group of
-    three days. The ratios of their rates follow from the published gaps of 1872, 4354 and 11526 s.
+    On each day, jobs arrive according to one of three Poisson processes; each group of three days
+    has all three. The ratios of their rates follow from the published gaps of 1872, 4354 and
+    11526 s.
     The mix in the public file is not known, so this is our own choice.
 
     Examples

@@ -28,8 +28,8 @@ _GPU_TYPES = ("V100", "P100", "K80")  # durations refer to the first type
 _GPUS_PER_TYPE = 20  # the number in the preset hadar-60
 _GANGS = (1, 2, 4, 8)
 _MIXING_GANGS = {6: 0.4, 8: 0.4, 12: 0.2}
-# The digits of the time to the last arrival that are kept; our own choice, as solvers differ in
-# later digits.
+# The number of digits that are kept of the time to the last arrival; our own choice, because the
+# solvers differ in later digits.
 _DIGITS = 6
 
 _Floats = npt.NDArray[np.float64]

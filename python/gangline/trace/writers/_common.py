@@ -71,7 +71,7 @@ class WriteOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     spelling : "new" or "old"
         For Batsim: whether to write the new or the old names of profile types.
     segments : str
-        For Philly JSON: the segments table of a run, whose stretches become the attempts.
+        For Philly JSON: the segments table of a run, whose segments become the attempts.
     nb_res : int
         For Batsim: number of GPUs in the platform; by default, the size of the largest gang.
     reference_type : str

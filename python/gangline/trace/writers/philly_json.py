@@ -93,7 +93,7 @@ def _single(trace: Trace) -> list[dict[str, Any]]:
 def _attempts(path: str) -> dict[str, list[dict[str, Any]]]:
     """Return each job's attempts according to a segments table, with times in seconds.
 
-    A stretch that continues the previous stretch on the same GPUs belongs to the same attempt.
+    A segment that continues the previous segment on the same GPUs belongs to the same attempt.
     """
     import pyarrow as pa
     import pyarrow.parquet as pq
