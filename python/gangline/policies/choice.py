@@ -151,7 +151,7 @@ def declarations() -> dict[str, dict[str, Any]]:
 
 
 def of_spec(policy: Mapping[str, Any]) -> ChosenPolicy:
-    """Return the reference to the policy in a `spec.json`, without creating the policy."""
+    """Return the policy that a `spec.json` describes, without creating its object."""
     from gangline.policies.registry import presets
 
     name = policy["name"]

@@ -4,7 +4,7 @@ Examples
 --------
 >>> import gangline as gl
 >>> class Bidding(gl.Policy):
-...     '''As `hadar` in the order of arrival, without backfilling; jobs are never stopped.'''
+...     '''Like `hadar` in the order of arrival, without backfilling; jobs are never stopped.'''
 ...
 ...     knowledge, mixes_types = "remaining", True
 ...
@@ -78,7 +78,7 @@ class Prices:
     From decision to decision, the core keeps the active jobs and the epoch of the prices, once for
     each set of parameters. The epoch depends on the decisions at which prices were requested. The
     prices equal those of `hadar` if the policy requests them whenever `hadar` computes them: at
-    round boundaries with active jobs, unless the plan of `hadar` stays the same. `why` may not
+    round boundaries with active jobs, unless the plan of `hadar` stays the same. `why` must not
     request prices.
 
     A fork of a `gl.Simulation` begins a new epoch. In a run without a policy, the view also begins

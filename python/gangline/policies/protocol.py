@@ -478,9 +478,9 @@ class Plan:
     ) -> bool:
         """Start a waiting job, or move a running job, on GPUs that a placement rule chooses.
 
-        The rule works as it does for registered policies. It chooses among the GPUs that are free
-        after this plan's actions so far, on the first of the job's types that has room. A running
-        job's own GPUs count as free for it.
+        The rule works in the same way as for registered policies. It chooses among the GPUs that
+        are free after this plan's actions so far, on the first of the job's types with enough free
+        GPUs. A running job's own GPUs count as free for it.
 
         Parameters
         ----------
@@ -529,7 +529,7 @@ class Plan:
         return bool(pairs)
 
     def restore(self, job: int) -> bool:
-        """Return a released job's GPUs to it if all are still free; say whether it got them."""
+        """Give a released job its old GPUs if all are still free; return whether it got them."""
         return self._look().restore(self.actions, job)
 
     @property
@@ -569,8 +569,9 @@ class Plan:
         -------
         tuple or None
             The mean completion time of the two jobs, in seconds from now, if the waiting job starts
-            there and if it waits for the resident to end; and whether sharing pays, which is false
-            for ties. None if the two must not share, or if a GPU has too little memory for both.
+            on the resident's GPUs; the same time if it waits until the resident ends; and whether
+            sharing pays, which is false for ties. None if the two must not share, or if a GPU has
+            too little memory for both.
         """
         return self._look().pair(self.actions, job, resident, sub_batch)
 
@@ -617,7 +618,7 @@ class Plan:
         self.actions.append(("start", _number(job, "job"), *_places(gpus, masks), *terms))
 
     def preempt(self, job: int, *, part: int = 0) -> None:
-        """Stop a running job, or a part of it; it keeps all work done so far."""
+        """Stop a running job, or a part of it; the job keeps all work done so far."""
         self.actions.append(("preempt", _number(job, "job"), _number(part, "part", _PARTS)))
 
     def move(
@@ -649,7 +650,7 @@ class Plan:
         part: int = 0,
         accum: int | None = None,
     ) -> None:
-        """Keep a running job on its GPUs, with another sub-batch, a pause or a quota.
+        """Keep a running job on its GPUs, with a different sub-batch, a pause or a quota.
 
         Parameters
         ----------
@@ -662,7 +663,7 @@ class Plan:
             failures.
         quota : float, optional
             Maximum number of further iterations. After these iterations, the job keeps its GPUs
-            without progress until it gets another quota, moves or stops. Reaching the quota does
+            without progress until it gets a new quota, moves or stops. Reaching the quota does
             not wake the policy, so use `wake_at` or decide in rounds. `math.inf` removes a quota.
         part : int, default 0
             Number of the part.
@@ -707,7 +708,7 @@ def _terms(
     part: int,
     accum: int | None,
 ) -> tuple[int | None, float | None, float | None, int, int | None]:
-    """Return the common fields of actions, in the order of the core."""
+    """Return the common fields of actions, in the order that the core expects."""
     return (
         None if sub_batch is None else _number(sub_batch, "sub_batch"),
         None if overhead_s is None else float(overhead_s),
@@ -856,7 +857,7 @@ class Policy(ABC):
     forks: bool = False
 
     def start(self, view: View) -> Iterable[int] | None:  # noqa: ARG002 - for subclasses
-        """Prepare for a run before its first decision; one object may serve several runs in turn.
+        """Prepare for a run before its first decision; an object may be used for several runs.
 
         Returns
         -------

@@ -221,7 +221,7 @@ def _fit_tables(policy: str, key: str, default: object, value: Any) -> object:  
 
 
 def _plain(value: Any) -> Any:
-    """Return one form for equal values: no empty keys, ints for whole numbers, and lists."""
+    """Return one form for equal values: no None values, ints for whole numbers, and lists."""
     if isinstance(value, Mapping):
         return {key: _plain(item) for key, item in value.items() if item is not None}
     if isinstance(value, list | tuple):
@@ -230,7 +230,7 @@ def _plain(value: Any) -> Any:
 
 
 def _fit_maybe(policy: str, key: str, default: object, value: Any) -> object:
-    """Convert a number to float; None, or the word for it in a setting, means the default."""
+    """Convert a number to float; None, or the word "none" in a setting, means the default."""
     return default if value in (None, "none") else _fit(policy, key, 0.0, value)
 
 

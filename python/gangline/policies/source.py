@@ -73,7 +73,7 @@ def source_of(kind: type[Policy]) -> tuple[Source, list[Path]]:
 def code_of(python: str) -> dict[str, str]:
     """Return the `module:Class` of an imported policy and a hash of its code, for a spec.
 
-    Both are empty for a registered policy and for a class that was typed into an interactive
+    The result is empty for a registered policy, and for a class that was typed into an interactive
     session.
     """
     module = python.partition(":")[0]
