@@ -89,7 +89,7 @@ class PolicyReference(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
 
 
 class ChosenPolicy(NamedTuple):
-    """A policy as a run uses it."""
+    """A policy in the form that a run uses."""
 
     policy: str | Policy
     """The policy's name in the registry, or the object of a policy in Python."""
@@ -103,7 +103,7 @@ class ChosenPolicy(NamedTuple):
 
     @property
     def durations(self) -> str:
-        """Whether the policy reads durations: "no", "their distribution", "yes"."""
+        """Whether the policy reads durations: "no", "their distribution" or "yes"."""
         if not isinstance(self.policy, str):
             return "yes" if self.policy.knowledge == "remaining" else "no"
         entry = declarations().get(self.policy)

@@ -35,7 +35,7 @@ class PolicyBase:
     presets: ClassVar[Mapping[str, Mapping[str, Json]]] = {}
     """Names of this policy's presets, each with the parameters that it sets."""
     alias: ClassVar[str] = ""
-    """Name for tables, if the configuration was requested under another name."""
+    """Name for tables, if the configuration was requested under a different name."""
 
     def __post_init__(self) -> None:
         if self.name:
@@ -92,7 +92,7 @@ class PolicyBase:
         return f"{self.name}({shown})" if shown else self.name
 
     def known_as(self, alias: str) -> Self:
-        """Return the same configuration under another name for tables.
+        """Return the same configuration with a different name for tables.
 
         Examples
         --------

@@ -357,7 +357,7 @@ class Changes:
 
     @property
     def preempted(self) -> npt.NDArray[np.int64]:
-        """Jobs that lost all their GPUs through the last plan."""
+        """Jobs that lost all their GPUs because of the last plan."""
         return self._core.preempted
 
     @property
@@ -873,7 +873,7 @@ class Policy(ABC):
         """Make one decision: return a plan, or (plan, STEADY)."""
 
     def why(self, view: View, job: int) -> str | Reason | None:  # noqa: ARG002 - for subclasses
-        """Return why a job still waits after the decision just made; optional.
+        """Return why a job still waits after the last decision; defining this method is optional.
 
         Only `Result.explain` and `gangline explain` call this method, for one job, after each
         decision. The method must not change anything: the run must be the same with and without it.

@@ -88,7 +88,7 @@ def check_policy(
     Warns
     -----
     UserWarning
-        If no world could break a claimed law; not for worlds that you pass.
+        If no world could break a claimed law; there is no warning for worlds that you pass.
 
     Raises
     ------
@@ -382,7 +382,7 @@ class _Trial:
 
     @cached_property
     def _needs(self) -> set[object]:
-        """Run the policy in a world of one GPU and one job, and return the field in its error."""
+        """Run the policy in a world of one GPU and one job; return the field named in its error."""
         alone = World(
             {
                 "gpu_types": [{"name": "A", "memory_gb": 16}],

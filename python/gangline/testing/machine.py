@@ -172,7 +172,7 @@ class PolicyMachine(RuleBasedStateMachine):
             raise LawBroken(broken)
 
     def teardown(self) -> None:
-        """Continue until the end, after all repairs; every job must finish."""
+        """Continue the run until its end, when all servers have recovered; all jobs must finish."""
         decisions = 0
         while not self.is_over:
             self._step()

@@ -154,7 +154,7 @@ def gantt(world: World, result: Result | None, *, for_ever: Sequence[str] = ()) 
 
 
 def _letters(names: Sequence[str]) -> dict[str, str]:
-    """Return a letter for each job: its own name, if all job names are letters."""
+    """Return a letter for each job; if all job names are single letters, these are kept."""
     if all(len(name) == 1 for name in names):
         return {name: name for name in names}
     return {name: _LETTERS[i % len(_LETTERS)] for i, name in enumerate(names)}

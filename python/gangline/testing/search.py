@@ -83,7 +83,7 @@ def smallest(
 
     try:
         look()
-    # Flaky means that the policy does not repeat, or that there were too many tries
+    # Flaky means that the policy behaved differently in the same world, or that tries ran out
     except (_Found, Flaky):
         return _without_parts(*last[0], like_the_first)
     return None

@@ -804,7 +804,7 @@ def _times(row: dict[str, Any], names: Sequence[str], scale: float) -> dict[str,
 
 @st.composite
 def plans(draw: st.DrawFn, view: View, *, wild: bool = False) -> Plan:
-    """Draw plans for a view: preemptions, and starts on GPUs that are free after them.
+    """Draw plans for a view: preemptions, and starts on GPUs that are free afterwards.
 
     Parameters
     ----------

@@ -166,7 +166,10 @@ def _status(columns: Mapping[str, Any], rows: int) -> npt.NDArray[np.object_]:
 def snapshot_of(
     trace: Trace, at: float | str | None = None, *, last_s: float = math.nan
 ) -> Snapshot:
-    """Return the jobs of a queue at an instant; `last_s` is an instant that no column contains."""
+    """Return the jobs of a queue at an instant.
+
+    The default is the last instant in the columns, or `last_s` if that is later.
+    """
     columns: dict[str, Any] = {str(name): trace.column(name) for name in trace.columns}
     rows = len(trace)
     arrival = _numbers(columns, "arrival_s", rows)

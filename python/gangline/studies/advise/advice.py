@@ -133,7 +133,7 @@ class Advice(Facts):
         return said
 
     def _mixes(self) -> list[str]:
-        """If there are several GPU types, say how many servers of each type the sizes have."""
+        """If there are several GPU types, say how many servers of each the other sizes have."""
         if len(self.cluster.gpu_types) < 2 or len(self.clusters) < 2:
             return []
         others = [mix(lab) for size, lab in self.clusters.items() if size != self.servers]
@@ -146,7 +146,7 @@ class Advice(Facts):
         return [said for label in others if (said := self._quota(label, most))]
 
     def _quota(self, label: str, gpus: int) -> str:
-        """Say that the quotas of a policy cover fewer GPUs than that; "" if they do not."""
+        """If a policy's quotas cover fewer than `gpus` GPUs, say so; otherwise, return ""."""
         quota = self._contender(label).quota_gpus
         if quota is None or quota >= gpus:
             return ""
@@ -430,7 +430,7 @@ class Advice(Facts):
         """Return whether the mean wait is at most the target, and is comparable with it.
 
         It is not comparable if more jobs are left out than under the base. On a smaller cluster
-        that is overloaded, it is not comparable either: it depends on where the log ends.
+        that is overloaded, it is not comparable either, because it depends on where the log ends.
         """
         is_sound = one.servers > self.servers or not one.is_over
         return one.wait.mean <= target and is_sound and one.cannot_run <= self.here.cannot_run

@@ -76,7 +76,7 @@ class Likeness:
         else:
             ratio = 1.0 + round(pair.error, _ERROR_DIGITS)
             is_near = 1.0 / _ALIKE_FACTOR <= ratio <= _ALIKE_FACTOR
-        # there is no correlation if all simulated or all observed waits are equal; means suffice
+        # without a correlation, all simulated or all observed waits are equal; the means suffice
         is_alike = is_near if rank is None else round(rank, _RANK_DIGITS) >= _ALIKE_RANKS
         return ("mean wait",) * (not is_near) + ("rank corr.",) * (not is_alike)
 
@@ -127,7 +127,7 @@ class Calibration:
         return best is not None and best.waits.jobs < _JOBS_MIN
 
     def base(self, plain: Collection[str]) -> str | None:
-        """Return the nearest policy; if the log does not distinguish several, one in `plain`.
+        """Return the nearest policy, or one in `plain` if the log does not distinguish several.
 
         `plain` contains the policies that do not need to know how long jobs run. Any site can use
         such a policy.

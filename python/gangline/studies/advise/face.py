@@ -259,7 +259,7 @@ def _carry_out(
 
 
 def _base(asked: str | None, nearest: str | None, labels: Sequence[str]) -> str:
-    """Return the base: the requested policy, or else the nearest, `easy`, or the first."""
+    """Return the base: the requested policy, or else the nearest one, `easy`, or the first one."""
     from gangline.studies.advise.contenders import USUAL
 
     if asked is not None and asked not in labels:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 __all__ = ["Claim", "Facts", "signed"]
 
 _USERS_SHOWN = 15
-_TIE, _TIE_S = 0.01, 60.0  # our own choice: means are equal if they differ by at most either
+_TIE, _TIE_S = 0.01, 60.0  # our own choice: means within 1 % or a minute count as equal
 _WORDS = {"account": "account", "vc": "queue"}
 
 

@@ -40,7 +40,7 @@ class Parts:
     length_s : float
         Length of each part.
     codes : int64 array
-        The index of the part in which each job arrives.
+        For each job, the index of the part in which it arrives.
     """
 
     count: int
@@ -49,7 +49,7 @@ class Parts:
 
     @classmethod
     def of(cls, arrival_s: Floats) -> Parts:
-        """Divide a log into weeks, days or tenths: the longest of these of which it spans five."""
+        """Divide a log into weeks or days if it spans at least five, and otherwise into tenths."""
         import numpy as np
 
         begin, end = (float(one) for one in (arrival_s.min(), arrival_s.max()))

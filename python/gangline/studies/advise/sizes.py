@@ -55,7 +55,7 @@ def sizes_of(servers: Iterable[int] | None, here: int, others: int = 0) -> list[
 
 
 def mix(cluster: Cluster) -> str:
-    """Return the number of servers, and of each GPU type if there are several.
+    """Return the number of servers in words, and if there are several GPU types, that of each type.
 
     Examples
     --------

@@ -51,7 +51,7 @@ def default_policies(*, solving: bool = False) -> list[str]:
 
 
 def entries(policies: Iterable[PolicyLike], estimate_error: float) -> list[Entry]:
-    """Return an entry per policy; a policy that accepts estimates gets a second entry with them."""
+    """Return an entry per policy, and a second one with estimates if the policy accepts them."""
     found = []
     for policy in policies:
         found.append(_entry(policy, {}))

@@ -222,7 +222,7 @@ def suites() -> list[int]:
 
 
 def load_suite(version: int | None = None) -> Suite:
-    """Return a suite; the newest by default.
+    """Return a suite; by default, the newest one.
 
     Raises
     ------

@@ -63,7 +63,7 @@ _PAIRS_MAX = 4  # our own choice: maximum number of pairs of a trace and a size 
 _FARTHEST = 4  # our own choice: ends of the interval are searched up to this multiple of the answer
 _STEP = 0.05  # our own choice: the default step between loads
 _HOURS_PER_MONTH = 365.25 * 24.0 / 12.0
-# These errors mean that the cluster is too small for a job, which is a valid outcome of a size.
+# These errors mean that the cluster is too small for a job, which is a valid outcome for a size.
 _TOO_SMALL = ("InfeasibleJobError", "StalledError")
 _NOT_HERE = ("seed", "on_infeasible", "until_s", "max_events", "segments", "timeline")
 
@@ -139,8 +139,8 @@ def plan_capacity(
         Whether to try every size up to the largest one that the search reached.
     allow_overload : bool
         Whether an overloaded size, at which the jobs offer more work than the GPUs can do, may be
-        the answer. By default, such a size is shown but is never the answer, because it meets the
-        targets only because the trace ends.
+        the answer. By default, such a size is shown but is never the answer: it meets the targets
+        only because the trace ends.
     seeds : iterable of int
         Seeds of the runs.
     trace_seeds : iterable of int
@@ -327,8 +327,8 @@ def _ends(runs: _Evaluations, answer: int | None, *, is_any: bool) -> tuple[floa
     """Return the answers at the favourable and the unfavourable ends of the intervals.
 
     None if there is no answer, or if there are too few seeds. The unfavourable end is inf if the
-    targets are uncertain even with four times as many servers or at the largest size. If the load
-    is varied, this end is 0 if the targets are uncertain even at the smallest load.
+    targets are not certain to be met even with four times as many servers, or with the largest
+    number. If the load is varied, it is 0 if they are not certain to be met at the smallest load.
     """
     axis, targets = runs.question.axis, runs.question.targets
     if answer is None or runs.question.replicates < LEAST_SEEDS or not runs.seeds_matter:

@@ -40,8 +40,8 @@ _NEAR = 0.9  # our own choice: at and above this load, waits depend strongly on 
 _ROUNDED = 1.005  # a load between 1 and this limit would be rounded to 1.00
 MORE_WORK = "more work than {} can do while jobs arrive"
 _ENDLESS = "If jobs continued to arrive at this rate, the backlog would grow without limit"
-# Words in the reasons why a job can never run, if more servers might help. Other reasons are due to
-# limits, quotas and GPU types.
+# If a reason why a job can never run contains one of these texts, more servers might help. Other
+# reasons are due to limits, quotas and GPU types.
 _OF_THE_SIZE = (
     "than the cluster has",
     "has no place on the empty cluster",

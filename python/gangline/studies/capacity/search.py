@@ -62,8 +62,8 @@ def smallest(
     probe : bool
         Whether to try sizes that bisection does not need, to detect curves that are not monotone.
     exhaustive : bool
-        Whether to try every size from `low` to the largest one that the search reached; then no
-        smaller size meets the target, for any curve.
+        Whether to try every size from `low` to the largest one that the search reached. No smaller
+        size then meets the target, even if the curve is not monotone.
 
     Examples
     --------

@@ -31,7 +31,9 @@ LEAST = 20
 """Minimum number of finished jobs in a group; our own choice."""
 LATEST = 200
 """Only this many of a group's latest finished jobs count, because habits change; our own choice."""
-_LEAST_LEFT = 5  # our own choice: fewest jobs of a group that outlasted a running job's time so far
+# Our own choice: a group is used for a running job only if at least this many of the group's jobs
+# ran longer than the running job has so far.
+_LEAST_LEFT = 5
 _LEAST_S = 1e-3  # our own choice: the minimum remaining run time of a running job
 _GROUPS: tuple[tuple[str, ...], ...] = (
     ("user", "model", "gpus"),

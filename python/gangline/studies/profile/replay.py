@@ -38,7 +38,7 @@ __all__ = ["Replay", "Start", "draw", "plan_of", "replay"]
 
 _LATEST = 1e-6  # seconds by which rounding may delay a start after the event that causes it
 _LEAD_S = 0.2  # our own choice: the time from the last preparation to time 0
-_PATIENCE = 20.0  # our own choice: a job hangs if it takes this multiple of the longest prediction
+_PATIENCE = 20.0  # our own choice: a job has hung after this multiple of the longest prediction
 
 
 class Start(NamedTuple):

@@ -1,6 +1,6 @@
 """Trains in a separate process that reads commands and writes replies as lines of JSON.
 
-    {"do": "look"}                                 reports what there is to train on
+    {"do": "look"}                                 reports the device for training
     {"do": "load", "source": "bert", "batch": 16, "passes": 1, "device": "cuda", "warm_up": true}
     {"do": "run"}                                  replies after some steps, runs until "halt"
     {"do": "work", "steps": 500}                   runs that many steps

@@ -257,7 +257,7 @@ class Window(NamedTuple):
 
 
 def together(workers: Sequence[Worker], seconds: float) -> Window:
-    """Run workers concurrently, and count each one's steps while all of them run.
+    """Run workers concurrently, and count the steps of each worker while all of them run.
 
     Each worker reports when it has done its first steps. The window begins shortly after the last
     of these reports, and all workers run until it ends.

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Table", "claim_tables", "legend", "mix", "reach"]
 
-_MOST = 10.0  # a larger share is only shown as above this
+_MOST = 10.0  # of larger shares, only the fact that they are larger is shown
 
 Table = tuple[str, list[str], list[list[str | float | None]]]
 """Title, column titles and rows of a table."""

@@ -38,7 +38,7 @@ Runs = dict[tuple[Setting, str, int], dict[str, Any]]
 
 @dataclass(frozen=True)
 class Ratio:
-    """The factor by which a claim's hero is better than a rival; the hero is worse below 1.
+    """The factor by which a claim's hero is better than a rival; below 1, the hero is worse.
 
     Parameters
     ----------

@@ -35,9 +35,8 @@ class Contender:
     params : mapping
         Parameters whose values differ from the policy's defaults.
     only : tuple of str
-        Workloads on which the contender runs; empty = all. This key is meant for contenders
-        that take too long on other workloads. A contender that is requested by name runs on every
-        workload.
+        Workloads on which the contender runs; empty = all. This is meant for contenders that take
+        too long on other workloads. A contender that is requested by name runs on every workload.
     cluster : mapping
         Tables that are added to the cluster of every world for this contender, such as the models
         of elastic jobs.

@@ -32,7 +32,10 @@ class Place:
 
 
 def places(study: Study, choice: Choice) -> list[Place]:
-    """Return all variations, unchanged first; none without their world or a hero with a rival."""
+    """Return all variations, unchanged first.
+
+    There are none if the world that they vary is not selected, or no hero together with a rival.
+    """
     chosen = study.settings(choice)
     home = next((setting for setting in study.varied if setting in chosen), None)
     if home is None or not study.variations or not contenders(study, choice, UNCHANGED):
@@ -70,7 +73,7 @@ def contenders(study: Study, choice: Choice, variation: Variation) -> list[Conte
 
 
 def _left_alone(one: Contender) -> set[str]:
-    """Return the parameters that have their default values in both a contender and its preset."""
+    """Return the parameters that neither a contender nor its preset sets to a different value."""
     from gangline.policies.registry import find, make
 
     default = find(one.policy)().params()

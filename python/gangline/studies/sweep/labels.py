@@ -50,7 +50,7 @@ def labels(values: Iterable[Any]) -> dict[Any, str]:
 
 
 def _parts(text: str) -> list[str]:
-    """Split an address at its parameters, and a file name per trace seed at its hyphens."""
+    """Split an address at its parameters; split a name with `{trace_seed}` at `-` and `_`."""
     if "{trace_seed}." not in text:
         return re.split(r"[?&]", text)
     return [_WORD_NUMBER.sub(r"\1=\2", part) for part in re.split(r"[-_]", text)]

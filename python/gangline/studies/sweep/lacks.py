@@ -28,7 +28,7 @@ _SEED = re.compile(r"(?<=[?&])seed=\d+")
 def lacks_of(specs: Iterable[RunSpec], worlds: Worlds) -> list[Lack]:
     """Return the data that the runs lack, with one entry per mechanism.
 
-    An entry names clusters unless it applies to all of them.
+    An entry names the clusters to which it applies, unless these are all clusters.
     Each policy is checked once on each cluster, with the first seed of each trace. A trace is read
     only if a policy declares what it needs.
     """

@@ -81,7 +81,7 @@ class Line(NamedTuple):
     mean: Estimate | None
     """None if no seed has a value."""
     difference: Difference | None
-    """Difference from the baseline in the same world; None for the baseline, or without one."""
+    """Difference from the baseline in the same world; None for the baseline or if it is absent."""
     is_best: bool
     """Whether no other policy is significantly better over the seeds in the same world."""
 
@@ -126,7 +126,7 @@ class Means:
 
     @cached_property
     def worlds(self) -> list[tuple[str, list[Group]]]:
-        """Groups that differ only in policy and settings, with the values they have in common."""
+        """The name and the groups of each world; its groups differ only in policy and settings."""
         found: dict[tuple[Any, ...], list[Group]] = {}
         for group in self.groups:
             found.setdefault(group.world, []).append(group)

@@ -271,7 +271,7 @@ class Plan:
 
     @contextmanager
     def _naming(self, part: str) -> Iterator[None]:
-        """Add the file and a key to an error: the key that it names, or else that of the part."""
+        """Add the file and a key to an error: the key that it names, or else the key of `part`."""
         try:
             yield
         except GanglineError as error:
@@ -295,7 +295,7 @@ def drawn_trace(keys: Keys) -> str:
 
 
 def is_setting(key: str) -> bool:
-    """Return whether a key changes only policies, as a policy's parameters and estimates do."""
+    """Return whether a key is a policy's parameter or the estimates, which change only policies."""
     return key == "estimates" or _part(key) == _SETTINGS
 
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 __all__ = ["check", "read", "write"]
 
-# Our own choice: the number of rows that are Python objects at the same time, and of a row group.
+# Our own choice: the number of rows that are in memory as Python objects, and in a row group.
 _ROWS_AT_ONCE = 500
 _LAST = ("digest", "status")
 _NAMES = _TABLE, _TEXT, _FAILED = "table.parquet", "table.csv", "failed.json"

@@ -72,7 +72,7 @@ class Outcomes:
     path : str
         The file from which the outcomes were read.
     jct_s, queue_s, run_s : float64 arrays
-        Time in seconds from arrival to finish, from arrival to the first start, and holding GPUs.
+        Time in seconds from arrival to finish, from arrival to the first start, and with GPUs held.
     starts : float64 array
         Number of starts.
     defects : dict of str to int
@@ -166,7 +166,7 @@ def read_outcomes(
 def outcomes_of(trace: Trace) -> Outcomes:
     """Return what the trace itself says about its jobs, such as `observed_start_s`.
 
-    Its durations count as the times for which the jobs really ran, as in every scheduler's export.
+    The trace's durations count as the observed run times, as in every scheduler's export.
 
     Raises
     ------

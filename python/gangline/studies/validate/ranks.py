@@ -18,7 +18,7 @@ __all__ = ["Pair", "error_of", "spearman"]
 
 @dataclass(frozen=True)
 class Pair:
-    """The observed and the simulated value of one number."""
+    """The observed and the simulated value of one metric."""
 
     observed: float
     simulated: float

@@ -276,7 +276,7 @@ class Validation:
         return len(self.policies)
 
     def order(self) -> dict[str, Order]:
-        """Compare, for each layer, the policies' order by mean JCT with the observed order.
+        """For each layer, compare the policies' order by mean JCT with the observed order.
 
         Returns
         -------

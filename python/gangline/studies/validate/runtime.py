@@ -52,7 +52,8 @@ _STEPS = (
 )
 _STILL = 1e-12  # a relative change of at most this ends the fit
 _LEAST = 1e-3  # our own choice: fitted times are at least this fraction of the observed ones
-# Relative standard error of the deviation from `_MAD`, times the square root of the number of jobs.
+# Relative standard error of a deviation computed with `_MAD`, times the square root of the number
+# of jobs.
 _MAD_ERROR = 1.1664
 _NORMAL = 1.959963984540054  # the 0.975 quantile of the normal distribution, for 95 % intervals
 _MOST_NOISE = 2.0  # the largest `job_noise` that a run accepts
@@ -142,7 +143,10 @@ class RuntimeFit:
         return {name: max(one.value, 0.0) for name, one in costs.items() if one is not None}
 
     def runtime(self) -> dict[str, Json]:
-        """Return the start costs (by model if so fitted) and the noise as a `[runtime]` table."""
+        """Return the noise and the start costs as a `[runtime]` table.
+
+        Costs that were fitted by model have a row for each model.
+        """
         costs = {
             "first_start_s": {ALL: self.start_s, **self.start_by_model},
             "restart_s": {ALL: self.restart_s, **self.restart_by_model},
@@ -283,7 +287,7 @@ def _fitted(
     values, scale, scaled, left = _log_normal(scaled, is_factor, ratio)
     inside = np.abs(left) <= _HUBER * scale
     bent = np.clip(left, -_HUBER * scale, _HUBER * scale)
-    # without its outliers, a number that only they determine has no slope; so they are weighted
+    # only outliers that alone determine a number have weights, those of Huber; others have none
     is_far = ~(scaled[inside] != 0.0).any(axis=0)
     rough = ~inside & (scaled[:, is_far] != 0.0).any(axis=1)
     weight = inside.astype(np.float64)

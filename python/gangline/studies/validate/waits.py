@@ -178,7 +178,7 @@ def _of(times: Times, known: npt.NDArray[np.bool_]) -> Times:
 
 
 def _parts(arrival: Floats, real: Times, model: Times) -> tuple[Floats, Floats, Floats]:
-    """Return the absolute logarithms of the three factors for each job."""
+    """For each job, return the absolute logarithms of the three factors."""
     before = [np.log1p(passed(arrival, arrival + of.queue_s)) for of in (real, model)]
     order = before[1] - before[0]
     queue, wait = (

@@ -141,7 +141,7 @@ def pairs_of(trace: JobTable, cluster: Cluster) -> Pairs | None:
 
 
 def estimated_rates(trace: JobTable, cluster: Cluster) -> int:
-    """Count the jobs whose rates were estimated from another gang size."""
+    """Count the jobs whose rates were estimated from those of a different gang size."""
     if cluster.throughput is None or cluster.throughput.missing != "nearest":
         return 0
     classes = rate_classes(trace, cluster, job_keys(trace))

@@ -361,7 +361,7 @@ def _resources(raw: Raw, columns: Mapping[str, Any], special: Special, rows: int
         granted = {**granted, "gpus": _gres(columns["allocgres"])}
     per_node = columns.get("tres_per_node")
     if per_node is not None and not {"alloctres", "reqtres", "allocgres"} & set(columns):
-        # squeue writes N/A for a job that requests none
+        # squeue writes N/A for a job that requests no GPUs
         each = np.nan_to_num(_gres(per_node))
         granted = {**granted, "gpus": each * _numbers(columns.get("nnodes"), rows)}
     # the request counts only without an allocation; a job whose allocation has no GPUs needs none
@@ -447,8 +447,8 @@ def _one_row_a_job(
     ids = made["job_id"]
     codes = np.empty(0, np.int64) if surely_distinct(ids) else _codes(ids, made.get("user"))
     if codes.max(initial=-1) + 1 < len(codes):
-        # among records from several exports, the most complete one counts: an ended one if there is
-        # one, then a started one
+        # if several exports contain a record of the same attempt, the most complete one counts: one
+        # that has ended, or else one that has started
         started = np.bincount(codes, ~made["absent"])[codes] > 0
         kept = np.flatnonzero(~(made["absent"] & started))
         times = [_ranks(made[name][kept]) for name in ("arrival_s", "observed_start_s")]

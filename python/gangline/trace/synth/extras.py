@@ -38,7 +38,7 @@ class Extras(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def draw(cls, jobs: int, seed: int, users: int, vcs: int, noise: float) -> Extras:
-        """Draw users and virtual clusters from a Zipf distribution (1.2), and log-normal noise."""
+        """Draw users and virtual clusters (Zipf with exponent 1.2), and log-normal noise."""
         from gangline import _core
 
         drawn = _core.synth_extras(
