@@ -90,8 +90,8 @@ def _count(made: Paper) -> str:
     seeds = listed([str(one) for one in made.seeds])
     return (
         f"In {plural(len(made.worlds), 'world')}, {plural(made.runs_count, 'run')} finished. In "
-        f"each world {plural(len(made.seeds), 'draw')} of the jobs (seeds {seeds}, also those of "
-        "the runs) were scheduled by every policy."
+        f"each world, every policy scheduled {plural(len(made.seeds), 'draw')} of the jobs (seeds "
+        f"{seeds}, which are also the seeds of the runs)."
     )
 
 

@@ -149,7 +149,7 @@ def legend(made: Paper) -> list[str]:
 def verdicts(made: Paper) -> list[str]:
     """State each new policy's verdicts against its rivals in the unchanged worlds."""
     if len(made.seeds) < LEAST_SEEDS:
-        return [f"{plural(len(made.seeds), 'seed')}: no verdicts, which need five seeds or more."]
+        return [f"{plural(len(made.seeds), 'seed')}: verdicts need five seeds or more."]
     found = []
     for entrant in made.entrants:
         for place in made.worlds:

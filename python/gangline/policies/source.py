@@ -150,7 +150,7 @@ def load_policy(
     if source.files != files:
         other = sorted({one for one, _ in source.files.items() ^ files.items()})
         message = f"{where}: {other[0]} of {name} is not the file that was run"
-        wanted = f"; it was that of {requirement}" if requirement else ""
+        wanted = f"; the file that was run is from {requirement}" if requirement else ""
         raise PolicyError(message + wanted, policy=name)
     return resolve_policy(name, params or None).own or name
 

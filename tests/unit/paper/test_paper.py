@@ -408,7 +408,7 @@ def test_a_policy_that_a_world_lacks_something_for_does_not_apply() -> None:
     assert "slowdown factors of jobs that share a GPU are unknown" in mine[0].reason
     (told,) = {line.partition(": ")[0] for line in reasons(made)}
     assert told == "sjf-bsbf in the world tiresias"
-    assert verdicts(made) == ["1 seed: no verdicts, which need five seeds or more."]
+    assert verdicts(made) == ["1 seed: verdicts need five seeds or more."]
 
 
 def test_one_of_the_rivals_is_compared_with_the_others() -> None:

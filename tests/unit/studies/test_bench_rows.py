@@ -83,7 +83,7 @@ TAMPERED: dict[str, tuple[Callable[[Path], None], str]] = {
     "the policy and its hash": (change_policy, "philly, homogeneous, load 1.3, restart 60 s"),
     "the suite": (
         lambda row: edit(row / "row.toml", 'suite_sha256 = "5', 'suite_sha256 = "6'),
-        "suite 1 of this gangline has another sha256",
+        "suite 1 of this gangline has a different sha256",
     ),
     "what it knows": (
         lambda row: edit(row / "row.toml", '"nothing"', '"durations"'),

@@ -115,7 +115,7 @@ def test_the_reading_follows_the_numbers() -> None:
     )
     without = [r for r in rows if r["policy"] != "las"]
     (only,) = reading.sentences(TOY, reading.savings(TOY, without))
-    assert only == "No verdict, which needs srtf and las."
+    assert only == "There is no verdict: it needs srtf and las."
 
 
 def test_a_study_of_another_kind_fits_in() -> None:

@@ -225,7 +225,7 @@ def test_the_shipped_rates_are_the_published_ones(
     [
         ({"jobs": 0}, "jobs: expected an integer >= 1, got 0"),
         ({"arrivals": "batch"}, 'arrivals: expected static or poisson, got "batch"'),
-        ({"load": 0.5}, "load: expected no load, or arrivals=poisson with it"),
+        ({"load": 0.5}, "load: expected no load unless arrivals=poisson"),
         ({"load": 0, "arrivals": "poisson"}, "load"),
         ({"load": math.nan, "arrivals": "poisson"}, "load: expected a number > 0, got nan"),
         ({"class_shares": "1,2"}, "class_shares: expected four numbers >= 0, not all 0"),

@@ -128,7 +128,7 @@ def advise(
 
     for name in options:
         if name not in AdviseOptions.__annotations__:
-            raise OptionError(f"{name}: not an option of an advice", field=name)
+            raise OptionError(f"{name}: not an option of `advise`", field=name)
     lab, jobs = as_cluster(cluster), as_trace(trace)
     gpu = options.pop("gpu", None)
     others = 0 if gpu is None else _others(lab, gpu)

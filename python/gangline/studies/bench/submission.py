@@ -203,7 +203,7 @@ def _verified(folder: Path, *, quick: bool, workers: int | None) -> Verified:
         suite = load_suite(row.suite)
         runs = _read_runs(folder / RUNS, row.runs_sha256)
         if row.suite_sha256 != suite.digest:
-            raise OptionError(f"suite {row.suite} of this gangline has another sha256")
+            raise OptionError(f"suite {row.suite} of this gangline has a different sha256")
         with importing(folder):
             policy = load_policy(row.policy, row.params, row.files, row.requirement, where)
             (entry,) = entries([policy], 0.0)

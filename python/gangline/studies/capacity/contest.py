@@ -228,4 +228,6 @@ class CapacityContest:
         ]
         if not near:
             return []
-        return [f"The 95 % intervals of the answers overlap with {formatting.listed(near)}."]
+        said = ("interval", "overlaps") if len(near) == 1 else ("intervals", "overlap")
+        names = formatting.listed(near)
+        return [f"The 95 % {said[0]} of {names} {said[1]} with that of the best answer."]

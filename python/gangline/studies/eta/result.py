@@ -27,7 +27,7 @@ _MEANINGS = {
     NEVER: "it can never run: the cluster has too few GPUs of a type that it can use, or a limit "
     "or quota allows fewer",
     NO_TYPE: "it can never run: the cluster has no GPU type with exactly this name",
-    TOO_FEW.name: "too few GPUs are free, and the policy says no more",
+    TOO_FEW.name: "too few GPUs are free, and the policy gives no other reason",
     "not asked": "the policy has not been asked yet",
     "round": "the policy gives out GPUs at round boundaries",
 }
@@ -276,8 +276,9 @@ class Eta:
                 "jobs, drained servers, and limits of partitions, accounts and users."
             )
         if self.outlived:
+            verb = "has" if self.outlived == 1 else "have"
             found.append(
-                f"{plural(self.outlived, 'running job')} have already run longer than any "
+                f"{plural(self.outlived, 'running job')} {verb} already run longer than any "
                 "estimate: each is assumed to be half done."
             )
         if self.later:

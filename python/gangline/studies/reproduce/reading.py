@@ -162,7 +162,7 @@ def sentences(study: Study, found: Sequence[Saving]) -> list[str]:
     lines = []
     if study.claims and not readings(study, found):
         lines.append(
-            f"No verdict, which needs {study.hero} and "
+            f"There is no verdict: it needs {study.hero} and "
             f"{study.fair}{' on ' + study.home if study.home else ''}."
         )
     for network in dict.fromkeys(s.network for s in found):

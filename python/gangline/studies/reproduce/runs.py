@@ -257,7 +257,7 @@ class Reproduction:
         lines = [*legend(claims), *sentences(self.study, savings(self.study, self.rows))]
         found = {ratio.factor for ratio in self.ratios}
         lines += [
-            f"{one.published}: no verdict, which needs {one.hero} and {' or '.join(one.against)} "
+            f"{one.published}: no verdict: it needs {one.hero} and {' or '.join(one.against)} "
             "in one world."
             for one in self.study.factors
             if one.times is not None and one not in found

@@ -42,8 +42,8 @@ DEFECTS: Mapping[str, str] = {
     "missing_job": "jobs of the trace without a row; simulated, but not compared",
     "no_finish": "jobs without a known finish; simulated, but not compared",
     "arrival_differs": (
-        "jobs whose arrivals in the two tables differ even after the clocks were aligned; in each "
-        "table, times count from its own arrival"
+        "jobs whose arrivals in the two tables differ even after the clocks were aligned; the "
+        "times in each table count from the arrival in that table"
     ),
     "run_exceeds_jct": "jobs that ran for longer than the time from their arrival to their finish",
     "out_of_order": (

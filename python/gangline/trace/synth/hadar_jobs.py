@@ -86,7 +86,7 @@ def generate(given: HadarParameters) -> Raw:
     if given.arrivals not in ("static", "poisson"):
         raise TraceError.at(NAME, None, "arrivals", given.arrivals, "static or poisson")
     if given.load is not None and given.arrivals != "poisson":
-        raise TraceError.at(NAME, None, "load", given.load, "no load, or arrivals=poisson with it")
+        raise TraceError.at(NAME, None, "load", given.load, "no load unless arrivals=poisson")
     if given.jobs < 2 and given.arrivals == "poisson":
         raise TraceError.at(NAME, None, "jobs", given.jobs, "at least 2 with arrivals=poisson")
     mix = _mix(given)
