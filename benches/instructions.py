@@ -58,7 +58,7 @@ RUNS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("floor-share", LOADS),  # two jobs on a GPU
     ("sjf-bsbf", LOADS),
     ("gavel-isolated", ("saturated",)),  # rounds, without a solver
-    ("fifo-uplinks", ("saturated",)),  # gangs that share up-links
+    ("fifo-uplinks", ("saturated",)),  # gangs that share uplinks
 )
 
 

@@ -139,18 +139,18 @@ def load(matrix: Path, jobs: int, repeats: int, policies: tuple[str, ...]) -> li
 
 
 def contention(matrix: Path, repeats: int, policies: tuple[str, ...]) -> list[Line]:
-    """Measure the cost per event of up-links that gangs share: never full, and mostly full."""
+    """Measure the cost per event of uplinks that gangs share: never full, and mostly full."""
     lines = []
     names = ",".join(policy for policy in CONTENDED if policy in policies)
     for row in json_lines([str(matrix), "contention", str(repeats), names]) if names else []:
         alone, calm = row["ns_per_event_off"], row["ns_per_event_never_full"]
         full, policy = row["ns_per_event_full"], row["policy"]
         note = f"{calm:.0f} / {alone:.0f} ns per event"
-        name = f"{policy}: event with shared up-links, never full, relative to no contention"
+        name = f"{policy}: event with shared uplinks, never full, relative to no contention"
         lines.append(Line(name, calm / alone, 2.0, note))
         retimed = row["retimed_per_event_full"]
         note = f"{full:.0f} / {alone:.0f} ns per event, {retimed:.1f} gangs re-timed per event"
-        name = f"{policy}: event with shared up-links, mostly full, relative to no contention"
+        name = f"{policy}: event with shared uplinks, mostly full, relative to no contention"
         lines.append(Line(name, full / alone, None, note))
     return lines
 

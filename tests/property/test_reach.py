@@ -108,10 +108,10 @@ FEATURES: dict[str, Callable[[World, gl.Result], bool]] = {
     "servers over time": key("capacity"),
     "a network": key("network", "models"),
     "localities by level": key("network", "levels"),
-    "up-links shared by max-min": lambda w, r: (
+    "uplinks shared by max-min": lambda w, r: (
         w.cluster_keys.get("network", {}).get("contention") == "maxmin"
     ),
-    "up-links shared by the peak rule": lambda w, r: (
+    "uplinks shared by the peak rule": lambda w, r: (
         w.cluster_keys.get("network", {}).get("contention") == "peak"
     ),
     "rates by a table": key("throughput", "rows"),

@@ -1,4 +1,4 @@
-"""Compares fair rates on shared up-links with exact filling, on drawn graphs of links."""
+"""Compares fair rates on shared uplinks with exact filling, on drawn graphs of links."""
 
 from __future__ import annotations
 

@@ -160,7 +160,7 @@ class Rates:
         return 1.0 if job.gpus == 1 else float(row.get(TIERS[tier], 1.0))
 
     def kept(self, running: list[tuple[Job, Part]]) -> dict[tuple[int, int], float]:
-        """Return the locality factor of every part, with others on its up-links."""
+        """Return the locality factor of every part, with others on its uplinks."""
         alone = {(job.index, p.number): self.locality(job, p.gpus) for job, p in running}
         if self.network is None:
             return alone

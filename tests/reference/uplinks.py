@@ -1,7 +1,7 @@
-"""Computes shares of up-links from their description, by plain walks from scratch.
+"""Computes shares of uplinks from their description, by plain walks from scratch.
 
-The arithmetic is the engine's: an up-link is full when the demands on it, each in units of 2^-40 of
-the up-link and rounded down, add up to more than one whole.
+The arithmetic is the engine's: an uplink is full when the demands on it, each in units of 2^-40 of
+the uplink and rounded down, add up to more than one whole.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def slowest(
 
 
 def sending_s(network: Network, label: str | None, shape: Shape) -> float:
-    """Seconds of an iteration in which a gang sends through up-links."""
+    """Seconds of an iteration in which a gang sends through uplinks."""
     model = network.model(label)
     link = network.links["network"]
     nics = network.links["rack"].get("server_bw", math.inf)
@@ -47,7 +47,7 @@ def sending_s(network: Network, label: str | None, shape: Shape) -> float:
 
 
 def load(network: Network, job: Job, t: int, shape: Shape) -> tuple[float, float]:
-    """Bytes through each up-link per iteration, and bytes/s of a gang that is alone."""
+    """Bytes through each uplink per iteration, and bytes/s of a gang that is alone."""
     model = network.model(job.model)
     counted = shape
     if network.o.get("detail") == "tier":
@@ -95,7 +95,7 @@ def max_min(capacity: float, flows: dict[int, tuple[float, set[int]]]) -> dict[i
 def contended(
     network: Network, servers: list[Server], running: list[tuple[Job, Part]]
 ) -> dict[tuple[int, int], float]:
-    """Locality of every part that sends through up-links, by job and number."""
+    """Locality of every part that sends through uplinks, by job and number."""
     if network.o.get("contention", "off") == "off":
         return {}
     part = network.o.get("background")

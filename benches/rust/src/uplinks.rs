@@ -1,4 +1,4 @@
-//! Worlds in which gangs share up-links: nearly every gang crosses racks.
+//! Worlds in which gangs share uplinks: nearly every gang crosses racks.
 
 use std::sync::Arc;
 
@@ -12,9 +12,9 @@ use crate::worlds::world_of_racks;
 const SERVERS_PER_RACK: u32 = 2;
 /// Gang sizes. No gang fits on a server of 8 GPUs, and most fit in no rack.
 const GANGS: [u32; 4] = [12, 18, 24, 30];
-/// Bytes/s of an up-link that is mostly full.
+/// Bytes/s of an uplink that is mostly full.
 pub const NARROW: f64 = 1.5e9;
-/// Bytes/s of an up-link that is never full.
+/// Bytes/s of an uplink that is never full.
 pub const ENDLESS: f64 = 1e15;
 
 /// Returns a world with racks of two servers.
@@ -36,7 +36,7 @@ pub fn wide_gangs(count: usize, cluster: Cluster, offered: f64) -> Jobs {
     jobs
 }
 
-/// Returns the options of a run on a network whose up-links have this many bytes/s.
+/// Returns the options of a run on a network whose uplinks have this many bytes/s.
 pub fn network(world: &World, contention: Contention, uplink_bw: f64) -> RunConfig {
     let model = ModelGiven {
         compute_s: 1.0,

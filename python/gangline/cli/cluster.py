@@ -111,7 +111,7 @@ def _show_network(cluster: Cluster) -> None:
     shared = shared_bw(cluster)
     if shared is not None:
         _console.write(
-            f"gangs that span racks share up-links of {shared:,.0f} bytes/s; "
+            f"gangs that span racks share uplinks of {shared:,.0f} bytes/s; "
             "the table is for one gang alone"
         )
 

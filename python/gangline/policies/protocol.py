@@ -370,8 +370,8 @@ class Changes:
         """Jobs whose rate may have changed.
 
         Possible reasons: the last plan changed their batch, quota or overhead; a co-runner arrived,
-        left or began to make progress; their share of an up-link changed; or an elastic job entered
-        its next phase. If GPUs or up-links are shared, jobs that were started or moved are
+        left or began to make progress; their share of an uplink changed; or an elastic job entered
+        its next phase. If GPUs or uplinks are shared, jobs that were started or moved are
         included. A job can occur twice, and it may have ended in the meantime.
         """
         return self._core.retimed

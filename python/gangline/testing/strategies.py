@@ -469,12 +469,12 @@ def _networks(draw: st.DrawFn) -> dict[str, Any]:
 
 @st.composite
 def contended_worlds(draw: st.DrawFn) -> World:
-    """Draw worlds with many small racks, in which wide gangs contend for narrow up-links.
+    """Draw worlds with many small racks, in which wide gangs contend for narrow uplinks.
 
     Returns
     -------
     strategy of World
-        Worlds with a network whose up-links are shared according to max-min fairness or to the peak
+        Worlds with a network whose uplinks are shared according to max-min fairness or to the peak
         rule.
     """
     drawn = draw(worlds())
@@ -553,7 +553,7 @@ def sharing_worlds(draw: st.DrawFn) -> World:
     -------
     strategy of World
         Worlds with slowdown factors around the point where sharing no longer pays, and without
-        shared up-links.
+        shared uplinks.
     """
     features = draw(_some([*_OF_RUNS, "levels", "seed"]))
     types: list[dict[str, Any]] = [{"name": "A", "memory_gb": 16, "speed": 1.0}]

@@ -145,7 +145,7 @@ def small_worlds() -> list[tuple[Cluster, Trace, RunOptions]]:
     """Return small and awkward worlds in which every gang fits on a single server.
 
     The worlds cover ties, mixed servers and overheads, and also failures and checkpoints,
-    separately and together. They also cover contended up-links, elastic jobs, and jobs that slow
+    separately and together. They also cover contended uplinks, elastic jobs, and jobs that slow
     each other down in pairs; these jobs have many models, batches, memory and deadlines.
 
     Examples

@@ -262,12 +262,12 @@ impl Network {
         Ok(stops.iter().map(|stop| stop.rate()).collect())
     }
 
-    /// Returns the capacity in bytes/s of each up-link that jobs share; `None` if each job sends as if it were alone.
+    /// Returns the capacity in bytes/s of each uplink that jobs share; `None` if each job sends as if it were alone.
     fn shared_bw(&self) -> Option<f64> {
         self.model.shared_bw()
     }
 
-    /// Returns the load that a gang with the given shape puts on the up-link of each of its racks: bytes per iteration,
+    /// Returns the load that a gang with the given shape puts on the uplink of each of its racks: bytes per iteration,
     /// and bytes/s if the gang is alone.
     fn load(
         &self,

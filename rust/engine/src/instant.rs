@@ -327,7 +327,7 @@ impl Engine {
         }
     }
 
-    /// Updates the rates of jobs whose co-runners or shared up-links have changed.
+    /// Updates the rates of jobs whose co-runners or shared uplinks have changed.
     #[inline(never)]
     fn retime(&mut self) {
         self.motion.retime_touched(&mut self.changes.retimed);

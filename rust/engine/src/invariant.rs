@@ -107,21 +107,21 @@ impl Engine {
         assert_eq!(live.count(), self.motion.queue.live(), "stale events");
     }
 
-    /// Checks that the up-link shares, which are updated step by step, equal those of a full recomputation.
+    /// Checks that the uplink shares, which are updated step by step, equal those of a full recomputation.
     fn assert_uplinks(&self) {
         let Some(uplinks) = self.motion.state.uplinks() else {
             return;
         };
         assert!(
             !uplinks.is_out_of_date(),
-            "the up-link shares are not up to date"
+            "the uplink shares are not up to date"
         );
         let fresh = uplinks.afresh();
         for (record, job) in uplinks.senders() {
             let run = self.motion.state.run(job).expect("only running jobs send");
             let kept = run.only().locality.to_bits();
             let at_once = fresh.locality(record).map(f64::to_bits);
-            assert_eq!(at_once, Some(kept), "share of job {job} in up-links");
+            assert_eq!(at_once, Some(kept), "share of job {job} in uplinks");
         }
     }
 

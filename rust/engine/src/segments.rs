@@ -21,7 +21,7 @@ pub enum EndReason {
     /// A server failed.
     Failed = 3,
     /// The rate or the terms of the part changed, for example because of a co-runner, a sub-batch, the share of an
-    /// up-link, a new phase, or a quota.
+    /// uplink, a new phase, or a quota.
     Retimed = 4,
     /// The run was stopped before the job was done.
     Stopped = 5,

@@ -57,7 +57,7 @@ pub struct State {
     past: Option<Box<Past>>,
     /// Numbers of starts and moves, and the costs of the last stops; present only in a run with a `[runtime]` table.
     stays: Option<Box<Stays>>,
-    /// Up-links that jobs share; `None` means that each job sends as if it were alone.
+    /// Uplinks that jobs share; `None` means that each job sends as if it were alone.
     uplinks: Option<Box<UpLinks>>,
 }
 

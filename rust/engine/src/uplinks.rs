@@ -1,58 +1,58 @@
-//! Rack up-links that jobs share (`docs/concepts/network.md`): the jobs that send through each up-link, and the
+//! Rack uplinks that jobs share (`docs/concepts/network.md`): the jobs that send through each uplink, and the
 //! resulting locality factors. This module does not handle time: the caller re-times the jobs whose locality changed.
 //!
-//! First, suppose that each job sends as if it were alone. An up-link is *overloaded* if its jobs together would then
-//! send more than its capacity. A job that uses no overloaded up-link sends as if it were alone. The rates of all other
-//! jobs rise together, and the rate of a job stops rising when the first of its up-links is full. The rate at which an
-//! up-link becomes full depends on the rates at which its jobs stop at other up-links. Exactly one set of stops is
-//! consistent at every up-link ([`Stop`]).
+//! First, suppose that each job sends as if it were alone. An uplink is *overloaded* if its jobs together would then
+//! send more than its capacity. A job that uses no overloaded uplink sends as if it were alone. The rates of all other
+//! jobs rise together, and the rate of a job stops rising when the first of its uplinks is full. The rate at which an
+//! uplink becomes full depends on the rates at which its jobs stop at other uplinks. Exactly one set of stops is
+//! consistent at every uplink ([`Stop`]).
 //!
-//! After a change, new stops are first computed only for the changed up-links, while the stops of all others stay
-//! fixed. If the new stops are inconsistent at a further up-link, this up-link is added and the stops are computed
-//! again, until all stops are consistent. A start or stop costs O(racks of the job). If an up-link is overloaded before
-//! or after the change, there is an additional cost of O(n log n), where n is the number of up-links of the jobs that
+//! After a change, new stops are first computed only for the changed uplinks, while the stops of all others stay
+//! fixed. If the new stops are inconsistent at a further uplink, this uplink is added and the stops are computed
+//! again, until all stops are consistent. A start or stop costs O(racks of the job). If an uplink is overloaded before
+//! or after the change, there is an additional cost of O(n log n), where n is the number of uplinks of the jobs that
 //! become slower or faster. In the worst case, the cost is [`TURNS`] times the cost of solving for all jobs that are
-//! connected through overloaded up-links.
+//! connected through overloaded uplinks.
 
 use crate::work::looked;
 use gangline_model::{JobId, Load};
 use gangline_network::{Filling, Flows, MaxMin, Stop};
 use smallvec::SmallVec;
 
-/// Capacity of an up-link in the units in which demands are counted. Each demand is rounded down to a whole unit, so
+/// Capacity of an uplink in the units in which demands are counted. Each demand is rounded down to a whole unit, so
 /// sums are exact and do not depend on the order of starts and stops.
 const WHOLE: u128 = 1 << 40;
 
-/// The shared up-links of all racks, and the running jobs that send through them.
+/// The shared uplinks of all racks, and the running jobs that send through them.
 #[derive(Clone, Debug)]
 pub(crate) struct UpLinks {
-    /// Capacity of each up-link in bytes/s.
+    /// Capacity of each uplink in bytes/s.
     capacity: f64,
     links: Vec<UpLink>,
     /// Senders, indexed by the record of the running job.
     senders: Vec<Option<Sender>>,
-    /// Up-links used by jobs that started or stopped since the last update.
+    /// Uplinks used by jobs that started or stopped since the last update.
     changed: Vec<u32>,
     scratch: Scratch,
 }
 
 #[derive(Clone, Debug)]
 struct UpLink {
-    /// Jobs that send through the up-link, with their records, in the order of job numbers.
+    /// Jobs that send through the uplink, with their records, in the order of job numbers.
     jobs: Vec<(JobId, u32)>,
-    /// Sum of the jobs' demands; the capacity of the up-link is [`WHOLE`] units.
+    /// Sum of the jobs' demands; the capacity of the uplink is [`WHOLE`] units.
     sum: u128,
     was_overloaded: bool,
     is_changed: bool,
-    /// Stop at which the up-link became full in the last update.
+    /// Stop at which the uplink became full in the last update.
     fill: Stop,
-    /// Index in the part of the network that is being solved; [`NO_PLACE`] if the up-link is not in this part.
+    /// Index in the part of the network that is being solved; [`NO_PLACE`] if the uplink is not in this part.
     place: u32,
 }
 
 const NO_PLACE: u32 = u32::MAX;
 
-/// After this many turns, all connected up-links are added to the part being solved, and not only those at which the
+/// After this many turns, all connected uplinks are added to the part being solved, and not only those at which the
 /// stops are inconsistent.
 const TURNS: u32 = 8;
 
@@ -82,9 +82,9 @@ struct Sender {
 struct Scratch {
     /// Records of the jobs in the part being solved, with their previous stops.
     part: Vec<(u32, Stop)>,
-    /// Overloaded up-links in the part being solved, in ascending order.
+    /// Overloaded uplinks in the part being solved, in ascending order.
     links: Vec<u32>,
-    /// Overloaded up-links outside the part that a job in the part uses, if the stop of this job has changed.
+    /// Overloaded uplinks outside the part that a job in the part uses, if the stop of this job has changed.
     doubtful: Vec<u32>,
     below: Vec<Stop>,
     flows: Flows,
@@ -99,7 +99,7 @@ impl Clone for Scratch {
 }
 
 impl UpLinks {
-    /// Creates up-links for this number of racks, each with a capacity in bytes/s.
+    /// Creates uplinks for this number of racks, each with a capacity in bytes/s.
     pub(crate) fn new(racks: u32, capacity: f64) -> Self {
         let link = UpLink {
             jobs: Vec::new(),
@@ -124,14 +124,14 @@ impl UpLinks {
         !self.changed.is_empty()
     }
 
-    /// Returns the locality factor of the job that uses a record, if this job sends through up-links.
+    /// Returns the locality factor of the job that uses a record, if this job sends through uplinks.
     #[inline]
     pub(crate) fn locality(&self, record: u32) -> Option<f64> {
         let sender = self.senders.get(record as usize)?.as_ref()?;
         Some(sender.locality)
     }
 
-    /// Adds a job that sends through the up-links of `racks`; each rack occurs once.
+    /// Adds a job that sends through the uplinks of `racks`; each rack occurs once.
     pub(crate) fn join(
         &mut self,
         record: u32,
@@ -223,34 +223,34 @@ impl UpLinks {
 
     fn sender(&self, record: u32) -> &Sender {
         let sender = self.senders[record as usize].as_ref();
-        sender.expect("up-links list only senders")
+        sender.expect("uplinks list only senders")
     }
 
     fn sender_mut(&mut self, record: u32) -> &mut Sender {
         let sender = self.senders[record as usize].as_mut();
-        sender.expect("up-links list only senders")
+        sender.expect("uplinks list only senders")
     }
 
-    /// Adds an up-link and its jobs to the part being solved.
+    /// Adds an uplink and its jobs to the part being solved.
     fn admit(&mut self, rack: u32, scratch: &mut Scratch) {
         self.links[rack as usize].place = 0;
         scratch.links.push(rack);
         self.enlist(rack, scratch);
     }
 
-    /// Adds the jobs of an up-link to the part being solved.
+    /// Adds the jobs of an uplink to the part being solved.
     fn enlist(&mut self, rack: u32, scratch: &mut Scratch) {
         let Self { links, senders, .. } = self;
         for &(_, record) in &links[rack as usize].jobs {
             let sender = senders[record as usize].as_mut();
-            let sender = sender.expect("up-links list only senders");
+            let sender = sender.expect("uplinks list only senders");
             if !std::mem::replace(&mut sender.is_seen, true) {
                 scratch.part.push((record, sender.stop));
             }
         }
     }
 
-    /// Computes the stops of the jobs and up-links in the part, while the stops of all other up-links stay fixed.
+    /// Computes the stops of the jobs and uplinks in the part, while the stops of all other uplinks stay fixed.
     fn solve(&mut self, scratch: &mut Scratch) {
         let Scratch {
             part,
@@ -283,7 +283,7 @@ impl UpLinks {
         }
     }
 
-    /// Adds the up-links at which the new stops are inconsistent. Returns whether any up-link was added.
+    /// Adds the uplinks at which the new stops are inconsistent. Returns whether any uplink was added.
     fn widen(&mut self, turn: u32, scratch: &mut Scratch) -> bool {
         let before = scratch.links.len();
         scratch.doubtful.clear();
@@ -314,7 +314,7 @@ impl UpLinks {
         is_wider
     }
 
-    /// Returns whether an up-link still stops its jobs at the same rate, given the stops of the other up-links.
+    /// Returns whether an uplink still stops its jobs at the same rate, given the stops of the other uplinks.
     fn fits(&self, rack: u32, below: &mut Vec<Stop>) -> bool {
         let link = &self.links[rack as usize];
         let stops = link
@@ -335,7 +335,7 @@ impl UpLinks {
         filling.next(rack) == link.fill
     }
 
-    /// Adds all overloaded up-links that are connected to the part.
+    /// Adds all overloaded uplinks that are connected to the part.
     fn admit_all(&mut self, scratch: &mut Scratch) {
         let mut next = 0;
         while let Some(&(record, _)) = scratch.part.get(next) {
@@ -370,7 +370,7 @@ impl UpLinks {
         moved[first..].sort_unstable();
     }
 
-    /// Recomputes the state of the same jobs in one step, starting from empty up-links, to check the step-by-step
+    /// Recomputes the state of the same jobs in one step, starting from empty uplinks, to check the step-by-step
     /// updates.
     pub(crate) fn afresh(&self) -> Self {
         let mut fresh = Self::new(self.links.len() as u32, self.capacity);
@@ -384,7 +384,7 @@ impl UpLinks {
         fresh
     }
 
-    /// Returns the jobs that send data through up-links, together with their records.
+    /// Returns the jobs that send data through uplinks, together with their records.
     pub(crate) fn senders(&self) -> impl Iterator<Item = (u32, JobId)> + '_ {
         let known = self.senders.iter().enumerate();
         known.filter_map(|(record, sender)| Some((record as u32, sender.as_ref()?.job)))
@@ -545,7 +545,7 @@ mod tests {
         let (mut few, mut many) = (ring(400, scattered), ring(20_000, scattered));
         assert!(
             overloaded(&many) > 15_000,
-            "nearly all up-links are connected"
+            "nearly all uplinks are connected"
         );
         let looks = [&mut few, &mut many].map(looks_for_changes);
         assert!(looks[1] <= looks[0] * 2, "{looks:?}");
@@ -585,7 +585,7 @@ mod tests {
         assert_eq!(
             moved.len(),
             199,
-            "all up-links except the one to which all jobs yield"
+            "all uplinks except the one to which all jobs yield"
         );
         assert!(crate::work::looks() - before < 3 * all);
         assert_eq!(kept(&uplinks), kept(&uplinks.afresh()));

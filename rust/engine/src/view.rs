@@ -39,8 +39,8 @@ pub struct Changes {
     /// Running jobs that the last plan moved to other GPUs.
     pub moved: Vec<JobId>,
     /// Jobs whose rate might have changed. There are four causes: the last plan changed the job's terms; a co-runner
-    /// started, left or began to make progress; the job's share of an up-link changed; or the next phase of an elastic
-    /// job began. Where GPUs or up-links are shared, the list also contains jobs that were started or moved. A job may
+    /// started, left or began to make progress; the job's share of an uplink changed; or the next phase of an elastic
+    /// job began. Where GPUs or uplinks are shared, the list also contains jobs that were started or moved. A job may
     /// appear twice. Jobs in this list, in `started` and in `moved` may have ended in the meantime.
     pub retimed: Vec<JobId>,
     /// Jobs that arrived.
@@ -444,7 +444,7 @@ impl<'a> ClusterView<'a> {
     }
 
     /// Returns the current locality factor of a running gang, including the effect of other jobs that send through the
-    /// same up-links; 1 without a network. The result is `None` if the job does not run.
+    /// same uplinks; 1 without a network. The result is `None` if the job does not run.
     #[inline]
     pub fn locality(&self, job: JobId) -> Option<f64> {
         self.run(job).map(|run| run.only().locality)

@@ -223,10 +223,10 @@ impl RateTable {
     }
 }
 
-/// Load that a gang across several racks puts on the up-link of each rack.
+/// Load that a gang across several racks puts on the uplink of each rack.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Load {
-    /// Number of bytes, > 0, that the gang sends through each up-link per iteration.
+    /// Number of bytes, > 0, that the gang sends through each uplink per iteration.
     pub bytes: f64,
     /// Compute time per iteration, in seconds.
     pub compute_s: f64,
@@ -263,12 +263,12 @@ pub trait LocalityModel: Send + Sync + std::fmt::Debug {
     }
 
     /// Returns the maximum rate, in bytes/s, at which all jobs of the run together may send data through a rack's
-    /// up-link. `None` means that each job sends as if it were alone.
+    /// uplink. `None` means that each job sends as if it were alone.
     fn shared_bw(&self) -> Option<f64> {
         None
     }
 
-    /// Returns the load that a gang placed with this shape puts on up-links, or `None` if it sends nothing through
+    /// Returns the load that a gang placed with this shape puts on uplinks, or `None` if it sends nothing through
     /// them.
     fn load(&self, gang: &Gang, shape: Shape) -> Option<Load> {
         let _ = (gang, shape);

@@ -78,7 +78,7 @@ pub struct Links {
     pub tiers: [Link; 3],
     /// Bandwidth of all NICs of one server in bytes/s.
     pub server_bw: f64,
-    /// Bandwidth of a rack's up-link in bytes/s.
+    /// Bandwidth of a rack's uplink in bytes/s.
     pub uplink_bw: f64,
     /// Whether the tiers work at the same time on different buckets.
     pub pipeline: bool,
@@ -157,7 +157,7 @@ impl Links {
     }
 
     /// Returns the time in seconds, per iteration, during which a gang across several racks sends data through
-    /// up-links. If communication is computed layer by layer, this is the sum over the layers.
+    /// uplinks. If communication is computed layer by layer, this is the sum over the layers.
     pub fn sending(&self, shape: Shape, model: &Traffic, is_by_layer: bool) -> f64 {
         let network = |bytes: f64| self.bucket(shape, bytes)[Tier::Network as usize];
         if is_by_layer && !model.layers.is_empty() {

@@ -31,7 +31,7 @@ pub enum Detail {
     Layers,
 }
 
-/// Rule by which jobs share the up-links of racks, if they share them.
+/// Rule by which jobs share the uplinks of racks, if they share them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Contention {
     /// Each job sends as if it were alone.
@@ -75,7 +75,7 @@ pub struct LinkChange {
     pub port_bw: Option<f64>,
     /// Bandwidth of a server's NICs in bytes/s; used only for the tier `rack`.
     pub server_bw: Option<f64>,
-    /// Bandwidth of a rack's up-link in bytes/s; used only for the tier `network`.
+    /// Bandwidth of a rack's uplink in bytes/s; used only for the tier `network`.
     pub uplink_bw: Option<f64>,
 }
 
@@ -159,11 +159,11 @@ pub struct NetworkConfig {
     pub is_serial: bool,
     /// Whether the built-in models use their unscaled compute times.
     pub is_unscaled: bool,
-    /// Divisor for the capacity of the up-links.
+    /// Divisor for the capacity of the uplinks.
     pub oversubscription: Option<f64>,
-    /// Rule by which jobs share up-links.
+    /// Rule by which jobs share uplinks.
     pub contention: Contention,
-    /// Share of an up-link's capacity that other traffic leaves free; if absent, 1.
+    /// Share of an uplink's capacity that other traffic leaves free; if absent, 1.
     pub background: Option<f64>,
     /// Label whose model is used for jobs with an unknown label.
     pub default_model: Option<String>,
@@ -276,7 +276,7 @@ impl NetworkConfig {
         if let Some(ratio) = self.oversubscription {
             within("oversubscription", ratio, (1.0, 1e9), "a number >= 1")?;
             if preset.is_none() || self.tiers[2].uplink_bw.is_some() {
-                let expected = "a preset with an up-link, and no `uplink_bw`";
+                let expected = "a preset with an uplink, and no `uplink_bw`";
                 return Err(bad("oversubscription", &ratio, expected));
             }
         }
@@ -285,17 +285,17 @@ impl NetworkConfig {
         }))
     }
 
-    /// Returns the bandwidth of every up-link in bytes/s, if jobs share up-links.
+    /// Returns the bandwidth of every uplink in bytes/s, if jobs share uplinks.
     ///
     /// # Errors
-    /// Returns [`ModelError::Network`] for up-links without a limit, or for a share outside (0, 1].
+    /// Returns [`ModelError::Network`] for uplinks without a limit, or for a share outside (0, 1].
     pub(super) fn shared_bw(&self, links: &Links) -> Result<Option<f64>, ModelError> {
         if self.contention == Contention::Off {
             return Ok(None);
         }
         if links.uplink_bw.is_infinite() {
             let expected =
-                "off, or up-links with a limit: `network.uplink_bw`, or a preset that has one";
+                "off, or uplinks with a limit: `network.uplink_bw`, or a preset that has one";
             return Err(bad("contention", &self.contention.name(), expected));
         }
         let part = self.background.unwrap_or(1.0);
@@ -303,12 +303,12 @@ impl NetworkConfig {
             "background",
             part,
             (1e-6, 1.0),
-            "a part from 1e-6 to 1 of an up-link",
+            "a part from 1e-6 to 1 of an uplink",
         )?;
         Ok(Some(links.uplink_bw * part))
     }
 
-    /// Rejects shared up-links if the network model has no up-links.
+    /// Rejects shared uplinks if the network model has no uplinks.
     fn check_contention(&self, kind: NetworkKind) -> Result<(), ModelError> {
         if self.contention == Contention::Off {
             return match self.background {

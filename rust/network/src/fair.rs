@@ -184,7 +184,7 @@ impl MaxMin {
     /// ascending order. The cost is O(n log n), where n is the total number of links of all flows.
     ///
     /// # Examples
-    /// Three rack up-links have a capacity of 10 each. The first flow uses the first two links, the second flow uses
+    /// Three rack uplinks have a capacity of 10 each. The first flow uses the first two links, the second flow uses
     /// the last two, and the third flow uses the outer two:
     /// ```
     /// use gangline_network::{Flows, MaxMin, Stop};

@@ -90,7 +90,7 @@ struct Key {
 struct AlphaBeta {
     links: Links,
     contention: Contention,
-    /// Bandwidth of every up-link in bytes/s, if jobs share up-links.
+    /// Bandwidth of every uplink in bytes/s, if jobs share uplinks.
     shared_bw: Option<f64>,
     detail: Detail,
     order: Order,
@@ -190,7 +190,7 @@ impl AlphaBeta {
             .or_insert_with(|| self.factor(key, extents[gang.gpu_type.index()]))
     }
 
-    /// Returns the load that a gang across several racks puts on the up-link of each rack. If the gang is alone, an
+    /// Returns the load that a gang across several racks puts on the uplink of each rack. If the gang is alone, an
     /// iteration takes C / S, where S is the locality factor. This holds whether the closed form, a table or the clamp
     /// determines S.
     fn load(&self, gang: &Gang, shape: Shape, extents: &[Extent]) -> Option<Load> {
@@ -216,7 +216,7 @@ impl AlphaBeta {
         } else {
             compute_s / self.locality(gang, shape, extents)
         };
-        // A job cannot send more than the capacity of an up-link, and rounding must not exceed this capacity.
+        // A job cannot send more than the capacity of an uplink, and rounding must not exceed this capacity.
         let demand = (bytes / seconds).min(self.links.uplink_bw);
         (demand > 0.0).then_some(Load {
             bytes,

@@ -12,7 +12,7 @@ pub const PRESETS: [&str; 4] = ["dally-2024", "hgx-h100", "pcie-25g", "ideal"];
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Preset {
     pub(super) links: Links,
-    /// Bandwidth of the up-link in bytes/s for each server in the rack, and the default of `oversubscription`.
+    /// Bandwidth of the uplink in bytes/s for each server in the rack, and the default of `oversubscription`.
     pub(super) uplink: Option<(f64, f64)>,
 }
 

@@ -51,7 +51,7 @@ pub struct Scope {
     pub has_checkpoints: bool,
     /// Maximum gang size.
     pub gangs_max: u64,
-    /// Whether some jobs are elastic. If so, jobs do not share up-links.
+    /// Whether some jobs are elastic. If so, jobs do not share uplinks.
     pub has_elastic: bool,
 }
 
@@ -146,7 +146,7 @@ fn draw_interference(extras: &mut Numbers, jobs: &JobTable, types: usize) -> Int
     Interference::by_class(of_job, classes, xi).expect("squares of numbers >= 1")
 }
 
-/// Creates a network in which gangs across racks share up-links of this bandwidth, in bytes/s.
+/// Creates a network in which gangs across racks share uplinks of this bandwidth, in bytes/s.
 ///
 /// # Panics
 /// This function never panics, because the numbers are valid.

@@ -44,7 +44,7 @@ BAD = [
     ({"preset": "dally-2024", "rack": {"uplink_bw": 1.0}}, "network.rack.uplink_bw", "network"),
     ({"preset": "dally-2024", "network": {"uplink_bw": NAN}}, "network.network.uplink_bw", "NaN"),
     ({"preset": "pcie-25g", "oversubscription": 0.5}, "network.oversubscription", ">= 1"),
-    ({"preset": "dally-2024", "oversubscription": 2.0}, "network.oversubscription", "up-link"),
+    ({"preset": "dally-2024", "oversubscription": 2.0}, "network.oversubscription", "uplink"),
     (
         {"preset": "pcie-25g", "oversubscription": 2.0, "network": {"uplink_bw": 1e9}},
         "network.oversubscription",
@@ -322,14 +322,14 @@ def racks(**keys: Any) -> dict[str, Any]:
 
 
 def test_demands_of_gangs_over_racks() -> None:
-    """Alone an iteration takes 1 s + 1 s; the up-link is used for 1 s of them at most."""
+    """Alone an iteration takes 1 s + 1 s; the uplink is used for 1 s of them at most."""
 
     def load(racks_used: int, **keys: Any) -> tuple[float, float] | None:
         core = network.to_core(gl.Cluster.from_dict(racks(**keys)), ["m"])
         assert core is not None
         return core.load(0, 0, 3, (1, 1, 1, 1, racks_used))
 
-    assert load(2) is None  # no up-link is shared
+    assert load(2) is None  # no uplink is shared
     assert load(2, contention="maxmin") == (1e9, 0.5e9)
     assert load(2, contention="peak") == (1e9, 1e9)
     assert load(4, contention="maxmin") == (1.5e9, 1.5e9 / 2.5)

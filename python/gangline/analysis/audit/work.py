@@ -210,7 +210,7 @@ class _Bounds:
     def _unexplained_stints(self) -> Floats:
         """Number of stretches in each stint that may result from a checkpoint or a pause.
 
-        A stretch that results from a new co-runner, or from a different share of an up-link, does
+        A stretch that results from a new co-runner, or from a different share of an uplink, does
         not count. For a forked job, the tables do not show the reason, so every stretch counts.
         """
         at, rate = self._stints.of_stretch, self.rate

@@ -292,7 +292,7 @@ impl Motion {
         }
     }
 
-    /// If a gang spans racks, adds it to the up-links of these racks. Returns whether the gang uses any up-links.
+    /// If a gang spans racks, adds it to the uplinks of these racks. Returns whether the gang uses any uplinks.
     #[cold]
     #[inline(never)]
     fn send(&mut self, record: usize) -> bool {
@@ -314,7 +314,7 @@ impl Motion {
         racks.sort_unstable();
         racks.dedup();
         uplinks.join(record as u32, run.job, racks, load, part.locality);
-        part.rate = 0.0; // The rate is 0 until the up-links are shared at the end of the instant.
+        part.rate = 0.0; // The rate is 0 until the uplinks are shared at the end of the instant.
         true
     }
 
@@ -541,7 +541,7 @@ impl Motion {
         self.reschedule(record);
     }
 
-    /// Updates the up-links, re-times all affected jobs in the order of job indices, and adds them to `retimed`. The
+    /// Updates the uplinks, re-times all affected jobs in the order of job indices, and adds them to `retimed`. The
     /// engine calls this method once per instant.
     pub(crate) fn retime_touched(&mut self, retimed: &mut Vec<JobId>) {
         let first = retimed.len();
@@ -564,7 +564,7 @@ impl Motion {
         self.state.touched = touched;
     }
 
-    /// Sets the rates of a job's parts according to their GPUs, co-runners and up-links. If the rate of a part does not
+    /// Sets the rates of a job's parts according to their GPUs, co-runners and uplinks. If the rate of a part does not
     /// change, its segment continues.
     fn retime(&mut self, record: usize) {
         let mut is_changed = false;

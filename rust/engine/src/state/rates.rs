@@ -209,7 +209,7 @@ impl State {
         }
     }
 
-    /// Returns the current locality factor of a part, including the effect of up-links.
+    /// Returns the current locality factor of a part, including the effect of uplinks.
     #[inline]
     pub(crate) fn locality_now(&self, record: usize, part: &Part) -> f64 {
         match &self.uplinks {

@@ -334,7 +334,7 @@ impl Easy {
         changes.retimed.contains(&job) || is_started
     }
 
-    /// Updates exact estimates in two cases: rates change on shared up-links, or rates become known only while a job
+    /// Updates exact estimates in two cases: rates change on shared uplinks, or rates become known only while a job
     /// runs.
     #[inline]
     fn move_ends(&mut self, view: &ClusterView<'_>, changes: &Changes) -> Result<(), PolicyError> {

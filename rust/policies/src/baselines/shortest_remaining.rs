@@ -86,7 +86,7 @@ impl ShortestRemaining {
             main,
             job: job.0,
         });
-        // Other jobs can at any time slow down a gang that spans several racks, because they share its up-links.
+        // Other jobs can at any time slow down a gang that spans several racks, because they share its uplinks.
         let is_exposed = run.only().tier == Tier::Network && view.shares_uplinks();
         // The remaining work of an elastic job is rounded again whenever its noise changes.
         let is_elastic = view.elastic(job).is_some();

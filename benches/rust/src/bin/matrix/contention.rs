@@ -1,5 +1,5 @@
-//! The cost of shared up-links. Nearly all gangs cross racks. The cases are no contention, up-links that are never
-//! full, and up-links that are mostly full.
+//! The cost of shared uplinks. Nearly all gangs cross racks. The cases are no contention, uplinks that are never
+//! full, and uplinks that are mostly full.
 
 use gangline_benches::contender::{policy, run, summary};
 use gangline_benches::uplinks::{ENDLESS, NARROW, network, wide_gangs, world_of_small_racks};
