@@ -45,7 +45,7 @@ COMMANDS = {
     "advise": Command("advise:advise", "find the best scheduler and number of GPUs for a log"),
     "sweep": Command("sweep:sweep", "run a grid of runs from a TOML file and summarise it"),
     "plan": Command("plan:plan", "find the fewest servers, or the largest load, for targets"),
-    "eta": Command("eta:eta", "forecast when the jobs that wait in a queue will start"),
+    "eta": Command("eta:eta", "forecast when the jobs waiting in a queue will start"),
     "bench": Command("bench:bench", "rank policies on a frozen suite of worlds"),
     "explain": Command("explain:explain", "say why a job of a saved run waited, or try a change"),
     "report": Command("report:report", "write an HTML report on saved runs"),

@@ -173,7 +173,8 @@ def carry_out(
     Parameters
     ----------
     policies : iterable
-        Names, `module:Class` strings, configurations, or objects whose classes are in files.
+        Names, `module:Class` strings, configurations, or instances of classes that are
+        defined in files.
     worlds : iterable of str, optional
         Any of hadar, dally, sjf-bsbf, gavel, tiresias and common; by default, all.
     quick : bool

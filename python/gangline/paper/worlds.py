@@ -390,8 +390,8 @@ def _tiresias() -> PaperWorld:
         title="Tiresias: least attained service",
         source=(
             "Gu et al., NSDI 2019: 480 jobs on 15 four-GPU servers, as in its testbed. The jobs "
-            "resemble Microsoft's Philly trace, with Poisson arrivals; they, their load and the "
-            "cost of a restart are our own choice"
+            "resemble those in Microsoft's Philly trace, with Poisson arrivals. The jobs, the load "
+            "and the cost of a restart are our own choices"
         ),
         measure=_JCT[0],
         words=_JCT[1],

@@ -29,7 +29,7 @@ __all__ = ["LAW_NAMES", "LawBroken", "broken_laws", "check_result"]
 
 LAW_NAMES: tuple[str, ...] = (*RULES, "ends", "repeats")
 """Names of the laws, as in `LawBroken.law`: the rules of `gangline.audit`, and two more. The law
-"ends" requires that a run ends, and "repeats" that a second run is the same."""
+"ends" requires that a run ends, and "repeats" that a second run gives the same results."""
 
 TOLERANCE_S = 6e-10
 """The engine's times are whole nanoseconds; times in a trace may differ by half a nanosecond."""

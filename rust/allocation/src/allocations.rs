@@ -347,8 +347,8 @@ fn of_jobs(shares: &[f64], row_of: &[Option<usize>], types: usize) -> Vec<f64> {
     found
 }
 
-/// Returns the shares of each job with co-runners of each kind. The time that two classes spend together is split
-/// evenly among the jobs of each class; a pair within one class consists of two jobs of this class.
+/// Returns, for each job, the shares of time that it spends with co-runners of each kind. The time that two classes
+/// spend together is split evenly among the jobs of each class; a pair within one class consists of two jobs of this class.
 fn pair_shares(
     together: &[PairTime],
     table: &Table,

@@ -4,8 +4,8 @@
 /// Returns the time of two overlapping activities. With exponent 1, the activities do not overlap; the larger the
 /// exponent, the more they overlap. With an infinite exponent, only the longer activity counts.
 ///
-/// The result is the p-norm of the two times, which must be >= 0, for p >= 1. It is scaled by the longer time so that
-/// no power overflows.
+/// The result is the p-norm of the two times, which must be >= 0, for p >= 1. Both times are first divided by the
+/// longer one, so that no power overflows.
 ///
 /// # Examples
 /// ```

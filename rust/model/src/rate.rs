@@ -397,8 +397,8 @@ impl Interference {
         })
     }
 
-    /// Sets the first pairs (slowed job, co-runner) that have no factor although a run that shares GPUs would need it.
-    /// Such a run is rejected.
+    /// Sets the first few pairs (slowed job, co-runner) that lack a factor although a run with GPU sharing would need
+    /// one. Such a run is rejected.
     #[must_use]
     pub fn with_absent(mut self, pairs: Vec<(String, String)>) -> Self {
         self.absent = pairs;

@@ -134,8 +134,8 @@ pub(super) fn near_names<'a>(word: &str, names: impl Iterator<Item = &'a str>) -
         .collect()
 }
 
-/// Returns the Levenshtein distance between two words: the number of insertions, deletions and replacements that turn
-/// one into the other.
+/// Returns the Levenshtein distance between two words: the minimum number of insertions, deletions and
+/// substitutions that turn one into the other.
 fn edits(from: &str, to: &str) -> usize {
     let to: Vec<char> = to.chars().collect();
     let mut row: Vec<usize> = (0..=to.len()).collect();

@@ -170,7 +170,8 @@ class Digest:
         Jain's index of the users' mean finish-time fairness, or of the jobs' if the trace names no
         users.
     losses : list of Loss
-        Losses by model, in trace order and including unfinished jobs; empty without a network.
+        Losses by model, including unfinished jobs, in the order of the trace; empty without a
+        network.
     model_times : list of ModelTime
         Times by model, including unfinished jobs, ordered by decreasing GPU time; empty if the run
         has no segments or the trace names no models.

@@ -117,7 +117,7 @@ class CapacityPlan:
         The answer; None if no tried size meets the targets.
     interval : tuple of float, or None
         The answers at the most and the least favourable ends of the 95 % intervals, which show how
-        uncertain the answer is because of the seeds. None if there are fewer than five seeds.
+        much the choice of seeds can change the answer. None if there are fewer than five seeds.
     broken_beyond : tuple of float
         Sizes that miss the targets although they should be easier than the answer.
     is_exhaustive : bool

@@ -116,7 +116,8 @@ def mix(rows: Sequence[dict[str, Any]]) -> list[str]:
         if not 0 < (first.get("reached_in") or 0) < first["worlds"]:
             continue
         lines.append(
-            f"{first['published']}: this depends on the mix of worlds. Against {first['against']}, "
+            f"{first['published']}: whether this is reached depends on the mix of worlds. Against "
+            f"{first['against']}, "
             f"{first['hero']} reaches it in {first['reached_in']} of {first['worlds']}, from "
             f"{first['least']:.2f} ({first['least_in']}) to {first['most']:.2f} "
             f"({first['most_in']})."

@@ -120,7 +120,7 @@ def _chosen(
     drawn: npt.NDArray[np.float64],
     taken: npt.NDArray[np.bool_],
 ) -> tuple[list[_Kind], npt.NDArray[np.int64]]:
-    """Return all models with their batch sizes, and each job's index among them (-1 = no model)."""
+    """Return all models with their batch sizes, and the index of each job's model (-1 = none)."""
     kinds: list[_Kind] = []
     code_of = np.full(len(gpus), -1, np.int64)
     for gang, own in sorted(by_gang.items()):

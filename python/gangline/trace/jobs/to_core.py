@@ -193,7 +193,10 @@ def _rates(
 
 
 def codes(trace: JobTable, name: Column) -> tuple[npt.NDArray[np.uint32] | None, list[str]]:
-    """Return the label codes (2**32 - 1 = no label) and the labels; None without the column."""
+    """Return the label codes (2**32 - 1 = no label) and the labels.
+
+    If the trace lacks the column, the result is `(None, [])`.
+    """
     if name not in trace.columns:
         return None, []
     column = trace.column(name)

@@ -73,7 +73,7 @@ pub enum Objective {
     WaterFilling {
         /// Whether rates are unknown.
         is_agnostic: bool,
-        /// Rule by which each entity divides its weight; a single rule applies to all entities.
+        /// Rule by which each entity divides its weight; if the list has only one rule, it applies to all entities.
         inside: Vec<Inside>,
     },
     /// Maximum sum of the jobs' rates, in steps per second or relative to their rates at fair shares.

@@ -105,7 +105,8 @@ impl Servers {
         all
     }
 
-    /// Records, between decisions, that a server was repaired or failed. At that time, all of its GPUs count as free.
+    /// Records that a server was repaired or has failed. It must be called between decisions, when all of the server's
+    /// GPUs count as free.
     pub(crate) fn set_up(&mut self, server: ServerId, is_up: bool) {
         let (index, group) = (server.index(), self.group_of[server.index()]);
         if group == NONE || std::mem::replace(&mut self.is_up[index], is_up) == is_up {

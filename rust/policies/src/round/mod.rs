@@ -80,7 +80,7 @@ pub(crate) struct RoundParams {
     pub knowledge: Knowledge,
     /// Number of parts into which each allocation is split.
     pub partitions: usize,
-    /// Entities, if the policy divides time among entities.
+    /// Parameters of the entities; `None` if the policy does not divide time among entities.
     pub entities: Option<EntityParams>,
     /// Rule that chooses the jobs that may share GPUs, if any may.
     pub packs: Option<Partners>,

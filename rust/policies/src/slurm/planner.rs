@@ -4,8 +4,8 @@
 //! To find the start of a job, a search sweeps over the ends of running jobs and of bookings. During the sweep, the
 //! draft contains the GPUs that would be free at the instant under examination. The GPUs of jobs that have ended by
 //! this instant are given back, and booked servers have no free GPUs. At the end of a search, the draft is rolled back
-//! only to the instant at which the search began, not to the current instant. The next job often cannot start earlier
-//! either. Its search then begins at or near that instant, and adjusts only the GPUs of jobs that end between the two
+//! only to the instant at which the search began, not to the current instant. This saves work, because the next job often
+//! cannot start before that instant either. Its search then begins at or near it, and adjusts only the GPUs of jobs that end between the two
 //! instants. A search costs O(ends between the two instants + ends that the sweep passes + bookings).
 
 use gangline_engine::{FreeIndex, Mark};
