@@ -1,4 +1,4 @@
-"""Handles the arrival window; the metrics of a run cover only jobs that arrive in this window."""
+"""Handles the arrival window; the job metrics of a run cover only jobs that arrive in it."""
 
 from __future__ import annotations
 

@@ -492,7 +492,7 @@ def _numbers(table: pa.Table, name: str, source: _Source) -> npt.NDArray[np.floa
 
 
 def _parsed(column: Any, name: str, source: _Source) -> Any:
-    """Convert strings to numbers; an error names the place of the first other string."""
+    """Convert strings to numbers; an error names the place of the first one that is no number."""
     cells = pc.ascii_trim(column, characters=" \t")
     cells = pc.if_else(pc.equal(cells, ""), pa.scalar(None, cells.type), cells)
     try:

@@ -327,7 +327,7 @@ def _utilisation(world: World, rows: _Rows, least: Floats, findings: Findings) -
         findings.add_excess(
             "utilisation",
             TABLE,
-            dataclasses.replace(excess, at=excess.worst),  # the interval ends at that event
+            dataclasses.replace(excess, at=excess.worst),  # the interval begins or ends there
             "{found:.9g} GPU-s used of {allowed:.9g}",
             job=job[order],
             time=time,
@@ -335,7 +335,7 @@ def _utilisation(world: World, rows: _Rows, least: Floats, findings: Findings) -
 
 
 def _idle(world: World, rows: _Rows, findings: Findings) -> None:
-    """Look for gangs that wait although they fit; a preempted job is busy until its finish."""
+    """Look for gangs that wait although they fit; a preempted job counts as busy to its finish."""
     if rows.is_assumed or np.isnan(rows.start).all() or np.isnan(rows.least).all():
         findings.skip("idle", "when jobs started: first_start_s or queue_s, and gpus or a trace")
         return

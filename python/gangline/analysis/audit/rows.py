@@ -144,7 +144,7 @@ class Rows(TableRows):
 
     @cached_property
     def width(self) -> Ints | None:
-        """GPUs of each row: from its slots, from the column `gpus`, or of a part of its job."""
+        """GPUs of each row: from its slots, the column `gpus`, or the size of a part of its job."""
         if self.mask is not None:
             return np.bitwise_count(self.mask).astype(np.int64)
         if self.table.has("gpus"):

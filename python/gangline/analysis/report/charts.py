@@ -30,7 +30,7 @@ _SHORT = {
     "6 h to 1 d": "≤ 1 d",
     "over 1 d": "> 1 d",
 }
-_MARGIN, _CUT = 1.02, 0.9  # our own choice: an axis is cut if that shortens it by a tenth
+_MARGIN, _CUT = 1.02, 0.9  # our own choice: an axis is cut if that shortens it by over a tenth
 
 
 @dataclass(frozen=True)

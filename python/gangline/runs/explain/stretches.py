@@ -210,7 +210,10 @@ def _plain(time_s: Floats, cause: str, until_s: Floats) -> Records:
 
 
 def _mark_rounds(rows: Records, free: ForGang, reasons: Mapping[str, Reason]) -> None:
-    """Mark stretches in which GPUs have come free and the job only waits for the next round."""
+    """Mark stretches in which the job only waits for the next round.
+
+    Since the decision, enough GPUs have come free, or have come free closer together.
+    """
     ending = [reason for reason in reasons.values() if reason.ends_when_free]
     of_places = [one.name for one in ending if one.names("free") and one.name not in OF_TABLES]
     then = free.state[_first(free.time_s, rows["decided_s"])]
