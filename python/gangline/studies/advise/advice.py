@@ -133,7 +133,7 @@ class Advice(Facts):
         return said
 
     def _mixes(self) -> list[str]:
-        """If there are several GPU types, say how many servers of each the other sizes have."""
+        """With several GPU types, say how many servers of each type the other sizes have."""
         if len(self.cluster.gpu_types) < 2 or len(self.clusters) < 2:
             return []
         others = [mix(lab) for size, lab in self.clusters.items() if size != self.servers]

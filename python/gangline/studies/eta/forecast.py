@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 __all__ = ["eta"]
 
 _DRAWS_MAX = 10_000  # our own choice: the same limit as for seeds
-_HORIZON = 2.0  # our own choice: later jobs arrive for this multiple of the longest wait
+_HORIZON = 2.0  # our own choice: later jobs arrive during this multiple of the longest wait
 _DIGITS = 9  # to round 2 / (1 - level), which may be a whole number except for float errors
 _NANO = 1e9
 _LEAST_ELAPSED_S = 1e-3  # our own choice: a job that has just started precedes the waiting jobs

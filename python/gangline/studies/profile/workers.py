@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Window", "Worker", "Workers", "together"]
 
-SETTLE_S = 0.15  # our own choice: seconds that are not counted after the last worker has started
+SETTLE_S = 0.15  # our own choice: seconds from the last worker's first steps to the time window
 _END_S = 5.0  # our own choice: how long a killed process may take to end
 Answer = dict[str, Any]
 

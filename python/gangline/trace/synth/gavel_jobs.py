@@ -40,7 +40,7 @@ LABELS = (
     ("CycleGAN", None),
 )
 """Model labels in the order of the public generator, with their batch sizes."""
-_MULTI_GPU = 19  # the first labels, which gangs may have; jobs with the other labels need one GPU
+_MULTI_GPU = 19  # the number of first labels that gangs may have; other jobs need one GPU
 _JOBS_MAX = 10_000_000
 _MINUTE_S = 60.0
 
