@@ -479,8 +479,8 @@ class Plan:
         """Start a waiting job, or move a running job, on GPUs that a placement rule chooses.
 
         The rule works in the same way as for registered policies. It chooses among the GPUs that
-        are free after this plan's actions so far, on the first of the job's types with enough free
-        GPUs. A running job's own GPUs count as free for it.
+        are free after this plan's actions so far, on the first of the job's types on which the rule
+        finds a place. A running job's own GPUs count as free for it.
 
         Parameters
         ----------
@@ -857,7 +857,7 @@ class Policy(ABC):
     forks: bool = False
 
     def start(self, view: View) -> Iterable[int] | None:  # noqa: ARG002 - for subclasses
-        """Prepare for a run before its first decision; an object may be used for several runs.
+        """Prepare for a run before its first decision; an object may serve several runs in turn.
 
         Returns
         -------

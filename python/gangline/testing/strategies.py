@@ -405,7 +405,10 @@ def phase_worlds(draw: st.DrawFn) -> World:
 def _throughputs(
     draw: st.DrawFn, keys: dict[str, Any], jobs: Sequence[dict[str, Any]]
 ) -> dict[str, Any]:
-    """Draw rates by GPU type for some jobs; some rates are 0 or missing, some need a batch size."""
+    """Draw rates for some jobs, so that each model may be fastest on a different GPU type.
+
+    Some rates are 0 or missing, and some apply only to one batch size.
+    """
     rates = st.sampled_from([1.0, 0.0, 0.25, 3.0, 7.5, 40.0])
     known: dict[tuple[str, str, int, int | None], float] = {}
     for row in jobs:

@@ -287,7 +287,8 @@ def _fitted(
     values, scale, scaled, left = _log_normal(scaled, is_factor, ratio)
     inside = np.abs(left) <= _HUBER * scale
     bent = np.clip(left, -_HUBER * scale, _HUBER * scale)
-    # only outliers that alone determine a number have weights, those of Huber; others have none
+    # The slope is 0 for outliers, so they have no weight. A number that only outliers determine
+    # would then have no slope at all, so these outliers have the weights of the fit.
     is_far = ~(scaled[inside] != 0.0).any(axis=0)
     rough = ~inside & (scaled[:, is_far] != 0.0).any(axis=1)
     weight = inside.astype(np.float64)

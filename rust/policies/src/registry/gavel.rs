@@ -423,7 +423,7 @@ fn water_filling(params: &ParamReader, is_agnostic: bool) -> Objective {
 /// Returns the settings of a policy's allocations.
 pub(super) fn settings(params: &ParamReader) -> Settings {
     Settings {
-        // Some policies do not have this parameter.
+        // Policies that solve no linear programs do not have this parameter.
         solver: Choice::named(params.word("solver")).unwrap_or_default(),
         chooses: TieBreak::named(params.word("tie_break")) != Some(TieBreak::Solver),
         time_limit_s: params.number("time_limit_s"),
