@@ -222,7 +222,7 @@ def __getattr__(name: str) -> object:
     elif name == "plan":  # this name is kept until 0.2
         import warnings
 
-        message = "gangline.plan is now gangline.plan_capacity; the old name goes in 0.2"
+        message = "gangline.plan is now gangline.plan_capacity; the old name will be removed in 0.2"
         warnings.warn(message, DeprecationWarning, stacklevel=2)
         return importlib.import_module("gangline.studies.capacity").plan_capacity
     elif name == "__version__":

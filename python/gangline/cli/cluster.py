@@ -84,7 +84,7 @@ def _failures(cluster: Cluster) -> list[str]:
         return [f"failures: a server is up for {up:g} h and then down for {down:g} h on average"]
     rows = failures.table or ()
     servers = len({row.server for row in rows})
-    return [f"failures: {len(rows):,} listed, of {servers:,} of the servers"]
+    return [f"failures: {len(rows):,} listed, on {servers:,} of the servers"]
 
 
 def _show_network(cluster: Cluster) -> None:

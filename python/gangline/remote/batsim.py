@@ -221,7 +221,7 @@ class _Scheduler:
                 break
             self._was_there = True
         if not self._was_there:
-            message = f"{self._address} is not a ZeroMQ reply socket without a password"
+            message = f"{self._address} is not a ZeroMQ reply socket, or it needs a password"
             raise PeerError(message, reason="wrong", address=str(self._address))
         message = (
             "the connection ended too early: the scheduler left, or it sent a message of more "

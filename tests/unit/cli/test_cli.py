@@ -218,7 +218,7 @@ def test_cluster_show_tells_types_and_failures(tmp_path: Path) -> None:
         shown += [line for line in done.stdout.splitlines() if line.startswith("failures")]
     assert shown == [
         "failures: a server is up for 200 h and then down for 3.5 h on average",
-        "failures: 3 listed, of 2 of the servers",
+        "failures: 3 listed, on 2 of the servers",
     ]
 
 

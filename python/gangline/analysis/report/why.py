@@ -150,8 +150,8 @@ def _stopped(means: Sequence[Row], drawn: Sequence[Digest]) -> str:
     about = ""
     if any(one.key.startswith("taken") for one in seen):
         about = (
-            "<p class=about>The shares of jobs that took the GPUs of a stopped job at that instant "
-            "and that are shorter when alone, arrived later, or ask for fewer GPUs.</p>"
+            "<p class=about>Of the jobs that took the GPUs of a stopped job when it was stopped, "
+            "the shares that are shorter when alone, arrived later, or ask for fewer GPUs.</p>"
         )
     return about + table.html("Stopped jobs by policy")
 
