@@ -197,7 +197,7 @@ def carry_out(
     Raises
     ------
     PolicyError
-        If a policy is unknown, is listed twice, or has its class outside a file.
+        If a policy is unknown, is listed twice, or its class is not defined in a file.
     OptionError
         If a world is unknown, or a seed is listed twice.
 
@@ -255,7 +255,7 @@ def entrants(policies: Iterable[PolicyLike]) -> list[Entrant]:
     Raises
     ------
     PolicyError
-        If a policy is unknown, is listed twice, or has its class outside a file.
+        If a policy is unknown, is listed twice, or its class is not defined in a file.
     """
     from gangline.policies.choice import resolve_policy
 
@@ -280,7 +280,7 @@ def _refuse_repeated(field: str, given: Sequence[Any]) -> None:
 
 
 def _cells(made: Paper, place: PaperWorld, traces: Worlds) -> Iterator[_Cell]:
-    """Yield each policy in a world: first in the unchanged world, and then with each change."""
+    """Yield each policy in the unchanged world, and then each policy in each changed world."""
     from gangline.runs.inputs import make_options
     from gangline.runs.premises import lacks, merged
     from gangline.runs.spec import RunSpec, keys_of

@@ -1,4 +1,5 @@
-//! Solves the max-min fairness program with prices: there is one unknown per GPU type, for any number of jobs.
+//! Solves the max-min fairness program with prices: there is one unknown per GPU type, however many
+//! jobs there are.
 //!
 //! | symbol | here | meaning |
 //! |---|---|---|

@@ -24,7 +24,7 @@ struct Book {
 
 impl Service {
     /// Counts the steps since the last request. Returns, for each job in this request, the total time in seconds that
-    /// an equal split would have taken.
+    /// its steps so far would have taken under an equal split.
     pub fn count(&mut self, ask: &Ask) -> Vec<f64> {
         let jobs = ask.jobs.len() as f64;
         let rows = ask.rates.chunks_exact(ask.capacity.len());

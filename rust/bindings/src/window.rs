@@ -31,8 +31,8 @@ pub(crate) struct Arrays<'a> {
     pub(crate) cluster: ArrayViewMut1<'a, f64>,
     /// The job at each position; -1 means none.
     pub(crate) ids: ArrayViewMut1<'a, i64>,
-    /// Whether each job may start; the last entry says whether the agent may wait. It may wait if a job runs or more
-    /// jobs will arrive.
+    /// Whether each job may start; the last entry says whether the agent may wait. It may wait if a job is running
+    /// or more jobs will arrive.
     pub(crate) mask: ArrayViewMut1<'a, i8>,
 }
 

@@ -159,7 +159,7 @@ impl ElasticClass {
         } else if self.min_pass_batch == 0 || self.min_pass_batch > self.max_pass_batch {
             "min_pass_batch must be at least 1 and at most max_pass_batch"
         } else if self.min_gpus == 0 || !(self.min_gpus..=self.max_gpus).contains(&self.gpus) {
-            "GPUs of the trace must be in min_gpus..max_gpus"
+            "the number of GPUs in the trace must be at least min_gpus and at most max_gpus"
         } else if total < u64::from(self.init_batch) {
             "the total batch of the trace must be at least init_batch"
         } else if !(starts && ascend && self.phases.iter().all(is_noise)) {

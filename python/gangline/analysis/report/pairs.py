@@ -168,7 +168,7 @@ def _factor(value: float | None) -> str:
 
 
 _TOTALS = tuple(words.Measure(*one, 0) for one in (
-    ("share_gpu_fraction", "Shared GPU time", "Share of GPU time in use with two jobs",
+    ("share_gpu_fraction", "Shared GPU time", "Share of used GPU time with two jobs",
      words.share),
     ("xi_mean", "Slowdown factor", "Mean over the time in which gangs have a co-runner", _factor),
     ("packing_gain", "Packing gain",

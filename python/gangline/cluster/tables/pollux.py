@@ -310,7 +310,7 @@ def read_pollux(path: str | PathLike[str], *, placements: str = PLACEMENTS) -> P
             by_application.setdefault(folder.rpartition("/")[2], {})[file] = source
     if not by_application:
         raise TraceError(
-            f"{root}: expected one folder per application with placements.csv, got none",
+            f"{root}: expected one folder per application, each with a placements.csv, got none",
             path=str(root),
         )
     return PolluxProfiles(by_application, str(root), placements)

@@ -1,4 +1,4 @@
-"""Reads suites of worlds; each version of the suite is a data file that never changes."""
+"""Reads the suite of worlds; each version of it is a data file that never changes."""
 
 from __future__ import annotations
 

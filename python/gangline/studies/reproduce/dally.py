@@ -1,6 +1,6 @@
 """Defines Dally's evaluation (arXiv 2401.16492): delay scheduling on servers in racks.
 
-The paper publishes: servers with 8 GPUs in racks, a hierarchical network, a batch of 500 jobs,
+The paper specifies servers with 8 GPUs in racks, a hierarchical network, a batch of 500 jobs,
 Poisson arrivals with three mean gaps, a mix of 411 gangs over one to two weeks, and six models. The
 numbers of racks and servers, the seeds and the restart overhead are our own choice.
 """

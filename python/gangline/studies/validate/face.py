@@ -67,7 +67,7 @@ def validate(
     progress : bool or callable
         As for `gangline.simulate`.
     **options
-        As for `gangline.simulate`. The layer scheduling ignores the costs of starts and restarts,
+        As for `gangline.simulate`. The layer `scheduling` ignores the costs of starts and restarts,
         because observed run times already include them.
 
     Returns

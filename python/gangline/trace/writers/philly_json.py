@@ -77,7 +77,7 @@ def content(trace: Trace, options: WriteOptions) -> bytes:
 
 
 def _single(trace: Trace) -> list[dict[str, Any]]:
-    """Return one attempt per job; its times in seconds become dates later."""
+    """Return one attempt per job, with times in seconds, which the caller converts to dates."""
     durations = whole_durations(trace, NAME)
     begin = seconds_since(trace, "start_s")
     details: dict[tuple[int, int], Any] = {}

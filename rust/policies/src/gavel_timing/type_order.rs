@@ -53,7 +53,7 @@ fn python_random(seed: u64) -> Mt {
     Mt::new_with_key(words)
 }
 
-/// Shuffles like `Random.shuffle` of `CPython`: going backwards from the end, each item is swapped with a random item
+/// Shuffles like `Random.shuffle` in `CPython`: from the last item backwards, each item is swapped with a random item
 /// at or before its position.
 fn shuffle<T>(items: &mut [T], random: &mut Mt) {
     for at in (1..items.len()).rev() {

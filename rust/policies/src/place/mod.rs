@@ -326,8 +326,8 @@ impl Placer {
         self.place_by_rule(free, gpu_type, demand)
     }
 
-    /// Performs the first step of [`Self::place`] in O(1): `consolidate` with best fit tries a single server. `None`
-    /// means that this step finds nothing or does not apply.
+    /// Performs the first step of [`Self::place`] in O(1). For `consolidate` with best fit, this step tries a single
+    /// server. `None` means that this step finds nothing or does not apply.
     #[inline]
     pub fn place_in_bucket(&self, pool: &TypePool, gpus: u32) -> Option<GpuSet> {
         if !self.is_bucket_first {

@@ -32,7 +32,7 @@
 //! [`Places::is_non_monotone`](crate::kit::Places::is_non_monotone).
 //!
 //! # Changing the rule
-//! `repack` in `tests/reference/policies.py` states the rule over all active jobs and must be changed first;
+//! `repack` in `tests/reference/policies.py` defines the rule for all active jobs and must be changed first;
 //! `tests/parity` compares the engine with it. The other algorithms must follow this rule. `tests/rust/policies.rs` and
 //! `tests/rust/wide.rs` compare the plans of the other algorithms with those of `walk`. To make `walk` run, they add a
 //! second GPU type that no job may use.

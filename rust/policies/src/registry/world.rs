@@ -48,7 +48,7 @@ impl Premise {
         }
     }
 
-    /// Creates a premise that should hold, because a mechanism would gain nothing otherwise.
+    /// Creates a premise without which a mechanism brings no gain. It should hold, but the policy runs without it.
     pub(super) const fn of(mechanism: &'static str, fact: Fact) -> Self {
         Self {
             mechanism,

@@ -476,7 +476,9 @@ impl Policy for Rounds {
                 policy: self.params.policy.clone(),
                 field: "min_solve_interval_s".to_owned(),
                 value: self.params.min_solve_interval.seconds().to_string(),
-                expected: format!("at most {WAITS_MAX} rounds: no job starts earlier"),
+                expected: format!(
+                    "at most {WAITS_MAX} rounds, because no job starts before the next allocation"
+                ),
             });
         }
         if self.params.packs.is_some() && view.max_share() < 2 {

@@ -68,7 +68,7 @@ impl Limits {
         self.holding(counts).is_some()
     }
 
-    /// Returns the first limit that keeps a job waiting, as a cause with the amount that it allows.
+    /// Returns, as a cause, the first limit that keeps a job waiting, with the maximum that this limit allows.
     pub(super) fn why_held(&self, counts: &Counts) -> Option<Cause> {
         let counter = self.counters[self.holding(counts)?.counter];
         Some(Cause::new(counter.reason).number(counter.most as u32))

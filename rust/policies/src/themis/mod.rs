@@ -37,7 +37,7 @@ use gangline_engine::{
 };
 use gangline_model::{JobId, SimSpan, SimTime, TimerTag};
 
-/// The GPUs are leased to other jobs until an instant, or until one of these jobs ends.
+/// The GPUs are leased to other jobs, either until a known instant or until one of these jobs ends.
 pub(crate) static LEASED: Reason = Reason::new(
     "leased",
     "the GPUs are leased to other jobs until a later time",

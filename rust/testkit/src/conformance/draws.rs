@@ -5,7 +5,8 @@
 use gangline_policies::{ParamDefault, ParamKind, ParamSpec, ParamValue, Params, PolicyInfo};
 use gangline_rng::{Purpose, Stream};
 
-/// All names of users and virtual clusters in the random worlds, and the name of the queue for jobs without a name.
+/// Names of the queue for jobs without a label and of all users, accounts, virtual clusters, partitions and QOS in the
+/// random worlds.
 pub const QUEUES: [&str; 5] = ["default", "ann", "bob", "lab", "shop"];
 
 /// Random numbers for one world, drawn in the order of the requests.
