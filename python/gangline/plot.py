@@ -483,7 +483,7 @@ def _latex(table: Comparison | pa.Table) -> str:
 
 
 def _shown(cell: object) -> str:
-    """Return the text of a cell; it has ten digits, so that rounding errors of sums do not show."""
+    """Return the text of a cell; floats are rounded so that rounding errors of sums do not show."""
     if cell is None or cell != cell:
         return ""
     return f"{cell:.10g}" if isinstance(cell, float) else str(cell)

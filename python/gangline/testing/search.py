@@ -26,7 +26,8 @@ __all__ = ["smallest"]
 
 
 _SHRINKS_MAX = 150
-"""Number of attempts by hypothesis to shrink a world, which take a few seconds; our own choice."""
+"""Maximum number of attempts by hypothesis to shrink a world; in all, they take a few seconds. Our
+own choice."""
 
 
 class _Found(Exception):  # noqa: N818 - not an error: it signals to hypothesis that a world fails

@@ -76,7 +76,7 @@ pub struct Choose<'a> {
     pub members: &'a [f64],
     /// Number of GPUs of each type.
     pub capacity: &'a [f64],
-    /// Minimum rate of a job of each class.
+    /// Minimum rate per job, for each class.
     pub floors: &'a [f64],
     /// Prices from which the first plan is computed: for each type, one price for all its GPUs together. An empty list
     /// means that all prices are 0.
@@ -486,7 +486,7 @@ impl<'a> Simplex<'a> {
         }
         best.map(|(_, keys)| keys).ok_or(SolverError::Input {
             what: "floors",
-            expected: "rates that a job alone can reach",
+            expected: "rates that a job can reach on its own",
         })
     }
 

@@ -41,7 +41,7 @@ pub(crate) struct PyPolicy {
     forks: bool,
     /// Whether the policy gives reasons.
     says_why: bool,
-    /// The different texts that `why` has returned.
+    /// The distinct texts that `why` has returned so far.
     words: Mutex<Vec<String>>,
     decisions: u64,
     raised: Raised,

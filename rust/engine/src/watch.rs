@@ -149,7 +149,7 @@ impl Cause {
 /// The reason why a watched job waits, and the instant since which the reason applies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Waited {
-    /// Instant since which the cause holds.
+    /// Instant from which the cause applies.
     pub since: SimTime,
     /// The watched job.
     pub job: JobId,

@@ -67,10 +67,10 @@ def test_without_the_column_parts_are_gangs_too_many() -> None:
 @pytest.mark.parametrize(
     ("column", "row", "value", "words"),
     [
-        ("gpu_mask", 1, 0b1, "holds 1 GPUs from 0 s; its gang is 2"),
-        ("gpu_mask", 1, 0b111, "holds 3 GPUs from 0 s; its gang is 2"),
-        ("part", 1, 0, "holds 4 GPUs from 0 s; its gang is 2"),
-        ("part", 3, 1, "holds 4 GPUs from 7 s; its gang is 6"),
+        ("gpu_mask", 1, 0b1, "holds 1 GPUs from 0 s; its gang size is 2"),
+        ("gpu_mask", 1, 0b111, "holds 3 GPUs from 0 s; its gang size is 2"),
+        ("part", 1, 0, "holds 4 GPUs from 0 s; its gang size is 2"),
+        ("part", 3, 1, "holds 4 GPUs from 7 s; its gang size is 6"),
     ],
 )
 def test_each_part_is_a_whole_gang(column: str, row: int, value: int, words: str) -> None:

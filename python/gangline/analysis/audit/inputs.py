@@ -190,7 +190,7 @@ of another queue does not fit."""
 
 
 def policy_that_holds_back(result: Result | None) -> str:
-    """Return the policy of a result if it may leave GPUs free that a waiting job could use.
+    """Return a result's policy if it may leave GPUs idle although a waiting job could use them.
 
     The tables do not show quotas, limits and prices, so such waits cannot be checked.
     """

@@ -172,7 +172,7 @@ def _gangs(world: World, rows: _Rows) -> None:
     rows.add(
         "gang",
         bad,
-        "has {found:g} GPUs; its gang is {allowed:g}",
+        "has {found:g} GPUs; its gang size is {allowed:g}",
         time=rows.start,
         found=gang,
         allowed=wanted,

@@ -174,7 +174,7 @@ def _gangs(world: World, rows: Rows, width: Ints, findings: Findings) -> None:
             "the cluster has an [elastic] table; without it, the rules on work do not apply to "
             "them either"
         )
-    whole_is = "a part of it has" if world.forks else "its gang is"
+    whole_is = "a part of it has" if world.forks else "its gang size is"
     findings.add(
         "gang",
         TABLE,
@@ -196,7 +196,7 @@ def _resized(world: World, job: Ints, time: Floats, held: Ints, findings: Findin
         TABLE,
         (held != 0) & ((held < least) | (held > most)),
         lambda row: (
-            f"holds {held[row]} GPUs from {time[row]:.9g} s; its gang is {nearest[row]}"
+            f"holds {held[row]} GPUs from {time[row]:.9g} s; its gang size is {nearest[row]}"
             if least[row] == most[row]
             else f"holds {held[row]} GPUs from {time[row]:.9g} s; it may hold {least[row]} to "
             f"{most[row]}"

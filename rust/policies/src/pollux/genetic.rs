@@ -328,7 +328,7 @@ impl<'a> Genetic<'a> {
     }
 
     /// Runs the search and returns the GPUs of each job. A job whose row is unchanged keeps its GPUs; the other jobs
-    /// get, in order, the lowest free GPUs.
+    /// get the lowest-numbered free GPUs, in order.
     pub(super) fn put(mut self) -> Vec<Option<GpuSet>> {
         let (rows, width) = (self.search(), self.sizes.len());
         let mut free: Vec<u64> = self

@@ -32,7 +32,7 @@ pub(super) struct Asking<'a> {
     pub(super) partner_time: PartnerTime,
 }
 
-/// A resident with which the new job gains.
+/// A resident whose GPUs the new job should share rather than wait.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Partner {
     pub(super) job: JobId,
