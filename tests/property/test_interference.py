@@ -80,7 +80,9 @@ def squares(draw: st.DrawFn) -> dict[str, Any]:
 @st.composite
 def utils(draw: st.DrawFn) -> dict[str, Any]:
     values = st.floats(0.01, 1.0)
-    util = {label: draw(values) for label in draw(st.sets(st.sampled_from(LABELS), min_size=1))}
+    util = {
+        label: draw(values) for label in sorted(draw(st.sets(st.sampled_from(LABELS), min_size=1)))
+    }
     return {"interference": "analytic", "util": util, "kappa": draw(st.sampled_from([0.05, 0.0]))}
 
 

@@ -331,7 +331,7 @@ def run_time_tables(
     turn or round must be longer than a restart.
     """
     noise = st.sampled_from([0.0, 0.0, 0.05, 0.3, 2.0])
-    table: dict[str, Any] = {name: draw(noise) for name in draw(st.sets(st.sampled_from(_SIGMAS)))}
+    table: dict[str, Any] = {name: draw(noise) for name in _SIGMAS if draw(st.booleans())}
     costs = {name: st.sampled_from([0.0, 0.25, 1.0, 3.0]) for name in _COSTS}
     if not restarts:
         costs["restart_s"] = costs["stop_s"] = st.sampled_from([0.0, 0.25])
