@@ -316,7 +316,7 @@ impl<'a> Simplex<'a> {
         if sizes != [classes * types; 2] || columns != [classes; 2] {
             return Err(SolverError::Input {
                 what: "tables",
-                expected: "classes x types entries, and one number per class",
+                expected: "classes x types entries in rates and gains, and one number per class in members and floors",
             });
         }
         let links = types + usize::from(is_kept);

@@ -197,7 +197,7 @@ impl<'a> Market<'a> {
             let Some(&(_, fastest)) = mine.last() else {
                 return Err(SolverError::Input {
                     what: "rates",
-                    expected: "a positive rate on a type with GPUs for every class",
+                    expected: "for every class, a positive rate on at least one GPU type with a capacity above 0",
                 });
             };
             market.fastest.push(fastest);

@@ -20,7 +20,7 @@ pub enum SolverError {
         expected: &'static str,
     },
     /// The bounds did not converge within the allowed number of evaluations.
-    #[error("gap {gap:.1e} after {evaluations} evaluations")]
+    #[error("the relative gap is still {gap:.1e} after {evaluations} evaluations")]
     Gap {
         /// Relative gap: (bound - z) / z.
         gap: f64,
@@ -34,7 +34,7 @@ pub enum SolverError {
         steps: u32,
     },
     /// No class limits a level, although some class must.
-    #[error("no class is a bottleneck, although {left} can still rise")]
+    #[error("no class is a bottleneck, although {left} of the classes can still rise")]
     Bottleneck {
         /// Number of classes that could still rise.
         left: usize,

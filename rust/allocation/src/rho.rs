@@ -165,7 +165,7 @@ impl Fairness<'_> {
         }
         Err(SolverError::Input {
             what: "age_s, remaining and fair_s",
-            expected: "a finite number per class, steps and fair time > 0",
+            expected: "one finite number per class, at least 0 in age_s and above 0 in remaining and fair_s",
         })
     }
 

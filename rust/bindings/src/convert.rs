@@ -110,7 +110,7 @@ impl Elastic {
     ) -> PyResult<Self> {
         let (fits, limits) = (fits.as_array(), limits.as_array());
         if fits.ncols() != 7 || limits.ncols() != 9 {
-            let message = "expected 7 numbers of the fit and 9 limits per class";
+            let message = "expected a fit of 7 numbers and a row of 9 limits for each class";
             return Err(PyValueError::new_err(message));
         }
         let lengths = [fits.nrows(), limits.nrows(), batches.len()];
@@ -391,8 +391,9 @@ impl Jobs {
         let is_known = job.iter().all(|&at| (at as usize) < jobs)
             && gpu_type.iter().all(|&at| (at as usize) < types);
         if !is_known || job.len() != gpu_type.len() || job.len() != gpus.len() {
-            let message =
-                format!("expected rows of equal length, for {jobs} jobs and {types} types");
+            let message = format!(
+                "expected columns of equal length, with jobs below {jobs} and GPU types below {types}"
+            );
             return Err(PyValueError::new_err(message));
         }
         let rate = |at: usize| {
@@ -411,8 +412,9 @@ impl Jobs {
         if let Some(table) = &self.rate_table {
             if self.rate_types != cluster.spec.gpu_types().len() {
                 let what = format!(
-                    "the table has {} GPU types, and the cluster has a different number",
-                    self.rate_types
+                    "the table has {} GPU types, but the cluster has {}",
+                    self.rate_types,
+                    cluster.spec.gpu_types().len()
                 );
                 return Err(EngineError::Option {
                     field: "rate_table",

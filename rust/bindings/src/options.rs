@@ -203,7 +203,7 @@ impl Timeline {
                 "off" => Ok(TimelineMode::Off),
                 other => Err(bad(
                     "timeline",
-                    format!("{other}: auto, change, off or seconds"),
+                    format!("expected auto, change, off or a number of seconds, got {other}"),
                 )),
             },
         }

@@ -40,7 +40,7 @@ impl PriceList {
         for &(server, count) in gpus {
             if server as usize >= servers {
                 let last = servers.saturating_sub(1);
-                let message = format!("no server {server}: expected 0 to {last}");
+                let message = format!("no server {server}: expected an index from 0 to {last}");
                 return Err(policy_error("gpus", &message));
             }
             let there = has(ServerId(server));

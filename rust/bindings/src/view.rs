@@ -239,7 +239,7 @@ pub(crate) fn job_of(view: &ClusterView<'_>, job: u32) -> PyResult<JobId> {
     let last = view.jobs().len().saturating_sub(1);
     Err(policy_error(
         "job",
-        &format!("no job {job}: expected an index, 0 to {last}"),
+        &format!("no job {job}: expected an index from 0 to {last}"),
     ))
 }
 
@@ -250,7 +250,10 @@ fn type_of(view: &ClusterView<'_>, gpu_type: usize) -> PyResult<GpuTypeId> {
     }
     Err(policy_error(
         "gpu_type",
-        &format!("no GPU type {gpu_type}: expected 0 to {}", types - 1),
+        &format!(
+            "no GPU type {gpu_type}: expected an index from 0 to {}",
+            types - 1
+        ),
     ))
 }
 
@@ -262,7 +265,9 @@ fn gpus_of(view: &ClusterView<'_>, pairs: Vec<(u32, u64)>) -> PyResult<GpuSet> {
         if mask == 0 || mask & !all != 0 {
             return Err(policy_error(
                 "masks",
-                &format!("server {server} has no such GPUs: slot mask {mask}"),
+                &format!(
+                    "the slot mask {mask} is 0 or names GPUs that server {server} does not have"
+                ),
             ));
         }
         gpus.insert(ServerId(server), mask);

@@ -178,13 +178,13 @@ impl RunConfig {
         let fail = |field, what: String| Err(EngineError::Option { field, what });
         let is_span = |span: SimSpan| span.0 >= 0 && span.seconds() <= MAX_SECONDS;
         if !is_span(self.restart) || !is_span(self.first_start) {
-            return fail("restart_s", "overheads must be 0 to 4e9 s".to_owned());
+            return fail("restart_s", "overheads must be from 0 to 4e9 s".to_owned());
         }
         if let Some(spans) = &self.restart_by_model {
             if !spans.iter().all(|&span| is_span(span)) {
                 return fail(
                     "restart_by_model",
-                    "overheads must be 0 to 4e9 s".to_owned(),
+                    "overheads must be from 0 to 4e9 s".to_owned(),
                 );
             }
             if spans.len() < jobs.columns().model_labels.len() {
@@ -230,7 +230,10 @@ impl RunConfig {
             return fail("runtime", what);
         }
         if self.watch.iter().any(|job| job.index() >= rows) {
-            return fail("watch", format!("the trace has {rows} jobs"));
+            return fail(
+                "watch",
+                format!("every index must be below the number of jobs, {rows}"),
+            );
         }
         if matches!(self.timeline, TimelineMode::Sample(span) if span.0 <= 0) {
             return fail("timeline", "the sampling time must be > 0".to_owned());
@@ -282,7 +285,7 @@ impl RunConfig {
                     }
                     let is_late = |time: SimTime| time.seconds() > MAX_SECONDS;
                     if is_late(row.down) || (row.up != SimTime::NEVER && is_late(row.up)) {
-                        return fail(format!("server {}: beyond 4e9 s", row.server));
+                        return fail(format!("server {}: a time is beyond 4e9 s", row.server));
                     }
                     if row.down.0 < 0 || row.up <= row.down {
                         return fail(format!("server {}: up must come after down", row.server));

@@ -100,13 +100,15 @@ impl Rule {
             Self::Capacity => "a GPU is already taken",
             Self::SharingLimit => "a GPU would hold more jobs than the run allows",
             Self::Memory => "the jobs on a GPU would need more memory than it has",
-            Self::InfeasiblePair => "two jobs on a GPU cannot share it: their pair is infeasible",
+            Self::InfeasiblePair => {
+                "two jobs on a GPU cannot share this GPU, because their pair is infeasible"
+            }
             Self::SubBatch => {
                 "the sub-batch is below 1 or above the job's batch size, or is not a batch of an elastic job's model"
             }
             Self::TimerNotAfterNow => "the timer is not later than the current time",
             Self::WorkLimit => "the iteration quota is not above 0",
-            Self::Overhead => "the overhead is outside 0 to 4e9 s",
+            Self::Overhead => "the overhead is below 0 or above 4e9 s",
             Self::NotForked => "the policy does not declare `forks`, so a job has part 0 only",
             Self::PartSpansServers => "a part of a forked job spans several servers",
             Self::PartsShareServer => "two parts of the job are on one server",
@@ -233,7 +235,7 @@ pub enum EngineError {
     },
     /// The policy repeatedly stops jobs before they save any progress.
     #[error(
-        "{} not done at {} s, and the policy stops jobs again and again before they save any progress: no job has \
+        "{} had not ended at {} s, and the policy stops jobs again and again before they save any progress: no job has \
          saved any for at least 1000 preemptions and moves per job; first: {}; let a job run for longer than \
          its restart overhead and `checkpoint_interval_s` together before it is stopped",
         count(*open), time.seconds(), list(jobs)
@@ -248,9 +250,9 @@ pub enum EngineError {
     },
     /// Failures repeatedly undo the work of jobs.
     #[error(
-        "{} not done at {} s, and failures undo the work of jobs again and again: no job has saved any for at least \
-         10000 lost placements per job; first: {}; set `checkpoint_interval_s`, or stop the run with `until_s` or \
-         `max_events`",
+        "{} had not ended at {} s, and failures undo the work of jobs again and again: no job has saved any progress \
+         for at least 10000 lost placements per job; first: {}; set `checkpoint_interval_s`, or stop the run with \
+         `until_s` or `max_events`",
         count(*open), time.seconds(), list(jobs)
     )]
     Undone {
@@ -263,7 +265,7 @@ pub enum EngineError {
     },
     /// Some jobs are unfinished, and the next event is beyond the end of simulated time.
     #[error(
-        "{} not done at {} s, and the next event is beyond the end of simulated time; first: {}; \
+        "{} had not ended at {} s, and the next event is beyond the end of simulated time; first: {}; \
          a job may take at most 4e9 s; if failures or preemptions undo work again and again, set a \
          checkpoint interval, or stop the run with `until_s` or `max_events`",
         count(*open), time.seconds(), list(jobs)
@@ -289,7 +291,7 @@ pub enum EngineError {
     /// The process cannot allocate the memory that the run needs.
     #[error(
         "out of memory at {} s of simulated time, with {segments} rows of segments recorded; a run without segments \
-         or with fewer jobs needs less, and `until_s` or `max_events` ends a run sooner",
+         or with fewer jobs needs less memory, and `until_s` or `max_events` ends a run sooner",
         time.seconds()
     )]
     OutOfMemory {
@@ -328,7 +330,7 @@ fn stall(time: SimTime, waiting: usize, paused: usize, jobs: &[JobId]) -> String
     }
     let all = count(waiting + paused);
     format!(
-        "{all} not done at {at} s, {waiting} waiting and {paused} paused at their iteration quota, \
+        "{all} had not ended at {at} s ({waiting} waiting and {paused} paused at their iteration quotas), \
          and no future event can let them proceed; first: {first}"
     )
 }

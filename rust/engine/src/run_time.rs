@@ -78,12 +78,12 @@ impl RunTime {
     pub(crate) fn problem(&self) -> Option<String> {
         let sigmas = [self.job_noise, self.run_noise, self.straggler_noise];
         if !sigmas.iter().all(|sigma| (0.0..=NOISE_MAX).contains(sigma)) {
-            return Some(format!("noise must be 0 to {NOISE_MAX}"));
+            return Some(format!("noise must be from 0 to {NOISE_MAX}"));
         }
         let is_span = |span: &SimSpan| span.0 >= 0 && span.seconds() <= MAX_SECONDS;
         let mut spans = self.costs.values().flatten().flatten();
         let is_sound = is_span(&self.checkpoint) && spans.all(is_span);
-        (!is_sound).then(|| "costs must be 0 to 4e9 s".to_owned())
+        (!is_sound).then(|| "costs must be from 0 to 4e9 s".to_owned())
     }
 
     /// Returns the ratio of the time that a stretch takes to the time that policies expect. `stretch` is the number of

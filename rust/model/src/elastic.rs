@@ -163,9 +163,9 @@ impl ElasticClass {
         } else if total < u64::from(self.init_batch) {
             "the total batch of the trace must be at least init_batch"
         } else if !(starts && ascend && self.phases.iter().all(is_noise)) {
-            "phases must begin at progress 0 and ascend below 1, with noise >= 0 for each noise batch"
+            "the first phase must begin at progress 0, and each later phase at a higher progress below 1; each phase needs noise >= 0 for each noise batch"
         } else if !are_batches {
-            "noise batches must be at least 1 and ascend"
+            "noise batches must be at least 1 and strictly increasing"
         } else {
             return Ok(());
         };

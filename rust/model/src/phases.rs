@@ -163,11 +163,13 @@ fn problem(class: &[GivenPhase]) -> Option<&'static str> {
     if class.len() > PHASES_MAX {
         Some("a job has at most 1024 phases")
     } else if !(starts && ascend && ends) {
-        Some("phases must begin at progress 0 and ascend below 1")
+        Some(
+            "the first phase must begin at progress 0, and each later phase at a higher progress below 1",
+        )
     } else if !class.iter().all(|one| RELATIVE.contains(&one.1)) {
-        Some("a relative rate must be 1e-6 to 1e6")
+        Some("a relative rate must be from 1e-6 to 1e6")
     } else if !class.iter().all(|one| RELATIVE.contains(&one.2)) {
-        Some("a relative size of a step must be 1e-6 to 1e6")
+        Some("a relative size of a step must be from 1e-6 to 1e6")
     } else {
         None
     }

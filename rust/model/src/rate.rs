@@ -65,7 +65,7 @@ impl RateTable {
         };
         if !classes.len().is_multiple_of(types) {
             return fail(format!(
-                "{} rates do not form rows of {types} types",
+                "{} rates cannot be divided into rows of {types} rates, one for each GPU type",
                 classes.len()
             ));
         }
@@ -78,7 +78,9 @@ impl RateTable {
         let rows = (classes.len() / types) as u32;
         for &class in jobs.columns().rate_class.iter().flatten() {
             if class != u32::MAX && class >= rows {
-                return fail(format!("row {class} of {rows} rows"));
+                return fail(format!(
+                    "a job names row {class}, but the number of rows is {rows}"
+                ));
             }
         }
         self.classes = classes;
@@ -99,15 +101,23 @@ impl RateTable {
         let width = copies.sizes * self.speeds.len();
         if width == 0 || !copies.rates.len().is_multiple_of(width) {
             let (rates, sizes) = (copies.rates.len(), copies.sizes);
-            return fail(format!("{rates} rates do not form rows of {sizes} sizes"));
+            return fail(format!(
+                "{rates} rates cannot be divided into rows with one rate for each GPU type and each of {sizes} sizes"
+            ));
         }
         if copies.row.len() != jobs.len() {
-            return fail(format!("{} rows, {} jobs", copies.row.len(), jobs.len()));
+            return fail(format!(
+                "expected one row per job, got {} rows for {} jobs",
+                copies.row.len(),
+                jobs.len()
+            ));
         }
         let rows = (copies.rates.len() / width) as u32;
         let named = copies.row.iter().filter(|&&row| row != u32::MAX);
         if let Some(row) = named.max().filter(|&&row| row >= rows) {
-            return fail(format!("row {row} of {rows} rows"));
+            return fail(format!(
+                "a job names row {row}, but the number of rows is {rows}"
+            ));
         }
         self.copies = Some(copies);
         Ok(self)
@@ -124,7 +134,11 @@ impl RateTable {
         jobs: &JobFacts,
     ) -> Result<Self, ModelError> {
         if elastic.jobs() != jobs.len() {
-            let what = format!("{} rows, {} jobs", elastic.jobs(), jobs.len());
+            let what = format!(
+                "expected one row per job, got {} rows for {} jobs",
+                elastic.jobs(),
+                jobs.len()
+            );
             return Err(ModelError::Table {
                 table: "elastic",
                 what,
@@ -149,7 +163,11 @@ impl RateTable {
             phases.get(*job).is_some() && elastic.is_some_and(|table| table.get(*job).is_some())
         };
         let what = if phases.jobs() != jobs.len() {
-            format!("{} rows, {} jobs", phases.jobs(), jobs.len())
+            format!(
+                "expected one row per job, got {} rows for {} jobs",
+                phases.jobs(),
+                jobs.len()
+            )
         } else if let Some(job) = jobs.ids().find(is_both) {
             format!("job {job} is elastic, and its model has phases of its own")
         } else {
@@ -369,7 +387,7 @@ impl Interference {
         let square = classes * classes;
         if classes == 0 || xi.is_empty() || !xi.len().is_multiple_of(square) {
             let what = format!(
-                "{} values do not form squares of {classes} classes",
+                "{} values cannot be divided into square tables of {classes} classes",
                 xi.len()
             );
             return Err(bad_interference(what));

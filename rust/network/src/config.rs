@@ -230,7 +230,11 @@ impl NetworkConfig {
         }
         if self.preset.as_deref() == Some("ideal") {
             if self.tiers.iter().any(|tier| !tier.is_empty()) || self.oversubscription.is_some() {
-                return Err(bad("preset", &"ideal", "no links: this preset has none"));
+                return Err(bad(
+                    "preset",
+                    &"ideal",
+                    "no links and no oversubscription, because this preset has no links",
+                ));
             }
             self.check_contention(NetworkKind::Free)?;
             return Ok(NetworkKind::Free);
@@ -303,7 +307,7 @@ impl NetworkConfig {
             "background",
             part,
             (1e-6, 1.0),
-            "a part from 1e-6 to 1 of an uplink",
+            "the share of an uplink, from 1e-6 to 1",
         )?;
         Ok(Some(links.uplink_bw * part))
     }
@@ -313,7 +317,7 @@ impl NetworkConfig {
         if self.contention == Contention::Off {
             return match self.background {
                 None => Ok(()),
-                Some(part) => Err(bad("background", &part, "`contention` beside it")),
+                Some(part) => Err(bad("background", &part, "a `contention` other than off")),
             };
         }
         if kind == NetworkKind::AlphaBeta {

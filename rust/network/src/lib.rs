@@ -232,8 +232,7 @@ impl AlphaBeta {
         };
         let (name, traffic) = &self.models[model as usize];
         if traffic.compute_s.is_none() {
-            let expected =
-                "scaled, or `compute_s` of this model: its unscaled time is not published";
+            let expected = "scaled, or a `compute_s` for this model, because its unscaled time is not published";
             return Err(bad(
                 format!("models.{name}.compute_s"),
                 &"unscaled",

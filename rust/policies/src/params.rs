@@ -645,7 +645,7 @@ impl ParamKind {
             ParamKind::Positives => "positive numbers".to_owned(),
             ParamKind::NamedWeights => "a table with a positive weight for each name".to_owned(),
             ParamKind::NamedShares => {
-                "a table of positive shares by name that add up to at most 1".to_owned()
+                "a table with a positive share for each name and a sum of at most 1".to_owned()
             }
             ParamKind::Named(kind) => format!("a table with {} for each name", kind.expected()),
             ParamKind::Names => "a list of names without duplicates".to_owned(),

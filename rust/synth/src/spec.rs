@@ -228,7 +228,7 @@ impl SynthSpec {
             key: "gang_shares",
             value: format!("{:?}", self.gang_shares),
             allowed:
-                "sizes of 1 to 1000000 GPUs, and shares of at least 0 with at least one above 0"
+                "sizes from 1 to 1000000 GPUs, and shares of at least 0, at least one of them above 0"
                     .to_owned(),
         })
     }
@@ -270,7 +270,7 @@ impl SynthSpec {
         }
         if self.shape == Shape::Uniform {
             if self.arrivals == Arrivals::Diurnal {
-                return conflict("arrivals", "shape", "`uniform` has no hours");
+                return conflict("arrivals", "shape", "`uniform` has no daily pattern");
             }
             let smallest = self.gang_shares.iter().filter(|(_, share)| *share > 0.0);
             if smallest.map(|(gpus, _)| *gpus).min() > Some(self.gpus_limit()) {

@@ -567,7 +567,7 @@ fn values_that_exclude_each_other_are_errors() {
             arrivals: Arrivals::Diurnal,
             ..uniform()
         })
-        .contains("no hours")
+        .contains("no daily pattern")
     );
     let wide = SynthSpec {
         gang_shares: vec![(8, 1.0)],

@@ -154,7 +154,7 @@ impl Given<'_> {
         names.sort_unstable();
         if names.iter().any(|name| name.is_empty()) || names.windows(2).any(|two| two[0] == two[1])
         {
-            return Err(self.wrong_kind("names of models, none empty, none twice"));
+            return Err(self.wrong_kind("distinct names of models that are not empty"));
         }
         Ok(models)
     }

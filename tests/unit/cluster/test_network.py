@@ -50,7 +50,7 @@ BAD = [
         "network.oversubscription",
         "uplink_bw",
     ),
-    ({"preset": "ideal", "rack": LINK}, "network.preset", "no links: this preset has none"),
+    ({"preset": "ideal", "rack": LINK}, "network.preset", "because this preset has no links"),
     ({"kind": "levels", "preset": "dally-2024"}, "network.kind", "alphabeta"),
     ({"kind": "levels"}, "network.levels", "if and only if"),
     ({"kind": "none", "levels": {"*": [1, 1, 1]}}, "network.levels", "if and only if"),

@@ -132,7 +132,9 @@ impl GavelTiming {
             return Err(self.refuse("the public simulator has no network; leave out [network]"));
         }
         if self.places.rule().may_refuse() {
-            return Err(self.refuse("placement must be a rule that never refuses: consolidate"));
+            return Err(
+                self.refuse("placement must be a rule that never refuses a gang: consolidate")
+            );
         }
         if view.has_run_time() {
             return Err(self.refuse(

@@ -241,7 +241,7 @@ fn fixed_epoch(
             field: "horizon_s".to_owned(),
             value: horizon.seconds().to_string(),
             expected: format!(
-                "at least {} s, the age of the oldest job, or none",
+                "none, or at least the age of the oldest job, {} s",
                 age.seconds()
             ),
         });

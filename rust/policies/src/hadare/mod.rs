@@ -41,7 +41,7 @@ use std::collections::{BTreeMap, BTreeSet};
 pub(crate) static TOO_SLOW: Reason = Reason::new(
     NO_PLACE.name,
     NO_PLACE.meaning,
-    "{free}, on servers where it is slower than `min_share` of its fastest",
+    "{free}, but only on servers where its copy would run at less than `min_share` of the rate of its fastest copy",
 )
 .otherwise("{free}")
 .ends_when_free();
@@ -248,8 +248,8 @@ impl HadarE {
                     field: "round_s".to_owned(),
                     value: self.params.round.seconds().to_string(),
                     expected: format!(
-                        "more than {} s, which starting and consolidating the copies of job {job} \
-                         may take",
+                        "more than {} s, the time that starting or consolidating the copies of job \
+                         {job} may take",
                         overhead.seconds()
                     ),
                 });
@@ -398,7 +398,7 @@ impl Policy for HadarE {
         let servers = view.cluster().servers().len();
         if servers > usize::from(u16::MAX) {
             let message =
-                format!("{servers} servers; `hadare` numbers copies by server, up to 65,535");
+                format!("the cluster has {servers} servers, but `hadare` supports at most 65,535");
             return Err(PolicyError::Failed { message });
         }
         self.nodes = Nodes::new(view, &self.params);

@@ -141,7 +141,7 @@ impl HadarEParams {
             })
         };
         if params.number("estimator_alpha") <= 0.0 {
-            return refuse("estimator_alpha", "0", "a number above 0, up to 1");
+            return refuse("estimator_alpha", "0", "a number above 0 and at most 1");
         }
         if !read.fill && !read.price_pass {
             let expected = "true, or price_pass = true: at least one pass must assign copies";

@@ -124,7 +124,7 @@ impl Tree {
             let depth = std::iter::successors(parents[node], |&at| parents[at]).count();
             if depth > MOST_LEVELS {
                 let expected = format!(
-                    "a parent on level {} at most: the tree may have {MOST_LEVELS} levels",
+                    "a parent on level {} at most, because the tree may have at most {MOST_LEVELS} levels",
                     MOST_LEVELS - 1
                 );
                 return Err(refuse(row, &expected));

@@ -51,7 +51,7 @@ use waiting::{Line, Rank, Refused};
 static NO_QUOTA: Reason = Reason::new(
     "no quota",
     "its queue is not allowed to use enough additional GPUs, and the job is not allowed to preempt enough other jobs",
-    "its queue held {number} of the types that it can use; its quota and borrowing did not allow enough more, and it could not preempt enough",
+    "its queue held {number} of the types that it can use; its quota and borrowing did not allow enough additional GPUs, and the job could not preempt enough other jobs",
 )
 .counts(Counted::Gpus);
 

@@ -125,7 +125,7 @@ impl QueueLabel {
             field: "queues".to_owned(),
             value: queues.collect::<Vec<_>>().join(", "),
             expected: format!(
-                "a queue `{queue}` as well, for jobs of the trace with {whose} {by}: add it, or choose another queue_by"
+                "a queue `{queue}` as well, for jobs of the trace with {whose} {by}: add it, or choose a different queue_by"
             ),
         }
     }

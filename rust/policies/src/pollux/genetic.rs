@@ -57,7 +57,7 @@ impl<'a> Genetic<'a> {
         let (jobs, cells) = (racers.len(), racers.len() * servers.len());
         if cells > params.cells_max {
             let expected = format!(
-                "greedy: {jobs} jobs x {} servers are {cells} cells, more than ga_max_cells = {}",
+                "greedy, because {jobs} jobs x {} servers = {cells}, which exceeds ga_max_cells = {}",
                 servers.len(),
                 params.cells_max
             );

@@ -38,7 +38,7 @@ use std::collections::BTreeSet;
 pub(crate) static NO_SERVERS: Reason = Reason::new(
     NO_PLACE.name,
     NO_PLACE.meaning,
-    "{free}, and pollux takes one server, or whole idle servers and one more",
+    "{free}, but pollux uses only a single server, or whole idle servers plus one more server",
 )
 .otherwise("{free}")
 .ends_when_free();

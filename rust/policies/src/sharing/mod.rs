@@ -40,7 +40,7 @@ use waiting::{Queue, Waiter};
 pub(crate) static NO_PARTNER: Reason = Reason::new(
     "no partner",
     "some running jobs have room on their GPUs, but the policy lets it share with none of them",
-    "some running jobs had room on their GPUs, but the policy's rule lets it share with none of them",
+    "some running jobs had room on their GPUs, but the policy's rule did not let it share with any of them",
 );
 
 /// The policy `sjf-ffs` or `sjf-bsbf`, depending on the parameters.
@@ -315,7 +315,7 @@ impl Policy for Sharing {
                 field: "max_share".to_owned(),
                 value: view.max_share().to_string(),
                 expected:
-                    "2, as its pair rule is for two jobs (sjf and sjf-ffs run without sharing)"
+                    "2, because its pair rule needs two jobs on a GPU (sjf and sjf-ffs run without sharing)"
                         .to_owned(),
             });
         }

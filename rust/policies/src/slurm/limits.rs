@@ -8,7 +8,7 @@ use smallvec::SmallVec;
 /// Starting the job would exceed the number of GPUs that the jobs of its QOS may hold together.
 pub(super) static OF_QOS: Reason = Reason::new(
     "QOS limit",
-    "starting it would exceed the GPUs that the jobs of its QOS may hold (`qos_grp_gpus`)",
+    "starting it would exceed the number of GPUs that the jobs of its QOS may hold (`qos_grp_gpus`)",
     "the jobs of its QOS may hold {number} (qos_grp_gpus), and starting it would have exceeded this{meanwhile}",
 )
 .counts(Counted::Gpus);
@@ -16,7 +16,7 @@ pub(super) static OF_QOS: Reason = Reason::new(
 /// Starting the job would exceed the number of GPUs that its user may hold in its QOS.
 pub(super) static OF_USER: Reason = Reason::new(
     "user limit",
-    "starting it would exceed the GPUs that its user may hold in its QOS (`qos_user_gpus`)",
+    "starting it would exceed the number of GPUs that its user may hold in its QOS (`qos_user_gpus`)",
     "its user may hold {number} in its QOS (qos_user_gpus), and starting it would have exceeded this{meanwhile}",
 )
 .counts(Counted::Gpus);
@@ -32,7 +32,7 @@ pub(super) static OF_USER_JOBS: Reason = Reason::new(
 /// Starting the job would exceed the number of GPUs that the jobs of an account may hold.
 pub(super) static OF_ACCOUNT: Reason = Reason::new(
     "account limit",
-    "starting it would exceed the GPUs that its account, or one above it, may hold (`account_grp_gpus`)",
+    "starting it would exceed the number of GPUs that its account, or one above it, may hold (`account_grp_gpus`)",
     "its account or one above it may hold {number} (account_grp_gpus), and starting it would have exceeded this{meanwhile}",
 )
 .counts(Counted::Gpus);

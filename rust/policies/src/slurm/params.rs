@@ -153,7 +153,8 @@ impl SlurmParams {
             user_shares: numbers("user_shares"),
         };
         if fair.user_shares.keys().any(|name| !name.contains('/')) {
-            let expected = "shares by account/user, or /user for a user below the root";
+            let expected =
+                "names of the form account/user, or /user for a user directly below the root";
             return Err(params.refuse("user_shares", expected));
         }
         let above_all = [
@@ -169,7 +170,7 @@ impl SlurmParams {
             return Err(params.refuse(field, "accounts with a name"));
         }
         if let Some(account) = fair.circle() {
-            let expected = format!("no account that is its own ancestor, as {account} is");
+            let expected = format!("a tree of accounts, but {account} is its own ancestor");
             return Err(params.refuse("account_parents", &expected));
         }
         let texts = |value: &ParamValue| {
