@@ -151,7 +151,12 @@ impl RunOptions {
             on_infeasible: match on_infeasible {
                 "error" => OnInfeasible::Error,
                 "drop" => OnInfeasible::Drop,
-                other => return Err(bad("on_infeasible", format!("{other}: error or drop"))),
+                other => {
+                    return Err(bad(
+                        "on_infeasible",
+                        format!("expected error or drop, got {other}"),
+                    ));
+                }
             },
             segments,
             timeline: timeline.mode()?,
@@ -167,7 +172,7 @@ impl RunOptions {
             gang_xi: match gang_xi {
                 "max" => GangXi::Max,
                 "mean" => GangXi::Mean,
-                other => return Err(bad("gang_xi", format!("{other}: max or mean"))),
+                other => return Err(bad("gang_xi", format!("expected max or mean, got {other}"))),
             },
             memory_fixed_fraction,
             acc_cost,

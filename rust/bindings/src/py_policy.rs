@@ -71,8 +71,8 @@ impl PyPolicy {
                     "round" => WakeOn::ROUND,
                     other => {
                         let message = format!(
-                            "wake_on: unknown kind {other}: expected arrival, \
-                             completion, capacity, timer or round"
+                            "wake_on: expected arrival, completion, capacity, \
+                             timer or round, got {other}"
                         );
                         return Err(PyValueError::new_err(message));
                     }
@@ -100,7 +100,7 @@ impl PyPolicy {
                 "online" => Knowledge::Online,
                 "remaining" => Knowledge::Remaining,
                 other => {
-                    let message = format!("knowledge: {other}: expected online or remaining");
+                    let message = format!("knowledge: expected online or remaining, got {other}");
                     return Err(PyValueError::new_err(message));
                 }
             },

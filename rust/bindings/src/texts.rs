@@ -43,7 +43,9 @@ impl Texts<'_> {
         if ascend && last <= self.bytes.len() {
             return Ok(());
         }
-        Err(PyValueError::new_err("offsets: expected ascending places"))
+        Err(PyValueError::new_err(
+            "offsets: expected positions in ascending order, within the bytes",
+        ))
     }
 
     fn iter(&self) -> impl Iterator<Item = &[u8]> {

@@ -288,7 +288,10 @@ impl RunConfig {
                         return fail(format!("server {}: a time is beyond 4e9 s", row.server));
                     }
                     if row.down.0 < 0 || row.up <= row.down {
-                        return fail(format!("server {}: up must come after down", row.server));
+                        return fail(format!(
+                            "server {}: `down` must be at least 0, and `up` later than `down`",
+                            row.server
+                        ));
                     }
                     let next = sorted.get(at + 1).filter(|next| next.server == row.server);
                     if next.is_some_and(|next| next.down < row.up) {

@@ -93,10 +93,10 @@ impl ClusterSpec {
                 return fail("unknown GPU type");
             }
             if server.gpus == 0 || server.gpus > 64 {
-                return fail("a server has 1 to 64 GPUs");
+                return fail("the number of GPUs must be from 1 to 64");
             }
             if server.rack.index() >= 1 << 24 {
-                return fail("rack index beyond 2^24");
+                return fail("the rack index must be below 2^24");
             }
             gpus_by_type[server.gpu_type.index()] += server.gpus;
             racks = racks.max(server.rack.0 + 1);

@@ -418,7 +418,10 @@ impl ElasticTable {
         }
         let named = row.iter().filter(|&&row| row != u32::MAX).max();
         if let Some(row) = named.filter(|&&row| row as usize >= classes.len()) {
-            let what = format!("row {row} of {} rows", classes.len());
+            let what = format!(
+                "a job names row {row}, but the number of rows is {}",
+                classes.len()
+            );
             return Err(ModelError::Table {
                 table: "elastic",
                 what,

@@ -69,13 +69,19 @@ impl Inflations {
             .max()
             .filter(|&&class| class as usize >= classes.len())
         {
-            return fail(format!("class {bad} of {}", classes.len()));
+            return fail(format!(
+                "a job names class {bad}, but the number of classes is {}",
+                classes.len()
+            ));
         }
         let types = largest.len();
         let mut rows = Vec::with_capacity(classes.len() * types);
         for class in classes {
             if class.times.len() != types {
-                return fail(format!("{} entries for {types} types", class.times.len()));
+                return fail(format!(
+                    "expected one entry for each of {types} GPU types, got {}",
+                    class.times.len()
+                ));
             }
             for (times, &largest) in class.times.iter().zip(&largest) {
                 let is_inside = class.gpus <= largest;

@@ -135,7 +135,10 @@ impl PhaseTable {
         }
         let named = row.iter().filter(|&&row| row != u32::MAX).max();
         if let Some(row) = named.filter(|&&row| row as usize >= classes.len()) {
-            return fail(format!("row {row} of {} rows", classes.len()));
+            return fail(format!(
+                "a job names row {row}, but the number of rows is {}",
+                classes.len()
+            ));
         }
         let classes: Vec<Option<Phases>> = classes.iter().map(|one| Phases::new(one)).collect();
         let table = Self { row, classes };

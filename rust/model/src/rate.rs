@@ -378,7 +378,9 @@ impl Interference {
     /// nor a finite number >= 1.
     pub fn by_class(of_job: Vec<u32>, classes: usize, xi: Vec<f64>) -> Result<Self, ModelError> {
         if let Some(bad) = of_job.iter().find(|&&class| class as usize >= classes) {
-            return Err(bad_interference(format!("class {bad} of {classes}")));
+            return Err(bad_interference(format!(
+                "a job names class {bad}, but the number of classes is {classes}"
+            )));
         }
         Self::build(of_job, classes, xi)
     }

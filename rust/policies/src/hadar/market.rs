@@ -158,7 +158,7 @@ impl Market {
 
     fn facts(&self, job: JobId) -> Result<&Facts, PolicyError> {
         let facts = self.active.get(&job);
-        facts.ok_or_else(|| self.refuse(job, "a job that waits or runs"))
+        facts.ok_or_else(|| self.refuse(job, "a job that is waiting or running"))
     }
 
     /// Returns the utility per GPU of an active job if it runs at its best rate from now on.
@@ -255,7 +255,7 @@ impl Allocation {
         let facts = market.facts(job)?;
         let is_gang = |run: &Run| run.parts().len() == 1 && run.gpus().gpus() == facts.gpus;
         if view.run(job).is_some_and(|run| !is_gang(run)) {
-            let expected = "a job that waits, or runs as one gang with the GPUs that it asked for";
+            let expected = "a job that is waiting, or is running as one gang with the number of GPUs that it asked for";
             return Err(market.refuse(job, expected));
         }
         let finder = Finder {

@@ -168,7 +168,7 @@ impl Rules {
             when_can_preempt: row.choice("when_can_preempt", WhenCanPreempt::named),
         };
         if rules.borrow != Borrow::Never && rules.reclaim == Reclaim::Never {
-            return Err(row.refuse("borrow", "Never where reclaim is Never"));
+            return Err(row.refuse("borrow", "Never, because reclaim is Never"));
         }
         Ok(rules)
     }
