@@ -397,8 +397,9 @@ impl Policy for HadarE {
     ) -> Result<Vec<JobId>, PolicyError> {
         let servers = view.cluster().servers().len();
         if servers > usize::from(u16::MAX) {
-            let message =
-                format!("the cluster has {servers} servers, but `hadare` supports at most 65,535");
+            let message = format!(
+                "the cluster has {servers} servers, but `hadare` numbers copies by server, up to 65,535"
+            );
             return Err(PolicyError::Failed { message });
         }
         self.nodes = Nodes::new(view, &self.params);
