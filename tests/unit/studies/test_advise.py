@@ -308,7 +308,7 @@ class TestLimits:
         said = {claim.kind: claim.text for claim in found.claims()}
         assert said["scheduler"].endswith(
             "3 of 4 jobs can never run under `slurm` and are left out: each asks for more GPUs "
-            "than a limit of its QOS, its user or its account. They ran in the log, so the "
+            "than a limit of its QOS, its user or its account allows. They ran in the log, so the "
             "settings or the servers differ from the log's."
         )
         assert found.notes()[0] == f"`slurm` stands for {label}."
@@ -343,7 +343,7 @@ class TestLimits:
             f"instead of 29 min 30 s under `{label}`. These means are over different jobs: 4 "
             f"finish under `fifo`, and 2 under `{label}`. Over the jobs that finish in both, the "
             f"mean changes by -29m30s. 2 of 4 jobs can never run under `{label}` and are left out: "
-            "each asks for more GPUs than a limit of its QOS, its user or its account."
+            "each asks for more GPUs than a limit of its QOS, its user or its account allows."
         )
 
     def test_quotas_do_not_grow_with_the_servers(self) -> None:

@@ -531,7 +531,7 @@ def test_a_limit_of_a_queue_is_no_lack_of_servers(tmp_path: Path) -> None:
     never, name = said[1:]
     assert never == (
         "At 1 and 2, 1 job can never run here; job `b`: asks for more GPUs than a limit of its "
-        "QOS, its user or its account. More servers do not change this; check the settings."
+        "QOS, its user or its account allows. More servers do not change this; check the settings."
     )
     assert name == (
         "`slurm` stands for slurm(qos_priority={'normal': 1, 'high': 2}, qos_user_gpus={'normal': "

@@ -738,7 +738,7 @@ impl Policy for Slurm {
     fn why_never(&self, _view: &ClusterView<'_>, job: JobId) -> InfeasibleReason {
         if self.limits.is_beyond(&self.jobs.of(job).counts) {
             InfeasibleReason::Policy(
-                "asks for more GPUs than a limit of its QOS, its user or its account",
+                "asks for more GPUs than a limit of its QOS, its user or its account allows",
             )
         } else {
             InfeasibleReason::Placement
