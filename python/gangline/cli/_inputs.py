@@ -440,8 +440,9 @@ def say_names(trace: Trace, policies: Sequence[PolicyLike]) -> None:
     bound = [one.params.get("partition_types") for one in chosen]
     if any(bound) and not all(bound):
         said.append(
-            "only slurm ties partitions to GPU types (`partition_types`): the others may use every "
-            "type, so they gain from that too; `--option types=allocated` binds all of them"
+            "only slurm ties partitions to GPU types (`partition_types`): the other policies "
+            "may use every type, so part of their gain is due to that; `--option types=allocated` "
+            "binds all policies"
         )
     _console.say(*(f"note: {line}" for line in dict.fromkeys(said)))
 

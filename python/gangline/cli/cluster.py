@@ -112,7 +112,7 @@ def _show_network(cluster: Cluster) -> None:
     if shared is not None:
         _console.write(
             f"gangs that span racks share uplinks of {shared:,.0f} bytes/s; "
-            "the table is for one gang alone"
+            "the table assumes that one gang uses them alone"
         )
 
 

@@ -40,6 +40,9 @@ def gantt(
     drawn = write_gantt(result, out, from_s=from_s, to_s=to_s)
     if drawn.unplaced_jobs:
         count = f"{drawn.unplaced_jobs:,}"
-        _console.say(f"note: the overhead of {count} jobs is not drawn: the tables do not say when")
+        _console.say(
+            f"note: the overhead of {count} jobs is not drawn, because the tables do not say "
+            "when it occurred"
+        )
     _console.say(f"saved {out}: {len(drawn.row):,} slices; open it at ui.perfetto.dev")
     return 0

@@ -288,8 +288,8 @@ def _show(found: Profile) -> None:
         title = "Slowdown factor of the row's model with the column's model"
         _console.table(["", *names], factors, title=title, is_formatted=True)
     if found.pairs:
-        _console.write(f"alone before and after the pairs: rates differ by {found.drift - 1:.0%} "
-                       "at most")  # fmt: skip
+        _console.write("the rates without a co-runner, before and after the pairs, differ by "
+                       f"at most {found.drift - 1:.0%}")  # fmt: skip
 
 
 _COSTS = ("first_start_s", "restart_s", "stop_s", "checkpoint_s")

@@ -249,7 +249,7 @@ def _repeat(path: Path, trace: str | None, *, keeps_segments: bool) -> _Done:
         why = "the versions above differ" if changed else "a policy in Python may have changed"
         _console.say(
             f"gangline: {file}: its log_hash is {data['log_hash']}, but this run has "
-            f"{result.log_hash}: not the same events; {why}"
+            f"{result.log_hash}, so these are not the same events; {why}"
         )
     elif "log_hash" in data:
         _console.say(f"the same events as in {file} (log_hash {result.log_hash})")

@@ -59,7 +59,7 @@ class Repeated(NamedTuple):
     --------
     >>> import gangline as gl
     >>> gl.paper.Repeated(runs=32, files=14, differences=[], versions=[]).sentences()
-    ['it repeats: 32 runs with the same events, 14 files with the same bytes']
+    ['the kit is reproduced: 32 runs with the same events, 14 files with the same bytes']
     """
 
     runs: int
@@ -74,8 +74,8 @@ class Repeated(NamedTuple):
         if self.differences:
             same = not any(one.startswith(_RUNS) for one in self.differences)
             but = ": the runs have the same events, but some files differ" if same else ""
-            return [f"it does not repeat{but}", *self.differences, *self.versions]
-        whole = f"it repeats: {plural(self.runs, 'run')} with the same events"
+            return [f"the kit is not reproduced{but}", *self.differences, *self.versions]
+        whole = f"the kit is reproduced: {plural(self.runs, 'run')} with the same events"
         if self.versions:
             return [f"{whole} and the same tables", *self.versions]
         return [f"{whole}, {plural(self.files, 'file')} with the same bytes"]

@@ -430,5 +430,5 @@ def _verdict(low: float | None, high: float | None, logs: Sequence[float]) -> st
     if not any(logs):
         return "equal"
     if low is None or high is None:
-        return f"cannot tell: {plural(len(logs), 'seed')}, {statistics.LEAST_SEEDS} are needed"
+        return f"cannot tell: {plural(len(logs), 'seed')}, but {statistics.LEAST_SEEDS} are needed"
     return "better" if low > 1.0 else "worse" if high < 1.0 else "cannot tell"

@@ -328,7 +328,7 @@ def _pair(one: Pair) -> str:
 
 def _note(made: Paper, packages: str = "booktabs") -> str:
     words = (
-        f"% needs {packages}. A ratio above 1 means that the rival needs more than the new policy. "
+        f"% needs {packages}. A ratio above 1 means that the new policy is better. "
         "A question mark means that the seeds cannot tell which is better."
     )
     if len(made.seeds) < LEAST_SEEDS:

@@ -61,7 +61,7 @@ def load(name: str) -> type[Policy]:
     if module.endswith(".py"):
         folder, _, module = module.removesuffix(".py").replace("\\", "/").rpartition("/")
         if folder:
-            how = f"give it from the folder {folder} as {module}:{attribute}"
+            how = f"work in the folder {folder} and name the class {module}:{attribute}"
     try:
         if "/" in where:
             raise ImportError("a file in another folder is not a module")

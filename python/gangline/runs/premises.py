@@ -11,7 +11,7 @@ Examples
 >>> jobs = gl.synth.philly(jobs=20, seed=1, max_gpus=8)
 >>> for lack in lacks(gl.Cluster.preset("pollux-64"), jobs, [resolve_policy("dally")]):
 ...     print(lack.sentence())
-no network: waiting for GPUs that are close together gains nothing under dally; give the \
+no network: waiting for GPUs that are close together brings no gain under dally; give the \
 cluster a [network] table with the cost of distance
 """
 
@@ -41,7 +41,7 @@ class Lack(NamedTuple):
     what: str
     """The missing fact, such as "no network"."""
     mechanism: str
-    """The mechanism that gains nothing without the fact; empty if the policies cannot run."""
+    """The mechanism that brings no gain without the fact; empty if the policies cannot run."""
     policies: tuple[str, ...]
     """The labels of the policies that need the fact."""
     remedy: str
@@ -51,7 +51,7 @@ class Lack(NamedTuple):
         names = listed(self.policies)
         if not self.mechanism:
             return f"{names} cannot run here: {self.what}; {self.remedy}"
-        return f"{self.what}: {self.mechanism} gains nothing under {names}; {self.remedy}"
+        return f"{self.what}: {self.mechanism} brings no gain under {names}; {self.remedy}"
 
 
 class _Fact(NamedTuple):

@@ -153,7 +153,7 @@ class WhatIf:
 
     def title(self) -> str:
         """Return the title of the table."""
-        return f"What if? Job {self.job_id}, under {self.policy} as it was"
+        return f"What if? Job {self.job_id} of the run under {self.policy}"
 
     def __str__(self) -> str:
         lines = [self.titles(), *self.cells()]

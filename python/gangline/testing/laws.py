@@ -8,7 +8,7 @@ Examples
 --------
 >>> import gangline as gl
 >>> gl.testing.LAWS["more-capacity"].within(1.5).says
-'with one more server the makespan is at most 1.5 times as long'
+'with one more server the makespan is at most 1.5 times as long as without it'
 """
 
 from __future__ import annotations
@@ -286,7 +286,7 @@ def _more_capacity(evidence: Evidence) -> Measured:
 def _against_fifo_skip(evidence: Evidence) -> Measured:
     other = evidence.simulate(policy="fifo-skip")
     mine, theirs = (run.summary["jct_mean_s"] for run in (evidence.result, other))
-    return Measured(mine / theirs, f"the mean JCT is {mine:g} s, under fifo-skip {theirs:g} s")
+    return Measured(mine / theirs, f"the mean JCT is {mine:g} s, but {theirs:g} s under fifo-skip")
 
 
 def _sharing_incentive(evidence: Evidence) -> Measured:
@@ -393,7 +393,7 @@ _ALL = (
     ),
     Law(
         "more-capacity",
-        "with one more server the makespan is at most {bound} times as long",
+        "with one more server the makespan is at most {bound} times as long as without it",
         _more_capacity,
         bound=2.0,
         needs_plain=True,

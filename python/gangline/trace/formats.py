@@ -126,7 +126,7 @@ FORMATS = (
     ),
     Format(
         name="pai",
-        recognised="folder or CSV without header line, named or with a .header file next to it",
+        recognised="folder with pai_task_table.csv, that table, or CSV with a .header file",
         notes="one job per task, or per job; GPUs are instances x whole GPUs of an instance",
         columns=_columns(
             "job_name task_name inst_num status start_time end_time plan_gpu gpu_type"
@@ -191,7 +191,7 @@ FORMATS = (
     Format(
         name="chronus",
         recognised="CSV like tiresias, with user, expect_time_list and job_type",
-        notes="the first expected time is the deadline after the arrival; not for best effort",
+        notes="deadline: the first expected time after the arrival; best-effort jobs have none",
         columns=_columns(f"{_TIRESIAS} user expect_time_list job_type"),
         reader="chronus",
     ),

@@ -259,7 +259,7 @@ def test_findings_say_how_much() -> None:
     all_of(without("segments", "co_runner"), without("jobs", "share_s"))(world)
     (row,) = look(world).findings.to_pylist()
     assert (row["found"], row["allowed"]) == (2.0, 1.0)
-    assert row["what"] == "GPU 0 of server 1 holds 2 jobs, allowed 1"
+    assert row["what"] == "GPU 0 of server 1 holds 2 jobs instead of at most 1"
     assert look(world, max_share=2).ok
 
 
@@ -438,7 +438,7 @@ def test_the_command_says_where_and_leaves_with_3(tmp_path: Path) -> None:
     done = gangline("audit", str(table), "--cluster", str(cluster), "--columns", mapping)
     assert done.returncode == 3, done.stderr
     assert "double-booking" in done.stdout
-    assert "GPU 0 of server 0 holds 2 jobs, allowed 1" in done.stdout
+    assert "GPU 0 of server 0 holds 2 jobs instead of at most 1" in done.stdout
     assert "short-run, work-done; missing: how much work there is: a trace" in done.stderr
     given = ("--cluster", str(cluster), "--columns", mapping, "--json", "--max-share", "2")
     fine = gangline("audit", str(table), *given)

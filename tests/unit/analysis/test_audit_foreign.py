@@ -140,7 +140,7 @@ def test_the_start_follows_from_finish_and_run_time() -> None:
     assert found.counts["capacity"] == 1
     assert any("without a break" in note for note in found.notes)
     assert found.findings["what"][0].as_py() == (
-        "the cluster: 12 GPUs held of 8, if no job was preempted"
+        "the cluster: 12 GPUs are held instead of at most 8, if no job was preempted"
     )
     waited = gl.audit(jobs(**given, run_s=[], wait_s=[0.0, 0.0, 0.0]), LAB, trace=TRACE)
     assert waited.counts["capacity"] == 1

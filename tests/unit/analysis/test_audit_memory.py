@@ -48,7 +48,7 @@ def test_the_jobs_on_a_gpu_fit_into_its_memory(memory: list[float | None], *, ok
 def test_a_finding_says_where_and_how_much() -> None:
     (row,) = look([10.0, 8.0]).findings.to_pylist()
     assert (row["rule"], row["job_id"], row["server"], row["time_s"]) == ("memory", "1", 0, 5.0)
-    assert row["what"] == "GPU 1 of server 0 holds 18 GiB, allowed 16"
+    assert row["what"] == "GPU 1 of server 0 holds 18 GiB instead of at most 16"
     assert look([10.0, 8.0], server=[1, 1]).ok  # 32 GiB each
 
 

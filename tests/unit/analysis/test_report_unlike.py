@@ -30,9 +30,9 @@ def test_elastic_jobs_are_counted() -> None:
     line, *others = said(runs)
     assert line == (
         f"Jobs are elastic: under pollux {len(resized)} of {len(jobs)} jobs had a different "
-        f"number of GPUs from the trace ({min(sizes)} to {max(sizes)} at once). Under fifo every "
-        "job kept the gang of the trace. So a lead may be due to elastic jobs rather than to a "
-        "better order; compare times to finish, not busy GPUs."
+        f"number of GPUs than in the trace ({min(sizes)} to {max(sizes)} at once). Under fifo "
+        "every job kept the gang of the trace. So a lead may be due to elastic jobs rather than to "
+        "a better order; compare times to finish, not busy GPUs."
     )
     assert others == ["", ""]
     assert said(runs[:1]) == [""] * 3

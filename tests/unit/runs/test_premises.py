@@ -134,12 +134,12 @@ def test_idle_mechanisms_are_in_terminal_reading_and_page(
     done = capsys.readouterr()
     text = " ".join((done.out + done.err).split())
     for said in (text, page.read_text()):  # each fact once
-        near = "No network: waiting for GPUs that are close together gains nothing under dally"
+        near = "No network: waiting for GPUs that are close together brings no gain under dally"
         assert said.count(near) == said.count("close together") == 1
-        types = "each job gains nothing under hadar and gavel-las; a [throughput] table"
+        types = "each job brings no gain under hadar and gavel-las; a [throughput] table"
         assert said.count(types) == said.lower().count("one gpu type") == 1
         assert said.count("Therefore, the numbers say little about these mechanisms.") == 1
     assert main(["compare", "--policies", "fifo,srtf", *arguments[3:], "--trace", PHILLY]) == 0
     done = capsys.readouterr()
-    assert "gains nothing" not in done.err
-    assert "gains nothing" not in done.out
+    assert "brings no gain" not in done.err
+    assert "brings no gain" not in done.out

@@ -163,7 +163,7 @@ def test_a_log_without_waits_tells_nothing() -> None:
     starts = {"observed_start_s": JOBS["arrival_s"]}
     found = gl.advise("4x8xA100", pa.table({**JOBS, **starts}), ["fifo", "sjf"], servers=[4])
     said = (
-        "The log has only 4 jobs: so few cannot tell schedulers apart. `fifo` comes closest to it: "
+        "The log has only 4 jobs, too few to tell schedulers apart. `fifo` comes closest to it: "
         "its waits and its order of jobs differ from those of the log by a factor of 1.00 on "
         "average (1 = no difference)."
     )
@@ -175,7 +175,7 @@ def test_a_log_without_waits_tells_nothing() -> None:
     found = gl.advise("4x8xA100", pa.table(many), ["fifo", "sjf"], servers=[4])
     assert found.calibration.sentences() == [
         said.replace(
-            "The log has only 4 jobs: so few cannot tell schedulers apart.",
+            "The log has only 4 jobs, too few to tell schedulers apart.",
             "Only 0 of 40 jobs waited for longer than 5 min (0 %), so the log hardly distinguishes "
             "policies.",
         ),

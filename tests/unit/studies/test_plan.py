@@ -318,7 +318,7 @@ def test_below_the_smallest_size_no_answer_is_promised(snapshot: Snapshot) -> No
 def test_a_target_out_of_reach_says_from_where_on_nothing_changes(snapshot: Snapshot) -> None:
     told = gl.plan_capacity(LAB, TRACE, keep="jct_mean_s<=1", workers=1).sentences()
     snapshot(told[0])
-    assert told[1].startswith("From 8 on nothing changes: jct_mean_s is ")
+    assert told[1].startswith("From 8 on, nothing changes: jct_mean_s is ")
 
 
 def test_a_target_on_the_first_start_says_what_it_leaves_out_under_preemption(

@@ -352,7 +352,7 @@ def test_the_command_prints_the_summary_and_runs_on_request(
     body = [line for line in told.out.splitlines() if re.match(r" (fifo|srtf) ", line)]
     assert len(body) == 6  # 30 runs
     assert "mean JCT by policy and rescale, over 5 trace seeds" in told.out
-    assert "difference: to fifo" in told.err
+    assert "difference: from fifo" in told.err
     assert main(command(tmp_path, grid, "--runs")) == 0
     shown = capsys.readouterr().out.partition("mean JCT by")[0]
     lines = [line.split() for line in shown.splitlines()]
@@ -363,7 +363,7 @@ def test_the_command_prints_the_summary_and_runs_on_request(
     assert "p99 JCT by policy" in told.out
     assert "makespan by policy" in told.out
     assert "Within each seed, runs are averaged over rescale." in told.out
-    assert "difference: to srtf" in told.err
+    assert "difference: from srtf" in told.err
     assert main(command(tmp_path, grid, "--json")) == 0
     document = json.loads(capsys.readouterr().out)
     assert len(document["rows"]) == 30
@@ -587,5 +587,5 @@ def test_one_draw_and_one_seed_are_not_told_of_as_several(
     out, errors = capsys.readouterr()
     assert "The offered load is also above 1 at rescale 1." in out
     assert "draws" not in out
-    assert "difference: to fifo\n" in errors
+    assert "difference: from fifo\n" in errors
     assert "less in" not in out + errors

@@ -384,8 +384,8 @@ class TestCommand:
         said = " ".join(done.stdout.split())
         assert "fifo, run times given: mean JCT -0.5 %, p99 -1.4 %, makespan -1.3 %" in said
         assert (
-            "first job d (2 GPUs, arrived at 20 s), which really started at 335 s and in the "
-            "simulation at 330 s, 5 s earlier" in said
+            "the first is that of job d (2 GPUs, arrived at 20 s), which really started at 335 s, "
+            "but in the simulation at 330 s, 5 s earlier" in said
         )
         assert "fifo: bias by size" in said
         assert "Order by mean JCT" not in said  # one table for both policies
@@ -735,7 +735,7 @@ class TestTheTraceItself:
         assert not any("run times given: error" in title for title in found.tables()[1][1])
         said = [line for line in found.sentences() if "run times given" in line]
         assert len(said) == 1
-        assert "the numbers are the same and not repeated; all errors come from" in said[0]
+        assert "the numbers are the same as with the trace alone and are not repeated;" in said[0]
         page = found.write(tmp_path / "page.html").read_text(encoding="utf-8")
         assert page.count("<circle") == 4  # one scatter plot
         assert list(found["fifo"].layers) == ["scheduling", "prediction"]

@@ -92,7 +92,7 @@ def test_presets_are_listed_and_have_their_own_values(capsys: pytest.CaptureFixt
     ("tokens", "hint"),
     [
         ("bench --quick --policies las,nosuchpolicy", "unknown policy `nosuchpolicy`"),
-        (f"{RUN} a/my.py:P", "give it from the folder a as my:P"),
+        (f"{RUN} a/my.py:P", "work in the folder a and name the class my:P"),
         (f"{RUN} las --set limits=5", "`limits=[200, 1000]`"),
         (
             "compare --trace own.csv --cluster 1x2xg --policies slurm, easy c=2}",

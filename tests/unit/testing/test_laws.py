@@ -354,7 +354,7 @@ def test_a_batch_that_is_too_large_for_two_is_caught() -> None:
     def at_full_batch(rows: list[dict[str, Any]]) -> None:
         rows[2] |= {"sub_batch": 32, "rate": 0.8}
 
-    assert "holds 17 GiB, allowed 16" in of_pair(at_full_batch)["memory"]
+    assert "holds 17 GiB instead of at most 16" in of_pair(at_full_batch)["memory"]
 
 
 def test_a_co_runner_that_is_not_re_timed_is_caught() -> None:

@@ -153,7 +153,7 @@ TWO = world((0.0, 1, 4.0), (1.0, 1, 2.0))
             gallery.LongestFirst(),
             "as-good-as-fifo-skip",
             world((0, 1, 1), (0, 1, 5)),
-            "the mean JCT is 5.5 s, under fifo-skip 3.5 s",
+            "the mean JCT is 5.5 s, but 3.5 s under fifo-skip",
         ),
         # on half of the GPU a would take 2 s
         (

@@ -41,7 +41,7 @@ RULES = {
     "short-run": "a finished job ran for as long as its work takes",
     "work-done": "no job does more work than it has",
     "lost-work": "time with GPUs is overhead, lost progress, or time for the work itself",
-    "work-conserving": "no job waits while enough GPUs are free, if the policy claims so",
+    "work-conserving": "no job waits while enough GPUs are free, if the policy claims this",
     "idle": "no gang waits for long while enough GPUs are free together for each waiting gang",
     "utilisation": "no more GPU-seconds are used than the cluster has",
     "sums": "columns that follow from other columns agree with them",

@@ -49,6 +49,6 @@ def on_findings(world: World, findings: Findings) -> None:
         share = math.ceil(findings.excess * world.max_share)
         elastic = "" if world.held is not None else " or gangs shrank while they ran"
         findings.note(
-            f"more GPUs are held than exist, as if up to {share} jobs shared one{elastic}; "
+            f"more GPUs are held than exist, as if up to {share} jobs shared a GPU{elastic}; "
             f"if jobs share GPUs on purpose, set `--max-share {share}`"
         )

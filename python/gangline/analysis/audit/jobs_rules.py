@@ -134,7 +134,7 @@ def _arrivals(world: World, rows: _Rows, findings: Findings) -> None:
             rows.add(
                 "arrival",
                 np.abs(rows.arrival - due) > world.tolerance_s,
-                "arrives at {found:.9g} s; in the trace at {allowed:.9g} s",
+                "arrives at {found:.9g} s, but at {allowed:.9g} s in the trace",
                 found=rows.arrival,
                 allowed=due,
             )
@@ -328,7 +328,7 @@ def _utilisation(world: World, rows: _Rows, least: Floats, findings: Findings) -
             "utilisation",
             TABLE,
             dataclasses.replace(excess, at=excess.worst),  # the interval begins or ends there
-            "{found:.9g} GPU-s used of {allowed:.9g}",
+            "{found:.9g} GPU-s are used instead of at most {allowed:.9g}",
             job=job[order],
             time=time,
         )

@@ -119,7 +119,7 @@ class TableRows:
                 "capacity",
                 self.name,
                 over(held, there),
-                f"{plain(name)}: {{found:g}} GPUs held of {{allowed:g}}{more}",
+                f"{plain(name)}: {{found:g}} GPUs are held instead of at most {{allowed:g}}{more}",
                 job=job[chosen],
                 time=sweep.time[chosen],
             )

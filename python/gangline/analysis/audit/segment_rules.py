@@ -174,7 +174,7 @@ def _gangs(world: World, rows: Rows, width: Ints, findings: Findings) -> None:
             "the cluster has an [elastic] table; without it, the rules on work do not apply to "
             "them either"
         )
-    whole_is = "a part of it has" if world.forks else "its gang size is"
+    whole_is = "a part of the job has" if world.forks else "its gang size is"
     findings.add(
         "gang",
         TABLE,
@@ -262,7 +262,7 @@ def _servers(world: World, rows: Rows, width: Ints, findings: Findings) -> None:
         "capacity",
         TABLE,
         excess,
-        "server {server}: {found:g} GPUs held of {allowed:g}",
+        "server {server}: {found:g} GPUs are held instead of at most {allowed:g}",
         job=rows.job[kept][sweep.row],
         time=sweep.time,
         server=where,
@@ -281,7 +281,8 @@ def _utilisation(world: World, rows: Rows, width: Ints, findings: Findings) -> N
         "utilisation",
         TABLE,
         np.asarray([bad]),
-        f"{{found:.9g}} GPU-s used of {{allowed:.9g}} from {first:.9g} s to {last:.9g} s",
+        f"{{found:.9g}} GPU-s are used from {first:.9g} s to {last:.9g} s instead of at most "
+        "{allowed:.9g}",
         found=used,
         allowed=float(there),
     )

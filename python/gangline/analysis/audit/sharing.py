@@ -225,7 +225,7 @@ def _on_gpus(
             excess,
             lambda i, excess=excess, slot=slot, where=where: (  # type: ignore[misc]
                 f"GPU {slot} of server {where[excess.at[i]]} holds {excess.peak[i] / size:g} "
-                f"{name}, allowed {excess.allowed[i] / size:g}"
+                f"{name} instead of at most {excess.allowed[i] / size:g}"
             ),
             job=job[row],
             time=sweep.time[chosen],

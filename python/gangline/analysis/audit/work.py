@@ -99,8 +99,8 @@ def _lost(world: World, rows: Rows, bounds: _Bounds, finished: Bools, slack: Flo
     rows.add_jobs(
         "lost-work",
         known & ((least > world.work + slack) | (fastest * stayed < world.work - slack)),
-        "did its {allowed:.9g} iterations in {found:.9g} s with progress that was not lost, at "
-        "rates that do not fit",
+        "spent {found:.9g} s on progress that was not lost, which at its rates does not give its "
+        "{allowed:.9g} iterations",
         found=stayed,
         allowed=world.work,
     )

@@ -31,7 +31,8 @@ _LOSSES = (
 
 _BLOCKED = (
     "head-of-line blocking: share of the total time that jobs waited for their first start while "
-    "the earliest arrival still in the queue asked for more GPUs than were idle, and they did not"
+    "the earliest arrival still in the queue asked for more GPUs than were idle and "
+    "the waiting jobs themselves did not"
 )
 # The causes of a mean time to finish; explanations are shown below the table.
 REASONS = tuple(words.Measure(*one) for one in (

@@ -99,7 +99,7 @@ def listed(drawn: Sequence[Digest]) -> Table:
         ("Of co-runner", "Slowdown factor of the co-runner"),
         (
             "GPU-hours saved",
-            "GPU-hours that the work of both would have taken alone, minus those shared",
+            "GPU-hours that the work of both would have taken alone, minus the GPU-hours shared",
         ),
     ]
     rows: list[list[Cell]] = []

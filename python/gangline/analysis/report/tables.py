@@ -264,7 +264,7 @@ def shapes(runs: Sequence[Digest]) -> Table:
         ("Types mixed", "Combinations of types, with their share of the GPU time in mixed gangs"),
         ("Jobs with copies", "Jobs that ran as several copies at once at some time"),
         ("GPU time with copies", "Share of all GPU time held by jobs while they had copies"),
-        ("Most copies", "Maximum for one job at the same time"),
+        ("Most copies", "Maximum number of copies of one job at the same time"),
     ]
     rows = []
     for i, run in enumerate(runs):

@@ -42,7 +42,7 @@ def _elastic(drawn: Sequence[Digest]) -> str:
         least, most = run.shapes.resized_gpus
         told.append(
             f"under {tables.name(run.label)} {run.shapes.resized_jobs:,} of {jobs} jobs had a "
-            f"different number of GPUs from the trace ({least:,} to {most:,} at once)"
+            f"different number of GPUs than in the trace ({least:,} to {most:,} at once)"
         )
     line = f"Jobs are elastic: {'; '.join(told)}."
     others = [tables.name(run.label) for run in drawn if run not in resized]
@@ -77,7 +77,7 @@ def _speeds(drawn: Sequence[Digest]) -> str:
     if not any(run.shapes is not None and run.shapes.is_uniform for run in drawn):
         return ""
     return (
-        "All GPU types run jobs equally fast here: the jobs are given in seconds, and the types "
-        "do not differ in speed. Therefore, the gain from a policy's choice of GPU types is not "
-        "visible."
+        "All GPU types run jobs equally fast here: the lengths of the jobs are given in seconds, "
+        "and the types do not differ in speed. Therefore, the gain from a policy's choice "
+        "of GPU types is not visible."
     )

@@ -233,7 +233,9 @@ def _delayed(run: Digest, drawn: Sequence[Digest]) -> str:
         ("Alone", "Run time alone on the fastest GPUs"),
         ("Took", ""),
     ]
-    titles += [("Elsewhere", "JCT under the best other policy for this job")] if others else []
+    titles += (
+        [("Elsewhere", "JCT under the other policy that is best for this job")] if others else []
+    )
     titles.append(("What happened", ""))
     rows = []
     told = stories.with_causes(run.stories, run.again, str(run.spec["log_hash"]))

@@ -75,7 +75,7 @@ def _pairs(
             _fail(data, path, (*keys, other), "each key once", other)
         seen.add((label, gpus))
         if not isinstance(values, list) or len(values) != 2:
-            _fail(data, path, (*keys, other), "[rate, rate of the other]", values)
+            _fail(data, path, (*keys, other), "[rate, rate of the other job]", values)
         own, others = (_rate(data, path, (*keys, other), value) for value in values)
         yield {"co_model": label, "co_gpus": gpus, "iters_per_s": own, "co_iters_per_s": others}
 

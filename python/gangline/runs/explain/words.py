@@ -163,7 +163,7 @@ def _reason(said: Facts, same: Rows[Stretch]) -> str:
         at_round=" when the round began" if math.isfinite(said.round_s) else "",
         number=_number(reason, rows),
         free=_free(said, rows, state),
-        left=", and the policy left them" if state == _TOGETHER else "",
+        left=", and the policy left them idle" if state == _TOGETHER else "",
         rule=rule,
         meanwhile=_meanwhile(rows),
     )
@@ -321,7 +321,7 @@ def passing(said: Facts) -> list[str]:
         return lines
     if not outranking:
         them = "it" if jobs == 1 else "them"
-        lines[-1] = f"{lines[-1][:-1]}; even without {them} too few would have been free."
+        lines[-1] = f"{lines[-1][:-1]}; even without {them} too few GPUs would have been free."
         return lines
     count = len(np.unique(outranking.columns["time_s"]))
     first = np.sort(np.unique(outranking.columns["job"], return_index=True)[1])

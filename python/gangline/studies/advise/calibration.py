@@ -151,7 +151,7 @@ class Calibration:
         )
         if self.is_small:
             said = (
-                f"The log has only {plural(waits.jobs, 'job')}: so few cannot tell schedulers "
+                f"The log has only {plural(waits.jobs, 'job')}, too few to tell schedulers "
                 f"apart. `{best.policy}` comes closest to it: {numbers}."
             )
             return [said]

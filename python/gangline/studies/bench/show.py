@@ -116,10 +116,10 @@ def sentences(done: Bench) -> list[str]:
     how = (
         "Policies are ranked by mean JCT in each world and seed, among those with the same "
         f"knowledge; ranks are averaged. Speedup is the mean JCT of {suite.baseline} divided by "
-        "that of the policy, as the geometric mean over the worlds. Intervals are 95 % over the "
-        "seeds. Policies that the seeds do not distinguish from the best of their class share its "
-        "place. Policies without a time "
-        "per run were not run: their rows are as published."
+        "that of the policy, as the geometric mean over the worlds. Intervals are 95 % intervals "
+        "over the seeds. Policies that the seeds do not distinguish from the best of their class "
+        "share its place. Policies without a time per run were not run: their rows are as "
+        "published."
     )
     said = [f"{what} policy.", how]
     if done.real_worlds:

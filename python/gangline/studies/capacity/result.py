@@ -462,7 +462,7 @@ class CapacityPlan:
         stay = formatting.listed(
             [f"{key} is {amount(key, value.mean)}" for key, value in same[0].values.items()]
         )
-        said = f"From {same[-1].size:g} {'on' if self.vary == 'servers' else 'downwards'} nothing "
+        said = f"From {same[-1].size:g} {'on' if self.vary == 'servers' else 'downwards'}, nothing "
         said += f"changes: {stay}."
         if self.vary == "servers":
             said += (

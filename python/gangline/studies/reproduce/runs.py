@@ -236,7 +236,11 @@ class Reproduction:
         titles = list(names)
         for claim in self.study.claims:
             titles += [f"{claim.words}: best %", "mean %", "lower in"]
-        return f"Savings of {self.study.hero}, in per cent of what the other needs", titles, cells
+        return (
+            f"Savings of {self.study.hero}, in per cent of what the other policy needs",
+            titles,
+            cells,
+        )
 
     def head(self) -> list[str]:
         """Say how much was run, and whether it suffices for verdicts."""

@@ -123,7 +123,7 @@ def legend(means: Means, measure: str, *, mark: str = "*") -> list[str]:
             if _in_seeds(apart)
             else ""
         )
-        said.append(f"{word}: to {means.baseline}{seeds}")
+        said.append(f"{word}: from {means.baseline}{seeds}")
     return said
 
 
@@ -137,7 +137,7 @@ def sentences(means: Means) -> list[str]:
         kind = _seed_word(means, 1)
         said.append(
             f"{failed:,} of {plural(runs, 'run')} failed. A mean leaves out each {kind} with a "
-            f"failed run, and a difference uses each {kind} that both have."
+            f"failed run, and a difference uses each {kind} that both means have."
         )
     if means.averaged:
         over = listed(means.averaged)

@@ -199,8 +199,9 @@ class PolicyValidation:
             )
         if len(self.shown) < len(self.layers):
             said.append(
-                f"{self.policy}, {LAYERS[SCHEDULING]}: the numbers are the same and not repeated; "
-                "all errors come from the schedule, not from the run times."
+                f"{self.policy}, {LAYERS[SCHEDULING]}: the numbers are the same as with the trace "
+                "alone and are not repeated; all errors come from the schedule, not from the run "
+                "times."
             )
         predicted = self.layers[PREDICTION].measures.get("gpu_seconds")
         if predicted is not None and predicted.error is not None:
@@ -419,16 +420,16 @@ def _starts(one: Agreement, tolerance_s: float) -> str:
     """Describe the first start that differs."""
     first: Departure | None = one.departure
     if not one.starts_known:
-        return "starts are not compared, because it contains none of the observed starts."
+        return "starts are not compared, because no start was observed for the jobs compared here."
     near = duration(tolerance_s) if tolerance_s else "0 s"
     if first is None:
         return f"all {one.starts_known:,} starts are within {near}."
     apart = first.simulated_start_s - first.observed_start_s
     way = "later" if apart > 0.0 else "earlier"
     return (
-        f"{first.differing:,} of {first.known:,} starts differ by more than {near}, "
-        f"{duration(first.median_s)} in the median; first job {first.job_id} "
+        f"{first.differing:,} of {first.known:,} starts differ by more than {near} (median "
+        f"difference: {duration(first.median_s)}); the first is that of job {first.job_id} "
         f"({plural(first.gpus, 'GPU')}, arrived at {first.arrival_s:,.6g} s), which really started "
-        f"at {first.observed_start_s:,.6g} s and in the simulation at "
+        f"at {first.observed_start_s:,.6g} s, but in the simulation at "
         f"{first.simulated_start_s:,.6g} s, {duration(abs(apart))} {way}."
     )
