@@ -302,7 +302,8 @@ class TestLimits:
             ["slurm", "1", "0s"], ["fifo", "1", "1h17m*"],
         ]  # fmt: skip
         assert found.marks().endswith(
-            "*: the means of the row cover other jobs than those of slurm on 1 server, and the "
+            "*: the means of the row do not cover the same jobs as those of slurm on 1 "
+            "server, and the "
             "change covers the jobs that finish in both"
         )
         said = {claim.kind: claim.text for claim in found.claims()}

@@ -131,12 +131,12 @@ def fact(
     findings: Findings, rule: str, key: str, given: Any, wanted: float, *, is_bad: bool
 ) -> None:
     """Compare one summary value with the value that follows from the tables."""
-    words = "at most" if rule == "utilisation" else "the tables say"
+    words = "must be at most" if rule == "utilisation" else "the tables say"
     findings.add(
         rule,
         "summary",
         np.asarray([is_bad]),
-        f"{key} is {{found}}; {words} {{allowed:.9g}}",
+        f"{key} is {{found}}, but {words} {{allowed:.9g}}",
         found=float(given),
         allowed=float(wanted),
     )

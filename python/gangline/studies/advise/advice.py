@@ -128,7 +128,7 @@ class Advice(Facts):
             word = "server" if each == ["1"] else "servers"
             said.append(
                 f"With {listed(each)} {word} `{name}` can never run {plural(count, 'job')}; they "
-                "are left out, so its means cover other jobs."
+                "are left out, so its means there do not cover them."
             )
         return said
 

@@ -196,7 +196,7 @@ class Facts:
         )
         if any(self.covers_others(one) for one in self.options):
             said += (
-                "; *: the means of the row cover other jobs than those of "
+                "; *: the means of the row do not cover the same jobs as those of "
                 f"{self.name(self.base)} on {formatting.plural(self.servers, 'server')}, and the "
                 "change covers the jobs that finish in both"
             )
