@@ -98,7 +98,11 @@ def test_the_command_line_lists_and_sets(capsys: pytest.CaptureFixture[str]) -> 
         ),
         ("nomodule:Few", {}, "in the working folder or on PYTHONPATH"),
         ("lost", {}, "No module named 'nowhere'"),
-        ("there/fewpolicies.py:Few", {}, "from the folder there as fewpolicies:Few"),
+        (
+            "there/fewpolicies.py:Few",
+            {},
+            "work in the folder there and name the class fewpolicies:Few",
+        ),
         ("feww", {}, "unknown policy `feww`; did you mean `few`?"),
     ],
 )
